@@ -22,6 +22,7 @@ from hubbub_decoder.estimators.lasso_screening import MAX_CANDIDATES, Selection
 from hubbub_decoder.estimators.reports import mixed_effects
 from hubbub_decoder.inference.error_law import skewed_quantile
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
 
@@ -32,6 +33,7 @@ MIN_COHORTS = 8
 _MIN_UNLISTED_SHARE = 0.01
 _MAX_P_VALUE = 1e-6
 _STANDARD_ERRORS = 4
+_FALSE_ALARM = 0.01  # largest share of decodings in which a kind of warning is wrong
 _TAIL_LEVEL, _TAIL_RATIO = 1e-3, 1.25
 
 
@@ -121,9 +123,9 @@ def warn_padded_candidates(design: DesignMatrix) -> Iterator[str]:
 
 @_of_kind("few_cohorts")
 def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
-    """Warn about too few cohorts to estimate the variance that unlisted strings cause."""
+    """Warn about too few cohorts to estimate the variance of unlisted strings, if there are such strings (at a level of 1 %)."""
     used, unlisted = int((counts.reports > 0).sum()), decoding.unlisted
-    if used < MIN_COHORTS and unlisted.share > max(_MIN_UNLISTED_SHARE, _STANDARD_ERRORS * unlisted.std_error):
+    if used < MIN_COHORTS and unlisted.share > max(_MIN_UNLISTED_SHARE, norm.isf(_FALSE_ALARM) * unlisted.std_error):
         needed = MIN_COHORTS if decoding.num_kept is None else 2 * MIN_COHORTS  # screening uses half of the cohorts
         remedy = (
             f"Use a metric with {needed} or more cohorts (num_cohorts)."
@@ -141,11 +143,12 @@ def warn_nothing_detected(decoding: Decoding) -> Iterator[str]:
     """Warn when no candidate is detected although the list would have been, if it held the strings of the reports.
 
     If the M candidates carried the unlisted share, at least 4 standard errors below its estimate, one of them would have an M-th of it. The
-    warning needs that M-th to be above the detection limit.
+    warning needs that M-th to be above the detection limit without unlisted strings.
     """
     unlisted = decoding.unlisted
     surely = unlisted.share - _STANDARD_ERRORS * unlisted.std_error
-    if len(decoding) and not decoding.detected and surely >= len(decoding) * decoding.detection_limit > 0:
+    limit = math.sqrt(max(decoding.detection_limit**2 - decoding.lowest_detection_limit**2, 0))
+    if len(decoding) and not decoding.detected and surely > 0 and surely >= len(decoding) * limit:
         scheme = decoding.metric.params.hash_scheme
         imported = " For imported data with its own hashing, pass the map (--map)." if scheme == "google-md5" else ""
         yield (
@@ -221,7 +224,7 @@ def warn_header_line(design: DesignMatrix, decoding: Decoding) -> Iterator[str]:
 
 @_of_kind("screening")
 def warn_screening(design: DesignMatrix, selection: Selection, *, few_cohorts: bool = False) -> Iterator[str]:
-    """Warn when a lasso left candidates out; few_cohorts : whether `warn_few_cohorts` doubts the intervals."""
+    """Warn when a lasso left candidates out; few_cohorts : whether there are too few to call the intervals valid."""
     columns, kept = len(design.groups), len(selection.columns)
     if kept < columns:
         method = (
