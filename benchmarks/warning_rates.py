@@ -60,7 +60,6 @@ RIGHT: Mapping[str, Callable[[Truth], bool | None]] = MappingProxyType({
     "few_cohorts": lambda t: t.num_cohorts < 8 and t.unlisted >= 0.01,
     "nothing_detected": lambda t: t.unlisted > t.listed,
     "unlisted_strings": lambda t: _is_frequent(t.largest_unlisted, t.detection_limit),
-    "frequent_unlisted_string": lambda t: _is_frequent(t.largest_unlisted, t.detection_limit),
     "impossible_totals": lambda _: False,
     "failed_fit_test": lambda _: False,
 })  # fmt: skip

@@ -237,7 +237,6 @@ def _warnings(
         *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
         *warnings.warn_few_cohorts(selection.counts, decoding),
         *warnings.warn_unlisted_strings(decoding),
-        *warnings.warn_frequent_unlisted_string(fit, selection.counts, decoding),
         *warnings.warn_undetermined_totals(decoding),
         *warnings.warn_impossible_totals(decoding, None if _is_pattern_fit(summary) else fit),
         *warnings.warn_nothing_detected(decoding),

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import ParamSpec
 
-import numpy as np
-
 from hubbub.summary import BitCounts, Reports
 from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plausible_ones
 from hubbub.text import escape_untrusted, format_count
@@ -20,7 +18,6 @@ from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import MAX_CANDIDATES, Selection
 from hubbub_decoder.estimators.reports import mixed_effects
-from hubbub_decoder.inference.error_law import skewed_quantile
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.results.decoding import Decoding
@@ -34,7 +31,6 @@ _MIN_UNLISTED_SHARE = 0.01
 _MAX_P_VALUE = 1e-6
 _STANDARD_ERRORS = 4
 _FALSE_ALARM = 0.01  # largest share of decodings in which a kind of warning is wrong
-_TAIL_LEVEL, _TAIL_RATIO = 1e-3, 1.25
 
 
 class DecodingWarning(str):
@@ -140,15 +136,13 @@ def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
 
 @_of_kind("nothing_detected")
 def warn_nothing_detected(decoding: Decoding) -> Iterator[str]:
-    """Warn when no candidate is detected although the list would have been, if it held the strings of the reports.
+    """Warn when no candidate is detected and more reports carry unlisted strings than candidates.
 
-    If the M candidates carried the unlisted share, at least 4 standard errors below its estimate, one of them would have an M-th of it. The
-    warning needs that M-th to be above the detection limit without unlisted strings.
+    The latter is tested at a level of 1 %: the standard error of the difference is at most the sum of both.
     """
-    unlisted = decoding.unlisted
-    surely = unlisted.share - _STANDARD_ERRORS * unlisted.std_error
-    limit = math.sqrt(max(decoding.detection_limit**2 - decoding.lowest_detection_limit**2, 0))
-    if len(decoding) and not decoding.detected and surely > 0 and surely >= len(decoding) * limit:
+    unlisted, listed = decoding.unlisted, decoding.listed_total
+    error = norm.isf(_FALSE_ALARM) * (unlisted.std_error + listed.std_error)
+    if not decoding.detected and unlisted.share - listed.share > error:
         scheme = decoding.metric.params.hash_scheme
         imported = " For imported data with its own hashing, pass the map (--map)." if scheme == "google-md5" else ""
         yield (
@@ -284,24 +278,6 @@ def warn_unlisted_strings(decoding: Decoding) -> Iterator[str]:
         yield (
             f"{finding}. {meaning} To find out which word it is, pass a list of words (--more-candidates FILE, or Decoding.match_unlisted), "
             "and add the match to the candidates."
-        )
-
-
-@_of_kind("frequent_unlisted_string")
-def warn_frequent_unlisted_string(fit: FitResult, counts: BitCounts, decoding: Decoding) -> Iterator[str]:
-    """Warn about a frequent string that is neither a candidate nor found by its bits: errors are larger than noise makes them.
-
-    The error that random strings exceed with probability 1e-3 is a quarter larger than that of the noise with its skewness. In fewer than
-    8 cohorts, random strings are too few to tell.
-    """
-    null, used = fit.null_distribution, int((counts.reports > 0).sum())
-    if null is None or decoding.unlisted_strings or used < MIN_COHORTS or not 0 < fit.null_error < math.inf:
-        return
-    skewness = 0.0 if fit.cumulants is None else float(np.median(fit.cumulants.third)) / fit.null_error**3
-    if null.upper_quantile(_TAIL_LEVEL) > _TAIL_RATIO * float(skewed_quantile(_TAIL_LEVEL, np.array(skewness))):
-        yield (
-            f"At least one frequent string (about {math.sqrt(fit.unlisted_variance):.0%} of reports) is not in the candidate list. It inflates "
-            "candidates that share its bits; intervals and tests were widened accordingly. Add frequent strings to the candidates."
         )
 
 

@@ -241,18 +241,13 @@ def test_promises_no_lower_limit_that_unlisted_strings_prevent(unseen_seed: int,
     assert "More reports" not in " ".join(summary_lines(listed))
 
 
-def test_warns_about_a_list_without_the_reported_strings_if_it_would_have_shown_them(unseen_seed: int) -> None:
-    """Three strings with all reports, and lists of 3 absent ones: a third of the reports is far above the detection limit.
-
-    Among 200 candidates, each might have half a percent, which nothing would detect in 8 cohorts of 2,000 reports.
-    """
+def test_warns_about_a_list_without_the_reported_strings(unseen_seed: int) -> None:
+    """Three strings with all reports, and a list of 3 absent ones."""
     rng = np.random.default_rng(unseen_seed)
     counts = simulate_bit_counts(HOMEPAGE, {f"{unseen_seed} {i}": 50_000 for i in range(3)}, rng)
     wrong = decode(counts, ["a", "b", "c"])
     assert [getattr(w, "kind", "") for w in wrong.warnings].count("nothing_detected") == 1
     assert warned(wrong, "The frequent strings may be missing from the list, or the candidates")
-    few = simulate_bit_counts(HOMEPAGE, {f"{unseen_seed} {i}": 100 for i in range(160)}, rng)
-    assert not warned(decode(few, [f"{unseen_seed} {i}" for i in range(200)]), "No candidate was detected")
 
 
 def test_warnings_keep_their_kind_in_copies() -> None:
