@@ -24,7 +24,7 @@ from benchmarks.pages import put_section
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators import empirical_bayes
-from hubbub_decoder.estimators.mixed_model import CandidatePriors, MixedModel
+from hubbub_decoder.estimators.message_passing import Beliefs, HashedCohorts, estimate_given_beliefs
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.model.design_matrix import design_matrix
@@ -81,11 +81,12 @@ def results_with_knowledge(case: Case, regtest: Path | None, entropy: str) -> tu
     expected = (
         np.array([np.bincount(chosen, truth, size) for chosen in filter_of]) + unlisted.sum() * table.probabilities
     )
-    model = MixedModel(
+    cohorts = HashedCohorts.from_observations(
         whiten_scores(counts, table, expected), filter_of[:, None], table.fixed_patterns, table.covariance
     )
-    solution = model.solve(CandidatePriors(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).estimates()
-    x, errors = solution.shares, np.sqrt(solution.variances)
+    certain = Beliefs(truth, np.zeros(len(truth)), float((unlisted**2).sum()))
+    fit = estimate_given_beliefs(cohorts, certain, np.zeros_like(cohorts.responses), certain.unlisted_variance)
+    x, errors = fit.estimates.shares, np.sqrt(fit.estimates.variances)
     score = interval_score(x - norm.isf(0.025) * errors, x + norm.isf(0.025) * errors, truth)
     return nothing, distribution, Tested(case.distribution, norm.sf(x / errors), truth > 0, score)
 

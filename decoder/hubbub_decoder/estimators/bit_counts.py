@@ -59,21 +59,18 @@ def is_crowded(counts: BitCounts, design: DesignMatrix) -> bool:
 
 def pass_bit_messages(counts: BitCounts, design: DesignMatrix) -> MessagePassingFit:
     """Messages of the bits, weighted as those of an average population first, and then as at the shares found."""
-    unlisted = RandomStringMoments.from_params(counts.metric.params).any_value_share(counts)
-    first = pass_messages(_bit_cohorts(counts, design, np.zeros(len(design.groups)), unlisted))
-    cohorts = _bit_cohorts(counts, design, first.beliefs.means, float(first.estimates.fixed_effects[0]))
-    return pass_messages(cohorts, first.beliefs)
-
-
-def _bit_cohorts(counts: BitCounts, design: DesignMatrix, shares: Floats, unlisted: float) -> HashedCohorts:
-    """Cohorts with reports, bits weighted as at these shares (M,) and this unlisted share; position k is no bit."""
     params = counts.metric.params
     k, random_string = params.num_bits, RandomStringMoments.from_params(params)
     fixed_patterns, covariance = np.append(random_string.mean, 0)[:, None], np.zeros((k + 1, k + 1))
-    covariance[:k, :k] = random_string.covariance
+    covariance[:k, :k] = random_string.covariance  # position k is no bit
     positions = design.positions()[counts.reports > 0].transpose(0, 2, 1)
-    observations = _whiten_bits(counts, design, random_string, shares, unlisted)
-    return HashedCohorts.from_observations(observations, positions, fixed_patterns, covariance)
+
+    def cohorts(shares: Floats, unlisted: float) -> HashedCohorts:
+        observations = _whiten_bits(counts, design, random_string, shares, unlisted)
+        return HashedCohorts.from_observations(observations, positions, fixed_patterns, covariance)
+
+    first = pass_messages(cohorts(np.zeros(len(design.groups)), random_string.any_value_share(counts)))
+    return pass_messages(cohorts(first.beliefs.means, float(first.estimates.fixed_effects[0])), first.beliefs)
 
 
 def _whiten_bits(

@@ -240,7 +240,7 @@ def pass_messages(cohorts: HashedCohorts, start: Beliefs | None = None) -> Messa
     carried, variance = _stationary_term(cohorts, beliefs), _total_variance(beliefs)
     for _ in range(_MAX_ITERATIONS):
         before = beliefs
-        fit = _iterate(cohorts, before, carried, variance)
+        fit = estimate_given_beliefs(cohorts, before, carried, variance)
         beliefs, changed = fit.beliefs, _variance_ratio(cohorts, fit.variance, variance)
         carried, variance = beliefs.variances.sum() * cohorts.spreads * fit.weighted, fit.variance
         if max(abs(changed - 1), _movement(before, fit)) < _CONVERGENCE_TOLERANCE:
@@ -254,7 +254,7 @@ def _match_without_subtraction(cohorts: HashedCohorts) -> MessagePassingFit:
     In a single cohort nothing is determined: candidates of one position are one column there, so columns never share a position, and the
     positions of the others are not random.
     """
-    fit = _iterate(cohorts, _nothing(cohorts), np.zeros_like(cohorts.responses), 0.0)
+    fit = estimate_given_beliefs(cohorts, _nothing(cohorts), np.zeros_like(cohorts.responses), 0.0)
     fit = replace(fit, beliefs=replace(_nothing(cohorts), unlisted_variance=fit.variance))
     if len(cohorts.positions) > 1:
         return fit
@@ -262,7 +262,9 @@ def _match_without_subtraction(cohorts: HashedCohorts) -> MessagePassingFit:
     return replace(fit, estimates=replace(fit.estimates, shares=unknown, variances=np.full_like(unknown, np.inf)))
 
 
-def _iterate(cohorts: HashedCohorts, beliefs: Beliefs, carried: Floats, variance: float) -> MessagePassingFit:
+def estimate_given_beliefs(
+    cohorts: HashedCohorts, beliefs: Beliefs, carried: Floats, variance: float
+) -> MessagePassingFit:
     """Estimates from the residuals given the beliefs, and the beliefs given the estimates.
 
     carried : Onsager's term, (m, r)      variance : t of the iteration before

@@ -4,7 +4,7 @@ A frequent unlisted string inflates tau**2 and with it every standard error. `in
 as a column of the design it is one more share to estimate. Only bit counts are searched: those of patterns and reports hold nearly all
 that the reports reveal about single strings.
 
-docs/mathematics.md, section 15; decision 72.
+docs/mathematics.md, section 16; decision 72.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import FitResult
@@ -23,10 +22,12 @@ from hubbub_decoder.inference.unlisted_search import FoundStrings, ResidualBits,
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomFilters
 
-MAX_STRINGS = 20
+MAX_STRINGS = 10
 """Most unlisted strings to add."""
 
 _MAX_ROUNDS = 3  # of fitting a string and looking for its bits again
+_MAX_COMMON_BITS = 0.75  # of a string's bits; more are those of a column
+_MIN_REMAINING_PART = 0.3
 _MAX_COLLISION_PROBABILITY = (
     1e-4  # that a random string has a given string's bits in all cohorts; above, strings have no identity
 )
@@ -65,51 +66,69 @@ def fit_with_unlisted_strings(
     cohorts = np.flatnonzero(counts.reports)
     if RandomFilters.from_params(design.params).collision_probability(len(cohorts)) > _MAX_COLLISION_PROBABILITY:
         return fit, ()
-    extended, unplaced = design, None
+    extended, strings = design, tuple[UnlistedFit, ...]()
     while len(extended.groups) < len(design.groups) + MAX_STRINGS:
         found = _search(counts, extended, fit)
         if found is None:
             break
         if not found.mostly_located:
-            unplaced = found
+            strings = (_from_search(found, cohorts, _remaining_part(found.residuals, fit)),)
             break
-        before = extended
-        for _ in range(_MAX_ROUNDS):
-            extended = before.with_unnamed(_all_cohorts(found, counts, design.params))
-            fit = fit_design(extended)
-            again = None if found.located else _search(counts, extended, fit, len(found.positions))
-            if again is None or not again.mostly_located or np.array_equal(again.positions, found.positions):
+        before, extended = extended, _extend(extended, found, counts)
+        fit = fit_design(extended)
+        for _ in range(0 if found.located else _MAX_ROUNDS):
+            again = _search(counts, extended, fit, len(found.positions))
+            if again is None or not again.mostly_located:
                 break
-            found = again
+            settled, found = np.array_equal(again.positions, found.positions), again
+            if settled:
+                break
+            extended = _extend(before, found, counts)
+            fit = fit_design(extended)
         added.append(found)
         if not found.located_together:
             break
-    strings = _from_fit(fit, added, len(design.groups), cohorts)
-    if unplaced is not None:
-        strings = (*strings, _from_search(unplaced, cohorts))
+    strings = (*_from_fit(fit, added, len(design.groups), cohorts), *strings)
     return fit.with_unlisted(len(extended.groups) - len(design.groups)), strings
 
 
-def _all_cohorts(found: FoundStrings, counts: BitCounts, params: Params) -> Indices:
-    """Positions (J, m, h) of the found strings; none in cohorts without reports."""
-    positions = np.full((len(found.positions), len(counts.reports), found.positions.shape[2]), params.num_bits)
+def _extend(design: DesignMatrix, found: FoundStrings, counts: BitCounts) -> DesignMatrix:
+    """Design with a column for each string found; it has no bit in cohorts without reports."""
+    positions = np.full((len(found.positions), len(counts.reports), found.positions.shape[2]), design.params.num_bits)
     positions[:, counts.reports > 0] = found.positions
-    return positions
+    return design.with_unnamed(positions)
 
 
 def _search(counts: BitCounts, design: DesignMatrix, fit: FitResult, left_out: int = 0) -> FoundStrings | None:
-    """Search the bits that the fit does not explain; left_out : number of the last columns to count as average unlisted strings."""
-    if fit.expected is None or not np.isfinite(fit.expected).all():
+    """Search the bits that the fit does not explain.
+
+    left_out : number of the last columns to count as average unlisted strings
+    returns  : None also for a string with most bits of a column: that column's share is not estimated well, and nothing is unlisted
+    """
+    if fit.expected is None or not np.isfinite(fit.expected).all() or (design.groups and not fit.expected[:-1].any()):
+        return None  # no candidate was subtracted, so each may look like an unlisted string
+    kept = len(design.groups) - left_out
+    unlisted = fit.expected[-1] + fit.expected[kept:-1].sum()
+    largest, error = fit.totals[1] + fit.expected[kept:-1].sum(), math.sqrt(fit.total_variances[1])
+    largest = min(1.0, largest + 4 * error) if math.isfinite(largest + error) else 1.0
+    if largest <= 0:
         return None
-    shares, unlisted = fit.expected[:-1].copy(), fit.expected[-1]
-    total, error = fit.totals[1], math.sqrt(fit.total_variances[1])
-    if left_out:
-        moved = shares[-left_out:].sum()
-        unlisted, total = unlisted + moved, total + moved
-        shares[-left_out:] = 0
-    listed = (design.matrix @ shares).reshape(len(counts.reports), -1)
-    largest = min(1.0, total + 4 * error) if math.isfinite(total + error) else 1.0
-    return find_strings(ResidualBits.from_counts(counts, listed, unlisted), largest) if largest > 0 else None
+    columns = design.matrix[:, :kept]
+    listed = (columns @ fit.expected[:kept]).reshape(len(counts.reports), -1)
+    found = find_strings(ResidualBits.from_counts(counts, listed, unlisted), largest)
+    if found is None:
+        return None
+    bits = _extend(design, found, counts).matrix[:, len(design.groups) :].astype(float)
+    common = np.asarray((columns.T @ bits).todense())
+    return None if (common > _MAX_COMMON_BITS * bits.sum(axis=0)).any() else found
+
+
+def _remaining_part(residuals: ResidualBits, fit: FitResult) -> float:
+    """Part of an unlisted string's share that is left in the residuals: estimates of the candidates have absorbed the rest.
+
+    Residuals of a fit have the part 1 - rho of the variance of the observations, and of the share of a string with random bits.
+    """
+    return min(1.0, max(residuals.variance_ratio(fit.unlisted_variance), _MIN_REMAINING_PART))
 
 
 def _from_fit(fit: FitResult, added: list[FoundStrings], first: int, cohorts: Indices) -> tuple[UnlistedFit, ...]:
@@ -119,7 +138,7 @@ def _from_fit(fit: FitResult, added: list[FoundStrings], first: int, cohorts: In
         columns = slice(first, first + len(found.positions))
         first = columns.stop
         if not found.located_together:
-            strings.append(_from_search(found, cohorts))
+            strings.append(_from_search(found, cohorts, 1.0))
             continue
         parts = [columns] if not found.located else [slice(i, i + 1) for i in range(columns.start, columns.stop)]
         for number, part in enumerate(parts):
@@ -138,16 +157,16 @@ def _from_fit(fit: FitResult, added: list[FoundStrings], first: int, cohorts: In
     return tuple(sorted(strings, key=lambda string: -string.share))
 
 
-def _from_search(found: FoundStrings, cohorts: Indices) -> UnlistedFit:
-    """Strings whose bits are not known: the share is that of the search."""
-    variance = found.std_error() ** 2
+def _from_search(found: FoundStrings, cohorts: Indices, remaining_part: float) -> UnlistedFit:
+    """Strings whose bits are not known everywhere: the share is that of the search, which sums over all bits."""
+    variance = (found.std_error() / remaining_part) ** 2
     return UnlistedFit(
-        len(found.shares),
-        float(found.shares.sum()),
-        variance,
-        variance,
-        False,
-        cohorts,
-        found.positions,
-        found.unlabelled,
+        number=len(found.shares),
+        share=float(found.shares.sum()) / remaining_part,
+        variance=variance,
+        reporter_variance=variance,
+        separated=False,
+        cohorts=cohorts,
+        positions=found.positions,
+        probabilities=found.unlabelled,
     )

@@ -20,20 +20,19 @@ Estimator: the maximum of L(s, t) + log p(c | 0, t). Nothing is selected, so not
 Variance:  inverse of the observed information
 
 A fit absorbs a part of the reports, so its residuals vary less than the model expects: the evidence is smaller than exact.
-docs/mathematics.md, section 15. Source: Wasserman, Ramdas & Balakrishnan 2020.
+docs/mathematics.md, section 16. Source: Wasserman, Ramdas & Balakrishnan 2020.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
 from scipy.special import logsumexp
 
 from hubbub.metrics.params import Params
@@ -49,10 +48,11 @@ _MIN_SHAPE = 2.0  # of the gamma distribution; smaller ones are too irregular fo
 _MIN_LOAD = 1e-2  # least mean of the unlisted strings in a bit, relative to that of their share
 _MIN_PROBABILITY = 1e-12
 _FIRST_SHARE = 0.4  # of the grid of shares, in standard deviations of a bit share
-_SHARE_RATIO = 1.25  # of two shares of the grid
+_SHARE_RATIO = 1.4  # of two shares of the grid
 _SYMMETRIC = (0.0, 0.1)
 _VARIANCE_STEPS = (0.0, 1.0)  # squared shares by which t is below its maximum without the string
 _LEAST_DEVIATIONS = 1e-2  # the smallest tau above 0, in standard deviations of a bit share
+_REACHES = (0.4, 0.1, 0.03)  # of the search for a maximum, in logarithms of the sum of shares and of t
 _MIN_RIGHT = 0.75  # a wrong cohort doubles the variance instead of removing it
 _MAX_WRONG = 0.25  # number of cohorts with wrong bits, in roots of the number of cohorts
 
@@ -113,6 +113,15 @@ class ResidualBits:
         pi = np.clip(p + contrast * (self.listed + self.unlisted * self._mean), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
         return float(np.sqrt(np.median(pi * (1 - pi) / self.reports[:, None]))) / contrast
 
+    def variance_ratio(self, unlisted_variance: float) -> float:
+        """Mean square of the residuals / variance of a bit share by noise and by unlisted strings of this tau**2."""
+        p, contrast = self._noise
+        true_ones = self.listed + self.unlisted * self._mean
+        pi = np.clip(p + contrast * true_ones, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+        residuals = (self.ones / self.reports[:, None] - p) / contrast - true_ones
+        variance = pi * (1 - pi) / (self.reports[:, None] * contrast**2)
+        return float(np.mean(residuals**2 / (variance + unlisted_variance * self._mean * (1 - self._mean))))
+
     def log_probability(self, looked_for: float, set_by: float, others: Others) -> Floats:
         """Log probability (c, k) of each bit's ones.
 
@@ -143,23 +152,24 @@ class ResidualBits:
         total = float(sum(shares))
         unset = self.log_probability(total, 0.0, others)
         return unset, {
-            those: (self.log_probability(total, float(np.dot(those, shares)), others) - unset).T
+            those: (
+                self.log_probability(total, float(np.dot(those, shares)), others) - unset if any(those) else 0 * unset
+            ).T
             for those in product((0, 1), repeat=len(shares))
         }
 
     def best_others(self, shares: Sequence[float] | Floats = ()) -> tuple[Others, float]:
         """The law of all other strings with the largest log-likelihood given these shares, and that log-likelihood."""
-        bounds = 2 * math.log(_LEAST_DEVIATIONS * self.deviation), 0.0
+
+        def log_likelihood(symmetric: float, log_variance: float) -> float:
+            return self.log_likelihood(shares, Others(math.exp(log_variance), symmetric))
+
         found = []
         for symmetric in _SYMMETRIC:
-            best = minimize_scalar(
-                lambda log, part: -self.log_likelihood(shares, Others(math.exp(log), part)),
-                args=(symmetric,),
-                bounds=bounds,
-                method="bounded",
-                options={"xatol": 1e-3},
+            log, value = _golden_section(
+                partial(log_likelihood, symmetric), 2 * math.log(_LEAST_DEVIATIONS * self.deviation), 0.0
             )
-            found.append((-best.fun, Others(math.exp(best.x), symmetric)))
+            found.append((value, Others(math.exp(log), symmetric)))
         found.append((self.log_likelihood(shares, Others(0.0, 0.0)), Others(0.0, 0.0)))
         largest, others = max(found)
         return others, largest
@@ -260,20 +270,50 @@ def _find(residuals: ResidualBits, points: Sequence[Point], without: float) -> F
 
 
 def _maximum(residuals: ResidualBits, start: Point) -> Point:
-    """Shares, largest first, and t with the largest likelihood near a point."""
-    shares, (t, symmetric) = start
+    """Shares, largest first, and t with the largest likelihood near a point, one parameter after the other."""
+    shares, others = start
     least = (_LEAST_DEVIATIONS * residuals.deviation) ** 2
+    parameters = [math.log(sum(shares)), math.log(max(others.variance, least)), shares[-1] / sum(shares)]
 
-    def loss(logs: Floats) -> float:
-        *found, of_others = np.exp(np.minimum(logs, 0.0))
-        return -residuals.log_likelihood(found, Others(float(of_others), symmetric))
+    def point(changed: int = 0, value: float | None = None) -> Point:
+        log_sum, log_variance, last = (
+            parameters if value is None else [*parameters[:changed], value, *parameters[changed + 1 :]]
+        )
+        total = math.exp(min(log_sum, 0.0))
+        parts = (1.0,) if len(shares) == 1 else (1 - last, last)
+        return tuple(total * part for part in parts), Others(math.exp(log_variance), others.symmetric)
 
-    first = np.log([*shares, max(t, least)])
-    simplex = np.vstack([first, *(first + 0.1 * np.eye(len(first)))])
-    options = {"initial_simplex": simplex, "xatol": 1e-3, "fatol": 1e-2}
-    found = minimize(loss, first, method="Nelder-Mead", options=options)
-    *best, t = np.exp(np.minimum(found.x, 0.0)).tolist()
-    return tuple(sorted(best, reverse=True)), Others(t, symmetric)
+    def log_likelihood(changed: int, value: float) -> float:
+        return residuals.log_likelihood(*point(changed, value))
+
+    for reach in _REACHES:
+        for i in range(1 + len(shares)):
+            low, high = (parameters[i] - reach, parameters[i] + reach) if i < 2 else (0.05, 0.5)
+            parameters[i], _ = _golden_section(partial(log_likelihood, i), low, high)
+    return point()
+
+
+def _golden_section(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Place and value of the maximum of a function with one maximum between two limits, to a 1,000th of the distance.
+
+    >>> place, value = _golden_section(lambda x: -((x - 2) ** 2), 0, 5)
+    >>> round(place, 2), round(value, 2)
+    (2.0, -0.0)
+    """
+    step = (math.sqrt(5) - 1) / 2
+    left, right = high - step * (high - low), low + step * (high - low)
+    of_left, of_right = function(left), function(right)
+    tolerance = (high - low) / 1000
+    while high - low > tolerance:
+        if of_left > of_right:
+            high, right, of_right = right, left, of_left
+            left = high - step * (high - low)
+            of_left = function(left)
+        else:
+            low, left, of_left = left, right, of_right
+            right = low + step * (high - low)
+            of_right = function(right)
+    return (left, of_left) if of_left > of_right else (right, of_right)
 
 
 def _locate(residuals: ResidualBits, shares: tuple[float, ...], others: Others, evidence: float) -> FoundStrings:
@@ -327,19 +367,27 @@ def _shifted(those: tuple[int, ...], size: int) -> tuple[tuple[slice, ...], tupl
 
 
 def _sum_over_sets(ratios: Ratios, params: Params) -> Floats:
-    """Log of the mean over the random bits of all strings of the product of the bits' likelihood ratios, (c,)."""
-    strings, size = len(next(iter(ratios))), params.num_hashes + 1
-    cohorts = next(iter(ratios.values())).shape[1]
-    state = np.full((size,) * strings + (cohorts,), -np.inf)
-    state[(0,) * strings] = 0
-    for bit in range(params.num_bits):
-        after = np.full_like(state, -np.inf)
-        for those, ratio in ratios.items():
-            source, target = _shifted(those, size)
-            after[target] = np.logaddexp(after[target], state[source] + ratio[bit])
-        state = after
-    weighted = state + _final_weights(params, strings)
-    return np.asarray(logsumexp(weighted.reshape(-1, cohorts), axis=0))
+    """Log of the mean over the random bits of all strings of the product of the bits' likelihood ratios, (c,).
+
+    Sums by the strings' numbers of bits, of half of the bits and of the other half, are joined until one group is left.
+    """
+    most = params.num_hashes
+    sums: Ratios = dict(ratios)
+    while (groups := len(next(iter(sums.values())))) > 1:
+        if groups % 2:  # a bit that no string sets
+            sums = {
+                n: np.vstack([each, np.full((1, each.shape[1]), -np.inf if any(n) else 0.0)])
+                for n, each in sums.items()
+            }
+        joined: Ratios = {}
+        for (n, left), (o, right) in product(sums.items(), repeat=2):
+            number = tuple(a + b for a, b in zip(n, o, strict=True))
+            if max(number) <= most:
+                term = left[::2] + right[1::2]
+                joined[number] = np.logaddexp(joined[number], term) if number in joined else term
+        sums = joined
+    weights = _final_weights(params, len(next(iter(sums))))
+    return np.asarray(logsumexp([weights[number] + each[0] for number, each in sums.items()], axis=0))
 
 
 def _most_probable_sets(ratios: Ratios, params: Params) -> tuple[Floats, Indices]:

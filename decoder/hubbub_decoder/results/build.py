@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,10 +15,12 @@ from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
 from hubbub_decoder.inference.intervals import Target, detection_limit, normal_interval, selection_adjusted_level
 from hubbub_decoder.inference.multiple_testing import q_values
-from hubbub_decoder.inference.shrinkage import posterior_medians
+from hubbub_decoder.inference.shrinkage import posterior_shares
+from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 
+_NOISE = 2.0  # standard errors above 0, up to which an estimate may be noise
 _MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole range of shares
 
 
@@ -28,8 +31,9 @@ def build_decoding(
 
     groups : (M) the candidates of each share; more than one where no report can distinguish them
     """
-    law = _error_law(fit, target, counts.num_reports)
-    estimates = _tested_estimates(fit, law, groups, confidence, fdr)
+    clients = Repetition.from_periods(counts.metric, counts.periods).num_clients(counts.num_reports)
+    law = _error_law(fit, target, clients)
+    estimates = _tested_estimates(fit, law, groups, target, confidence, fdr)
     return _decoding(fit, estimates, _detection_limit(fit, law, fdr), counts, target, confidence, fdr)
 
 
@@ -41,7 +45,6 @@ def build_category_decoding(
     joint = simultaneous_level(confidence, len(selected), target)
     low, high = category_intervals(counts, selected, confidence, target)
     joint_low, joint_high = category_intervals(counts, selected, joint, target)
-    medians = posterior_medians(fit.shares, std_errors, confidence)
     columns = {
         "share": fit.shares,
         "std_error": std_errors,
@@ -49,9 +52,7 @@ def build_category_decoding(
         "high": high,
         "simultaneous_low": joint_low,
         "simultaneous_high": joint_high,
-        "posterior_median": medians.shares,
-        "credible_low": medians.low,
-        "credible_high": medians.high,
+        **_posterior_columns(fit, std_errors, target, confidence),
     }
     estimates = _rows(columns, [(name,) for name in selected], [False] * len(selected))
     return _decoding(fit, estimates, math.nan, counts, target, confidence, fdr)
@@ -67,9 +68,7 @@ def _decoding(
     fdr: float,
 ) -> Decoding:
     """Decoding with these estimates and this detection limit."""
-    total_errors = np.sqrt(fit.total_variances if target == "population" else fit.total_reporter_variances)
-    totals = zip(fit.totals.tolist(), total_errors.tolist(), strict=True)
-    listed_total, unlisted, some_value = (_total(share, error, confidence) for share, error in totals)
+    listed_total, unlisted, some_value = _totals(fit, target, confidence)
     return Decoding(
         metric=counts.metric,
         num_reports=counts.num_reports,
@@ -99,12 +98,26 @@ def _rows(
     return tuple(sorted(estimates, key=lambda e: -math.inf if math.isnan(e.share) else e.share, reverse=True))
 
 
-def _error_law(fit: FitResult, target: Target, num_reports: int) -> ErrorLaw:
+def _error_law(fit: FitResult, target: Target, num_clients: float) -> ErrorLaw:
     """Distribution of the errors of the shares as those among the reporters, or of a population."""
     cumulants = fit.cumulants or ErrorCumulants.zero(len(fit.shares))
+    cumulants = replace(cumulants, variances=cumulants.variances * _variance_inflation(fit, cumulants))
     if target == "population":
-        return ErrorLaw(fit.shares, fit.variances, cumulants, fit.null_distribution, 1 / num_reports)
+        return ErrorLaw(fit.shares, fit.variances, cumulants, fit.null_distribution, 1 / num_clients)
     return ErrorLaw(fit.shares, fit.reporter_variances, cumulants, fit.null_distribution)
+
+
+def _variance_inflation(fit: FitResult, cumulants: ErrorCumulants) -> float:
+    """Median ratio of the variances of estimates near 0 to those of each candidate alone: the part of other candidates and unlisted strings.
+
+    An estimate x of noise alone is above 0 by chance. Its variance as a share among the reporters, Var - x (1 - x) / N, would be too small.
+    """
+    near_zero = (fit.shares < _NOISE * np.sqrt(fit.variances)) & (cumulants.variances > 0)
+    return (
+        max(1.0, float(np.median(fit.variances[near_zero] / cumulants.variances[near_zero])))
+        if near_zero.any()
+        else 1.0
+    )
 
 
 def _detection_limit(fit: FitResult, law: ErrorLaw, fdr: float) -> float:
@@ -116,7 +129,7 @@ def _detection_limit(fit: FitResult, law: ErrorLaw, fdr: float) -> float:
 
 
 def _tested_estimates(
-    fit: FitResult, law: ErrorLaw, groups: Sequence[tuple[str, ...]], confidence: float, fdr: float
+    fit: FitResult, law: ErrorLaw, groups: Sequence[tuple[str, ...]], target: Target, confidence: float, fdr: float
 ) -> tuple[Estimate, ...]:
     """Estimates of all groups of candidates, with tests.
 
@@ -137,7 +150,6 @@ def _tested_estimates(
         wider = selection_adjusted_level(1 - confidence, int(detected.sum()), int(tested.sum()))
         adjusted_low, adjusted_high = (np.where(detected, end, np.nan) for end in law.interval(wider, p, retested))
     std_errors = law.std_errors(fit.shares)
-    medians = posterior_medians(fit.shares, std_errors, confidence)
     columns = {
         "share": fit.shares,
         "std_error": std_errors,
@@ -147,12 +159,27 @@ def _tested_estimates(
         "q_value": q,
         "selection_adjusted_low": adjusted_low,
         "selection_adjusted_high": adjusted_high,
-        "posterior_median": medians.shares,
-        "credible_low": medians.low,
-        "credible_high": medians.high,
+        **_posterior_columns(fit, std_errors, target, confidence),
     }
     known = {name: np.where(fitted, column, np.nan) for name, column in columns.items()}
     return _rows(known, groups, detected.tolist())
+
+
+def _posterior_columns(fit: FitResult, std_errors: Floats, target: Target, confidence: float) -> dict[str, Floats]:
+    """Posterior medians, their intervals, and posterior means that add up to the listed total."""
+    posterior = posterior_shares(fit.shares, std_errors, confidence, _totals(fit, target, confidence)[0].share)
+    return {
+        "posterior_median": posterior.medians,
+        "credible_low": posterior.low,
+        "credible_high": posterior.high,
+        "posterior_mean": posterior.means,
+    }
+
+
+def _totals(fit: FitResult, target: Target, confidence: float) -> list[ShareEstimate]:
+    """Estimates of the candidates together, the unlisted strings, and both together."""
+    errors = np.sqrt(fit.total_variances if target == "population" else fit.total_reporter_variances)
+    return [_total(*pair, confidence) for pair in zip(fit.totals.tolist(), errors.tolist(), strict=True)]
 
 
 def _total(share: float, std_error: float, confidence: float) -> ShareEstimate:

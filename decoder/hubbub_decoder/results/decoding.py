@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _FLOAT_COLUMNS = (
     *("share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high", "p_value", "q_value"),
-    *("posterior_median", "credible_low", "credible_high", "simultaneous_low", "simultaneous_high"),
+    *("posterior_median", "credible_low", "credible_high", "posterior_mean"),
+    *("simultaneous_low", "simultaneous_high"),
 )
 _COLUMNS = ("candidate", *_FLOAT_COLUMNS, "detected", "indistinguishable_from")
 

@@ -33,9 +33,11 @@ class Estimate(ShareEstimate):
                        Yekutieli 2005), wider than low .. high; nan if not detected
     simultaneous_low, simultaneous_high : categories: intervals that cover all categories together with probability
                        `Decoding.confidence`; nan for strings
-    posterior_median : shrunken share, biased; at most 1 in total over all candidates
+    posterior_median : shrunken share, biased; at most 1 in total over all candidates, and of the least expected total variation
     credible_low, credible_high : posterior quantiles; they cover `Decoding.confidence` of all candidates on average, but fewer of those
                        with a share above 0
+    posterior_mean   : shrunken share of the least expected squared error; all of them are nonnegative and add up to the listed total,
+                       cut to [0, 1]. It may be outside credible_low .. credible_high where few of many candidates are present
     indistinguishable_from : candidates with the same bits in every cohort; the share is the total of the group
 
     Categories are not tested: p_value, q_value and the selection-adjusted interval are nan, and detected is false.
@@ -51,6 +53,7 @@ class Estimate(ShareEstimate):
     credible_low: float = math.nan
     credible_high: float = math.nan
     indistinguishable_from: tuple[str, ...] = ()
+    posterior_mean: float = math.nan
     simultaneous_low: float = math.nan
     simultaneous_high: float = math.nan
 

@@ -73,8 +73,7 @@ class DecodingTable:
         if bar_width:
             table.add_column("", width=bar_width, no_wrap=True)
         unlisted = decoding.unlisted_strings
-        highs = (*(e.high for e in rows), *(string.high for string in unlisted))
-        scale = max((high for high in highs if math.isfinite(high)), default=1.0)
+        scale = max((e.high for e in (*rows, *unlisted) if math.isfinite(e.high)), default=1.0)
         for e in rows:
             name = escape(" = ".join(map(escape_untrusted, (e.candidate, *e.indistinguishable_from))))
             if math.isnan(e.share):
@@ -159,13 +158,9 @@ def match_lines(decoding: Decoding) -> Iterator[str]:
     if not decoding.unlisted_strings:
         yield f"There is no frequent unlisted string to compare with {words}."
     for string in decoding.unlisted_strings:
+        subject = "An unlisted string" if string.num_strings == 1 else "Two unlisted strings together"
         found = " and ".join(escape_untrusted(repr(word)) for word in string.matches)
-        what = f"{string.label[1:-1]} ({string.share:z.2%})"
-        yield (
-            f"{what[0].upper()}{what[1:]}: {found} of {words}."
-            if found
-            else f"{what[0].upper()}{what[1:]}: none of {words} matches."
-        )
+        yield f"{subject} ({string.share:z.2%}): {f'{found} of {words}' if found else f'none of {words} matches'}."
 
 
 def summary_lines(decoding: Decoding) -> Iterator[str]:

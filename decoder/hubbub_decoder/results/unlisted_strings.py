@@ -7,7 +7,7 @@ are random, whatever the reports are; they lie within the signature's bits with 
 
 A word matches if its evidence exceeds 1,000 times the number of words: a false match has probability at most 1/1,000 in all (Markov,
 Bonferroni). Two strings that cannot be told apart have one signature, with the bits of both.
-docs/mathematics.md, section 15.
+docs/mathematics.md, section 16.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class UnlistedString(ShareEstimate):
     @property
     def label(self) -> str:
         """Name of the row in tables."""
-        return "(an unlisted string)" if self.num_strings == 1 else "(two unlisted strings together)"
+        return "(unlisted)" if self.num_strings == 1 else "(2 unlisted)"
 
 
 def build_unlisted_strings(

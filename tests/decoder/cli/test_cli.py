@@ -356,3 +356,30 @@ def test_simulate_writes_and_reads_a_population_with_reports_without_a_value(def
     assert json.loads(result.stdout)["num_reports"] == 10_000
     without = int(again.read_text().splitlines()[-1].split(",")[1])
     assert abs(without - 2500) < 6 * 44  # six standard deviations of Binomial(10,000, 1/4)
+
+
+def test_decode_compares_more_candidates_with_unlisted_strings(tmp_path: Path) -> None:
+    """A string of 30 % is not a candidate: its row is printed, and the word that matches it, or that none does."""
+    params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0)
+    population = {"the": 300_000, "a": 50_000, "b": 20_000}
+    counts = simulate_bit_counts(Metric.string("m", params), population, np.random.default_rng(1), no_value=600_000)
+    summary, candidates, words, others = (tmp_path / name for name in ("m.parquet", "c.txt", "w.txt", "o.txt"))
+    write_summary(counts, summary)
+    candidates.write_text("a\nb\n")
+    words.write_text("of\nthe\n")
+    others.write_text("of\nand\n")
+    found = hubbub("decode", summary, "--candidates", candidates, "--more-candidates", words)
+    assert found.exit_code == 0
+    assert "(unlisted)" in found.stdout
+    assert "'the' of 2 words." in found.stdout
+    assert (
+        "none of 2 words matches."
+        in hubbub("decode", summary, "--candidates", candidates, "--more-candidates", others).stdout
+    )
+    as_json = json.loads(
+        hubbub("decode", summary, "--candidates", candidates, "--more-candidates", words, "--json").stdout
+    )
+    assert as_json["unlisted_strings"][0]["matches"] == ["the"]
+    assert "cannot be read" in error_of(
+        "decode", summary, "--candidates", candidates, "--more-candidates", tmp_path / "x"
+    )

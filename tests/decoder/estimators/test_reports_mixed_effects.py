@@ -186,6 +186,7 @@ def test_unlisted_variance_is_right_with_many_candidates_in_few_cohorts(unseen_s
         reports = simulated(params, people | {f"{tag}-unlisted": int(unlisted)}, int(rng.integers(1 << 62)))
         fitted = fit_reports_mixed(reports, design_matrix(list(people), params))
         assert fitted.unlisted_variance == pytest.approx((unlisted / reports.num_reports) ** 2, rel=0.5)
+        assert fitted.unlisted_variance_error < 0.3 * fitted.unlisted_variance
 
 
 def test_sum_constraint_makes_totals_sum_to_one() -> None:

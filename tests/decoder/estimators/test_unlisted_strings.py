@@ -96,7 +96,7 @@ def test_two_equally_frequent_unlisted_strings_are_one_row(unseen_seed: int) -> 
     (string,) = (each for each in decoding.unlisted_strings if each.num_strings == 2)
     assert abs(string.share - (population["the"] + population["of"]) / 2_000_000) < SIX_SIGMA * string.std_error
     assert set(string.matches) == {"the", "of"}
-    assert "two unlisted strings together" in string.label
+    assert string.label == "(2 unlisted)"
 
 
 def test_many_small_unlisted_strings_add_no_row(unseen_seed: int) -> None:
@@ -123,5 +123,5 @@ def test_unlisted_strings_are_in_json_and_table(unseen_seed: int) -> None:
     assert string["matches"] == ["the"]
     assert fields["num_more_candidates"] == 2
     assert [c["bits"] for c in string["signature"]] == bit_positions(["the"], counts.metric.params)[0].tolist()
-    assert "(an unlisted string)" in decoding._repr_html_()
+    assert "(unlisted)" in decoding._repr_html_()
     assert "&#x27;the&#x27; of 2 words" in decoding._repr_html_()

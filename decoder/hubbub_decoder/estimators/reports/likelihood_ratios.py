@@ -18,7 +18,7 @@ import numpy as np
 
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats, Indices
-from hubbub_decoder.inference.shrinkage import posterior_medians
+from hubbub_decoder.inference.shrinkage import posterior_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import distinct_bit_probabilities
 
@@ -75,7 +75,7 @@ def plausible_shares(shares: Floats, std_errors: Floats, no_value: float, unlist
 
     unlisted : share of the unlisted strings; None: the remainder to 1
     """
-    medians = np.maximum(posterior_medians(shares, std_errors).shares, _MIN_EXPECTED_SHARE / max(1, len(shares)))
+    medians = np.maximum(posterior_shares(shares, std_errors).medians, _MIN_EXPECTED_SHARE / max(1, len(shares)))
     none = max(no_value, _MIN_EXPECTED_SHARE)
     rest = 1 - medians.sum() - none if unlisted is None else unlisted
     z = np.append(medians, [max(rest, _MIN_EXPECTED_SHARE), none])
