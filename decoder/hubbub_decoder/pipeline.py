@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from numbers import Real
 
@@ -15,6 +15,7 @@ from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.blas_threads import idle_blas_threads, one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.combine import Collected
+from hubbub_decoder.data.weights import group_weights
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.bit_counts import fit_bits, is_crowded
 from hubbub_decoder.estimators.categories import fit_categories, select_categories
@@ -27,6 +28,7 @@ from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, w
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.estimators.unlisted_strings import UnlistedFit, fit_with_unlisted_strings
 from hubbub_decoder.inference.intervals import Target, unlisted_std_error
+from hubbub_decoder.inference.weight_strata import weight_strata
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
 from hubbub_decoder.results import warnings
@@ -46,6 +48,7 @@ def decode(
     target: Target = "reporters",
     method: Method = "auto",
     same_clients: bool = True,
+    weights: Mapping[str, float] | None = None,
 ) -> Decoding:
     """Estimate the share of the reports that carry each candidate.
 
@@ -59,6 +62,9 @@ def decode(
                  half of the cohorts keeps, from the other half
     same_clients : of a summary of several periods, whether the same clients report in each, with the same values. Their permanent noise
                  then repeats, so intervals are wider than for independent reports. False: each period has other clients
+
+    weights    : of candidates of a string metric, known before the reports, such as frequencies in an earlier list. Only their order
+                 counts. Estimates and their intervals do not depend on them; detection and posterior shares do
 
     BLAS is limited to one thread in the whole process until `decode` returns; large models use the idle cores (decision 75).
 
@@ -86,16 +92,21 @@ def decode(
         )
     tests = run_fit_tests(summary)
     if metric.kind is not Kind.STRING:
+        if weights is not None:
+            raise CandidateError(
+                f"{metric.name}: categories are not tested, so a {metric.kind} metric has no weights. Leave out weights (--weights)."
+            )
         selected = select_categories(metric, _category_names(metric, candidates))
         fit = fit_categories(counts, selected)
         decoding = build_category_decoding(fit, selected, counts, target, confidence, fdr)
         messages = [*warnings.warn_counts(counts), *warnings.warn_impossible_totals(decoding)]
     else:
         design, repeated = _design(metric, candidates)
+        strata = None if weights is None else weight_strata(group_weights(weights, design.groups))
         selection = select_candidates(counts, design, method=method, keep_all=_is_pattern_fit(summary))
         with idle_blas_threads(_largest_dimension(summary, selection, design)):
             fit, unlisted = _fit(summary, counts, design, selection)
-        decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr)
+        decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr, strata)
         decoding = replace(
             decoding,
             lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding),

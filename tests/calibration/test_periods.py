@@ -57,7 +57,7 @@ def test_intervals_of_repeated_reports_cover(
     """Squared error / declared variance within 1, coverage within .95, up to 4.9 standard errors between populations (alpha = 1e-6).
 
     20 halving and equal shares (from .25 to .02) and 10 absent candidates; all strings are listed. Independent reports would be declared
-    with a half to a sixth of these variances where hold is None.
+    with a fifth to a quarter of these variances where hold is None.
     """  # fmt: skip
     rng = np.random.default_rng(unseen_seed)
     params = Params(num_bits=k, num_hashes=1, num_cohorts=32, prob_p=p, prob_q=q, prob_f=f)

@@ -52,6 +52,10 @@ if TYPE_CHECKING:
     "--independent-clients", is_flag=True,
     help="Several periods have different clients. Default: the same clients with the same values, for which intervals are wider.",
 )  # fmt: skip
+@click.option(
+    "--weights", "weights_path", type=PATH,
+    help="Frequencies known beforehand, such as those of an earlier list: .csv with the columns candidate and weight. They inform detection.",
+)  # fmt: skip
 def command(
     summaries: tuple[Path, ...],
     candidates_path: Path | None,
@@ -65,6 +69,7 @@ def command(
     target: Target,
     method: Literal["auto", "lasso"],
     independent_clients: bool,
+    weights_path: Path | None,
 ) -> None:
     """Estimate the share of reports that carry each candidate.
 
@@ -85,6 +90,7 @@ def command(
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.google_rappor import read_map_design
     from hubbub_decoder.data.output_files import check_table_path
+    from hubbub_decoder.data.weights import read_weights
     from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.pipeline import decode
@@ -96,6 +102,7 @@ def command(
     if out is not None:
         check_table_path(out)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
+    weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
@@ -121,6 +128,7 @@ def command(
             target=target,
             method=method,
             same_clients=not independent_clients,
+            weights=weights,
         )
         if words is not None:
             decoding = decoding.match_unlisted(words)

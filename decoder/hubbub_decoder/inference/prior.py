@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp, ndtr, softmax
 
-from hubbub_decoder.array_types import Flags, Floats
+from hubbub_decoder.array_types import Flags, Floats, Indices
 
 _SMALLEST_CENTRE = 0.2  # in typical standard errors: a smaller share cannot be told from 0
 _CENTRE_RATIO, _RELATIVE_WIDTH = 1.5, 0.3
@@ -21,6 +21,7 @@ _MAX_STEPS, _CONVERGENCE_TOLERANCE = 150, 1e-7  # of the mean log-likelihood
 _BISECTIONS = 30
 _MAX_ROOT_STEPS, _ROOT_TOLERANCE = 100, 1e-12
 _POINT_VARIANCE = 1e-8  # variance given to a point mass, in variances of the estimate
+_STRATUM_STEPS, _PRIOR_CANDIDATES = 30, 10.0
 _ZERO_WIDTH = 1e-3  # a share below so many standard errors counts as 0
 
 
@@ -28,7 +29,7 @@ _ZERO_WIDTH = 1e-3  # a share below so many standard errors counts as 0
 class Prior:
     """Mixture of K normals that stands for any distribution of shares; the first component is a point mass at 0.
 
-    centres, widths, weights : (K,)
+    centres, widths : (K,)      weights : (K,), or (M, K) if each of M candidates has its own
     """
 
     centres: Floats
@@ -76,13 +77,15 @@ class Prior:
         return members, means, variances[:, None] * self.widths**2 / total
 
 
-def fit_prior(x: Floats, variances: Floats) -> Prior:
+def fit_prior(x: Floats, variances: Floats, strata: Indices | None = None) -> Prior:
     """Fit the prior to estimates x (M,) with these variances (M,).
 
         maximize over weights  sum_v ln sum_k weights_k N(x_v | centre_k, variance_v + width_k**2)        sum_k weights_k centre_k <= 1/M
 
     Centres are 0 and a geometric sequence from 0.2 typical standard errors to 1.1 times the largest estimate. Widths of 0.3 times the
     centre keep a prior of few candidates from being more certain than their estimates.
+
+    strata : (M,) of the candidates; each stratum has its own weights, drawn towards the common ones by 10 candidates. None: one stratum
     """
     error = float(np.sqrt(np.median(variances)))
     top = max(1.1 * float(x.max()), 3 * error)
@@ -90,7 +93,25 @@ def fit_prior(x: Floats, variances: Floats) -> Prior:
     centres = np.append(0, _SMALLEST_CENTRE * error * _CENTRE_RATIO ** np.arange(steps))
     logs, _ = _log_densities(x, variances, centres, _RELATIVE_WIDTH * centres)
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return Prior(centres, _RELATIVE_WIDTH * centres, mixture_weights(likelihood, centres, 1 / len(x)))
+    weights = mixture_weights(likelihood, centres, 1 / len(x))
+    if strata is not None:
+        weights = stratified_weights(likelihood, weights, strata)[strata]
+    return Prior(centres, _RELATIVE_WIDTH * centres, weights)
+
+
+def stratified_weights(likelihood: Floats, common: Floats, strata: Indices) -> Floats:
+    """Weights of the mixture in each of G strata, (G, K), by EM with the common weights (K,) as those of 10 more candidates in each.
+
+    likelihood : (M, K) of each estimate under each component, up to a factor for each row
+    """
+    sizes = np.bincount(strata)[:, None]
+    weights = np.tile(common, (len(sizes), 1))
+    for _ in range(_STRATUM_STEPS):
+        members = weights[strata] * likelihood
+        members /= members.sum(axis=1, keepdims=True)
+        sums = np.column_stack([np.bincount(strata, column, len(sizes)) for column in members.T])
+        weights = (sums + _PRIOR_CANDIDATES * common) / (sizes + _PRIOR_CANDIDATES)
+    return weights
 
 
 def mixture_weights(likelihood: Floats, values: Floats, bound: float) -> Floats:

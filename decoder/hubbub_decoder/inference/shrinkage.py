@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub_decoder.array_types import Floats
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.distributions import chi2
 
@@ -38,7 +38,11 @@ class PosteriorShares:
 
 
 def posterior_shares(
-    shares: Floats, std_errors: Floats, level: float = 0.95, total: float = math.nan
+    shares: Floats,
+    std_errors: Floats,
+    level: float = 0.95,
+    total: float = math.nan,
+    strata: Indices | None = None,
 ) -> PosteriorShares:
     """Posterior medians and means of all shares under a prior fitted to the estimates, with credible intervals at `level`.
 
@@ -47,6 +51,7 @@ def posterior_shares(
 
     shares, std_errors : (M,); where not finite, median and mean are 0 and the interval nan
     total              : sum of the means, cut to [0, 1]; nan: that of the posterior means, at most 1
+    strata             : (M,) of the candidates, each with its own prior; None: one prior
     """
     certain = np.isfinite(shares) & (std_errors == 0)
     known = np.isfinite(shares) & np.isfinite(std_errors) & (std_errors > 0)
@@ -55,7 +60,7 @@ def posterior_shares(
     mean = estimated.copy()
     if known.any():
         x, variances = shares[known], std_errors[known] ** 2
-        prior = fit_prior(x, variances)
+        prior = fit_prior(x, variances, None if strata is None else strata[known])
         tail = (1 - level) / 2
         mean[known] = prior.posterior(x, variances)[0]
         low[known], median[known], high[known] = (prior.quantiles(x, variances, at) for at in (tail, 0.5, 1 - tail))

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from hubbub.summary import BitCounts
-from hubbub_decoder.array_types import Floats
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.categories import category_intervals, simultaneous_level
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
@@ -25,15 +25,22 @@ _MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole rang
 
 
 def build_decoding(
-    fit: FitResult, groups: Sequence[tuple[str, ...]], counts: BitCounts, target: Target, confidence: float, fdr: float
+    fit: FitResult,
+    groups: Sequence[tuple[str, ...]],
+    counts: BitCounts,
+    target: Target,
+    confidence: float,
+    fdr: float,
+    strata: Indices | None = None,
 ) -> Decoding:
     """Decoding of a string metric: intervals at `confidence`, detected candidates at false discovery rate `fdr`, the largest share first.
 
     groups : (M) the candidates of each share; more than one where no report can distinguish them
+    strata : (M,) of the candidates by a weight known before the reports; None: no weights
     """
     clients = Repetition.from_periods(counts.metric, counts.periods).num_clients(counts.num_reports)
     law = _error_law(fit, target, clients)
-    estimates = _tested_estimates(fit, law, groups, target, confidence, fdr)
+    estimates = _tested_estimates(fit, law, groups, target, confidence, fdr, strata)
     return _decoding(fit, estimates, _detection_limit(fit, law, fdr), counts, target, confidence, fdr)
 
 
@@ -129,7 +136,13 @@ def _detection_limit(fit: FitResult, law: ErrorLaw, fdr: float) -> float:
 
 
 def _tested_estimates(
-    fit: FitResult, law: ErrorLaw, groups: Sequence[tuple[str, ...]], target: Target, confidence: float, fdr: float
+    fit: FitResult,
+    law: ErrorLaw,
+    groups: Sequence[tuple[str, ...]],
+    target: Target,
+    confidence: float,
+    fdr: float,
+    strata: Indices | None,
 ) -> tuple[Estimate, ...]:
     """Estimates of all groups of candidates, with tests.
 
@@ -142,7 +155,7 @@ def _tested_estimates(
         tested & fitted & ~retested, law.p_values(), np.where(retested, np.maximum(p, law.noise_p_values()), p)
     )
     q = np.ones(len(p))
-    q[tested] = q_values(p[tested], fdr)
+    q[tested] = q_values(p[tested], fdr, None if strata is None else strata[tested])
     low, high = law.interval(confidence, p, retested)
     detected = (q <= fdr) & (p < (1 - confidence) / 2) & fitted
     adjusted_low, adjusted_high = np.full((2, len(p)), np.nan)
@@ -159,15 +172,17 @@ def _tested_estimates(
         "q_value": q,
         "selection_adjusted_low": adjusted_low,
         "selection_adjusted_high": adjusted_high,
-        **_posterior_columns(fit, std_errors, target, confidence),
+        **_posterior_columns(fit, std_errors, target, confidence, strata),
     }
     known = {name: np.where(fitted, column, np.nan) for name, column in columns.items()}
     return _rows(known, groups, detected.tolist())
 
 
-def _posterior_columns(fit: FitResult, std_errors: Floats, target: Target, confidence: float) -> dict[str, Floats]:
+def _posterior_columns(
+    fit: FitResult, std_errors: Floats, target: Target, confidence: float, strata: Indices | None = None
+) -> dict[str, Floats]:
     """Posterior medians, their intervals, and posterior means that add up to the listed total."""
-    posterior = posterior_shares(fit.shares, std_errors, confidence, _totals(fit, target, confidence)[0].share)
+    posterior = posterior_shares(fit.shares, std_errors, confidence, _totals(fit, target, confidence)[0].share, strata)
     return {
         "posterior_median": posterior.medians,
         "credible_low": posterior.low,

@@ -1,0 +1,75 @@
+"""Weights of candidates that are known before the reports, such as the frequencies of an earlier list."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from pathlib import Path
+
+import numpy as np
+
+from hubbub.text import escape_untrusted
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.data.candidates import read_text
+from hubbub_decoder.errors import CandidateError
+
+_COLUMNS = ("candidate", "weight")
+
+
+def read_weights(path: str | Path) -> dict[str, float]:
+    """Read a CSV file with the columns `candidate` and `weight`; weights of a repeated candidate are added up.
+
+    Raises CandidateError for other columns, and for a weight that is negative or no finite number.
+    """
+    rows = csv.reader(io.StringIO(read_text(path), newline=""))
+    header = [name.strip().lower() for name in next(rows, [])]
+    if not {*_COLUMNS} <= {*header}:
+        raise CandidateError(
+            f"{path}: line 1 must name the columns candidate and weight, but has {escape_untrusted(', '.join(header)) if header else 'nothing'}. "
+            "Add the header."
+        )
+    name_column, weight_column = (header.index(name) for name in _COLUMNS)
+    weights: dict[str, float] = {}
+    for number, row in enumerate(rows, start=2):
+        if not row:
+            continue
+        try:
+            weight = float(row[weight_column])
+            candidate = row[name_column]
+        except (ValueError, IndexError):
+            weight, candidate = math.nan, ""
+        if not (math.isfinite(weight) and weight >= 0):
+            raise CandidateError(
+                f"{path}: line {number}: weight must be a finite number of at least 0, got {escape_untrusted(','.join(row))!r}. "
+                "Write lines of candidate,weight with a count or a share."
+            )
+        weights[candidate] = weights.get(candidate, 0.0) + weight
+    return weights
+
+
+def group_weights(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> Floats:
+    """Weights of groups of candidates, (M,): the sum over the candidates of each; 0 for those without a weight.
+
+    Raises CandidateError unless `weights` is a mapping of strings to finite numbers of at least 0, one of them of a candidate.
+    """
+    if not isinstance(weights, Mapping):
+        raise CandidateError(
+            f"weights must be a dict of candidate and weight, got {type(weights).__name__}. `read_weights` reads a file."
+        )
+    for candidate, weight in weights.items():
+        number = isinstance(weight, Real) and not isinstance(weight, bool)
+        if not isinstance(candidate, str) or not number or not (math.isfinite(weight) and weight >= 0):
+            raise CandidateError(
+                f"weights[{escape_untrusted(repr(candidate))}] must be a finite number of at least 0, got {weight!r}. "
+                "Pass the count or the share of each candidate in an earlier list."
+            )
+    of_groups = np.array([math.fsum(weights.get(candidate, 0.0) for candidate in group) for group in groups])
+    if not of_groups.any():
+        raise CandidateError(
+            f"None of the {len(weights):,} weights is of a candidate, so they cannot inform the decoding. "
+            "Compare their spelling with the candidates', or leave the weights out."
+        )
+    return of_groups

@@ -1,0 +1,76 @@
+"""Weights of candidates: files, refused input, and the strata that they give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hubbub import Metric, Params
+from hubbub_decoder import CandidateError, decode
+from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.data.weights import group_weights, read_weights
+from hubbub_decoder.inference.weight_strata import weight_strata
+
+STRING = Metric.string("s", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0))
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "weights.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_read_weights_adds_up_repeated_candidates(tmp_path: Path) -> None:
+    path = written(tmp_path, 'rank,Weight,candidate\n1,10,"a, b"\n2,0.5,c\n\n3,2,c\n')
+    assert read_weights(path) == {"a, b": 10, "c": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must name the columns candidate and weight, but has nothing"),
+        ("candidate,count\na,1\n", "but has candidate, count"),
+        ("candidate,weight\na,-1\n", "line 2: weight must be a finite number of at least 0, got 'a,-1'"),
+        ("candidate,weight\na,1\nb,nan\n", "line 3: weight"),
+        ("candidate,weight\na\n", "line 2: weight"),
+    ],
+)
+def test_read_weights_refuses_other_files(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(CandidateError, match=message):
+        read_weights(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("weights", [["a"], {"a": -1}, {"a": "1"}, {"a": float("inf")}, {1: 1}, {"b": 1}, {}])
+def test_group_weights_refuses_other_weights(weights: Any) -> None:
+    with pytest.raises(CandidateError, match="weights"):
+        group_weights(weights, [("a",)])
+
+
+def test_group_weights_adds_up_indistinguishable_candidates() -> None:
+    assert group_weights({"a": 1, "b": 2, "x": 9}, [("a", "b"), ("c",)]).tolist() == [3, 0]
+
+
+def test_weight_strata_use_the_order_only() -> None:
+    weights = np.random.default_rng(0).permutation(np.arange(1.0, 501))
+    assert np.array_equal(weight_strata(weights), weight_strata(np.exp(weights / 50)))
+    assert np.bincount(weight_strata(weights)).tolist() == [30, 60, 180, 230]
+    assert sorted(weights[weight_strata(weights) == 0]) == list(range(471, 501))
+    assert weight_strata(np.append(weights, 0))[-1] == 4
+
+
+def test_decode_keeps_estimates_and_intervals_with_weights() -> None:
+    names = [f"v{i}" for i in range(60)]
+    counts = simulate_bit_counts(STRING, dict.fromkeys(names[:10], 3000), np.random.default_rng(0))
+    plain, weighted = (decode(counts, names, weights=weights) for weights in (None, {"v0": 2, "v1": 1.5}))
+    assert [(e.candidate, e.share, e.low, e.high, e.p_value) for e in plain] == [
+        (e.candidate, e.share, e.low, e.high, e.p_value) for e in weighted
+    ]
+
+
+def test_decode_refuses_weights_of_categories() -> None:
+    yes = Metric.boolean("yes", prob_p=0, prob_q=1, prob_f=0.5)
+    with pytest.raises(CandidateError, match="a boolean metric has no weights"):
+        decode(simulate_bit_counts(yes, {"true": 50}, np.random.default_rng(0)), weights={"true": 1})

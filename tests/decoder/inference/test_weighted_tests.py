@@ -1,0 +1,72 @@
+"""Weighted tests and priors of strata: false discoveries with right and wrong weights, and more discoveries with right ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.inference.multiple_testing import q_values, stratum_weights
+from hubbub_decoder.inference.prior import fit_prior
+from hubbub_decoder.inference.weight_strata import weight_strata
+
+ALPHA = 1e-6
+CANDIDATES, PRESENT, ERROR = 4000, 400, 0.001
+TRUTH = np.concatenate([1 / np.arange(1, PRESENT + 1), np.zeros(CANDIDATES - PRESENT)])
+TRUTH /= TRUTH.sum()
+
+
+def strata_of(name: str, rng: np.random.Generator) -> Indices:
+    ranks = 1 / np.arange(1.0, CANDIDATES + 1)
+    weights = {"right": ranks, "shuffled": rng.permutation(ranks), "reversed": ranks[::-1]}[name]
+    return weight_strata(weights)
+
+
+def found(p: Floats, strata: Indices | None) -> tuple[int, float]:
+    """Number of present candidates, and the share of absent ones, among the discoveries."""
+    discoveries = q_values(p, 0.05, strata) <= 0.05
+    false = int((discoveries & (TRUTH == 0)).sum())
+    return int(discoveries.sum()) - false, false / max(1, int(discoveries.sum()))
+
+
+@pytest.mark.parametrize("name", ["right", "shuffled", "reversed"])
+def test_weighted_tests_keep_the_false_discovery_rate(name: str, unseen_seed: int) -> None:
+    """Independent estimates of 400 present and 3,600 absent candidates, 400 runs; at most .05 + 4.8 standard errors (alpha = 1e-6)."""
+    rng = np.random.default_rng(unseen_seed)
+    runs = np.array(
+        [found(norm.sf(rng.normal(TRUTH, ERROR) / ERROR), strata_of(name, rng))[1] for _ in range(400)]
+    )  # fmt: skip
+    assert runs.mean() <= 0.05 + norm.isf(ALPHA) * runs.std(ddof=1) / 20
+
+
+def test_weighted_tests_find_more_with_a_right_list_and_hardly_fewer_with_a_wrong_one(unseen_seed: int) -> None:
+    """60 runs with the same p-values. Gains of the right list are 40 %; a shuffled list costs 5 %, by the noise of its weights."""
+    rng = np.random.default_rng(unseen_seed)
+    numbers = np.zeros(3)
+    for _ in range(60):
+        p = norm.sf(rng.normal(TRUTH, ERROR) / ERROR)
+        numbers += [found(p, None)[0], *(found(p, strata_of(name, rng))[0] for name in ("right", "shuffled"))]
+    assert numbers[1] > 1.2 * numbers[0]
+    assert numbers[2] > 0.85 * numbers[0]
+
+
+def test_stratum_weights_average_one_and_ignore_the_own_p_value(unseen_seed: int) -> None:
+    rng = np.random.default_rng(unseen_seed)
+    p, strata = norm.sf(rng.normal(TRUTH, ERROR) / ERROR), strata_of("right", rng)
+    weights = stratum_weights(p, 0.05, strata)
+    assert weights.mean() == pytest.approx(1)
+    p[::5] = rng.random(len(p[::5]))
+    assert np.array_equal(stratum_weights(p, 0.05, strata)[::5], weights[::5])
+
+
+def test_priors_of_strata_have_smaller_errors_with_a_right_list_only(unseen_seed: int) -> None:
+    """Squared error of posterior means, 20 runs: a shuffled list costs nothing but the noise of its weights."""
+    rng = np.random.default_rng(unseen_seed)
+    errors, v = np.zeros(3), np.full(CANDIDATES, ERROR**2)
+    for _ in range(20):
+        x = rng.normal(TRUTH, ERROR)
+        for i, strata in enumerate((None, strata_of("right", rng), strata_of("shuffled", rng))):
+            errors[i] += np.sum((fit_prior(x, v, strata).posterior(x, v)[0] - TRUTH) ** 2)
+    assert errors[1] < 0.7 * errors[0]
+    assert errors[2] < 1.1 * errors[0]
