@@ -74,7 +74,7 @@ class FitTest:
 
     name      : patterns, patterns_of_one_cohort, number_of_ones, coincident_hashes, equal_cohorts, ones_by_cohort, share_with_value or
                 even_bits
-    statistic : chi-squared with `degrees_of_freedom` under the null hypothesis (even_bits: squared Student's t)
+    statistic : chi-squared with `degrees_of_freedom` under the null hypothesis (even_bits: squared standard errors)
     p_value   : in [0, 1], Bonferroni-corrected for the number of cohorts or bits that the test examines
     """
 
