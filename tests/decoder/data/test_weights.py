@@ -61,13 +61,29 @@ def test_weight_strata_use_the_order_only() -> None:
     assert weight_strata(np.append(weights, 0))[-1] == 4
 
 
-def test_decode_keeps_estimates_and_intervals_with_weights() -> None:
-    names = [f"v{i}" for i in range(60)]
-    counts = simulate_bit_counts(STRING, dict.fromkeys(names[:10], 3000), np.random.default_rng(0))
+def test_decode_keeps_estimates_of_few_candidates_with_weights() -> None:
+    """Few candidates are fixed effects, which have no prior."""
+    names = [f"v{i}" for i in range(5)]
+    counts = simulate_bit_counts(STRING, dict.fromkeys(names[:3], 3000), np.random.default_rng(0))
     plain, weighted = (decode(counts, names, weights=weights) for weights in (None, {"v0": 2, "v1": 1.5}))
     assert [(e.candidate, e.share, e.low, e.high, e.p_value) for e in plain] == [
         (e.candidate, e.share, e.low, e.high, e.p_value) for e in weighted
     ]
+
+
+def test_decode_detects_more_with_the_right_weights(unseen_seed: int) -> None:
+    """1,000 candidates of which 100 are present, zipf1: 5 of 5 runs with other seeds found at least a quarter more, at smaller errors."""
+    params = Params(num_bits=64, num_hashes=2, num_cohorts=32, prob_p=0.25, prob_q=0.75, prob_f=0)
+    names = [f"{unseen_seed}-{i}" for i in range(1000)]
+    people = {name: 200_000 // rank for rank, name in enumerate(names[:100], start=1)}
+    counts = simulate_bit_counts(Metric.string("s", params), people, np.random.default_rng(unseen_seed))
+    plain, weighted = (decode(counts, names, weights=weights) for weights in (None, people))
+    assert len(weighted.detected) > len(plain.detected)
+    errors = [
+        sum((e.posterior_mean - people.get(e.candidate, 0) / counts.num_reports) ** 2 for e in d)
+        for d in (plain, weighted)
+    ]
+    assert errors[1] < errors[0]
 
 
 def test_decode_refuses_weights_of_categories() -> None:
