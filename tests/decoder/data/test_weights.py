@@ -72,18 +72,25 @@ def test_decode_keeps_estimates_of_few_candidates_with_weights() -> None:
 
 
 def test_decode_detects_more_with_the_right_weights(unseen_seed: int) -> None:
-    """1,000 candidates of which 100 are present, zipf1: 5 of 5 runs with other seeds found at least a quarter more, at smaller errors."""
+    """1,000 candidates of which 100 are present, zipf1, three populations.
+
+    In 20 runs with other seeds a population had 15.3 more finds with weights (standard deviation 4.3), and .35 (.04) of the squared
+    error, so the sum of three is 6 standard deviations from a failure.
+    """
+    rng = np.random.default_rng(unseen_seed)
     params = Params(num_bits=64, num_hashes=2, num_cohorts=32, prob_p=0.25, prob_q=0.75, prob_f=0)
-    names = [f"{unseen_seed}-{i}" for i in range(1000)]
-    people = {name: 200_000 // rank for rank, name in enumerate(names[:100], start=1)}
-    counts = simulate_bit_counts(Metric.string("s", params), people, np.random.default_rng(unseen_seed))
-    plain, weighted = (decode(counts, names, weights=weights) for weights in (None, people))
-    assert len(weighted.detected) > len(plain.detected)
-    errors = [
-        sum((e.posterior_mean - people.get(e.candidate, 0) / counts.num_reports) ** 2 for e in d)
-        for d in (plain, weighted)
-    ]
-    assert errors[1] < errors[0]
+    found, errors = np.zeros(2), np.zeros(2)
+    for run in range(3):
+        names = [f"{unseen_seed}-{run}-{i}" for i in range(1000)]
+        people = {name: 30_000 // rank for rank, name in enumerate(names[:100], start=1)}
+        counts = simulate_bit_counts(Metric.string("s", params), people, rng)
+        for i, weights in enumerate((None, people)):
+            decoding = decode(counts, names, weights=weights)
+            found[i] += len(decoding.detected)
+            truth = [people.get(e.candidate, 0) / counts.num_reports for e in decoding]
+            errors[i] += sum((e.posterior_mean - share) ** 2 for e, share in zip(decoding, truth, strict=True))
+    assert found[1] > found[0]
+    assert errors[1] < 0.7 * errors[0]
 
 
 def test_decode_refuses_weights_of_categories() -> None:
