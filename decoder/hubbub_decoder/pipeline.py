@@ -64,7 +64,7 @@ def decode(
                  then repeats, so intervals are wider than for independent reports. False: each period has other clients
 
     weights    : of candidates of a string metric, known before the reports, such as frequencies in an earlier list. Only their order
-                 counts. Estimates and their intervals do not depend on them; detection and posterior shares do
+                 counts, and the reports decide whether it means anything. Intervals and false discoveries hold with a wrong list
 
     BLAS is limited to one thread in the whole process until `decode` returns; large models use the idle cores (decision 75).
 
@@ -102,11 +102,12 @@ def decode(
         messages = [*warnings.warn_counts(counts), *warnings.warn_impossible_totals(decoding)]
     else:
         design, repeated = _design(metric, candidates)
-        strata = None if weights is None else weight_strata(group_weights(weights, design.groups))
+        if weights is not None:
+            design = replace(design, strata=weight_strata(group_weights(weights, design.groups)))
         selection = select_candidates(counts, design, method=method, keep_all=_is_pattern_fit(summary))
         with idle_blas_threads(_largest_dimension(summary, selection, design)):
             fit, unlisted = _fit(summary, counts, design, selection)
-        decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr, strata)
+        decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr, design.strata)
         decoding = replace(
             decoding,
             lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding),

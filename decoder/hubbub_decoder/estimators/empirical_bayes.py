@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub_decoder.array_types import Flags, Floats
+from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.estimators.mixed_model import (
     CandidatePriors,
     MixedModel,
@@ -48,7 +48,9 @@ class EmpiricalBayesState:
     unlisted_variance_error: float
 
 
-def iterate(model: MixedModel, state: EmpiricalBayesState) -> tuple[EmpiricalBayesState, ShareEstimates]:
+def iterate(
+    model: MixedModel, state: EmpiricalBayesState, strata: Indices | None = None
+) -> tuple[EmpiricalBayesState, ShareEstimates]:
     """Alternate between estimates and priors, with a scoring step for tau**2 each round, until both settle."""
     error = np.inf
     for _ in range(_MAX_ROUNDS):
@@ -56,7 +58,7 @@ def iterate(model: MixedModel, state: EmpiricalBayesState) -> tuple[EmpiricalBay
         estimates, overdispersion = solved.estimates(approximate=True), solved.overdispersion()
         before = state.unlisted_variance
         unlisted_variance = max(before + overdispersion.step, before / _MAX_SHRINKAGE)
-        priors = _damped(state.priors, matching_priors(*fit_posterior(estimates, overdispersion.ratio)))
+        priors = _damped(state.priors, matching_priors(*fit_posterior(estimates, overdispersion.ratio, strata)))
         state = EmpiricalBayesState(priors, unlisted_variance, overdispersion.error)
         previous, error = error, float(np.median(estimates.variances)) if len(estimates.variances) else 1.0
         changes = model.variance_ratio(unlisted_variance, before), error / previous
@@ -75,13 +77,16 @@ def exchangeable_totals(model: MixedModel, state: EmpiricalBayesState, estimates
     return model.solve(priors, state.unlisted_variance).totals(~strong)
 
 
-def fit_posterior(estimates: ShareEstimates, variance_factor: float) -> tuple[Floats, Floats, Floats, Floats]:
+def fit_posterior(
+    estimates: ShareEstimates, variance_factor: float, strata: Indices | None = None
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Estimates, their variances, and posterior mean and variance of each share under a prior fitted to all: (M,) each.
 
     variance_factor : by which the nominal variances are multiplied
+    strata          : (M,) of the candidates, each with its own prior; None: one prior
     """
     x, v = np.nan_to_num(estimates.shares), np.minimum(variance_factor * estimates.variances, 1.0)
-    return x, v, *(fit_prior(x, v).posterior(x, v) if len(x) else (x, v))
+    return x, v, *(fit_prior(x, v, strata).posterior(x, v) if len(x) else (x, v))
 
 
 def matching_priors(x: Floats, v: Floats, mean: Floats, variance: Floats) -> CandidatePriors:

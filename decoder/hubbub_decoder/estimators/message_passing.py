@@ -58,6 +58,7 @@ class HashedCohorts:
     fixed         : (m, r, o)   F_c
     random_string : (p,)        w
     positions     : (m, h, M)   of the candidates
+    strata        : (M,)        of the candidates, each with its own prior of shares; None: one prior
     """
 
     responses: Floats
@@ -66,10 +67,16 @@ class HashedCohorts:
     fixed: Floats
     random_string: Floats
     positions: NDArray[np.integer]
+    strata: Indices | None = None
 
     @classmethod
     def from_observations(
-        cls, observations: Observations, positions: NDArray[np.integer], fixed_patterns: Floats, covariance: Floats
+        cls,
+        observations: Observations,
+        positions: NDArray[np.integer],
+        fixed_patterns: Floats,
+        covariance: Floats,
+        strata: Indices | None = None,
     ) -> HashedCohorts:
         """Rotate the observations.
 
@@ -84,7 +91,7 @@ class HashedCohorts:
             spreads[c, : len(y)], responses[c, : len(y)] = np.maximum(values, 0), vectors.T @ y
             features[c, : len(y)] = vectors.T @ a
         positions = positions.astype(np.intp, copy=False)
-        return cls(responses, features, spreads, features @ fixed_patterns, fixed_patterns[:, 0], positions)
+        return cls(responses, features, spreads, features @ fixed_patterns, fixed_patterns[:, 0], positions, strata)
 
     @property
     def num_candidates(self) -> int:
@@ -296,7 +303,7 @@ def estimate_given_beliefs(
     return MessagePassingFit(
         cohorts=cohorts,
         estimates=estimates,
-        beliefs=_updated(beliefs, estimates, before),
+        beliefs=_updated(beliefs, estimates, before, cohorts.strata),
         variance=before,
         variance_error=error,
         means=beliefs.means,
@@ -354,12 +361,12 @@ def _scoring_step(
     return (float((spreads * weighted**2).sum()) - expected) / curvature, float(np.sqrt(2 / curvature))
 
 
-def _updated(beliefs: Beliefs, estimates: ShareEstimates, variance: float) -> Beliefs:
+def _updated(beliefs: Beliefs, estimates: ShareEstimates, variance: float, strata: Indices | None) -> Beliefs:
     """Posteriors under a prior fitted to all estimates, and the part of t that the earlier posteriors do not explain."""
     unlisted_variance = max(variance - float(beliefs.variances.sum()), 0.0)
     if not len(estimates.shares):
         return Beliefs(beliefs.means, beliefs.variances, unlisted_variance)
-    _, _, means, variances = fit_posterior(estimates, 1.0)
+    _, _, means, variances = fit_posterior(estimates, 1.0, strata)
     damping = _DAMPING if beliefs.variances.any() else 1.0
     return Beliefs(
         beliefs.means + damping * (means - beliefs.means),

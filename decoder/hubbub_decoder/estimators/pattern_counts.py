@@ -44,7 +44,10 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> FitResult:
 
     def cohorts(expected: Floats) -> HashedCohorts:
         observations = whiten_scores(counts, table, expected)
-        return HashedCohorts.from_observations(observations, filter_of[:, None], table.fixed_patterns, table.covariance)
+        fixed_patterns, covariance = table.fixed_patterns, table.covariance
+        return HashedCohorts.from_observations(
+            observations, filter_of[:, None], fixed_patterns, covariance, design.strata
+        )
 
     average = np.tile(table.probabilities + _MIN_EXPECTED_SHARE * (table.filters == 0), (len(filter_of), 1))
     first = pass_messages(cohorts(average))

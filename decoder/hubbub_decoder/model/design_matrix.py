@@ -28,11 +28,13 @@ class DesignMatrix:
     params : of the metric
     groups : (M) the candidates of each column; more than one where no report can distinguish them
     matrix : (m * k, M) CSC of int8, entries 0 and 1
+    strata : (M,) of the columns by a weight known before the reports, each with its own prior of shares; None: one stratum
     """
 
     params: Params
     groups: tuple[tuple[str, ...], ...]
     matrix: sparse.csc_array
+    strata: Indices | None = None
 
     def __repr__(self) -> str:
         params = self.params
@@ -43,13 +45,17 @@ class DesignMatrix:
 
     def take(self, columns: Indices) -> DesignMatrix:
         """Design matrix of some columns, in the order given."""
-        return DesignMatrix(self.params, tuple(self.groups[column] for column in columns), self.matrix[:, columns])
+        groups, strata = tuple(self.groups[column] for column in columns), self.strata
+        return DesignMatrix(self.params, groups, self.matrix[:, columns], None if strata is None else strata[columns])
 
     def with_unnamed(self, positions: Indices) -> DesignMatrix:
         """Design matrix with more columns, of strings without a name; positions : (strings, m, h), k where there is no bit."""
         columns = _to_csc(positions, self.params.num_bits)
         matrix = sparse.hstack([self.matrix, columns], format="csc")
-        return DesignMatrix(self.params, (*self.groups, *((),) * len(positions)), sparse.csc_array(matrix))
+        strata = self.strata
+        if strata is not None:
+            strata = np.append(strata, np.full(len(positions), strata.max(initial=-1) + 1))
+        return DesignMatrix(self.params, (*self.groups, *((),) * len(positions)), sparse.csc_array(matrix), strata)
 
     def positions(self) -> Indices:
         """Bits of each column in each cohort: (m, M, h), padded with k where there are fewer than h."""

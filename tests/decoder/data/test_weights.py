@@ -61,13 +61,36 @@ def test_weight_strata_use_the_order_only() -> None:
     assert weight_strata(np.append(weights, 0))[-1] == 4
 
 
-def test_decode_keeps_estimates_and_intervals_with_weights() -> None:
-    names = [f"v{i}" for i in range(60)]
-    counts = simulate_bit_counts(STRING, dict.fromkeys(names[:10], 3000), np.random.default_rng(0))
+def test_decode_keeps_estimates_of_few_candidates_with_weights() -> None:
+    """Few candidates are fixed effects, which have no prior."""
+    names = [f"v{i}" for i in range(5)]
+    counts = simulate_bit_counts(STRING, dict.fromkeys(names[:3], 3000), np.random.default_rng(0))
     plain, weighted = (decode(counts, names, weights=weights) for weights in (None, {"v0": 2, "v1": 1.5}))
     assert [(e.candidate, e.share, e.low, e.high, e.p_value) for e in plain] == [
         (e.candidate, e.share, e.low, e.high, e.p_value) for e in weighted
     ]
+
+
+def test_decode_detects_more_with_the_right_weights(unseen_seed: int) -> None:
+    """1,000 candidates of which 100 are present, zipf1, three populations.
+
+    In 20 runs with other seeds a population had 15.3 more finds with weights (standard deviation 4.3), and .35 (.04) of the squared
+    error, so the sum of three is 6 standard deviations from a failure.
+    """
+    rng = np.random.default_rng(unseen_seed)
+    params = Params(num_bits=64, num_hashes=2, num_cohorts=32, prob_p=0.25, prob_q=0.75, prob_f=0)
+    found, errors = np.zeros(2), np.zeros(2)
+    for run in range(3):
+        names = [f"{unseen_seed}-{run}-{i}" for i in range(1000)]
+        people = {name: 30_000 // rank for rank, name in enumerate(names[:100], start=1)}
+        counts = simulate_bit_counts(Metric.string("s", params), people, rng)
+        for i, weights in enumerate((None, people)):
+            decoding = decode(counts, names, weights=weights)
+            found[i] += len(decoding.detected)
+            truth = [people.get(e.candidate, 0) / counts.num_reports for e in decoding]
+            errors[i] += sum((e.posterior_mean - share) ** 2 for e, share in zip(decoding, truth, strict=True))
+    assert found[1] > found[0]
+    assert errors[1] < 0.7 * errors[0]
 
 
 def test_decode_refuses_weights_of_categories() -> None:

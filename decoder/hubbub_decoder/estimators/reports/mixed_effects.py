@@ -104,7 +104,7 @@ def fit_reports_mixed(
         model = ReportScoreModel.from_score(
             z, ordered.score(mixture, z), a, total, hashing, noise if last else None, clients, residuals
         )
-        state, estimates = iterate(model, state)
+        state, estimates = iterate(model, state, design.strata)
         no_value = float(estimates.fixed_effects[1])
         z = plausible_shares(estimates.shares, np.sqrt(estimates.variances), no_value)
     solved = model.solve(state.priors, state.unlisted_variance)
