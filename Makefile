@@ -91,6 +91,7 @@ bench-fit: .venv/.dev-installed                 ## false alarms and power of the
 
 bench-random: .venv/.dev-installed             ## calibration on 320 random tasks: error, coverage, false discoveries of each stratum
 	$(BIN)/python -m benchmarks.random_tasks
+	$(BIN)/python -m benchmarks.warning_rates
 
 bench-many: .venv/.dev-installed                ## bit counts with more candidates than bits
 	$(BIN)/python -m benchmarks.many_candidates --out docs/accuracy.md

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.pipeline import decode
     from hubbub_decoder.results.decoding import Decoding
     from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
+    from hubbub_decoder.results.unlisted_strings import UnlistedString
 
 __all__ = [
     "CandidateError",
@@ -37,6 +38,7 @@ __all__ = [
     "PopulationError",
     "PullError",
     "ShareEstimate",
+    "UnlistedString",
     "decode",
     "pull_reports",
     "pull_summary",
@@ -52,6 +54,7 @@ _MODULES = {
     "Estimate": "results.estimates",
     "FitTest": "results.estimates",
     "ShareEstimate": "results.estimates",
+    "UnlistedString": "results.unlisted_strings",
     "pull_reports": "data.pull",
     "pull_summary": "data.pull",
     "read_candidates": "data.candidates",

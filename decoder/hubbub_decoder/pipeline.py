@@ -237,19 +237,18 @@ def _warnings(
 ) -> list[str]:
     """Warnings about the decoding of a string metric, in the order of its steps."""
     reports = summary if isinstance(summary, Reports) else None
-    few_cohorts = [*warnings.warn_few_cohorts(selection.counts, decoding)]
+    few_cohorts = int((selection.counts.reports > 0).sum()) < warnings.MIN_COHORTS
     return [
         *warnings.warn_counts(counts),
         *warnings.warn_padded_candidates(design),
         *warnings.warn_merged_candidates(design, repeated),
         *warnings.warn_header_line(design, decoding),
         *warnings.warn_separators(design),
-        *warnings.warn_screening(design, selection, few_cohorts=bool(few_cohorts)),
+        *warnings.warn_screening(design, selection, few_cohorts=few_cohorts),
         *warnings.warn_unused_reports(reports, design.take(selection.columns)),
         *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
-        *few_cohorts,
+        *warnings.warn_few_cohorts(selection.counts, decoding),
         *warnings.warn_unlisted_strings(decoding),
-        *warnings.warn_frequent_unlisted_string(fit.null_distribution, fit.unlisted_variance),
         *warnings.warn_undetermined_totals(decoding),
         *warnings.warn_impossible_totals(decoding, None if _is_pattern_fit(summary) else fit),
         *warnings.warn_nothing_detected(decoding),

@@ -65,12 +65,12 @@ class PatternCounts(ReportData):
     def bit_counts(self) -> BitCounts:
         """Return the bit counts of the same reports."""
         k = self.metric.params.num_bits
-        bits = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
+        halves = (self.counts.reshape(len(self.counts), -1, 2, 1 << bit)[:, :, 1] for bit in range(k))
         profile = self.count_profile()
         return BitCounts(
             self.metric,
             profile.reports,
-            self.counts @ bits,
+            np.column_stack([half.sum(axis=(1, 2)) for half in halves]),
             self.periods,
             profile.ones_histogram,
             implausible_rejected=self.implausible_rejected,

@@ -39,9 +39,7 @@ from hubbub_decoder.model.observations import Observations
 
 _MAX_ITERATIONS, _MAX_SCORING_STEPS = 60, 20
 _SCORING_TOLERANCE = 1e-3  # relative change of the observations' variance
-_CONVERGENCE_TOLERANCE = (
-    0.02  # change of the means in standard errors, and relative change of the observations' variance
-)
+_CONVERGENCE_TOLERANCE = 0.02  # change of the means in standard errors, and relative one of the observations' variance
 _DAMPING = 0.7  # weight of the new posteriors in an iteration
 _MIN_INFORMATION = 1e-6  # relative to the largest; a share with less is not determined
 _RELATIVE_RIDGE, _MIN_SPREAD = 1e-10, 1e-9
@@ -104,6 +102,11 @@ class HashedCohorts:
     def size(self) -> int:
         """Number of observations in which random strings differ, d."""
         return int((self.spreads > _MIN_SPREAD * self.spreads.max(initial=0)).sum())
+
+    @property
+    def num_used(self) -> int:
+        """Number of cohorts with reports."""
+        return int(self.spreads.any(axis=1).sum())
 
     def predict(self, shares: Floats) -> Floats:
         """X x - F_1 sum x, (m, r), of shares x (M,): their deviation from as many random strings."""
@@ -241,7 +244,7 @@ def pass_messages(cohorts: HashedCohorts, start: Beliefs | None = None) -> Messa
 
     start : beliefs from the same counts under other weights; None: no candidate has a share, and tau**2 explains the residuals
     """
-    if too_crowded(len(cohorts.positions), cohorts.num_candidates, cohorts.size):
+    if too_crowded(cohorts.num_used, cohorts.num_candidates, cohorts.size):
         return _match_without_subtraction(cohorts)
     beliefs = start or _nothing(cohorts)
     carried, variance = _stationary_term(cohorts, beliefs), _total_variance(beliefs)
@@ -263,7 +266,7 @@ def _match_without_subtraction(cohorts: HashedCohorts) -> MessagePassingFit:
     """
     fit = estimate_given_beliefs(cohorts, _nothing(cohorts), np.zeros_like(cohorts.responses), 0.0)
     fit = replace(fit, beliefs=replace(_nothing(cohorts), unlisted_variance=fit.variance))
-    if len(cohorts.positions) > 1:
+    if cohorts.num_used > 1:
         return fit
     unknown = np.full(cohorts.num_candidates, np.nan)
     return replace(fit, estimates=replace(fit.estimates, shares=unknown, variances=np.full_like(unknown, np.inf)))
@@ -276,9 +279,10 @@ def estimate_given_beliefs(
 
     carried : Onsager's term, (m, r)      variance : t of the iteration before
     """
+    unexplained = cohorts.responses - cohorts.predict(beliefs.means) + carried
     for _ in range(_MAX_SCORING_STEPS):
         weights, before = 1 / (1 + variance * cohorts.spreads), variance
-        residuals, effects, covariance = _residuals(cohorts, beliefs.means, weights, carried)
+        residuals, effects, covariance = _subtract_fixed_effects(cohorts, unexplained, weights)
         step, error = _scoring_step(cohorts, weights, weights * residuals, covariance)
         variance = max(before + step, 0.0)
         if abs(_variance_ratio(cohorts, variance, before) - 1) < _SCORING_TOLERANCE:
@@ -323,21 +327,21 @@ def _nothing(cohorts: HashedCohorts) -> Beliefs:
     return Beliefs(nothing, nothing, 0.0)
 
 
-def _residuals(
-    cohorts: HashedCohorts, means: Floats, weights: Floats, carried: Floats
+def _subtract_fixed_effects(
+    cohorts: HashedCohorts, responses: Floats, weights: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Residuals r_c (m, r) of these means, the fixed effects (o,) fitted to them, and the effects' covariance (o, o)."""
-    whole = cohorts.responses - cohorts.predict(means) + carried
+    """Residuals (m, r) of responses (m, r), the fixed effects (o,) fitted to them, and the effects' covariance (o, o)."""
     weighted = weights[:, :, None] * cohorts.fixed
     covariance = _ridge_inverse(np.einsum("cro,crp->op", cohorts.fixed, weighted))
-    effects = covariance @ np.einsum("cro,cr->o", weighted, whole)
-    return whole - cohorts.fixed @ effects, effects, covariance
+    effects = covariance @ np.einsum("cro,cr->o", weighted, responses)
+    return responses - cohorts.fixed @ effects, effects, covariance
 
 
 def _stationary_term(cohorts: HashedCohorts, beliefs: Beliefs) -> Floats:
     """Onsager's term where it no longer changes, (m, r): (I + tau**2 K)^-1 (y - X mean - F f) is S^-1 r then."""
     weights = 1 / (1 + beliefs.unlisted_variance * cohorts.spreads)
-    residuals, _, _ = _residuals(cohorts, beliefs.means, weights, np.zeros_like(weights))
+    unexplained = cohorts.responses - cohorts.predict(beliefs.means)
+    residuals, _, _ = _subtract_fixed_effects(cohorts, unexplained, weights)
     return np.asarray(beliefs.variances.sum() * cohorts.spreads * weights * residuals)
 
 

@@ -4,7 +4,7 @@ Model of one candidate, x^ its estimate, s(x)**2 and g(x) the variance and the s
 
     P(x^ - x >= z s(x)) = max(P(N >= z), P(T_g >= z), P(Z >= z))        T_g standardized Pearson III (a shifted gamma), skewness g(x)
                                                                         Z of random strings (`null_distribution.py`)
-    s(x)**2 = s(x^)**2 + (x - x^) slope, at least (u + x slope) / 2     g(x) = (k + x slope_3) / s(x)**3
+    s(x)**2 = s(x^)**2 + (x - x^) slope, at least u + x min(slope, 0)   g(x) = (k + x slope_3) / s(x)**3
 
 u, slope, k and slope_3 are those of `ErrorCumulants`. Where a bit expects few ones, counts are skewed and a normal tail is far too light:
 with 3.4 ones, P(count >= 16) is 6e-7, the shifted gamma has 1e-6, and the normal distribution 4e-12. docs/mathematics.md, section 10.
@@ -26,7 +26,6 @@ from hubbub_decoder.model.distributions import norm
 _MIN_SKEWNESS, _MAX_SKEWNESS = 1e-3, 20.0  # below, a shifted gamma is normal to 1e-4 of its tail at 1e-6
 _SKEWNESS_GRID = np.concatenate([[0], np.geomspace(_MIN_SKEWNESS, _MAX_SKEWNESS, 200)])  # and its negatives
 _HALVINGS = 50
-_LEAST = 0.5  # of the variance of an estimate of the candidate alone: room for the approximations in it
 
 
 def skewed_tail(z: Floats, skewness: Floats) -> Floats:
@@ -108,7 +107,7 @@ class ErrorLaw:
         x, at, of = np.clip(x, 0, 1), np.clip(self.shares, 0, 1), self.cumulants
         drawn = self.sampling * x * (1 - x)
         moved = self.variances + (x - at) * of.variance_slopes + drawn - self.sampling * at * (1 - at)
-        return np.sqrt(np.maximum(moved, np.maximum(_LEAST * (of.variances + x * of.variance_slopes) + drawn, 0)))
+        return np.sqrt(np.maximum(moved, np.maximum(of.variances + x * np.minimum(of.variance_slopes, 0) + drawn, 0)))
 
     def skewness(self, x: Floats) -> Floats:
         """g(x), (M,)."""

@@ -25,7 +25,6 @@ from hubbub_decoder.model.distributions import binom, norm
 _GRID_END, _GRID_STEP = 40.0, 0.02  # standard errors
 _GRID_CELLS = 2 * round(_GRID_END / _GRID_STEP) + 1
 _GRID = np.linspace(-_GRID_END, _GRID_END, _GRID_CELLS)
-_SKEW_LEVEL, _SKEW_RATIO = 1e-3, 1.25
 _CAP_STANDARD_ERRORS = 1.5  # by which a cohort's part may exceed the middle ones and still count fully
 _MAX_COLLISION_TAIL = 0.01
 _MANY_COHORTS = 64
@@ -70,11 +69,6 @@ class NullDistribution:
     def lower_quantile(self, probability: float) -> float:
         """Distance below 0, as a positive number, beyond which errors fall with at most this probability."""
         return self._outermost(self.at_most, probability, norm.isf(probability))
-
-    @property
-    def is_skewed(self) -> bool:
-        """Whether the upper 1e-3 quantile is more than 1.25 times the normal's."""
-        return self.upper_quantile(_SKEW_LEVEL) > _SKEW_RATIO * float(norm.isf(_SKEW_LEVEL))
 
     @staticmethod
     def _outermost(tail: Floats, probability: float, least: float) -> float:

@@ -38,20 +38,23 @@ from scipy.special import logsumexp
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.model.bit_covariance import bit_variance
 from hubbub_decoder.model.random_string import RandomStringMoments, distinct_bit_probabilities
+from hubbub_decoder.model.repetition import ONCE, Repetition
 
 MIN_LOG_EVIDENCE = math.log(1000)
 """Log of the evidence above which a string, or a second one, is added."""
 
-_MIN_RATIO, _EDGE = 1e-7, 1e-9
+_MIN_RATIO, _EDGE = 1e-7, 1e-9  # where a gamma distribution is a constant, and distance from the poles of K
 _MIN_SHAPE = 2.0  # of the gamma distribution; smaller ones are too irregular for a saddlepoint
 _MIN_LOAD = 1e-2  # least mean of the unlisted strings in a bit, relative to that of their share
 _MIN_PROBABILITY = 1e-12
 _FIRST_SHARE = 0.4  # of the grid of shares, in standard deviations of a bit share
 _SHARE_RATIO = 1.4  # of two shares of the grid
-_SYMMETRIC = (0.0, 0.1)
+_SYMMETRIC = (0.0, 0.1)  # values of Others.symmetric
 _VARIANCE_STEPS = (0.0, 1.0)  # squared shares by which t is below its maximum without the string
 _LEAST_DEVIATIONS = 1e-2  # the smallest tau above 0, in standard deviations of a bit share
+_TOLERANCE = 1e-3  # of the logarithm of t or of a sum of shares
 _REACHES = (0.4, 0.1, 0.03)  # of the search for a maximum, in logarithms of the sum of shares and of t
 _MIN_RIGHT = 0.75  # a wrong cohort doubles the variance instead of removing it
 _MAX_WRONG = 0.25  # number of cohorts with wrong bits, in roots of the number of cohorts
@@ -88,9 +91,16 @@ class ResidualBits:
 
     @classmethod
     def from_counts(cls, counts: BitCounts, listed: Floats, unlisted: float) -> ResidualBits:
-        """Counts and shares (m, k) of all cohorts; p > q : zeros take the place of ones."""
+        """Counts and shares (m, k) of all cohorts; p > q : zeros take the place of ones.
+
+        Where the noise of the same clients repeats in several periods, counts are divided by the factor of their variance.
+        """
         used, params = counts.reports > 0, counts.metric.params
-        ones, reports = counts.ones[used].astype(float), counts.reports[used].astype(float)
+        mean = np.clip(listed[used] + unlisted * RandomStringMoments.from_params(params).mean, 0, 1)
+        repetition = Repetition.from_periods(counts.metric, counts.periods)
+        once, repeated = (np.maximum(bit_variance(mean, params, each), _MIN_PROBABILITY) for each in (ONCE, repetition))
+        factor = float(np.median(repeated / once))
+        ones, reports = counts.ones[used] / factor, counts.reports[used] / factor
         if params.q_star < params.p_star:
             ones = reports[:, None] - ones
         return cls(params, ones, reports, listed[used], unlisted)
@@ -294,17 +304,16 @@ def _maximum(residuals: ResidualBits, start: Point) -> Point:
 
 
 def _golden_section(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Place and value of the maximum of a function with one maximum between two limits, to a 1,000th of the distance.
+    """Place, to .001, and value of the maximum of a function with one maximum between two limits.
 
     >>> place, value = _golden_section(lambda x: -((x - 2) ** 2), 0, 5)
-    >>> round(place, 2), round(value, 2)
+    >>> round(place, 3), round(value, 3)
     (2.0, -0.0)
     """
     step = (math.sqrt(5) - 1) / 2
     left, right = high - step * (high - low), low + step * (high - low)
     of_left, of_right = function(left), function(right)
-    tolerance = (high - low) / 1000
-    while high - low > tolerance:
+    while high - low > _TOLERANCE:
         if of_left > of_right:
             high, right, of_right = right, left, of_left
             left = high - step * (high - low)

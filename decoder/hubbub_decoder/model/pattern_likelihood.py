@@ -27,7 +27,7 @@ from hubbub_decoder.model.random_string import filter_probabilities
 from hubbub_decoder.model.repetition import ONCE, Repetition
 
 MAX_MULTIPLICATIONS = 1 << 34
-"""Most multiplications, m F**3, to factor the information matrices of all cohorts: 645 filters in 64 cohorts. A fit does so 12 times or more."""
+"""Most multiplications, m F**3, to factor the information matrices of all cohorts: 645 filters in 64 cohorts."""
 
 _SMALLEST = 1e-12
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 
+_NOISE = 2.0  # standard errors above 0, up to which an estimate may be noise
 _MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole range of shares
 
 
@@ -106,9 +108,23 @@ def _rows(
 def _error_law(fit: FitResult, target: Target, num_clients: float) -> ErrorLaw:
     """Distribution of the errors of the shares as those among the reporters, or of a population."""
     cumulants = fit.cumulants or ErrorCumulants.zero(len(fit.shares))
+    cumulants = replace(cumulants, variances=cumulants.variances * _variance_inflation(fit, cumulants))
     if target == "population":
         return ErrorLaw(fit.shares, fit.variances, cumulants, fit.null_distribution, 1 / num_clients)
     return ErrorLaw(fit.shares, fit.reporter_variances, cumulants, fit.null_distribution)
+
+
+def _variance_inflation(fit: FitResult, cumulants: ErrorCumulants) -> float:
+    """Median ratio of the variances of estimates near 0 to those of each candidate alone: the part of other candidates and unlisted strings.
+
+    An estimate x of noise alone is above 0 by chance. Its variance as a share among the reporters, Var - x (1 - x) / N, would be too small.
+    """
+    near_zero = (fit.shares < _NOISE * np.sqrt(fit.variances)) & (cumulants.variances > 0)
+    return (
+        max(1.0, float(np.median(fit.variances[near_zero] / cumulants.variances[near_zero])))
+        if near_zero.any()
+        else 1.0
+    )
 
 
 def _detection_limit(fit: FitResult, law: ErrorLaw, fdr: float) -> float:

@@ -18,8 +18,8 @@ from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import MAX_CANDIDATES, Selection
 from hubbub_decoder.estimators.reports import mixed_effects
-from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
 
@@ -30,6 +30,7 @@ MIN_COHORTS = 8
 _MIN_UNLISTED_SHARE = 0.01
 _MAX_P_VALUE = 1e-6
 _STANDARD_ERRORS = 4
+_FALSE_ALARM = 0.01  # largest share of decodings in which a kind of warning is wrong
 
 
 class DecodingWarning(str):
@@ -118,9 +119,9 @@ def warn_padded_candidates(design: DesignMatrix) -> Iterator[str]:
 
 @_of_kind("few_cohorts")
 def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
-    """Warn about too few cohorts to estimate the variance that unlisted strings cause."""
-    used = int((counts.reports > 0).sum())
-    if used < MIN_COHORTS and not decoding.unlisted.high < _MIN_UNLISTED_SHARE:
+    """Warn about too few cohorts to estimate the variance of unlisted strings, if there are such strings (at a level of 1 %)."""
+    used, unlisted = int((counts.reports > 0).sum()), decoding.unlisted
+    if used < MIN_COHORTS and unlisted.share > max(_MIN_UNLISTED_SHARE, norm.isf(_FALSE_ALARM) * unlisted.std_error):
         needed = MIN_COHORTS if decoding.num_kept is None else 2 * MIN_COHORTS  # screening uses half of the cohorts
         remedy = (
             f"Use a metric with {needed} or more cohorts (num_cohorts)."
@@ -135,9 +136,13 @@ def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
 
 @_of_kind("nothing_detected")
 def warn_nothing_detected(decoding: Decoding) -> Iterator[str]:
-    """Warn when no candidate is detected although many reports carry a value."""
-    unlisted = decoding.unlisted
-    if not decoding.detected and unlisted.share > _STANDARD_ERRORS * unlisted.std_error:
+    """Warn when no candidate is detected and more reports carry unlisted strings than candidates.
+
+    The latter is tested at a level of 1 %: the standard error of the difference is at most the sum of both.
+    """
+    unlisted, listed = decoding.unlisted, decoding.listed_total
+    error = norm.isf(_FALSE_ALARM) * (unlisted.std_error + listed.std_error)
+    if not decoding.detected and unlisted.share - listed.share > error:
         scheme = decoding.metric.params.hash_scheme
         imported = " For imported data with its own hashing, pass the map (--map)." if scheme == "google-md5" else ""
         yield (
@@ -213,7 +218,7 @@ def warn_header_line(design: DesignMatrix, decoding: Decoding) -> Iterator[str]:
 
 @_of_kind("screening")
 def warn_screening(design: DesignMatrix, selection: Selection, *, few_cohorts: bool = False) -> Iterator[str]:
-    """Warn when a lasso left candidates out; few_cohorts : whether `warn_few_cohorts` doubts the intervals."""
+    """Warn when a lasso left candidates out; few_cohorts : whether there are too few to call the intervals valid."""
     columns, kept = len(design.groups), len(selection.columns)
     if kept < columns:
         method = (
@@ -273,16 +278,6 @@ def warn_unlisted_strings(decoding: Decoding) -> Iterator[str]:
         yield (
             f"{finding}. {meaning} To find out which word it is, pass a list of words (--more-candidates FILE, or Decoding.match_unlisted), "
             "and add the match to the candidates."
-        )
-
-
-@_of_kind("frequent_unlisted_string")
-def warn_frequent_unlisted_string(null: NullDistribution | None, unlisted_variance: float) -> Iterator[str]:
-    """Warn about a frequent string without a candidate; unlisted_variance is tau**2, in squared shares."""
-    if null is not None and null.is_skewed:
-        yield (
-            f"At least one frequent string (about {math.sqrt(unlisted_variance):.0%} of reports) is not in the candidate list. It inflates "
-            "candidates that share its bits; intervals and tests were widened accordingly. Add frequent strings to the candidates."
         )
 
 

@@ -112,6 +112,17 @@ def test_decode_for_the_population_has_wider_intervals(summary: Path, candidates
     assert first["population"]["std_error"] > first["reporters"]["std_error"]
 
 
+def test_decode_by_lasso_leaves_candidates_out(summary: Path, tmp_path: Path) -> None:
+    """16 cohorts of 16 bits: all of 203 candidates are estimated, and a lasso keeps some."""
+    many = tmp_path / "many.txt"
+    many.write_text("\n".join(["v1", "v2", "v3", *(f"absent{i}" for i in range(200))]), encoding="utf-8")
+    command = ("decode", summary, "--candidates", many, "--json")
+    everything, some = (json.loads(hubbub(*command, *more).stdout) for more in ((), ("--method", "lasso")))
+    assert everything["num_kept"] is None
+    assert some["num_kept"] < 203
+    assert hubbub(*command, "--method", "ridge").exit_code == 2
+
+
 def test_decode_reads_candidates_from_stdin(summary: Path, candidates: Path) -> None:
     command = ["decode", str(summary), "--json", "--candidates"]
     piped = CliRunner().invoke(main, [*command, "-"], input=candidates.read_bytes())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -125,3 +127,14 @@ def test_score_cumulants_of_one_bit_reports_equal_those_of_their_bits(unseen_see
     assert np.median(of_reports.variances) == pytest.approx(np.median(of_bits.variances), rel=0.2)
     assert np.median(of_reports.variance_slopes) == pytest.approx(np.median(of_bits.variance_slopes), rel=0.2)
     assert np.median(of_reports.third) == pytest.approx(np.median(of_bits.third), rel=0.2)
+
+
+def test_fit_without_its_last_columns_keeps_retests_and_cumulants_of_the_others() -> None:
+    """Regression: a fit with a retested candidate and an unlisted string of its own could not be expanded."""
+    fit = replace(fit_of(np.array([0.1, 0.2, 0.3])), retested=np.array([False, True, True]))
+    fit = fit.with_cumulants(ErrorCumulants(*np.arange(12.0).reshape(4, 3)))
+    expanded = fit.with_unlisted(1).expand(np.array([0, 2]), 4, 1.0)
+    assert expanded.retested is not None
+    assert expanded.cumulants is not None
+    assert expanded.retested.tolist() == [False, False, True, False]
+    assert expanded.cumulants.third.tolist() == [6, 0, 7, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import binom, nbinom
 
 from hubbub import Metric, Params
+from hubbub.summary import BitCounts
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.inference.unlisted_search import Others, ResidualBits, find_strings, log_noise_and_gamma
 from hubbub_decoder.model.random_string import distinct_bit_probabilities
@@ -97,3 +99,14 @@ def test_find_strings_finds_nothing_without_a_frequent_string(sizes: tuple[int, 
         counts = simulate_bit_counts(Metric.string("m", params(16, 1, 24)), population, rng, no_value=400_000)
         found += find_strings(ResidualBits.from_counts(counts, np.zeros((24, 16)), 0.6), 0.7) is not None
     assert found < 3
+
+
+def test_repeated_noise_of_the_same_clients_counts_once() -> None:
+    """Two periods without new permanent noise: two coins (f = 1/2, p = 0, q = 1) repeat exactly, so two reports count as one."""
+    of_metric = Params(num_bits=8, num_hashes=1, num_cohorts=2, prob_p=0, prob_q=1, prob_f=0.5)
+    metric = Metric.string("m", of_metric)
+    counts = BitCounts(metric, [100, 60], np.full((2, 8), 30), ("2026-01-01", "2026-01-02"))
+    residuals = ResidualBits.from_counts(counts, np.zeros((2, 8)), 0.0)
+    assert residuals.reports.tolist() == [50, 30]
+    assert (residuals.ones == 15).all()
+    assert ResidualBits.from_counts(replace(counts, periods=()), np.zeros((2, 8)), 0.0).reports.tolist() == [100, 60]
