@@ -42,6 +42,7 @@ from hubbub_decoder.estimators.mixed_model import (
     ShareEstimates,
     Totals,
 )
+from hubbub_decoder.estimators.noise_cumulants import noise_effect
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, HashMoments
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
 from hubbub_decoder.estimators.reports.random_string_scores import RandomStringScores
@@ -124,7 +125,8 @@ def fit_reports_mixed(
         totals=(sums, variances, reporter_variance(variances, sums, all_clients)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, all_clients)),
     )
-    return fit.with_cumulants(score_cumulants(mixture, expected, simulated, clients))
+    effective = reports.num_reports / noise_effect(design.params, repetition)
+    return fit.with_cumulants(score_cumulants(mixture, expected, simulated, effective))
 
 
 class ReportScoreModel(MixedModel):

@@ -26,6 +26,7 @@ from hubbub.summary import Reports
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import FitResult, contrast_variances
 from hubbub_decoder.estimators.inverses import pseudo_inverse
+from hubbub_decoder.estimators.noise_cumulants import noise_effect
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
 from hubbub_decoder.estimators.reports.random_string_scores import RandomStringScores
@@ -127,7 +128,8 @@ def fit_reports_one_step(
 
     strings = RandomStringScores.draw(ordered, mixture, expected, rng)
     std_errors = np.sqrt(fit.variances)
-    fit = fit.with_cumulants(score_cumulants(mixture, expected, simulated, clients))
+    effective = n / noise_effect(design.params, repetition)
+    fit = fit.with_cumulants(score_cumulants(mixture, expected, simulated, effective))
     return fit.with_tests(strings.test(estimate[:-2], std_errors, own[:-2] / std_errors, estimate, without))
 
 

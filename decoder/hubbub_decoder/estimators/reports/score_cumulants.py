@@ -22,13 +22,12 @@ _TINY = 1e-300
 
 
 def score_cumulants(
-    mixture: Mixture, z: Floats, simulated: list[SimulatedReports], num_clients: float
+    mixture: Mixture, z: Floats, simulated: list[SimulatedReports], num_reports: float
 ) -> ErrorCumulants:
-    """Noise cumulants of the estimates from the reports of so many clients, as if each had one.
+    """Noise cumulants of the estimates from so many reports of different clients.
 
-    A client's further reports leave some instantaneous noise out, so the least variance is a little less, and the skewness too.
-
-    z : (M + 2,) shares at which reports were simulated
+    z           : (M + 2,) shares at which reports were simulated
+    num_reports : with repeated reports, their number over the `noise_effect` of the bits
 
     Strings hash at random, so without their own reports all candidates have nearly the same cumulants. Each gets the median, which has
     less noise of the simulation than its own.
@@ -58,7 +57,7 @@ def score_cumulants(
             if order < 2:
                 total[order] += power @ weights
     first, second, third = alone
-    n, at = num_clients, z[:listed]
+    n, at = num_reports, z[:listed]
     values = (
         *(total[0] - at * second, second - first**2 - total[0] + at * second),
         *(total[1] - at * third, third - 3 * second * first + 2 * first**3 - total[1] + at * third),
