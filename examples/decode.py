@@ -10,6 +10,6 @@ candidates = [f"v{i}" for i in range(1, 201)]  # the strings to look for; v101 t
 decoding = decode(summary, candidates)
 rich.print(decoding)  # a table with bars
 for estimate in decoding.detected:
-    low, high = estimate.selection_adjusted_interval  # valid for candidates selected because they were detected
+    low, high = estimate.interval
     print(f"{estimate.candidate}: {estimate.share:.1%}, between {low:.1%} and {high:.1%}")
 decoding.save("homepage.csv")
