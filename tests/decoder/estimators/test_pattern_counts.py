@@ -104,7 +104,7 @@ def test_empirical_prior_reduces_errors(unseen_seed: int, monkeypatch: pytest.Mo
     counts = simulate_pattern_counts(crowd, population, np.random.default_rng(unseen_seed))
     learnt = decode(counts, list(population))
 
-    def around_nothing(estimates: ShareEstimates, _: float) -> tuple[Floats, Floats, Floats, Floats]:
+    def around_nothing(estimates: ShareEstimates, *_: object) -> tuple[Floats, Floats, Floats, Floats]:
         x, v, prior = estimates.shares, estimates.variances, 1 / 300**2
         return x, v, x * prior / (prior + v), v * prior / (prior + v)
 
