@@ -146,9 +146,9 @@ def _total_ones_tests(counts: BitCounts) -> Iterator[FitTest | None]:
 def _even_bits_test(counts: BitCounts) -> FitTest | None:
     """Test whether every bit is set as often as the others, on average over the cohorts.
 
-    Cohorts hash independently, so the sum of a bit's deviations is that of independent terms. Its lower tail is at most exp(-z**2 / 2), as
-    for any sum of independent terms bounded below, with z in standard errors from the mean square over all bits (Maurer 2003). Student's
-    t of each bit is wrong here: a bit that no frequent string sets in any cohort has a small variance, and p < 1e-6 by chance.
+    Cohorts hash independently, so a bit's mean deviation is a sum of independent terms. A string adds its share to few bits, so the terms
+    are skewed to the right. Their lower tail is taken as exp(-z**2 / 2), Chernoff's bound of the normal tail. The standard error comes from
+    all bits: a bit that no frequent string sets has a small variance of its own, and its Student's t gave p < 1e-6 by chance.
     The p-value is that of the lowest bit, corrected for the number of bits.
     """
     params = counts.metric.params
