@@ -44,13 +44,13 @@ class Shares:
         >>> grouped.values.tolist(), grouped.numbers.tolist()
         ([0.25, 0.5], [2.0, 1.0])
         """
-        values, counted = np.unique(shares, return_counts=True)
-        numbers: Floats = 1.0 * counted
+        values, counts = np.unique(shares, return_counts=True)
+        numbers = counts.astype(np.float64)
         if len(values) > _MAX_ATOMS:
             edges = np.geomspace(values[values > 0][0], values[-1], _MAX_ATOMS)
             group = np.searchsorted(edges, values * (1 + 1e-12), side="right")
             totals, sums = np.bincount(group, numbers), np.bincount(group, numbers * values)
-            values, numbers = sums[totals > 0] / totals[totals > 0], totals[totals > 0]
+            return cls(sums[totals > 0] / totals[totals > 0], totals[totals > 0])
         return cls(values, numbers)
 
     @classmethod
