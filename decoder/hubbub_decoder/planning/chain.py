@@ -15,7 +15,7 @@ import numpy as np
 from hubbub.metrics.metric import Kind
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.model.repetition import Repetition, permanent_probabilities
+from hubbub_decoder.model.repetition import Repetition
 
 
 class Chain(NamedTuple):
@@ -33,8 +33,7 @@ class Chain(NamedTuple):
     @classmethod
     def of_params(cls, params: Params) -> Chain:
         """Chain of a definition; of p > q, which imported reports may have, every reported bit is inverted."""
-        a, b = permanent_probabilities(params)
-        p, q = params.prob_p, params.prob_q
+        a, b, p, q = params.permanent_q, params.permanent_p, params.prob_p, params.prob_q
         numbers = (a, b, p, q) if p < q else (a, b, 1 - p, 1 - q)
         return cls(*(np.asarray(number, np.float64) for number in numbers))
 

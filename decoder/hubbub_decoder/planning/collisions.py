@@ -49,8 +49,9 @@ class Shares:
         if len(values) > _MAX_ATOMS:
             edges = np.geomspace(values[values > 0][0], values[-1], _MAX_ATOMS)
             group = np.searchsorted(edges, values * (1 + 1e-12), side="right")
-            totals, sums = np.bincount(group, numbers), np.bincount(group, numbers * values)
-            return cls(sums[totals > 0] / totals[totals > 0], totals[totals > 0])
+            sizes = np.bincount(group, numbers).astype(np.float64)
+            sums = np.bincount(group, numbers * values)
+            return cls(sums[sizes > 0] / sizes[sizes > 0], sizes[sizes > 0])
         return cls(values, numbers)
 
     @classmethod
