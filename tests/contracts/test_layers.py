@@ -43,7 +43,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("errors", "array_types", "blas_threads"),
         ("model",),
         ("data", "inference"),
-        ("estimators",),
+        ("estimators", "planning"),
         ("results",),
         ("pipeline", "plots"),
         ("demo",),
