@@ -46,7 +46,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("estimators", "planning"),
         ("results",),
         ("pipeline", "plots"),
-        ("demo",),
+        ("audit", "demo"),
         ("cli",),
         (".",),
     ),
