@@ -137,11 +137,9 @@ class ErrorLaw:
     def p_values(self) -> Floats:
         """One-sided p-values of "the share is 0", (M,); nan where nothing is known. Without noise a positive share has p-value 0."""
         noise = self.noise_p_values()
-        return (
-            noise
-            if self.null is None
-            else np.maximum(np.minimum(noise, self.null.far), self.null.tail(self._z_at_zero()))
-        )
+        if self.null is None:
+            return noise
+        return np.maximum(np.minimum(noise, self.null.far), self.null.tail(self._z_at_zero()))
 
     def noise_p_values(self) -> Floats:
         """P-values as `p_values`, without the null distribution of random strings: the least that a retest of a candidate can have."""
