@@ -1,14 +1,22 @@
-"""Clocks of Python, stopped: a generator that is seeded with the time then repeats itself."""
+"""Clocks of Python, stopped: a generator that is seeded with the time then repeats itself.
+
+As a program, runs a Python function in a new process with the clock stopped, as a command of `external_clients.CommandClient`:
+
+    python -m hubbub_decoder.audit.frozen_clock module:function VALUE SEED CLIENTS REPORTS
+"""
 
 from __future__ import annotations
 
 import datetime
+import json
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
+
+from hubbub_decoder.audit.external_clients import FunctionClient
 
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time")
 _FROZEN_SECONDS = 1_700_000_000
@@ -43,3 +51,17 @@ def frozen_clock(module: str | None = None) -> Iterator[None]:
                 if callable(thing) and thing.__hash__ is not None and thing in frozen:
                     stack.enter_context(patch.object(holder, name, frozen[thing]))
         yield
+
+
+def main(arguments: list[str]) -> None:
+    """Print the reports of one call of a function; the function is imported after the clock has stopped."""
+    spec, value, *numbers = arguments
+    with frozen_clock():
+        made = FunctionClient.load(spec)(json.loads(value), *map(int, numbers))
+    for cohort, reports in zip(made.cohorts.tolist(), made.bits.tolist(), strict=True):
+        for bits in reports:
+            sys.stdout.write(f"{cohort} {''.join(map(str, bits))}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

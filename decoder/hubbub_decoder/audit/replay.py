@@ -141,7 +141,7 @@ def replay_tests_of(
     if client is None:
         raise AuditError("There is neither a client nor a metric. Nothing can be tested. Pass one of them.")
     if isinstance(client, FunctionClient):
-        python = CommandClient([sys.executable, "-m", "hubbub_decoder.audit.python_process", client.spec])
+        python = CommandClient([sys.executable, "-m", "hubbub_decoder.audit.frozen_clock", client.spec])
         frozen = partial(frozen_clock, client.spec.partition(":")[0])
         return replay_tests(client, value, schedule, seeds, repetition, frozen, partial(_at_once, python))
     started = partial(_at_once, client) if isinstance(client, CommandClient) else None
