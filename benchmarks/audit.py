@@ -83,7 +83,7 @@ def run(file: Path, trials: int | None) -> int:
             replays = replay_tests_of(None, metric, audit.values[0], audit.schedule, None)
             found = problems(cell, audit, printed) + [test.finding for test in replays if test.refuted]
             failed += len(found)
-            figure = " ".join(f"{each:.3f}" for each in sorted(set(printed.values())))
+            figure = " ".join(sorted({f"{each:.3f}" for each in printed.values()}))
             print(
                 f"| {file.name} {name} | {cell.label}{f' x {cell.units}' if cell.units > 1 else ''} | {cell.reports} | {figure} "
                 f"| {audit.claim:.3f} | {audit.bound.epsilon:.3f} | {audit.bound.epsilon / audit.claim:.3f} | {audit.trials:,} "
