@@ -52,14 +52,21 @@ Figures = dict[str, float]
 
 def known_metrics() -> Iterator[Metric]:
     """Metrics of every kind, with and without hold, with and without permanent noise."""
-    noise = [(0.0, 1.0, 0.5), (0.25, 0.75, 0.5), (0.4, 0.6, 0.0), (0.1, 0.5, 0.25)]
-    for hold, (number, pqf) in itertools.product((None, 1, 2, 7), enumerate(noise)):
-        p, q, f = pqf
+    noises: list[dict[str, Any]] = [
+        {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.5},
+        {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5},
+        {"prob_p": 0.4, "prob_q": 0.6, "prob_f": 0.0},
+        {"prob_p": 0.1, "prob_q": 0.5, "prob_f": 0.25},
+        {"prob_p": 0.2, "prob_q": 0.8, "permanent_p": 0.125, "permanent_q": 0.5},
+        {"prob_p": 0.3, "prob_q": 0.6, "permanent_p": 0.4, "permanent_q": 0.9},
+    ]
+    for hold, (number, noise) in itertools.product((None, 1, 2, 7), enumerate(noises)):
         name, fields = f"n{number}_hold_{hold or 0}", {"hold": hold, "description": "d", "owner": "o"}
-        yield Metric.boolean(f"boolean_{name}", prob_p=p, prob_q=q, prob_f=f, **fields)
-        yield Metric.categorical(f"categorical_{name}", ("a", "b", "c"), prob_p=p, prob_q=q, prob_f=f, **fields)
+        if "prob_f" in noise:
+            yield Metric.boolean(f"boolean_{name}", **noise, **fields)
+        yield Metric.categorical(f"categorical_{name}", ("a", "b", "c"), **noise, **fields)
         for scheme in ("murmur3-v1", "google-md5"):
-            params = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=p, prob_q=q, prob_f=f, hash_scheme=scheme)
+            params = Params(num_bits=8, num_hashes=2, num_cohorts=4, hash_scheme=scheme, **noise)
             yield Metric.string(f"string_{scheme}_{name}", params, **fields)
 
 
@@ -67,19 +74,23 @@ def random_metrics(number: int, rng: random.Random) -> Iterator[Metric]:
     for i in range(number):
         p = rng.choice([0.0, rng.uniform(0.01, 0.5)])
         q = rng.choice([1.0, rng.uniform(p + 0.05, 0.99)])
-        f = rng.choice([0.0, 0.5, rng.uniform(0.01, 0.95)])
-        fields = {"hold": rng.choice([None, 1, 2, 3, 30]), "description": "d", "owner": "o"}
+        noise: dict[str, Any] = {"prob_p": p, "prob_q": q, "prob_f": rng.choice([0.0, 0.5, rng.uniform(0.01, 0.95)])}
+        b, a = sorted(rng.uniform(0.01, 0.99) for _ in range(2))
+        pair = {"prob_p": p, "prob_q": q, "permanent_p": b, "permanent_q": a}
+        fields: dict[str, Any] = {"hold": rng.choice([None, 1, 2, 3, 30]), "description": "d", "owner": "o"}
         fields["period"] = rng.choice(["day", "week", "month"])
         kind = rng.choice(list(Kind))
         if kind is Kind.BOOLEAN:
-            yield Metric.boolean(f"random_{i}", prob_p=p, prob_q=q, prob_f=f, **fields)
-        elif kind is Kind.CATEGORICAL:
+            yield Metric.boolean(f"random_{i}", **noise, **fields)
+            continue
+        noise = rng.choice([noise, pair])
+        if kind is Kind.CATEGORICAL:
             categories = tuple(f"c{n}" for n in range(rng.randint(2, 9)))
-            yield Metric.categorical(f"random_{i}", categories, prob_p=p, prob_q=q, prob_f=f, **fields)
+            yield Metric.categorical(f"random_{i}", categories, **noise, **fields)
         else:
             scheme, k = rng.choice(["murmur3-v1", "google-md5"]), rng.randint(8, 11)
             h = rng.choice([1, 2, 3, k - 1])
-            params = Params(num_bits=k, num_hashes=h, num_cohorts=8, prob_p=p, prob_q=q, prob_f=f, hash_scheme=scheme)
+            params = Params(num_bits=k, num_hashes=h, num_cohorts=8, hash_scheme=scheme, **noise)
             yield Metric.string(f"random_{i}", params, **fields)
 
 
@@ -96,7 +107,8 @@ def as_toml(metric: Metric) -> str:
     lines = [
         f"{name} = {json.dumps(getattr(metric, name))}" for name in ("name", "kind", "description", "owner", "period")
     ]
-    lines += [f"{name} = {getattr(params, name)!r}" for name in ("prob_p", "prob_q", "prob_f")]
+    noise = {"prob_p": params.prob_p, "prob_q": params.prob_q, **params.permanent_fields}
+    lines += [f"{name} = {each!r}" for name, each in noise.items()]
     lines += ["expires = 2099-01-01"] + ([f"hold = {metric.hold}"] if metric.hold else [])
     if metric.kind is Kind.STRING:
         lines += [f"{name} = {getattr(params, name)}" for name in ("num_bits", "num_hashes", "num_cohorts")]
@@ -200,7 +212,7 @@ def enumerated(metric: Metric, policy: Policy) -> Figures:
     report = largest_loss_while_unchanged(metric, 1)
     if metric.hold is not None:
         unit, label = largest_loss_while_unchanged(metric, metric.hold), "per epoch"
-    elif metric.params.prob_f:
+    elif metric.params.has_permanent_noise:
         unit, label = largest_loss_while_unchanged(metric, MANY), "per value"
     else:
         unit, label = report, ""
@@ -236,8 +248,9 @@ def test_printed_epsilon_is_the_enumerated_epsilon_rounded_up(
 
 
 def test_test_metrics_cover_all_kinds(metrics: dict[str, Metric]) -> None:
-    combinations = {(m.kind, m.hold is None, m.params.prob_f == 0, m.params.hash_scheme) for m in metrics.values()}
-    assert len(combinations) == 4 * 2 * 2
+    shapes = ((m, m.params) for m in metrics.values())
+    combinations = {(m.kind, m.hold is None, p.has_permanent_noise, p.prob_f is None, p.hash_scheme) for m, p in shapes}
+    assert len(combinations) == (4 + 4 + 3) * 2  # no noise, symmetric, asymmetric: booleans have two of the three
     refused = sum(Policy().objection(metric) is not None for metric in metrics.values())
     assert 10 < refused < len(metrics) - 40
 

@@ -19,8 +19,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.estimators.fit_result import FitResult, is_determined
 from hubbub_decoder.estimators.least_squares import fit_least_squares
-from hubbub_decoder.estimators.mixed_model import Overdispersion
-from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
+from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, Overdispersion
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.estimators.reports.simulated_information import draw_reports, noise_covariance
