@@ -36,6 +36,8 @@ MECHANISMS = {
     "Gaussian": ("#d9480f", "s"),
     "Laplace": ("#2b8a3e", "^"),
 }
+CURATOR_DRAWS = 4_000
+_PRICED_CLIENTS = 1_000_000
 _RUNNER = Path(__file__).parent / "opendp_runner.py"
 _RUNNER_SECONDS = 120
 
@@ -76,7 +78,7 @@ def measure(epsilon: float, clients: int, runs: int, python: Path | None) -> Row
     true = round(SHARE * clients)
     counts: dict[str, Any] = {"randomized response": decoded_counts(epsilon, clients, runs)}
     if python is not None:
-        task = {"count": true, "epsilon": epsilon, "delta": DELTA, "draws": runs}
+        task = {"count": true, "epsilon": epsilon, "delta": DELTA, "draws": CURATOR_DRAWS}
         answer = run_script(python, _RUNNER, task, _RUNNER_SECONDS)
         counts |= {"Gaussian": np.array(answer["gaussian"]), "Laplace": np.array(answer["laplace"])}
     errors = {
@@ -137,13 +139,24 @@ def section(rows: list[Row], runs: int, skipped: str) -> str:
 {SHARE:.0%} of the clients answer yes, and each answers once.
 Randomized response is a boolean metric, decoded by hubbub.
 The curator's mechanisms are OpenDP's: Laplace has (eps, 0), and Gaussian has (eps, delta) with delta = {DELTA:g}.
-An error is the root mean squared error of {runs} runs.
+An error is the root mean squared error of {runs} runs of randomized response, or of {CURATOR_DRAWS:,} noisy counts of the curator.
 
 ![Standard error of the share over the number of clients](images/{PLOT})
 
 The points are measured; the line of randomized response is its law, e^(eps/2) / (e^eps - 1) / sqrt(N)."""
-    reason = [f"\nOpenDP was skipped: {skipped}."] if skipped else []
+    reason = ["", f"OpenDP was skipped: {skipped}."] if skipped else price(rows)
     return "\n".join([legend, *reason, "", *table(rows)])
+
+
+def price(rows: list[Row]) -> list[str]:
+    """Sentences on the price of no trusted curator, from the row with a million clients and the smallest epsilon."""
+    row = next(row for row in rows if row.clients == _PRICED_CLIENTS)
+    ours, theirs = row.errors["randomized response"], row.errors["Laplace"]
+    return [
+        "The curator's error of a count does not depend on the number of clients; that of randomized response grows with its square root.",
+        f"At epsilon {row.epsilon:g} and {row.clients:,} clients, randomized response errs by {ours:,.0f} of them ({ours / row.clients:.2%}).",
+        f"A curator with Laplace noise has that error of the share with {theirs / ours * row.clients:,.0f} clients, but sees every answer.",
+    ]
 
 
 def main() -> None:
@@ -163,7 +176,7 @@ def main() -> None:
     print("\n".join(table(rows)))
     if options.out:
         put_section(options.out, section(rows, options.runs, skipped))
-        with mpl.rc_context({"svg.hashsalt": PLOT}):
+        with mpl.rc_context({"svg.hashsalt": PLOT, "svg.fonttype": "none"}):
             plot(rows).savefig(options.out.parent / "images" / PLOT, metadata={"Date": None})
 
 

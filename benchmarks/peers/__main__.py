@@ -24,7 +24,7 @@ from benchmarks.environment import CACHE
 from benchmarks.pages import put_section
 from benchmarks.peers.cells import Cell, Score
 from benchmarks.peers.count_laws import LAWS, score_law
-from benchmarks.peers.decodings import choose_params, score_hubbub
+from benchmarks.peers.decodings import COLLECTED, MAX_RETAINED_CELLS, choose_params, score_hubbub
 from benchmarks.peers.packages import ORACLES, Packages
 
 HEADING = "## Frequency oracles at equal epsilon"
@@ -39,7 +39,18 @@ hubbub's is the posterior median; multi-freq-ldpy clips and renormalizes; all ot
 Coverage is that of 95 % intervals over all values; no other package has intervals.
 Time and memory are those of one estimation; those of a package include the encoding of its reports.
 A dash means that there is no such figure."""
-COLUMNS = ("eps", "values", "reports", "oracle", "error / optimum", "total variation", "coverage", "seconds", "MB")
+COLUMNS = (
+    "eps",
+    "values",
+    "reports",
+    "oracle",
+    "error / optimum",
+    "declared",
+    "total variation",
+    "coverage",
+    "seconds",
+    "MB",
+)
 
 
 class Ledger:
@@ -75,11 +86,11 @@ def row(cell: Cell, name: str, score: Score | str) -> str:
     """Row of the table."""
     start = f"| {cell.epsilon:g} | {cell.values:,} | {cell.reports:,} | {name} |"
     if isinstance(score, str):
-        return f"{start} {score} |  |  |  |  |"
+        return f"{start} {score} |  |  |  |  |  |"
     error = f"{score.error:.3f}" + (f" ({score.uncertainty:.3f})" if score.uncertainty else "")
     figures = [
         "-" if math.isnan(figure) else format(figure, form)
-        for figure, form in zip(score[2:], (".4f", ".3f", ".2f", ".0f"), strict=True)
+        for figure, form in zip(score[2:], (".3f", ".4f", ".3f", ".2f", ".0f"), strict=True)
     ]
     return f"{start} {error} | {' | '.join(figures)} |"
 
@@ -87,11 +98,17 @@ def row(cell: Cell, name: str, score: Score | str) -> str:
 def oracles(cell: Cell, packages: Packages, ledger: Ledger) -> Mapping[str, Callable[[], Score | str]]:
     """Names of the rows of a cell, and the functions that score them."""
     params = choose_params(cell)
-    ours = f"hubbub, k = {params.num_bits}, m = {params.num_cohorts}"
+    ours = {
+        f"hubbub, {collected}, k = {params.num_bits}, m = {params.num_cohorts}": functools.partial(
+            score_hubbub, collected, cell
+        )
+        for collected in COLLECTED
+        if collected == "bit counts" or cell.reports * cell.values <= MAX_RETAINED_CELLS
+    }
     laws = {f"{name}, exact": functools.partial(score_law, name, cell) for name in LAWS}
     fewer = cell._replace(reports=cell.reports // 10)
     theirs = {name: functools.partial(packages.score, name, cell, ledger.find(fewer, name)) for name in ORACLES}
-    return {ours: functools.partial(score_hubbub, cell), **laws, **theirs}
+    return {**ours, **laws, **theirs}
 
 
 def main() -> None:
@@ -102,14 +119,16 @@ def main() -> None:
     parser.add_argument("--oracles", nargs="+", default=[""], help="only rows whose names contain one of these texts")
     parser.add_argument("--environment", type=Path, default=CACHE / "peers", help="folder of the packages' environment")
     parser.add_argument("--limit", type=float, default=30, help="seconds of one estimation by a package")
-    parser.add_argument("--package-runs", type=int, default=2, help="populations of each row of a package")
+    parser.add_argument("--runs", type=int, default=20, help="largest number of populations of a row")
+    parser.add_argument("--package-runs", type=int, default=2, help="the same for rows of a package")
     parser.add_argument("--results", type=Path, help="file of finished rows, read and extended")
     parser.add_argument("--out", type=Path, help="write the table to this page")
     options = parser.parse_args()
     ledger, rows = Ledger(options.results), []
     packages = Packages(options.environment, options.limit, options.package_runs)
     with threadpool_limits(1):
-        for cell in itertools.starmap(Cell, itertools.product(options.eps, options.values, options.reports)):
+        for epsilon, values, reports in itertools.product(options.eps, options.values, options.reports):
+            cell = Cell(epsilon, values, reports, options.runs)
             for name, score in oracles(cell, packages, ledger).items():
                 if not any(text in name for text in options.oracles):
                     continue

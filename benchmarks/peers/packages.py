@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,7 @@ class Packages:
             megabytes.append(answer["megabytes"])
         return Score(
             *mean_and_error(errors),
+            declared=math.nan,
             variation=mean_and_error(variations)[0],
             seconds=float(np.median(seconds)),
             megabytes=max(megabytes),
