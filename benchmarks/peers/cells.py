@@ -17,11 +17,12 @@ Counts = NDArray[np.int64]
 
 
 class Cell(NamedTuple):
-    """Epsilon of one report, number of values (all of them are candidates), and number of reports N."""
+    """Epsilon of one report, number of values (all of them are candidates), number of reports N, and largest number of runs."""
 
     epsilon: float
     values: int
     reports: int
+    most_runs: int = 20
 
     @property
     def optimum(self) -> float:
@@ -37,8 +38,8 @@ class Cell(NamedTuple):
 
     @property
     def runs(self) -> int:
-        """Number of populations; the mean squared error of 4,000 independent estimates has a standard error of 2 %."""
-        return max(2, 4_000 // self.values)
+        """Number of populations; the mean squared error of 2,000 independent estimates has a standard error of 3 %."""
+        return min(self.most_runs, max(2, 2_000 // self.values))
 
     def generator(self, name: str, run: int) -> np.random.Generator:
         """Random generator of one run of an oracle in this cell."""
@@ -55,15 +56,17 @@ class Score(NamedTuple):
     """Scores of one oracle in a cell, means over its runs.
 
     error       : N x mean squared error over all values, as a ratio to the optimum
-    uncertainty : its standard error; NaN with one run, 0 where the error is a formula
+    uncertainty : its standard error over the runs; NaN of one run, 0 where the error is a formula
+    declared    : mean of the decoder's variances as the same ratio; NaN without them
     variation   : total variation of the best guess of the distribution; NaN if unknown
     coverage    : of 95 % confidence intervals; NaN without intervals
-    seconds     : of the server's estimation, and in the packages of encoding too; NaN where counts are drawn
+    seconds     : of a processor for one estimation, and in the packages for encoding too; NaN where counts are drawn
     megabytes   : peak memory of the process; NaN where it was not measured
     """
 
     error: float
     uncertainty: float
+    declared: float
     variation: float
     coverage: float = math.nan
     seconds: float = math.nan

@@ -99,4 +99,4 @@ def score_law(name: str, cell: Cell) -> Score:
         counts = np.array(list(cell.population(run).values()), np.int64)
         estimates = draw_estimates(name, support, counts, cell.generator(name, run))
         variations.append(total_variation(norm_sub(estimates), counts / cell.reports))
-    return Score(mean_variance(support, cell.values) / cell.optimum, 0.0, mean_and_error(variations)[0])
+    return Score(mean_variance(support, cell.values) / cell.optimum, 0.0, math.nan, mean_and_error(variations)[0])
