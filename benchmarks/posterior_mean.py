@@ -17,7 +17,7 @@ import argparse
 
 import numpy as np
 
-from benchmarks.random_tasks import commit_seed
+from benchmarks.runs import commit_seed
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.prior import Prior, fit_prior
 from hubbub_decoder.inference.shrinkage import posterior_shares, project_to_total

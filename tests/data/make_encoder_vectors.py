@@ -21,6 +21,8 @@ METRICS: list[Metric] = [
     Metric.string("held", Params(num_bits=16, num_hashes=1, num_cohorts=1, prob_p=0.1, prob_q=0.9, prob_f=0.125), hold=7),
     Metric.categorical("os", ("linux", "macos", "windows", "other"), other="other", prob_p=0.25, prob_q=0.75, prob_f=0.5),
     Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5),
+    Metric.string("sparse", Params(num_bits=64, num_hashes=1, num_cohorts=32, prob_p=0.2, prob_q=0.8, permanent_p=0.1, permanent_q=0.5)),
+    Metric.categorical("browser", ("a", "b", "c"), prob_p=0.1, prob_q=0.9, permanent_p=0.3, permanent_q=0.875, hold=7),
 ]  # fmt: skip
 VALUES: dict[str, list[Value]] = {
     "homepage": ["https://example.org/", "", "日本語", None],
@@ -29,6 +31,8 @@ VALUES: dict[str, list[Value]] = {
     "held": ["https://example.org/", None],
     "os": ["macos", "other", None],
     "from_jfk": [True, False],
+    "sparse": ["https://example.org/", "v1", None],
+    "browser": ["b", None],
 }
 
 
@@ -66,7 +70,7 @@ def main() -> None:
         "epoch": "of a metric with hold, else null",
         "cohort": "first byte of SHAKE-256 over the framed fields (hubbub/cohort/v1, secret), mod num_cohorts",
         "bloom": "true bits, rows as on the wire, hex",
-        "prr": "permanent response: SHAKE-256 over the framed (hubbub/prr/v1, secret, the bit-shaping fields, epoch, bloom)",
+        "prr": "permanent response: SHAKE-256 over the framed (hubbub/prr/v1, or hubbub/prr-asymmetric/v1 with permanent_p and permanent_q; secret, the bit-shaping fields, epoch, bloom)",
         "coins": "what the system's generator gave, in order; words are read from it in order",
         "irr": "the report's row, hex",
     }

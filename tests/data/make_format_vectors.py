@@ -18,6 +18,7 @@ from hubbub.encoding.hashing import google_md5, murmur3_v1
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.encoding.secret import length_prefixed
+from hubbub.metrics.params import PERMANENT_FIELDS
 from hubbub.metrics.periods import period_number
 from hubbub.metrics.probability import numerator, round_to_dyadic
 from hubbub.randomness import RandomBytes
@@ -34,7 +35,7 @@ ABOUT = {
     "instantaneous": "num_bits, p and q (their a), prr, words (rows in the order in which they are drawn) -> words_of_p, words_of_q: how many each mask takes, irr",
 }
 
-NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+NOISE = {"prob_p": 0.25, "prob_q": 0.75}
 STRING = {"name": "s", "kind": "string", "num_bits": 16, "num_hashes": 2, "num_cohorts": 8, "hash_scheme": "murmur3-v1"}
 ONE_HOT = {"num_hashes": 1, "num_cohorts": 1, "hash_scheme": "one-hot"}
 BOOLEAN = {"name": "b", "kind": "boolean", "num_bits": 1, **ONE_HOT}
@@ -51,13 +52,18 @@ def categorical(*categories: str, **more: Any) -> dict[str, Any]:
 
 
 def definition(fields: dict[str, Any]) -> dict[str, Any]:
-    return {"categories": [], "other": None, "period": "day", "hold": None, **NOISE, **fields}
+    response = {} if "permanent_p" in fields else {"prob_f": 0.5}
+    return {"categories": [], "other": None, "period": "day", "hold": None, **NOISE, **response, **fields}
+
+
+def pair(permanent_p: float, permanent_q: float) -> dict[str, float]:
+    return {"permanent_p": permanent_p, "permanent_q": permanent_q}
 
 
 def metric_of(fields: dict[str, Any]) -> Metric:
-    sizes = ("num_bits", "num_hashes", "num_cohorts", "hash_scheme", "prob_p", "prob_q", "prob_f")
+    sizes = ("num_bits", "num_hashes", "num_cohorts", "hash_scheme", "prob_p", "prob_q", *PERMANENT_FIELDS)
     rest = {name: fields[name] for name in ("name", "kind", "other", "period", "hold")}
-    params = Params(**{name: fields[name] for name in sizes})
+    params = Params(**{name: fields[name] for name in sizes if name in fields})
     return Metric(**rest, params=params, categories=tuple(fields["categories"])).require_collectable()
 
 
@@ -113,6 +119,26 @@ def asked_definitions() -> Iterator[dict[str, Any]]:
     yield definition(categorical("caf\u00e9", "cafe\u0301", "\U0001f600", 'a "\\/\b\t\n\f\r\x0b\x7f\x80'))
     yield from (definition(categorical(*each)) for each in (("a",), ("a", "a"), ("a", ""), ("a", "\ud800")))
     yield definition(categorical("a", "b", other="c"))
+    tiny = 2.0**-24
+    yield from (
+        definition(STRING | pair(b, a))
+        for b, a in (
+            (0.1, 0.5),
+            (0.25, 0.75),
+            (0.3, 0.7 + tiny),
+            (tiny, 1 - tiny),
+            (tiny, 1 - 2 * tiny),
+            (0, 1),
+            (0, 0.5),
+            (0.5, 1),
+            (0.5, 0.5),
+            (0.5, 0.25),
+            (tiny / 2, 0.5),
+        )
+    )
+    yield definition(categorical("linux", "macos") | pair(0.1, 0.5))
+    yield from (definition(BOOLEAN | pair(b, a)) for b, a in ((0.1, 0.5), (0.25, 0.75)))
+    yield definition(STRING | {"prob_f": 0.5} | pair(0.25, 0.75))
 
 
 def definitions() -> Iterator[dict[str, Any]]:
@@ -235,6 +261,7 @@ class Recorded(Secret):
 
 def permanent() -> Iterator[dict[str, Any]]:
     weekly = STRING | {"hold": 7, "num_bits": 13, "prob_f": 0.45}
+    weekly_pair = STRING | {"hold": 7, "num_bits": 13} | pair(1 / 3, 0.61)
     cases: list[tuple[dict[str, Any], Value]] = [
         (STRING, "v1"),
         (weekly, "v1"),
@@ -243,6 +270,12 @@ def permanent() -> Iterator[dict[str, Any]]:
         (BOOLEAN, True),
         (BOOLEAN, None),
         (categorical("linux", "caf\u00e9", "\U0001f600"), "caf\u00e9"),
+        (STRING | pair(0.1, 0.5), "v1"),
+        (STRING | pair(0.1, 0.5), None),
+        (STRING | pair(0.25, 0.75), "v1"),
+        (weekly_pair, "v1"),
+        (STRING | {"num_bits": 200} | pair(2.0**-24, 1 - 2.0**-23), "v1"),
+        (categorical("linux", "caf\u00e9", "\U0001f600") | pair(0.3, 0.875), "caf\u00e9"),
     ]
     for fields, value in cases:
         metric = metric_of(definition(fields))
@@ -250,8 +283,8 @@ def permanent() -> Iterator[dict[str, Any]]:
             key = SeededBytes(f"permanent {number} {metric.digest}")(32)
             secret = Recorded(key)
             response = PermanentResponse(metric, secret)
+            prefix = secret.read
             bloom = bloom_bits(metric, value, secret.cohort(metric.params.num_cohorts))
-            prefix = (secret.stream("hubbub/prr/v1", *metric.encoding_fields()), secret.read)[1]
             of_epoch = b"" if epoch is None else epoch.to_bytes(8, "little", signed=True)
             whole = (
                 prefix + length_prefixed(of_epoch) + length_prefixed(bloom.to_bytes(metric.params.row_bytes, "little"))

@@ -18,8 +18,8 @@ def counts(t: int, rate: float) -> Floats:
 
 def permanent(params: Params, true: int) -> tuple[float, float]:
     """Return the probabilities that a permanent bit is zero and one."""
-    g = params.prob_f / 2
-    return (g, 1 - g) if true else (1 - g, g)
+    one = params.permanent_q if true else params.permanent_p
+    return 1 - one, one
 
 
 def one_bit(params: Params, t: int, true: int) -> Floats:
@@ -78,5 +78,5 @@ def loss_of_a_change(params: Params, t: int) -> Loss:
 
 def bits_that_differ(params: Params) -> float:
     """Return the mean number of permanent bits in which two values without a common true bit differ."""
-    g, k, h = params.prob_f / 2, params.num_bits, params.num_hashes
-    return (k - 2 * h) * 2 * g * (1 - g) + 2 * h * (g * g + (1 - g) ** 2)
+    b, a, k, h = params.permanent_p, params.permanent_q, params.num_bits, params.num_hashes
+    return (k - 2 * h) * 2 * b * (1 - b) + 2 * h * (a * (1 - b) + b * (1 - a))

@@ -3,8 +3,8 @@
 A history is the Bloom filter of each period. The permanent response of a period is that of:
 
     hold = E      the epoch of E periods; its first filter is reported in all of them
-    f > 0         the filter; equal filters share one
-    f = 0         the report; each has its own noise
+    noise         the filter; equal filters share one
+    f = 0         the report; each has its own instantaneous noise only
 
 Bits are independent given the filters. So the loss of two histories is a sum over bits of the largest log-likelihood ratio
 of a sequence of outputs.
@@ -45,7 +45,7 @@ def responses_of(metric: Metric, history: Sequence[int], start: int = 0) -> list
             epoch = period // metric.hold
             reported.append((epoch, held.setdefault(epoch, bloom)))
         else:
-            reported.append((bloom if metric.params.prob_f else period, bloom))
+            reported.append((period if metric.params.prob_f == 0 else bloom, bloom))
     return reported
 
 
@@ -95,11 +95,8 @@ def largest_loss_while_unchanged(metric: Metric, reports: int) -> float:
         of_zero, of_one = (
             _times(ones, np.log(p)) + _times(reports - ones, np.log1p(-p)) for p in (params.prob_p, params.prob_q)
         )
-        if params.prob_f == 0:
-            log_true = np.array([of_zero, of_one])
-        else:
-            kernel = np.log(permanent_kernel(params))
-            log_true = np.array([np.logaddexp(kernel[true, 0] + of_zero, kernel[true, 1] + of_one) for true in (0, 1)])
+        kernel = np.log(permanent_kernel(params))
+        log_true = np.array([np.logaddexp(kernel[true, 0] + of_zero, kernel[true, 1] + of_one) for true in (0, 1)])
     possible = np.isfinite(log_true).any(axis=0)
     first, second = log_true[:, possible]
     one_to_zero, zero_to_one = float((second - first).max()), float((first - second).max())

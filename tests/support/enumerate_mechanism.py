@@ -1,6 +1,6 @@
 """Distribution of t reports, by enumeration of the mechanism.
 
-No closed form is used: the PRR of a bit is enumerated over (mask, fair coin), its IRR over p and q.
+No closed form is used: the PRR of a bit is enumerated over (mask, fair coin) or over its two masks, its IRR over p and q.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ Floats = NDArray[np.float64]
 
 
 def permanent_kernel(params: Params) -> Floats:
-    """(2, 2): P(permanent bit | true bit), over the mask of f and the fair coin."""
+    """(2, 2): P(permanent bit | true bit), over the mask of f and the fair coin, or over the masks of permanent_p and permanent_q."""
     kernel = np.zeros((2, 2))
+    if params.prob_f is None:
+        b, a = params.permanent_p, params.permanent_q
+        for true, mask_b, mask_a in itertools.product((0, 1), repeat=3):
+            kernel[true, mask_a if true else mask_b] += (b if mask_b else 1 - b) * (a if mask_a else 1 - a)
+        return kernel
     for true, masked, coin in itertools.product((0, 1), repeat=3):
         chance = (params.prob_f if masked else 1 - params.prob_f) / 2
         kernel[true, coin if masked else true] += chance

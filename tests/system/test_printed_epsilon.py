@@ -5,33 +5,21 @@ Surfaces: `hubbub metrics show` as text and JSON, the aggregator's page, GET /v1
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import math
 import random
-import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from rich.console import Console
 from scipy.stats import beta
 
 from hubbub import Encoder, Kind, Metric, Params, Policy, Secret, parse_definitions
-from hubbub.cli import main
 from hubbub.client import collaborators
 from hubbub.privacy import epsilon_lifetime, epsilon_permanent, privacy_figures
-from hubbub.summary import BitCounts
 from hubbub.testing import deliver
-from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_decoder import decode
-from tests.aggregator.conftest import Aggregator, running
 from tests.client.conftest import Rig
 from tests.client.conftest import rig as rig
 from tests.support.enumerate_histories import (
@@ -43,23 +31,30 @@ from tests.support.enumerate_histories import (
     same_changes,
 )
 from tests.support.enumerate_mechanism import largest_loss, report_distribution
+from tests.support.printed_figures import SURFACES, Figures, printed_figures
 
 ALPHA = 1e-6
 MANY = 20_000  # reports of one permanent response; approximates infinitely many
 ROUNDING_SLACK = 0.001 + 1e-6
-Figures = dict[str, float]
 
 
 def known_metrics() -> Iterator[Metric]:
     """Metrics of every kind, with and without hold, with and without permanent noise."""
-    noise = [(0.0, 1.0, 0.5), (0.25, 0.75, 0.5), (0.4, 0.6, 0.0), (0.1, 0.5, 0.25)]
-    for hold, (number, pqf) in itertools.product((None, 1, 2, 7), enumerate(noise)):
-        p, q, f = pqf
+    noises: list[dict[str, Any]] = [
+        {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.5},
+        {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5},
+        {"prob_p": 0.4, "prob_q": 0.6, "prob_f": 0.0},
+        {"prob_p": 0.1, "prob_q": 0.5, "prob_f": 0.25},
+        {"prob_p": 0.2, "prob_q": 0.8, "permanent_p": 0.125, "permanent_q": 0.5},
+        {"prob_p": 0.3, "prob_q": 0.6, "permanent_p": 0.4, "permanent_q": 0.9},
+    ]
+    for hold, (number, noise) in itertools.product((None, 1, 2, 7), enumerate(noises)):
         name, fields = f"n{number}_hold_{hold or 0}", {"hold": hold, "description": "d", "owner": "o"}
-        yield Metric.boolean(f"boolean_{name}", prob_p=p, prob_q=q, prob_f=f, **fields)
-        yield Metric.categorical(f"categorical_{name}", ("a", "b", "c"), prob_p=p, prob_q=q, prob_f=f, **fields)
+        if "prob_f" in noise:
+            yield Metric.boolean(f"boolean_{name}", **noise, **fields)
+        yield Metric.categorical(f"categorical_{name}", ("a", "b", "c"), **noise, **fields)
         for scheme in ("murmur3-v1", "google-md5"):
-            params = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=p, prob_q=q, prob_f=f, hash_scheme=scheme)
+            params = Params(num_bits=8, num_hashes=2, num_cohorts=4, hash_scheme=scheme, **noise)
             yield Metric.string(f"string_{scheme}_{name}", params, **fields)
 
 
@@ -67,19 +62,23 @@ def random_metrics(number: int, rng: random.Random) -> Iterator[Metric]:
     for i in range(number):
         p = rng.choice([0.0, rng.uniform(0.01, 0.5)])
         q = rng.choice([1.0, rng.uniform(p + 0.05, 0.99)])
-        f = rng.choice([0.0, 0.5, rng.uniform(0.01, 0.95)])
-        fields = {"hold": rng.choice([None, 1, 2, 3, 30]), "description": "d", "owner": "o"}
+        noise: dict[str, Any] = {"prob_p": p, "prob_q": q, "prob_f": rng.choice([0.0, 0.5, rng.uniform(0.01, 0.95)])}
+        b, a = sorted(rng.uniform(0.01, 0.99) for _ in range(2))
+        pair = {"prob_p": p, "prob_q": q, "permanent_p": b, "permanent_q": a}
+        fields: dict[str, Any] = {"hold": rng.choice([None, 1, 2, 3, 30]), "description": "d", "owner": "o"}
         fields["period"] = rng.choice(["day", "week", "month"])
         kind = rng.choice(list(Kind))
         if kind is Kind.BOOLEAN:
-            yield Metric.boolean(f"random_{i}", prob_p=p, prob_q=q, prob_f=f, **fields)
-        elif kind is Kind.CATEGORICAL:
+            yield Metric.boolean(f"random_{i}", **noise, **fields)
+            continue
+        noise = rng.choice([noise, pair])
+        if kind is Kind.CATEGORICAL:
             categories = tuple(f"c{n}" for n in range(rng.randint(2, 9)))
-            yield Metric.categorical(f"random_{i}", categories, prob_p=p, prob_q=q, prob_f=f, **fields)
+            yield Metric.categorical(f"random_{i}", categories, **noise, **fields)
         else:
             scheme, k = rng.choice(["murmur3-v1", "google-md5"]), rng.randint(8, 11)
             h = rng.choice([1, 2, 3, k - 1])
-            params = Params(num_bits=k, num_hashes=h, num_cohorts=8, prob_p=p, prob_q=q, prob_f=f, hash_scheme=scheme)
+            params = Params(num_bits=k, num_hashes=h, num_cohorts=8, hash_scheme=scheme, **noise)
             yield Metric.string(f"random_{i}", params, **fields)
 
 
@@ -96,7 +95,8 @@ def as_toml(metric: Metric) -> str:
     lines = [
         f"{name} = {json.dumps(getattr(metric, name))}" for name in ("name", "kind", "description", "owner", "period")
     ]
-    lines += [f"{name} = {getattr(params, name)!r}" for name in ("prob_p", "prob_q", "prob_f")]
+    noise = {"prob_p": params.prob_p, "prob_q": params.prob_q, **params.permanent_fields}
+    lines += [f"{name} = {each!r}" for name, each in noise.items()]
     lines += ["expires = 2099-01-01"] + ([f"hold = {metric.hold}"] if metric.hold else [])
     if metric.kind is Kind.STRING:
         lines += [f"{name} = {getattr(params, name)}" for name in ("num_bits", "num_hashes", "num_cohorts")]
@@ -106,90 +106,17 @@ def as_toml(metric: Metric) -> str:
     return "[[metric]]\n" + "\n".join(lines) + "\n"
 
 
-# --- printed figures -----------------------------------------------------------------------------------------
-
-
-def number(text: str) -> float:
-    return math.inf if text == "no bound" else float(text)
-
-
-def show_text(definitions: Path) -> dict[str, Figures]:
-    shown = CliRunner().invoke(main, ["metrics", "show", str(definitions)]).output
-    blocks = re.split(r"^(?=\S)", shown, flags=re.MULTILINE)[1:]
-    line = re.compile(r"^    (per \w+|lifetime)(?: epsilon)? +(no bound|[\d.]+)  (.*)$", flags=re.MULTILINE)
-    return {block.split("  ")[0]: figures_with_units(line.findall(block)) for block in blocks}
-
-
-def figures_with_units(rows: list[tuple[str, str, str]]) -> Figures:
-    """Figures from rows of label, epsilon and note; the note of a sum contains its number of units."""
-    rows = [(label.lower(), text, note) for label, text, note in rows]
-    figures = {label: number(text) for label, text, _ in rows}
-    for label, _, note in rows:
-        for count in re.findall(r"up to ([\d,]+) (?:epoch|distinct value|value|report)s?\b", note):
-            figures[f"units {label}"] = float(count.replace(",", ""))
-    return figures
-
-
-def from_json(each: dict[str, Any]) -> Figures:
-    privacy = each["privacy"]
-    names = {"per report": "epsilon_report", "per enrollment": "epsilon_enrollment", "lifetime": "epsilon_lifetime"}
-    if privacy["unit"] != "period":
-        names[f"per {privacy['unit']}"] = "epsilon_unit"
-    if privacy["objection"] is None:
-        names |= {"units per enrollment": "units_enrollment", "units lifetime": "units_lifetime"}
-    assert {name for name, value in privacy.items() if value is None} <= {"hold", "objection"}
-    return {label: float(privacy[name]) for label, name in names.items()}
-
-
-def show_json(definitions: Path) -> dict[str, Figures]:
-    shown = CliRunner().invoke(main, ["metrics", "show", str(definitions), "--json"]).output
-    return {each["name"]: from_json(each) for each in json.loads(shown)}
-
-
-def page(aggregator: Aggregator, names: Iterable[str]) -> dict[str, Figures]:
-    entry = re.compile(
-        r"<dt>(?:Epsilon )?(per \w+|Lifetime)(?: epsilon)?</dt><dd>(no bound|[\d.]+)<small>(.*?)</small>"
-    )
-    pages = {name: aggregator.get(f"/metric/{name}").body.decode() for name in names}
-    return {name: figures_with_units(entry.findall(html)) for name, html in pages.items()}
-
-
-def over_http(aggregator: Aggregator) -> dict[str, Figures]:
-    return {each["name"]: from_json(each) for each in aggregator.get("/v1/metrics").json["metrics"]}
-
-
-def decoder_headline(metric: Metric) -> Figures:
-    k, m = metric.params.num_bits, metric.params.num_cohorts
-    summary = BitCounts(metric, [100] * m, [[50] * k] * m)
-    candidates = [f"v{i}" for i in range(3)] if metric.kind is Kind.STRING else None
-    console = Console(file=io.StringIO(), width=400)
-    console.print(decode(summary, candidates) if candidates else decode(summary))
-    headline = console.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
-    headline = headline.replace("lifetime epsilon no bound", "no bound lifetime")
-    headline = re.sub(r"lifetime epsilon ([\d.]+)", r"\1 lifetime", headline)
-    entry = re.compile(r"(no bound|[\d.]+) (per \w+|lifetime)(?: \(([^)]*)\))?")
-    return figures_with_units([(label, text, f"up to {detail}") for text, label, detail in entry.findall(headline)])
-
-
 @pytest.fixture(scope="module")
-def printed(metrics: dict[str, Metric], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Figures]]:
+def printed(
+    metrics: dict[str, Metric], tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Mapping[str, Figures]]:
     """Printed figures by surface, metric and label."""
     folder = tmp_path_factory.mktemp("printed")
     file = folder / "metrics.toml"
     file.write_text("\n".join(map(as_toml, metrics.values())))
     definitions = parse_definitions(file.read_text())
     assert [each.digest for each in definitions.versions()] == [each.digest for each in metrics.values()]
-    with (
-        closing(SqlStore.open(str(folder / "reports.db"))) as store,
-        running(definitions, store, Settings(local_reads_without_token=True)) as aggregator,
-    ):
-        return {
-            "metrics show": show_text(file),
-            "metrics show --json": show_json(file),
-            "page": page(aggregator, metrics),
-            "GET /v1/metrics": over_http(aggregator),
-            "decoder": {name: decoder_headline(metric) for name, metric in metrics.items()},
-        }
+    return printed_figures(file, definitions, folder)
 
 
 # --- enumerated figures --------------------------------------------------------------------------------------------
@@ -200,7 +127,7 @@ def enumerated(metric: Metric, policy: Policy) -> Figures:
     report = largest_loss_while_unchanged(metric, 1)
     if metric.hold is not None:
         unit, label = largest_loss_while_unchanged(metric, metric.hold), "per epoch"
-    elif metric.params.prob_f:
+    elif metric.params.has_permanent_noise:
         unit, label = largest_loss_while_unchanged(metric, MANY), "per value"
     else:
         unit, label = report, ""
@@ -214,12 +141,9 @@ def enumerated(metric: Metric, policy: Policy) -> Figures:
     return figures | units | {"per enrollment": fits[0] * unit, "lifetime": fits[1] * unit}
 
 
-SURFACES = ("metrics show", "metrics show --json", "page", "GET /v1/metrics", "decoder")
-
-
 @pytest.mark.parametrize("surface", SURFACES)
 def test_printed_epsilon_is_the_enumerated_epsilon_rounded_up(
-    surface: str, printed: dict[str, dict[str, Figures]], metrics: dict[str, Metric]
+    surface: str, printed: Mapping[str, Mapping[str, Figures]], metrics: dict[str, Metric]
 ) -> None:
     assert printed[surface].keys() == metrics.keys()
     for name, metric in metrics.items():
@@ -236,8 +160,9 @@ def test_printed_epsilon_is_the_enumerated_epsilon_rounded_up(
 
 
 def test_test_metrics_cover_all_kinds(metrics: dict[str, Metric]) -> None:
-    combinations = {(m.kind, m.hold is None, m.params.prob_f == 0, m.params.hash_scheme) for m in metrics.values()}
-    assert len(combinations) == 4 * 2 * 2
+    shapes = ((m, m.params) for m in metrics.values())
+    combinations = {(m.kind, m.hold is None, p.has_permanent_noise, p.prob_f is None, p.hash_scheme) for m, p in shapes}
+    assert len(combinations) == (4 + 4 + 3) * 2  # no noise, symmetric, asymmetric: booleans have two of the three
     refused = sum(Policy().objection(metric) is not None for metric in metrics.values())
     assert 10 < refused < len(metrics) - 40
 

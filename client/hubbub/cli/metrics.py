@@ -125,12 +125,14 @@ def _describe(metric: Any, reports: int | None) -> dict[str, Any]:
 
 
 def _format(about: dict[str, Any]) -> str:
+    from hubbub.metrics.params import PERMANENT_FIELDS
     from hubbub.privacy.policy import Policy
     from hubbub.privacy.pricing import shown_epsilon
 
     policy, figures = Policy(), about["privacy"]
     sizes = f"k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}"
-    probabilities = f"p = {about['prob_p']:.6g}, q = {about['prob_q']:.6g}, f = {about['prob_f']:.6g}"
+    names = [name for name in ("prob_p", "prob_q", *PERMANENT_FIELDS) if name in about]
+    probabilities = ", ".join(f"{name.removeprefix('prob_')} = {about[name]:.6g}" for name in names)
     titles = {"lifetime": "lifetime epsilon"}
     limits = ("epsilon_enrollment", "epsilon_metric", "epsilon_total")
     group_size = f"{about['effective_group_size_2_reports']:,.3g}"

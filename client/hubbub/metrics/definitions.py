@@ -6,6 +6,7 @@
     prob_p = 0.25                prob_q = 0.75               prob_f = 0.5
     period = "day"               expires = 2027-01-01
 
+A string or categorical metric may have `permanent_p` and `permanent_q` instead of prob_f.
 A categorical metric has `categories`, and optionally `other`, instead of num_bits, num_hashes and num_cohorts; a boolean metric has neither.
 A file may contain several versions of a metric. The last one is current; an aggregator accepts reports of each until it expires.
 """
@@ -19,10 +20,10 @@ from typing import Any
 
 from hubbub.errors import DefinitionError, HubbubError
 from hubbub.metrics.metric import Kind, Metric
-from hubbub.metrics.params import Params
+from hubbub.metrics.params import PERMANENT_FIELDS, Params
 from hubbub.text import format_count, format_names
 
-_PROBABILITIES = ("prob_p", "prob_q", "prob_f")
+_PROBABILITIES = ("prob_p", "prob_q")
 _SIZES = ("num_bits", "num_hashes", "num_cohorts")
 _REQUIRED = ("name", "kind", "description", "owner", "expires", *_PROBABILITIES)
 _FIELDS_OF_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -125,7 +126,7 @@ def _check_keys(table: dict[str, Any]) -> None:
     kind = table.get("kind")
     kinds = [Kind(kind)] if kind in tuple(Kind) else list(Kind)
     fields = (field for each in kinds for group in _FIELDS_OF_KIND[each] for field in group)
-    allowed = sorted({*_REQUIRED, *fields, *_OPTIONAL})
+    allowed = sorted({*_REQUIRED, *PERMANENT_FIELDS, *fields, *_OPTIONAL})
     unknown = next((field for field in table if field not in allowed), None)
     if unknown is None:
         return
@@ -142,6 +143,10 @@ def _parse_metric(table: dict[str, Any]) -> Metric:
     for field in _REQUIRED:
         if field not in table:
             raise DefinitionError(f"{field} is missing: every metric needs {', '.join(_REQUIRED)}")
+    if not any(field in table for field in PERMANENT_FIELDS):
+        raise DefinitionError(
+            f"prob_f is missing: every metric needs {', '.join(_REQUIRED)}, and prob_f or the pair permanent_p, permanent_q"
+        )
     try:
         kind = Kind(table["kind"])
     except ValueError:
@@ -156,7 +161,7 @@ def _parse_metric(table: dict[str, Any]) -> Metric:
     if not isinstance(table["expires"], date) or isinstance(table["expires"], datetime):
         raise DefinitionError(f"expires must be a date such as 2027-01-01, got {table['expires']!r}")
     shared = {field: table[field] for field in (*_OPTIONAL, "description", "owner", "expires") if field in table}
-    probabilities = {field: table[field] for field in _PROBABILITIES}
+    probabilities = {field: table[field] for field in (*_PROBABILITIES, *PERMANENT_FIELDS) if field in table}
     match kind:
         case Kind.STRING:
             sizes = {field: table[field] for field in (*_SIZES, *optional) if field in table}

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from hubbub.errors import DefinitionError
-from hubbub.metrics.params import MAX_BITS, Params
+from hubbub.metrics.params import MAX_BITS, PERMANENT_FIELDS, Params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.probability import DYADIC_DIGITS, numerator
 
@@ -96,17 +96,46 @@ class Metric:
 
     @classmethod
     def categorical(
-        cls, name: str, categories: tuple[str, ...], *, prob_p: float, prob_q: float, prob_f: float, **fields: Any
+        cls,
+        name: str,
+        categories: tuple[str, ...],
+        *,
+        prob_p: float,
+        prob_q: float,
+        prob_f: float | None = None,
+        permanent_p: float | None = None,
+        permanent_q: float | None = None,
+        **fields: Any,
     ) -> Metric:
         """Return a categorical metric (basic RAPPOR): one bit per category, decoded in closed form."""
         _check_number_of_categories(name, len(categories))
-        params = Params.one_hot(len(categories), prob_p=prob_p, prob_q=prob_q, prob_f=prob_f)
+        params = Params.one_hot(
+            len(categories),
+            prob_p=prob_p,
+            prob_q=prob_q,
+            prob_f=prob_f,
+            permanent_p=permanent_p,
+            permanent_q=permanent_q,
+        )
         return cls(name, Kind.CATEGORICAL, params, tuple(categories), **fields)
 
     @classmethod
-    def boolean(cls, name: str, *, prob_p: float, prob_q: float, prob_f: float, **fields: Any) -> Metric:
-        """Return a boolean metric; f = 0.5, p = 0, q = 1 is the classic two-coin survey."""
-        return cls(name, Kind.BOOLEAN, Params.one_hot(1, prob_p=prob_p, prob_q=prob_q, prob_f=prob_f), **fields)
+    def boolean(
+        cls,
+        name: str,
+        *,
+        prob_p: float,
+        prob_q: float,
+        prob_f: float | None = None,
+        permanent_p: float | None = None,
+        permanent_q: float | None = None,
+        **fields: Any,
+    ) -> Metric:
+        """Return a boolean metric; f = 0.5, p = 0, q = 1 is the classic two-coin survey. Its one bit needs a symmetric response."""
+        params = Params.one_hot(
+            1, prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
+        )
+        return cls(name, Kind.BOOLEAN, params, **fields)
 
     def _check_string(self) -> None:
         if self.params.hash_scheme == "one-hot":
@@ -143,12 +172,19 @@ class Metric:
     def require_collectable(self) -> Metric:
         """Return the metric if new clients may report it.
 
-        Raises DefinitionError for parameters that only imported reports may have: p > q, or a cohort number that is not a power of two.
+        Raises DefinitionError for parameters that only imported reports may have: p > q, a cohort number that is not a power of two,
+        or a permanent response with noise that has no finite epsilon.
         """
         if self.params.prob_p > self.params.prob_q:
             raise DefinitionError(
                 f"{self.name}: prob_p must be below prob_q, got {self.params.prob_p:.6g} and "
                 f"{self.params.prob_q:.6g}: exchange them"
+            )
+        b, a = self.params.permanent_p, self.params.permanent_q
+        if self.params.has_permanent_noise and (b == 0 or a == 1):
+            raise DefinitionError(
+                f"{self.name}: permanent_p must be above 0 and permanent_q below 1, got {b:.6g} and {a:.6g}: the reports of a value "
+                "would have no common epsilon; use prob_f = 0 for no permanent noise"
             )
         m = self.params.num_cohorts
         if m > MAX_CLIENT_COHORTS or m & (m - 1):
@@ -164,12 +200,8 @@ class Metric:
         yield self.name.encode()
         yield self.kind.encode()
         yield params.hash_scheme.encode()
-        for number in (
-            params.num_bits,
-            params.num_hashes,
-            numerator(params.prob_f, DYADIC_DIGITS - 1),
-            len(self.categories),
-        ):
+        response = _permanent_numerators(params).values()
+        for number in (params.num_bits, params.num_hashes, *response, len(self.categories)):
             yield number.to_bytes(8, "little")
         for category in self.categories:
             yield category.encode()
@@ -180,7 +212,7 @@ class Metric:
         params = self.params
         canonical = {
             "categories": list(self.categories),
-            "f": numerator(params.prob_f, DYADIC_DIGITS - 1),
+            **_permanent_numerators(params),
             "hash_scheme": params.hash_scheme,
             "hold": self.hold,
             "kind": self.kind,
@@ -210,7 +242,7 @@ class Metric:
             "num_cohorts": params.num_cohorts,
             "prob_p": params.prob_p,
             "prob_q": params.prob_q,
-            "prob_f": params.prob_f,
+            **params.permanent_fields,
             "categories": list(self.categories),
             "other": self.other,
             "period": str(self.period),
@@ -235,7 +267,7 @@ class Metric:
                     num_cohorts=fields["num_cohorts"],
                     prob_p=fields["prob_p"],
                     prob_q=fields["prob_q"],
-                    prob_f=fields["prob_f"],
+                    **{name: fields[name] for name in PERMANENT_FIELDS if name in fields},
                     hash_scheme=fields["hash_scheme"],
                 ),
                 categories=tuple(fields["categories"]),
@@ -262,6 +294,13 @@ class Metric:
 def has_expired(metric: Metric, day: date) -> bool:
     """Return whether a metric is no longer collected on a day."""
     return metric.expires is not None and day >= metric.expires
+
+
+def _permanent_numerators(params: Params) -> dict[str, int]:
+    """Return the numerators of the permanent response: f of 2**-23, or permanent_p and permanent_q of 2**-24."""
+    if params.prob_f is not None:
+        return {"f": numerator(params.prob_f, DYADIC_DIGITS - 1)}
+    return {name: numerator(each, DYADIC_DIGITS) for name, each in params.permanent_fields.items()}
 
 
 def _check_number_of_categories(name: str, number: int) -> None:

@@ -7,9 +7,10 @@ permanent bits; those of two clients are independent. All clients report the sam
     P(correct match among n clients) <= (I + ln 2) / ln n          Fano's inequality
 
 So e**I is the effective group size: near 1, reports cannot be linked; reports of one client can be found among about e**I clients.
-As t grows, I tends to the entropy of all permanent bits, k (-g ln g - (1-g) ln(1-g)), which identify the client under one secret.
+As t grows, I tends to the entropy of all permanent bits, (k - h) H(b) + h H(a) of a value, which identify the client under one secret.
 
-Conventions: g = f/2; a permanent bit is one with probability 1-g if the true bit is one, with probability g if it is zero.
+Conventions: a permanent bit is one with probability a = permanent_q if the true bit is one, with probability b = permanent_p if it
+is zero. H(x) = -x ln x - (1-x) ln(1-x).
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def mutual_information(params: Params, reports: float = 1) -> float:
     """Return I in nats, for the value ("no value" included) for which it is largest."""
     if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
         raise ParameterError(f"reports must be an integer >= 1 or math.inf, got {reports}")
-    g = params.prob_f / 2
-    zero, one = (_bit_information(params.prob_p, params.prob_q, g_one, reports) for g_one in (g, 1 - g))
+    p, q = params.prob_p, params.prob_q
+    zero, one = (_bit_information(p, q, chance, reports) for chance in (params.permanent_p, params.permanent_q))
     k, h = params.num_bits, params.num_hashes
     return max(0.0, k * zero, (k - h) * zero + h * one)
 

@@ -1,17 +1,20 @@
 """Epsilon of t reports of one metric, in closed form.
 
-Conventions: g = f/2. For p > q, which only imported reports have, p and q are exchanged. With
+Conventions: b = permanent_p, a = permanent_q. With
 
-    rho = (p/q)**t        sigma = ((1-q)/(1-p))**t        T(r) = ln( ((1-g) + g r) / (g + (1-g) r) )
+    rho   = (p/q)**t              T1 = ln( (a + (1-a) rho) / (b + (1-b) rho) )
+    sigma = ((1-q)/(1-p))**t      T0 = ln( ((1-b) + b sigma) / ((1-a) + a sigma) )
 
-T(rho) is the largest log-likelihood ratio of a bit that is one for the first value and zero for the second. It is attained if
-all t reports show a one. T(sigma) is that of a bit with the reverse difference, attained if all t reports show a zero. Bits are independent given the value, so
-the ratios add up: two values with a bits only in the first and b bits only in the second have the loss a T(rho) + b T(sigma).
+T1 is the largest log-likelihood ratio of a bit that is one for the first value and zero for the second. It is attained if
+all t reports show a one. T0 is that of a bit with the reverse difference, attained if all t reports show a zero.
+For p > q, which only imported reports have, ones and zeros of the reports are exchanged. Bits are independent given the value,
+so the ratios add up: two values with i bits only in the first and j bits only in the second have the loss i T1 + j T0.
 
 The bound holds for any two values that do not change during the t reports, "no value" (no bits) included. It is exact to float
 rounding. t must not depend on the value.
 
-Source: Erlingsson et al. 2014: theorem 1 is the limit t -> infinity, theorem 2 is t = 1. Derivation: docs/privacy.md.
+Source: Erlingsson et al. 2014: theorem 1 is the limit t -> infinity, theorem 2 is t = 1, both for a symmetric response,
+b = f/2 and a = 1 - f/2. Derivation: docs/privacy.md.
 """
 
 from __future__ import annotations
@@ -26,12 +29,12 @@ from hubbub.metrics.params import Params
 def epsilon(params: Params, reports: float = 1) -> float:
     """Return eps(t), the privacy loss of t reports of one unchanging value.
 
-    - murmur3-v1 (h bits per value, or none):   max( min(h, k-h) (T(rho) + T(sigma)),  h max(T(rho), T(sigma)) )
-    - google-md5 (bits may coincide):           max of a T(rho) + b T(sigma) over a, b <= h, a + b <= k
-    - one-hot, several categories:              T(rho) + T(sigma)
-    - one-hot, one bit (boolean):               max(T(rho), T(sigma))
+    - murmur3-v1 (h bits per value, or none):   max( min(h, k-h) (T1 + T0),  h max(T1, T0) )
+    - google-md5 (bits may coincide):           max of i T1 + j T0 over i, j <= h, i + j <= k
+    - one-hot, several categories:              T1 + T0
+    - one-hot, one bit (boolean):               max(T1, T0)
 
-    For h <= k/2 the first is h (T(rho) + T(sigma)); for larger h, "no value" may be the worst neighbour.
+    For h <= k/2 the first is h (T1 + T0); for larger h, "no value" may be the worst neighbour.
 
     reports : t, an integer >= 1, or math.inf: all reports that are drawn from one permanent response
     returns : eps in (0, inf]
@@ -58,7 +61,7 @@ def epsilon(params: Params, reports: float = 1) -> float:
 def epsilon_permanent(params: Params) -> float:
     """Return the epsilon of one permanent response, lim eps(t): an upper bound for any number of reports drawn from it.
 
-    Infinite at f = 0, where there is no permanent response. A metric with `hold` has a new one in each epoch, see `lifetime.py`.
+    Infinite at f = 0, where there is no permanent response, and at permanent_p = 0 or permanent_q = 1. A metric with `hold` has a new one in each epoch, see `lifetime.py`.
     """
     return epsilon(params, math.inf)
 
@@ -77,22 +80,28 @@ def epsilon_of_values(params: Params, reports_of_each: Iterable[float]) -> float
 
 
 def _bit_losses(params: Params, reports: float) -> tuple[float, float]:
-    """Return T(rho) and T(sigma)."""
+    """Return T1 and T0."""
     p, q = sorted((params.prob_p, params.prob_q))
-    g = params.prob_f / 2
-    return _loss(reports * _log(p / q), g), _loss(reports * _log((1 - q) / (1 - p)), g)
+    b, a = params.permanent_p, params.permanent_q
+    log_rho, log_sigma = reports * _log(p / q), reports * _log((1 - q) / (1 - p))
+    if params.prob_p > params.prob_q:
+        log_rho, log_sigma = log_sigma, log_rho
+    one = _log_mixture(a, log_rho) - _log_mixture(b, log_rho)
+    zero = _log_mixture(1 - b, log_sigma) - _log_mixture(1 - a, log_sigma)
+    return one, zero
 
 
-def _loss(log_r: float, g: float) -> float:
-    """Return T(r), from ln r so that r may underflow.
+def _log_mixture(weight: float, log_r: float) -> float:
+    """Return ln(w + (1-w) r), from ln r <= 0 so that r may underflow.
 
-    >>> round(math.exp(_loss(-math.inf, 0.25)), 12)
-    3.0
+    >>> round(math.exp(_log_mixture(0.75, -math.inf)), 12), _log_mixture(0, -1000.0)
+    (0.75, -1000.0)
     """
-    if g == 0:
-        return -log_r
-    r = math.exp(log_r)
-    return math.log1p(g * (r - 1)) - _log_add(math.log(g), math.log1p(-g) + log_r)
+    if weight == 0:
+        return log_r
+    if weight < 0.5:
+        return _log_add(math.log(weight), math.log1p(-weight) + log_r)
+    return math.log1p((1 - weight) * math.expm1(log_r))
 
 
 def _log_add(x: float, y: float) -> float:

@@ -27,6 +27,9 @@ def unit_price(metric: Metric) -> Price:
     - no hold, f > 0:   each distinct value costs `epsilon_permanent`, for any number of reports
     - no hold, f = 0:   each report costs eps(1), because there is no permanent response
 
+    permanent_p = 0 or permanent_q = 1 with permanent noise: a value has no bound, because t correlated reports can cost more than
+    t eps(1).
+
     >>> two_coins = unit_price(Metric.boolean("two_coins", prob_p=0, prob_q=1, prob_f=0.5))
     >>> two_coins.unit, round(math.exp(two_coins.epsilon), 9)
     ('value', 3.0)
@@ -35,9 +38,8 @@ def unit_price(metric: Metric) -> Price:
     """
     if metric.hold is not None:
         return Price("epoch", epsilon(metric.params, metric.hold))
-    permanent = epsilon_permanent(metric.params)
-    if math.isfinite(permanent):
-        return Price("value", permanent)
+    if metric.params.has_permanent_noise:
+        return Price("value", epsilon_permanent(metric.params))
     return Price("period", epsilon(metric.params))
 
 

@@ -106,7 +106,7 @@ def google_rappor(
             names, positions = read_map(map_path, params)
             by_md5 = is_google_md5_map(names, positions, params)
             categories = None if by_md5 else categories_of_map(names, positions, params)
-        p, q, f = params.prob_p, params.prob_q, params.prob_f
+        p, q = params.prob_p, params.prob_q
         if p > q:
             warnings.append(
                 f"{params_path} has p = {p:g} > q = {q:g}, so reported ones indicate true zeros. If the two were swapped, all estimates "
@@ -115,7 +115,7 @@ def google_rappor(
         metric = (
             Metric.string(name, params)
             if categories is None
-            else Metric.categorical(name, categories, prob_p=p, prob_q=q, prob_f=f)
+            else Metric.categorical(name, categories, prob_p=p, prob_q=q, **params.permanent_fields)
         )
         summary = read_summary_files(metric, counts_path, reports_path, params)
         if summary.num_reports == 0:

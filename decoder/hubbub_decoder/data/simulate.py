@@ -23,7 +23,7 @@ from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.counting import count_patterns
 from hubbub_decoder.array_types import Indices
 from hubbub_decoder.errors import PopulationError
-from hubbub_decoder.model.repetition import epoch_sizes, permanent_probabilities
+from hubbub_decoder.model.repetition import epoch_sizes
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 _CELLS_PER_BLOCK = 1 << 22
@@ -39,7 +39,7 @@ def simulate_bit_counts(
 
         c_ij = Binomial(X_ij, q*) + Binomial(n_j - X_ij, p*)                         one report of each client
         c_ij = Binomial(t B_ij, q) + Binomial(t (n_j - B_ij), p)                     t reports of each client in one epoch
-        B_ij = Binomial(X_ij, a) + Binomial(n_j - X_ij, b)                           permanent ones (`model/repetition.py`)
+        B_ij = Binomial(X_ij, a) + Binomial(n_j - X_ij, b)                           a, b: permanent_q, permanent_p
 
     X_ij of the n_j clients of cohort j have a value that sets bit i.
 
@@ -62,12 +62,12 @@ def simulate_bit_counts(
         np.add.at(true_ones, (cohort, positions), np.broadcast_to(in_cohort[..., None], positions.shape))
     true_ones = true_ones[:, :k]
     clients = np.broadcast_to(reports[:, None], true_ones.shape)
-    (a, b), ones = permanent_probabilities(params), np.zeros_like(true_ones)
+    ones = np.zeros_like(true_ones)
     for size in epoch_sizes(metric, periods):
         if size == 1:
             ones += _draw_ones(true_ones, clients, params.q_star, params.p_star, rng)
         else:
-            permanent = _draw_ones(true_ones, clients, a, b, rng)
+            permanent = _draw_ones(true_ones, clients, params.permanent_q, params.permanent_p, rng)
             ones += _draw_ones(size * permanent, size * clients, params.prob_q, params.prob_p, rng)
     return BitCounts(metric, max(1, len(periods)) * reports, ones, periods)
 
@@ -100,7 +100,7 @@ def simulate_reports(
     """
     _check_arguments(metric, population, no_value)
     params = metric.params
-    k, (a, b), epochs = params.num_bits, permanent_probabilities(params), epoch_sizes(metric, periods)
+    k, epochs = params.num_bits, epoch_sizes(metric, periods)
     block_size = max(1, _CELLS_PER_BLOCK // k)
     nothing = np.full((1, params.num_cohorts, params.num_hashes), k, np.int16)
     for positions, counts in (*_blocks(metric, population), (nothing, np.array([no_value]))):
@@ -113,7 +113,7 @@ def simulate_reports(
                 if size == 1:
                     yield cohorts, _pack(_randomize(true_bits, k, params.q_star, params.p_star, rng))
                     continue
-                permanent = _randomize(true_bits, k, a, b, rng)
+                permanent = _randomize(true_bits, k, params.permanent_q, params.permanent_p, rng)
                 for _ in range(size):
                     ones, zeros = (draw_bits(chance, permanent.shape, rng) for chance in (params.prob_q, params.prob_p))
                     yield cohorts, _pack(np.where(permanent, ones, zeros))

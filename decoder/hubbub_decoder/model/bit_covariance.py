@@ -21,7 +21,7 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.random_string import RandomStringMoments
-from hubbub_decoder.model.repetition import ONCE, Repetition, permanent_probabilities
+from hubbub_decoder.model.repetition import ONCE, Repetition
 
 _RELATIVE_RIDGE = (
     1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
@@ -77,7 +77,7 @@ def bit_noise(true_ones: Floats, params: Params) -> tuple[Floats, Floats]:
     >>> [variance.tolist() for variance in bit_noise(np.array([0.0]), survey)]  # 3/16, and (1/2)**2 x 3/16
     [[0.1875], [0.046875]]
     """
-    (a, b), p, q = permanent_probabilities(params), params.prob_p, params.prob_q
+    a, b, p, q = params.permanent_q, params.permanent_p, params.prob_p, params.prob_q
     ones = b + (a - b) * true_ones
     instantaneous = ones * q * (1 - q) + (1 - ones) * p * (1 - p)
     permanent = (q - p) ** 2 * (true_ones * a * (1 - a) + (1 - true_ones) * b * (1 - b))

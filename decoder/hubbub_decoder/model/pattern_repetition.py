@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.model.repetition import Repetition, permanent_probabilities
+from hubbub_decoder.model.repetition import Repetition
 
 
 def repeated_score_covariance(
@@ -32,10 +32,9 @@ def repeated_score_covariance(
     pi          : (2**k,) probabilities of the patterns        information : (F, F) I, of one report
     """
     k = params.num_bits
-    a, b = permanent_probabilities(params)
     responses = np.zeros(1 << k)
     responses[filters] = theta
-    responses = _apply(_channel(b, a, k), responses[:, None])[:, 0]
+    responses = _apply(_channel(params.permanent_p, params.permanent_q, k), responses[:, None])[:, 0]
     reported, given_response = _channel(params.p_star, params.q_star, k), _channel(params.prob_p, params.prob_q, k)
     scores = _columns(reported, filters) / pi[:, None]
     expected = _apply((given_response[0].T, given_response[1].T), scores)

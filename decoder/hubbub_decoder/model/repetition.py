@@ -4,7 +4,7 @@ Model: a client has one cohort. In each of T periods it reports the same value, 
 
     B_i ~ Bernoulli(a) where the value sets bit i, Bernoulli(b) elsewhere        r_ti ~ Bernoulli(q) where B_i = 1, Bernoulli(p) elsewhere
 
-A metric without `hold` has one epoch. With `hold`, T_e of the T periods are in epoch e, and each epoch draws a new B.
+with a = permanent_q and b = permanent_p of `Params`. A metric without `hold` has one epoch. With `hold`, T_e of the T periods are in epoch e, and each epoch draws a new B.
 So the covariance of a report has three parts, and the sum of a client's T reports has
 
     Cov r = D + G + H        Cov(sum_t r_t) = T (D + R G + T H)        R = sum_e T_e**2 / T
@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.params import Params
 from hubbub.metrics.periods import period_number
 
 
@@ -61,15 +60,6 @@ class Repetition:
 
 ONCE = Repetition()
 """Each report has another client."""
-
-
-def permanent_probabilities(params: Params) -> tuple[float, float]:
-    """Probabilities a and b that a bit of the permanent response is one where the true bit is one, and where it is zero.
-
-    >>> permanent_probabilities(Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5))
-    (0.75, 0.25)
-    """
-    return 1 - params.prob_f / 2, params.prob_f / 2
 
 
 def epoch_sizes(metric: Metric, periods: Sequence[str]) -> list[int]:

@@ -29,12 +29,20 @@ STRING = Metric.string(
 )
 ODD = Metric.string("odd", Params(num_bits=24, num_hashes=3, num_cohorts=2, prob_p=0.39, prob_q=0.61, prob_f=0.2))
 CATEGORICAL = Metric.categorical("os", ("linux", "macos", "other"), other="other", prob_p=0.2, prob_q=0.9, prob_f=0.25)
+ASYMMETRIC = Metric.string(
+    "asymmetric",
+    Params(num_bits=13, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, permanent_p=0.07, permanent_q=0.5),
+)
+UNEVEN = Metric.categorical("uneven", ("a", "b", "c"), prob_p=0.1, prob_q=0.6, permanent_p=0.3, permanent_q=0.9)
 BOOLEAN = Metric.boolean("from_jfk", prob_p=0.25, prob_q=0.75, prob_f=0.5)
 SHAPES: list[tuple[Metric, Value]] = [
     (STRING, "https://example.org/"),
     (STRING, None),
     (ODD, "ünïcode"),
     (CATEGORICAL, "macos"),
+    (ASYMMETRIC, "https://example.org/"),
+    (ASYMMETRIC, None),
+    (UNEVEN, "b"),
     (BOOLEAN, True),
     (BOOLEAN, False),
 ]
@@ -102,19 +110,16 @@ def test_rates_check_detects_one_bit_without_noise(bit: int, left_out: str, unse
     assert rates_p_value(np.array(rows, bool), np.array(cohorts), expected) < ALPHA
 
 
-@pytest.mark.parametrize("metric", [STRING, ODD, CATEGORICAL, BOOLEAN])
-def test_permanent_bits_flip_with_probability_half_f_at_every_position(metric: Metric, unseen_seed: int) -> None:
+@pytest.mark.parametrize("metric", [STRING, ODD, CATEGORICAL, BOOLEAN, ASYMMETRIC, UNEVEN])
+def test_permanent_bits_are_one_with_their_probabilities_at_every_position(metric: Metric, unseen_seed: int) -> None:
     """PRR alone, over 10,000 secrets, for Bloom bits all zero and all one. alpha = 1e-6."""
     random_bytes = SeededBytes(unseen_seed)
     k = metric.params.num_bits
-    for bloom in (0, (1 << k) - 1):
+    for bloom, chance in ((0, metric.params.permanent_p), ((1 << k) - 1, metric.params.permanent_q)):
         rows = np.array(
-            [
-                unpacked(PermanentResponse(metric, Secret.generate(random_bytes))(bloom) ^ bloom, k)
-                for _ in range(10_000)
-            ]
+            [unpacked(PermanentResponse(metric, Secret.generate(random_bytes))(bloom), k) for _ in range(10_000)]
         )
-        expected = np.full((1, k), metric.params.prob_f / 2)
+        expected = np.full((1, k), chance)
         assert rates_p_value(rows, np.zeros(len(rows), int), expected) > ALPHA / 2
 
 
@@ -129,16 +134,16 @@ def test_instantaneous_bits_are_one_with_probability_p_or_q_at_every_position(me
         assert rates_p_value(rows, np.zeros(len(rows), int), expected) > ALPHA / 3
 
 
-@pytest.mark.parametrize("stage", ["prr", "irr"])
+@pytest.mark.parametrize("stage", ["prr", "asymmetric prr", "irr"])
 def test_noise_of_bits_is_pairwise_independent(stage: str, unseen_seed: int) -> None:
     """All pairs of the 13 bits, 2 x 2 tables of 20,000 draws, Bonferroni at alpha = 1e-6."""
     random_bytes = SeededBytes(unseen_seed)
     respond = InstantaneousResponse(STRING.params, random_bytes)
-    draw: Callable[[], int] = (
-        (lambda: PermanentResponse(STRING, Secret.generate(random_bytes))(0))
-        if stage == "prr"
-        else (lambda: respond(0))
-    )
+    draw: Callable[[], int] = {
+        "prr": lambda: PermanentResponse(STRING, Secret.generate(random_bytes))(0),
+        "asymmetric prr": lambda: PermanentResponse(ASYMMETRIC, Secret.generate(random_bytes))(0b1010101),
+        "irr": lambda: respond(0),
+    }[stage]
     rows = np.array([unpacked(draw(), 13) for _ in range(20_000)], int)
     pairs = [(i, j) for i in range(13) for j in range(i)]
     for i, j in pairs:
@@ -173,6 +178,41 @@ def test_permanent_noise_differs_by_value_metric_version_epoch_and_client() -> N
         PermanentResponse(metric("a", hold=7), secret)(0b11, 1) ^ 0b11,
     ]
     assert len(set(noises)) == len(noises)
+
+
+def test_asymmetric_noise_differs_by_value_metric_version_epoch_and_client() -> None:
+    """Permanent bits of 128 at a = .51, b = .49 coincide with probability below 2**-127."""
+
+    def metric(name: str, permanent_p: float = 0.49, permanent_q: float = 0.52, hold: int | None = None) -> Metric:
+        noise: dict[str, Any] = {"permanent_p": permanent_p, "permanent_q": permanent_q}
+        params = Params(num_bits=128, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, **noise)
+        return Metric.string(name, params, hold=hold)
+
+    secret, other = Secret(bytes(32)), Secret(bytes([1] * 32))
+    responses = [
+        PermanentResponse(metric("a"), secret)(0b11),
+        PermanentResponse(metric("a"), secret)(0b101),
+        PermanentResponse(metric("a"), other)(0b11),
+        PermanentResponse(metric("b"), secret)(0b11),
+        PermanentResponse(metric("a", permanent_p=0.48), secret)(0b11),
+        PermanentResponse(metric("a", permanent_q=0.53), secret)(0b11),
+        PermanentResponse(metric("a", permanent_q=0.51), secret)(0b11),  # symmetric
+        PermanentResponse(metric("a", hold=7), secret)(0b11, 0),
+        PermanentResponse(metric("a", hold=7), secret)(0b11, 1),
+    ]
+    assert len(set(responses)) == len(responses)
+    assert len({PermanentResponse(metric("a"), secret)(0b11) for _ in range(20)}) == 1
+
+
+def test_encoder_rejects_permanent_noise_without_a_finite_epsilon() -> None:
+    shape: dict[str, Any] = {"num_bits": 16, "num_hashes": 1, "num_cohorts": 4, "prob_p": 0.2, "prob_q": 0.8}
+    for b, a in ((0.0, 0.5), (0.5, 1.0)):
+        one_sided = Metric.string("m", Params(**shape, permanent_p=b, permanent_q=a))
+        with pytest.raises(
+            DefinitionError, match=rf"permanent_p must be above 0 and permanent_q below 1, got {b:g} and {a:g}"
+        ):
+            Encoder(one_sided, Secret.generate())
+    Encoder(Metric.string("m", Params(**shape, permanent_p=0, permanent_q=1)), Secret.generate())
 
 
 def test_permanent_response_does_not_depend_on_p_q_m_or_description() -> None:

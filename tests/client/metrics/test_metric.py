@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,18 @@ def test_parses_metrics_by_name() -> None:
         ("prob_f = 0.5", "prob_f = 1", "prob_f must be in [0, 1), got 1: at f = 1 every bit is a fair coin"),
         ("prob_f = 0.5", "prob_f = '1/2'", "prob_f must be a number in [0, 1], got '1/2': write it as 0.25"),
         ("prob_f = 0.5\n", "", "prob_f is missing: every metric needs"),
+        ("prob_f = 0.5\n", "permanent_p = 0.1\n", "the permanent response has permanent_p = 0.1: it is either"),
+        ("prob_f = 0.5", "prob_f = 0.5\npermanent_p = 0.1\npermanent_q = 0.5", "pass prob_f alone, or permanent_p and"),
+        (
+            "prob_f = 0.5\n",
+            "permanent_p = 0\npermanent_q = 0.5\n",
+            "permanent_p must be above 0 and permanent_q below 1",
+        ),
+        (
+            "prob_f = 0.5\n",
+            "permanent_r = 0.1\npermanent_q = 0.5\n",
+            "unknown key 'permanent_r': did you mean permanent_p?",
+        ),
         ("num_bits = 128", "num_bits = 4", "num_bits of a string metric must be 8 to 1024, got 4"),
         ("num_bits = 128\n", "", "num_bits is missing: a string metric needs num_bits, num_hashes, num_cohorts"),
         ("num_cohorts = 64", "num_cohorts = 60", "num_cohorts must be a power of two up to 256, got 60"),
@@ -99,6 +112,10 @@ def test_repr_of_definitions_has_the_names() -> None:
     assert repr(load_definitions(DATA / "metrics.toml")) == "<Definitions of 3 metrics: homepage, os, dark_mode>"
 
 
+def asymmetric(permanent_p: float, permanent_q: float) -> Params:
+    return replace(PARAMS, permanent_p=permanent_p, permanent_q=permanent_q)
+
+
 DIFFERENT: list[dict[str, Any]] = [
     {"name": "other"},
     {"params": Params(num_bits=64, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)},
@@ -107,6 +124,9 @@ DIFFERENT: list[dict[str, Any]] = [
     {"params": Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.26, prob_q=0.75, prob_f=0.5)},
     {"params": Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.76, prob_f=0.5)},
     {"params": Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.4)},
+    {"params": asymmetric(0.1, 0.5)},
+    {"params": asymmetric(0.1, 0.6)},
+    {"params": asymmetric(0.2, 0.5)},
     {"period": "week"},
     {"hold": 7},
 ]
@@ -123,6 +143,27 @@ def test_digest_covers_every_field_of_the_encoding() -> None:
     assert len(digests) == len(DIFFERENT) + 2
 
 
+def test_symmetric_pair_of_a_definition_has_the_digest_of_prob_f() -> None:
+    assert Metric.string("homepage", asymmetric(0.25, 0.75)).digest == Metric.string("homepage", PARAMS).digest
+    pair = STRING_TABLE.replace("prob_f = 0.5", "permanent_p = 0.25\npermanent_q = 0.75")
+    (parsed,) = parse_definitions("[[metric]]" + pair).versions()
+    assert parsed == load_definitions(FILE)["homepage"]
+
+
+def test_parses_asymmetric_responses() -> None:
+    pair = "permanent_p = 0.0625\npermanent_q = 0.5"
+    text = FILE.read_text().split("[[metric]]")
+    definitions = parse_definitions(
+        "[[metric]]".join([*text[:1], *(each.replace("prob_f = 0.5", pair) for each in text[1:3])])
+    )
+    assert definitions["homepage"].params == asymmetric(0.0625, 0.5)
+    assert definitions["os"].params == Params.one_hot(4, prob_p=0.25, prob_q=0.75, permanent_p=0.0625, permanent_q=0.5)
+    boolean = "[[metric]]" + text[3].replace("prob_f = 0.5", pair)
+    assert pair in boolean
+    with pytest.raises(DefinitionError, match="dark_mode: permanent_p and permanent_q of one bit must add up to 1"):
+        parse_definitions(boolean)
+
+
 def test_digest_is_pinned_and_ignores_documentation_fields() -> None:
     metric = load_definitions(FILE)["homepage"]
     assert metric.digest == "4630902792b42ff032bd7fb26e1ff3466fa1103fee056433bbccf24aec7e6a78"
@@ -130,7 +171,8 @@ def test_digest_is_pinned_and_ignores_documentation_fields() -> None:
 
 
 def test_definition_round_trips_through_json_and_changes_are_detected() -> None:
-    for metric in load_definitions(FILE).versions():
+    metrics = [*load_definitions(FILE).versions(), Metric.string("asymmetric", asymmetric(0.1, 0.5))]
+    for metric in metrics:
         fields = json.loads(json.dumps(metric.to_dict()))
         assert Metric.from_dict(fields) == metric
         with pytest.raises(HubbubError):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import pickle
+import random
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -45,6 +49,67 @@ def test_rejects_invalid_parameters_with_value_rule_and_next_step(field: str, va
     assert message in str(caught.value)
 
 
+SHAPE: dict[str, Any] = {name: GOOD[name] for name in GOOD if name != "prob_f"}
+
+
+@pytest.mark.parametrize(
+    ("response", "message"),
+    [
+        ({}, "the permanent response has no probabilities"),
+        ({"permanent_p": 0.1}, "the permanent response has permanent_p = 0.1: it is either symmetric or has two"),
+        ({"permanent_q": 0.5}, "has permanent_q = 0.5"),
+        ({"prob_f": 0.5, "permanent_q": 0.5}, "has prob_f = 0.5, permanent_q = 0.5"),
+        (
+            {"prob_f": 0.5, "permanent_p": 0.25, "permanent_q": 0.75},
+            "pass prob_f alone, or permanent_p and permanent_q",
+        ),
+        ({"permanent_p": 0.5, "permanent_q": 0.5}, "permanent_p must be below permanent_q, got 0.5 and 0.5"),
+        ({"permanent_p": 0.5, "permanent_q": 0.25}, "permanent bits would be inverted; use permanent_p = 0.125"),
+        ({"permanent_p": 0.1, "permanent_q": 1.5}, "permanent_q must be in [0, 1], got 1.5"),
+        ({"permanent_p": 1e-9, "permanent_q": 0.5}, "permanent_p must be 0, 1 or at least 2**-24 from both"),
+        ({"permanent_p": 0.1, "permanent_q": "1/2"}, "permanent_q must be a number in [0, 1], got '1/2'"),
+        ({"permanent_p": True, "permanent_q": 0.5}, "permanent_p must be a number in [0, 1], got True"),
+        ({"permanent_p": math.nan, "permanent_q": 0.5}, "permanent_p must be in [0, 1], got nan"),
+    ],
+)
+def test_rejects_invalid_permanent_response(response: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        Params(**SHAPE, **response)
+    assert message in str(caught.value)
+
+
+def test_rejects_asymmetric_response_of_one_bit() -> None:
+    noise = {"prob_p": 0.25, "prob_q": 0.75}
+    with pytest.raises(ParameterError, match=r"of one bit must add up to 1, got 0\.1 and 0\.5: .*; use prob_f"):
+        Params.one_hot(1, **noise, permanent_p=0.1, permanent_q=0.5)
+    assert Params.one_hot(1, **noise, permanent_p=0.25, permanent_q=0.75).prob_f == 0.5
+    assert Params.one_hot(2, **noise, permanent_p=0.1, permanent_q=0.5).prob_f is None
+
+
+def test_symmetric_pair_equals_prob_f(unseen_seed: int) -> None:
+    """Every pair with permanent_q = 1 - permanent_p, and its neighbours at a distance of 2**-24."""
+    chance = random.Random(unseen_seed)  # noqa: S311
+    for n in (0, 1, 2**23 - 1, *(chance.randrange(1, 2**23) for _ in range(200))):
+        b = n / 2**24
+        pair, symmetric = Params(**SHAPE, permanent_p=b, permanent_q=1 - b), Params(**SHAPE, prob_f=2 * b)
+        assert pair == symmetric
+        assert (pair.prob_f, pair.permanent_p, pair.permanent_q) == (2 * b, b, 1 - b)
+        assert pair.permanent_fields == {"prob_f": 2 * b}
+        if 0 < n < 2**23 - 1:
+            near = Params(**SHAPE, permanent_p=b, permanent_q=1 - b - 2**-24)
+            assert near.prob_f is None
+            assert near.permanent_fields == {"permanent_p": b, "permanent_q": 1 - b - 2**-24}
+
+
+def test_params_survive_copies() -> None:
+    responses: list[dict[str, Any]] = [{"prob_f": 0.3}, {"permanent_p": 0.1, "permanent_q": 0.5}]
+    for response in responses:
+        params = Params(**SHAPE, **response)
+        assert pickle.loads(pickle.dumps(params)) == params  # noqa: S301
+        assert replace(params, num_bits=64) == Params(**{**SHAPE, "num_bits": 64}, **response)
+        assert eval(repr(params)) == params  # noqa: S307
+
+
 def test_rejects_google_md5_with_too_many_bits_or_hashes() -> None:
     with pytest.raises(ParameterError, match="num_bits <= 256 and num_hashes <= 16, got 512 and 2"):
         Params(**{**GOOD, "num_bits": 512, "hash_scheme": "google-md5"})
@@ -53,9 +118,17 @@ def test_rejects_google_md5_with_too_many_bits_or_hashes() -> None:
 def test_p_star_and_q_star_are_exact() -> None:
     """p* and q* need 48 binary digits, which a float holds exactly."""
     params = Params(**{**GOOD, "prob_p": 0.39, "prob_q": 0.61, "prob_f": 0.45})
-    p, q, g = Fraction(params.prob_p), Fraction(params.prob_q), Fraction(params.prob_f) / 2
+    p, q, g = Fraction(params.prob_p), Fraction(params.prob_q), Fraction(params.permanent_p)
+    assert params.prob_f == 2 * g
     assert Fraction(params.p_star) == (1 - g) * p + g * q
     assert Fraction(params.q_star) == (1 - g) * q + g * p
+
+
+def test_p_star_and_q_star_of_an_asymmetric_response_are_exact() -> None:
+    params = Params(**{**SHAPE, "prob_p": 0.39, "prob_q": 0.61}, permanent_p=0.013, permanent_q=0.57)
+    p, q, b, a = map(Fraction, (params.prob_p, params.prob_q, params.permanent_p, params.permanent_q))
+    assert Fraction(params.p_star) == (1 - b) * p + b * q
+    assert Fraction(params.q_star) == (1 - a) * p + a * q
 
 
 def test_p_star_and_q_star_match_the_rappor_paper() -> None:

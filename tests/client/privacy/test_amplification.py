@@ -128,7 +128,7 @@ def test_central_epsilon_decreases_with_reports_and_is_at_most_local() -> None:
 def test_bound_holds_for_two_periods() -> None:
     """Booleans with permanent noise, with each period shuffled separately, for every pair of values."""
     params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
-    local, g = epsilon(params, 2), params.prob_f / 2
+    local, g = epsilon(params, 2), params.permanent_p
 
     def twice(value: int) -> list[float]:
         """Return the chance of each pair of reports, bit 0 the first."""

@@ -9,21 +9,32 @@ import numpy as np
 import pytest
 
 from hubbub import Metric, ParameterError, Params
-from hubbub.privacy import effective_group_size, match_probability_bound
+from hubbub.privacy import effective_group_size, epsilon_permanent, match_probability_bound
 from hubbub.privacy.linkability import linkability_warning, mutual_information
 from tests.support.attack_models import share_matched
 from tests.support.enumerate_mechanism import bloom_filters, report_distribution
 
-PROBABILITIES = [(0.5, 0.75, 0.5), (0.1, 0.6, 0.25), (0.0, 1.0, 0.5), (0.0, 0.5, 0.25), (0.3, 0.8, 0.0)]
+Probabilities = tuple[float, float, float | tuple[float, float]]
+PROBABILITIES: list[Probabilities] = [
+    (0.5, 0.75, 0.5),
+    (0.1, 0.6, 0.25),
+    (0.0, 1.0, 0.5),
+    (0.0, 0.5, 0.25),
+    (0.3, 0.8, 0.0),
+    (0.2, 0.8, (0.05, 0.5)),
+    (0.1, 0.5, (0.4, 0.9)),
+]
 
 
-def params_of(k: int, h: int, p: float, q: float, f: float) -> Params:
-    return Params(num_bits=k, num_hashes=h, num_cohorts=1, prob_p=p, prob_q=q, prob_f=f)
+def params_of(k: int, h: int, p: float, q: float, f: float | tuple[float, float]) -> Params:
+    """Params of f, or of permanent_p and permanent_q."""
+    b, a = f if isinstance(f, tuple) else (f / 2, 1 - f / 2)
+    return Params(num_bits=k, num_hashes=h, num_cohorts=1, prob_p=p, prob_q=q, permanent_p=b, permanent_q=a)
 
 
 @pytest.mark.parametrize("t", [1, 2])
 @pytest.mark.parametrize("pqf", PROBABILITIES)
-def test_mutual_information_equals_enumeration(pqf: tuple[float, float, float], t: int) -> None:
+def test_mutual_information_equals_enumeration(pqf: Probabilities, t: int) -> None:
     """k = 2, h = 1: the distribution of 2t reports of one value, against the product of two of t."""
     params = params_of(2, 1, *pqf)
     shared = []
@@ -35,20 +46,31 @@ def test_mutual_information_equals_enumeration(pqf: tuple[float, float, float], 
 
 
 @pytest.mark.parametrize("pqf", PROBABILITIES)
-def test_mutual_information_grows_to_the_permanent_bits(pqf: tuple[float, float, float]) -> None:
+def test_mutual_information_grows_to_the_permanent_bits(pqf: Probabilities) -> None:
     params = params_of(8, 2, *pqf)
     shared = [mutual_information(params, t) for t in (1, 2, 4, 150, math.inf)]
     assert all(more >= less - 1e-12 for less, more in itertools.pairwise(shared))
-    g = params.prob_f / 2
-    entropy = -8 * (g * math.log(g) + (1 - g) * math.log(1 - g)) if g else 0.0
+    zero, one = (-sum(x * math.log(x) for x in (g, 1 - g) if x) for g in (params.permanent_p, params.permanent_q))
+    entropy = max(8 * zero, 6 * zero + 2 * one)
     assert shared[-1] == pytest.approx(entropy)
     assert shared[-2] >= 0.98 * entropy
+
+
+def test_permanent_bits_of_128_bits_at_epsilon_4() -> None:
+    """Entropy in bits at h = 1 and eps_inf = 4: 67 for a symmetric response, 17 for a = 1/2, which the value's own bit makes 17.5."""
+    symmetric, b = 1 / (math.exp(2) + 1), 1 / (math.exp(4) + 1)
+    shapes = [params_of(128, 1, 0.25, 0.75, each) for each in (2 * symmetric, (b, 0.5))]
+    for params in shapes:
+        assert epsilon_permanent(params) == pytest.approx(4, abs=1e-4)
+    bits = [mutual_information(params, math.inf) / math.log(2) for params in shapes]
+    no_value = -128 * (b * math.log2(b) + (1 - b) * math.log2(1 - b))
+    assert [round(each, 1) for each in (*bits, no_value)] == [67.5, 17.5, 16.6]
 
 
 @pytest.mark.parametrize(
     ("pqf", "t"), [((0.5, 0.75, 0.5), 1), ((0.25, 0.75, 0.5), 1), ((0.5, 0.75, 0.75), 7), ((0.0, 1.0, 0.5), 1)]
 )
-def test_simulated_matching_stays_below_the_bound(pqf: tuple[float, float, float], t: int, unseen_seed: int) -> None:
+def test_simulated_matching_stays_below_the_bound(pqf: Probabilities, t: int, unseen_seed: int) -> None:
     """Maximum likelihood matching of 1,000 clients with one value, k = 24; tolerance five standard errors."""
     params, n = params_of(24, 2, *pqf), 1000
     matched = share_matched(params, n, t, np.random.default_rng(unseen_seed))

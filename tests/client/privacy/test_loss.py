@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +64,55 @@ def test_epsilon_of_categories_and_booleans_equals_enumeration(k: int, pqf: tupl
     """One bit per category; k = 1 is a boolean metric."""
     params = Params.one_hot(k, prob_p=pqf[0], prob_q=pqf[1], prob_f=pqf[2])
     assert close(epsilon(params, t), largest_loss(report_distribution(params, bloom_filters(k, {0, 1}), t)))
+
+
+def random_asymmetric(chance: random.Random) -> dict[str, Any]:
+    """Probabilities with an asymmetric permanent response; one in four is at a limit: b = 0, a = 1, p = 0 or q = 1."""
+    b, a = sorted(chance.uniform(0.02, 0.98) for _ in range(2))
+    p, q = (chance.uniform(0.02, 0.98) for _ in range(2))
+    drawn = {"prob_p": p, "prob_q": q, "permanent_p": b, "permanent_q": a}
+    limit: dict[str, Any] = chance.choice(
+        [{}] * 12 + [{"permanent_p": 0}, {"permanent_q": 1}, {"prob_p": 0.0}, {"prob_q": 1.0}]
+    )
+    return drawn | limit
+
+
+@pytest.mark.parametrize("case", range(60))
+def test_epsilon_of_asymmetric_responses_equals_enumeration(case: int, unseen_seed: int) -> None:
+    """Every kind, random probabilities, p > q now and then: all pairs of filters, "no value" among them, all outputs of t reports."""
+    chance = random.Random(unseen_seed)  # noqa: S311
+    probabilities, t = random_asymmetric(chance), chance.choice([1, 2, 3])
+    scheme = ("murmur3-v1", "google-md5", "one-hot")[case % 3]
+    k = chance.randint(2, 5 if t == 3 else 6)
+    h = 1 if scheme == "one-hot" else chance.randint(1, k - 1)
+    params = Params(num_bits=k, num_hashes=h, num_cohorts=1, hash_scheme=scheme, **probabilities)
+    reachable = bloom_filters(k, {0, h} if scheme == "murmur3-v1" else set(range(h + 1)))
+    assert close(epsilon(params, t), largest_loss(report_distribution(params, reachable, t)))
+
+
+def test_epsilon_of_asymmetric_responses_has_exact_limits() -> None:
+    """One report of one bit each way: ln(q*(1-p*) / (p*(1-q*))). Any number: h ln(a (1-b) / (b (1-a))), infinite at b = 0, a = 1."""
+    shape: dict[str, Any] = {"num_bits": 64, "num_hashes": 2, "num_cohorts": 1, "prob_p": 0.2, "prob_q": 0.7}
+    params = Params(**shape, permanent_p=0.125, permanent_q=0.5)
+    p, q = params.p_star, params.q_star
+    assert abs(epsilon(params) - 2 * math.log(q * (1 - p) / (p * (1 - q)))) < 1e-12
+    assert abs(epsilon_permanent(params) - 2 * math.log(7)) < 1e-12
+    assert abs(epsilon(params, 10**9) - 2 * math.log(7)) < 1e-12
+    for b, a in ((0, 0.5), (0.5, 1)):
+        one_sided = Params(**shape, permanent_p=b, permanent_q=a)
+        assert epsilon_permanent(one_sided) == math.inf
+        assert math.isfinite(epsilon(one_sided, 10**6))
+    whole = Params(**shape, permanent_p=0, permanent_q=1)
+    assert whole == Params(**shape, prob_f=0)
+    assert abs(epsilon(whole, 7) - 7 * epsilon(whole)) < 1e-12
+
+
+def test_one_sided_permanent_noise_costs_more_than_the_sum_of_its_reports() -> None:
+    """Why `unit_price` does not charge eps(1) a report at permanent_p = 0: correlated reports add up to more."""
+    params = Params(num_bits=8, num_hashes=1, num_cohorts=1, prob_p=0.3, prob_q=0.6, permanent_p=0, permanent_q=0.5)
+    two = largest_loss(report_distribution(params, bloom_filters(8, {0, 1}), 2))
+    assert two > 2 * epsilon(params) + 0.03
+    assert close(epsilon(params, 2), two)
 
 
 def test_no_value_is_the_worst_neighbour_of_3_hashes_in_4_bits() -> None:
@@ -197,11 +248,11 @@ def test_squared_differences_of_linked_reports_reveal_a_change() -> None:
 def test_likelihood_ratio_of_known_values_reveals_nearly_every_change(unseen_seed: int) -> None:
     """The likelihood ratio has power 0.999: at most 30 of 20,000 simulated observers miss the change; alpha = 1e-6."""
     params, rng = CHANGING, np.random.default_rng(unseen_seed)
-    observers, g = 20_000, params.prob_f / 2
+    observers, g = 20_000, params.permanent_p
     first, second = np.repeat([1.0, 0.0], [2, 126]), np.repeat([0.0, 1.0, 0.0], [2, 2, 124])
 
     def permanent(true: Floats) -> Floats:
-        masked = rng.random((observers, 128)) < params.prob_f
+        masked = rng.random((observers, 128)) < 2 * params.permanent_p
         return np.where(masked, rng.random((observers, 128)) < 0.5, true)
 
     def ones(prr: Floats) -> Floats:

@@ -50,8 +50,10 @@ def a_of(double: float, digits: int) -> int | None:
 def is_allowed(fields: dict[str, Any]) -> bool:
     """Allowed definitions."""
     k, h, m = fields["num_bits"], fields["num_hashes"], fields["num_cohorts"]
-    p, q, f = a_of(fields["prob_p"], 24), a_of(fields["prob_q"], 24), a_of(fields["prob_f"], 23)
-    if p is None or q is None or f is None or not p < q or f == 2**23:
+    p, q, response = a_of(fields["prob_p"], 24), a_of(fields["prob_q"], 24), response_of(fields)
+    if p is None or q is None or response is None or not p < q:
+        return False
+    if len(response) == 2 and fields["kind"] == "boolean":
         return False
     if not re.fullmatch(r"[a-z][a-z0-9_.-]{0,63}", fields["name"]) or (
         fields["hold"] is not None and fields["hold"] < 1
@@ -69,6 +71,21 @@ def is_allowed(fields: dict[str, Any]) -> bool:
     texts = all(category and utf8(category) is not None for category in categories)
     distinct = len(set(categories)) == len(categories) == k
     return distinct and texts and 2 <= k <= 1024 and fields["other"] in [None, *categories]
+
+
+def response_of(fields: dict[str, Any]) -> dict[str, int] | None:
+    """Permanent response: the a of f, or those of permanent_p and permanent_q; None where it is refused."""
+    if ("prob_f" in fields) == ("permanent_p" in fields):
+        return None
+    if "prob_f" in fields:
+        f = a_of(fields["prob_f"], 23)
+        return None if f in (None, 2**23) else {"f": f}
+    b, a = a_of(fields["permanent_p"], 24), a_of(fields["permanent_q"], 24)
+    if b is None or a is None or not b < a:
+        return None
+    if b + a == 2**24:
+        return {"f": b}
+    return {"permanent_p": b, "permanent_q": a} if b > 0 and a < 2**24 else None
 
 
 def utf8(text: str) -> bytes | None:
@@ -115,7 +132,7 @@ def digest_of(fields: dict[str, Any]) -> str:
         "period",
     )
     canonical = {name: fields[name] for name in names}
-    canonical |= {"p": a_of(fields["prob_p"], 24), "q": a_of(fields["prob_q"], 24), "f": a_of(fields["prob_f"], 23)}
+    canonical |= {"p": a_of(fields["prob_p"], 24), "q": a_of(fields["prob_q"], 24), **(response_of(fields) or {})}
     return hashlib.sha256(b"hubbub-metric-v1\n" + as_json(canonical).encode("ascii")).hexdigest()
 
 
@@ -221,8 +238,10 @@ def mask_of(a: int, r: int, k: int, words: list[bytes]) -> int:
 
 def prr_input(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: bytes) -> bytes:
     """From a secret: all that the PRR stream reads."""
-    numbers = (fields["num_bits"], fields["num_hashes"], a_of(fields["prob_f"], 23) or 0, len(fields["categories"]))
-    parts = [b"hubbub/prr/v1", secret, *(fields[name].encode() for name in ("name", "kind", "hash_scheme"))]
+    response = response_of(fields) or {}
+    numbers = (fields["num_bits"], fields["num_hashes"], *response.values(), len(fields["categories"]))
+    label = b"hubbub/prr/v1" if "f" in response else b"hubbub/prr-asymmetric/v1"
+    parts = [label, secret, *(fields[name].encode() for name in ("name", "kind", "hash_scheme"))]
     parts += [number.to_bytes(8, "little") for number in numbers]
     parts += [category.encode() for category in fields["categories"]]
     parts += [b"" if epoch is None else epoch.to_bytes(8, "little", signed=True), bloom]
@@ -231,10 +250,15 @@ def prr_input(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: b
 
 def prr_of(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: bytes) -> bytes:
     width, k = len(bloom), fields["num_bits"]
-    stream = hashlib.shake_256(prr_input(fields, secret, epoch, bloom)).digest(25 * width)
+    stream = hashlib.shake_256(prr_input(fields, secret, epoch, bloom)).digest(48 * width)
     words = [stream[at : at + width] for at in range(0, len(stream), width)]
-    mask = mask_of(a_of(fields["prob_f"], 23) or 0, 23, k, words)
-    bits = int.from_bytes(bloom, "little") & ~mask | int.from_bytes(words.pop(0), "little") & mask
+    true, response = int.from_bytes(bloom, "little"), response_of(fields) or {}
+    if "f" in response:
+        mask = mask_of(response["f"], 23, k, words)
+        bits = true & ~mask | int.from_bytes(words.pop(0), "little") & mask
+    else:
+        mask_b = mask_of(response["permanent_p"], 24, k, words)
+        bits = mask_b & ~true | mask_of(response["permanent_q"], 24, k, words) & true
     return bits.to_bytes(width, "little")
 
 
@@ -294,7 +318,9 @@ def test_vectors_cover_both_sides_of_every_rule() -> None:
         (True, True),
         (False, False),
     }
-    assert {v["epoch"] is None for v in VECTORS["permanent"]} == {True, False}
+    assert {(v["epoch"] is None, len(response_of(v["definition"]) or {})) for v in VECTORS["permanent"]} == {
+        (no_epoch, numbers) for no_epoch in (True, False) for numbers in (1, 2)
+    }
     reduced = [v for v in VECTORS["cohorts"] if v["byte"] != v["cohort"]]
     assert reduced
 
@@ -325,12 +351,15 @@ def random_fields(chance: random.Random) -> dict[str, Any]:
         fields["num_bits"] = len(fields["categories"])
         fields["other"] = chance.choice([None, *fields["categories"]])
     p, q = sorted(chance.choice([0.0, 1.0, chance.random(), chance.randrange(1, 2**25) / 2**25]) for _ in range(2))
-    f = chance.choice([0.0, 0.5, chance.random(), chance.randrange(2**24) / 2**24])
+    b, a = sorted(chance.choice([0.0, 1.0, chance.random(), chance.randrange(1, 2**25) / 2**25]) for _ in range(2))
+    response: dict[str, float] = {"prob_f": chance.choice([0.0, 0.5, chance.random(), chance.randrange(2**24) / 2**24])}
+    if chance.random() < 0.5:
+        response = {"permanent_p": b, "permanent_q": chance.choice([a, a, a, 1 - b])}
     hold = chance.choice([None, None, 1, 7])
     return fields | {
         "prob_p": p,
         "prob_q": q,
-        "prob_f": f,
+        **response,
         "hold": hold,
         "period": chance.choice(list(map(str, PeriodKind))),
     }

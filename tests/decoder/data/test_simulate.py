@@ -23,6 +23,10 @@ from hubbub_decoder.model.random_string import RandomStringMoments
 ALPHA = 1e-6
 
 STRING = Metric.string("s", Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.8, prob_f=0.25))
+ASYMMETRIC = Metric.string(
+    "s",
+    Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.8, permanent_p=0.1, permanent_q=0.6),
+)
 OS = Metric.categorical("os", ("a", "b", "c"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
 YES = Metric.boolean("yes", prob_p=0, prob_q=1, prob_f=0.5)
 
@@ -41,8 +45,13 @@ def client_counts(metric: Metric, population: dict[str, int], no_value: int, see
 
 @pytest.mark.parametrize(
     ("metric", "population"),
-    [(STRING, {"x": 9000, "y": 6000, "z": 0}), (OS, {"a": 6000, "c": 3000}), (YES, {"true": 3000, "false": 3000})],
-    ids=["string", "categorical", "boolean"],
+    [
+        (STRING, {"x": 9000, "y": 6000, "z": 0}),
+        (ASYMMETRIC, {"x": 9000, "y": 6000}),
+        (OS, {"a": 6000, "c": 3000}),
+        (YES, {"true": 3000, "false": 3000}),
+    ],
+    ids=["string", "asymmetric", "categorical", "boolean"],
 )
 def test_pattern_counts_agree_with_the_clients(metric: Metric, population: dict[str, int], unseen_seed: int) -> None:
     """Two-sample chi-squared over cohort x pattern at alpha = 1e-6; every cell expects at least 5."""

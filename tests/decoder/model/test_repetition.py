@@ -51,12 +51,22 @@ def mean_and_moment(
 
 
 @pytest.mark.parametrize("epochs", [(1,), (3,), (2, 1), (1, 1, 1)], ids=str)
-@pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.5), (0.8, 0.3, 0.25), (0.0, 1.0, 0.5), (0.1, 0.5, 0.0)])
+@pytest.mark.parametrize(
+    ("p", "q", "b", "a"),
+    [
+        (0.25, 0.75, 0.25, 0.75),
+        (0.8, 0.3, 0.125, 0.875),
+        (0.0, 1.0, 0.25, 0.75),
+        (0.1, 0.5, 0.0, 1.0),
+        (0.2, 0.8, 0.05, 0.5),
+        (0.3, 0.6, 0.4, 0.9),
+    ],
+)
 def test_covariance_of_repeated_reports_matches_enumeration(
-    p: float, q: float, f: float, epochs: tuple[int, ...]
+    p: float, q: float, b: float, a: float, epochs: tuple[int, ...]
 ) -> None:
     """3 candidates, the unlisted strings (all pairs of 4 bits), no value, and all reports of one client: at most 2**12."""
-    params = Params(num_bits=4, num_hashes=2, num_cohorts=1, prob_p=p, prob_q=q, prob_f=f)
+    params = Params(num_bits=4, num_hashes=2, num_cohorts=1, prob_p=p, prob_q=q, permanent_p=b, permanent_q=a)
     candidates, shares, unlisted = [0b0011, 0b0110, 0b1010], [0.4, 0.2, 0.1], 0.2
     pairs = [1 << i | 1 << j for i, j in itertools.combinations(range(4), 2)]
     weights = np.array([*shares, *[unlisted / 6] * 6, 0.1])
@@ -73,12 +83,21 @@ def test_covariance_of_repeated_reports_matches_enumeration(
 
 
 @pytest.mark.parametrize("epochs", [(1,), (3,), (2, 1)], ids=str)
-@pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.5), (0.8, 0.3, 0.25), (0.1, 0.5, 0.0)])
+@pytest.mark.parametrize(
+    ("p", "q", "b", "a"),
+    [
+        (0.25, 0.75, 0.25, 0.75),
+        (0.8, 0.3, 0.125, 0.875),
+        (0.1, 0.5, 0.0, 1.0),
+        (0.2, 0.8, 0.05, 0.5),
+        (0.3, 0.6, 0.4, 0.9),
+    ],
+)
 def test_covariance_of_repeated_pattern_scores_matches_enumeration(
-    p: float, q: float, f: float, epochs: tuple[int, ...]
+    p: float, q: float, b: float, a: float, epochs: tuple[int, ...]
 ) -> None:
     """All 7 filters of 4 bits with 2 hashes, unequal shares, and all reports of one client: at most 2**12."""
-    params = Params(num_bits=4, num_hashes=2, num_cohorts=1, prob_p=p, prob_q=q, prob_f=f)
+    params = Params(num_bits=4, num_hashes=2, num_cohorts=1, prob_p=p, prob_q=q, permanent_p=b, permanent_q=a)
     filters = np.array([0, *(1 << i | 1 << j for i, j in itertools.combinations(range(4), 2))])
     theta = np.array([0.1, 0.4, 0.2, 0.1, 0.1, 0.07, 0.03])
     table = report_distribution(params, filters.tolist(), 1).T
@@ -112,10 +131,15 @@ def test_epochs_refuse_periods_that_are_no_days() -> None:
         Repetition.from_periods(boolean(hold=2), ["monday"])
 
 
+@pytest.mark.parametrize("response", [(0.25, 0.75), (0.125, 0.5)], ids=["symmetric", "asymmetric"])
 @pytest.mark.parametrize("hold", [None, 2])
-def test_simulated_reports_repeat_the_permanent_response(hold: int | None, unseen_seed: int) -> None:
+def test_simulated_reports_repeat_the_permanent_response(
+    hold: int | None, response: tuple[float, float], unseen_seed: int
+) -> None:
     """Chi-squared of a client's three reports of three bits, 512 outcomes of 200,000 clients, at alpha = 1e-6."""
-    metric = Metric.categorical("c", ("a", "b", "c"), prob_p=0.25, prob_q=0.875, prob_f=0.5, hold=hold)
+    b, a = response
+    noise = {"prob_p": 0.25, "prob_q": 0.875, "permanent_p": b, "permanent_q": a}
+    metric = Metric.categorical("c", ("a", "b", "c"), hold=hold, **noise)
     rng, clients = np.random.default_rng(unseen_seed), 200_000
     blocks = [rows[:, 0] for _, rows in simulate_reports(metric, {"b": clients}, rng, periods=DAYS[:3])]
     assert [len(block) for block in blocks] == [clients] * 3
@@ -128,15 +152,20 @@ def test_simulated_reports_repeat_the_permanent_response(hold: int | None, unsee
     assert chisquare(np.bincount(three, minlength=512), clients * expected).pvalue > ALPHA
 
 
+@pytest.mark.parametrize("response", [(0.25, 0.75), (0.125, 0.5)], ids=["symmetric", "asymmetric"])
 @pytest.mark.parametrize("hold", [None, 2])
-def test_simulated_bit_counts_have_the_variance_of_repeated_reports(hold: int | None, unseen_seed: int) -> None:
+def test_simulated_bit_counts_have_the_variance_of_repeated_reports(
+    hold: int | None, response: tuple[float, float], unseen_seed: int
+) -> None:
     """Sample variance of 40,000 counts within 6 standard errors, sqrt(2 / 40,000) = .7 %, of that by enumeration."""
-    metric, runs, clients = boolean(hold=hold), 40_000, 60
+    noise = {"prob_p": 0.25, "prob_q": 0.75, "permanent_p": response[0], "permanent_q": response[1]}
+    metric, runs, clients = Metric.categorical("c", ("a", "b"), hold=hold, **noise), 40_000, 60
     rng = np.random.default_rng(unseen_seed)
-    counts = [simulate_bit_counts(metric, {"true": clients}, rng, periods=DAYS[:3]) for _ in range(runs)]
+    counts = [simulate_bit_counts(metric, {"a": clients}, rng, periods=DAYS[:3]) for _ in range(runs)]
     assert counts[0].num_reports == 3 * clients
     assert counts[0].periods == DAYS[:3]
-    mean, moment = mean_and_moment(metric.params, [1], tuple(epoch_sizes(metric, DAYS[:3])), np.array([[0.0], [1.0]]))
+    first_bit = np.array([[0.0], [1.0], [0.0], [1.0]])
+    mean, moment = mean_and_moment(metric.params, [1], tuple(epoch_sizes(metric, DAYS[:3])), first_bit)
     expected = clients * float(moment[0, 0, 0] - mean[0, 0] ** 2)
     assert np.var([int(c.ones[0, 0]) for c in counts]) == pytest.approx(expected, rel=6 * math.sqrt(2 / runs))
 

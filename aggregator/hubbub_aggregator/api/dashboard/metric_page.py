@@ -179,7 +179,7 @@ def _version(
         digest=metric.digest,
         is_current=is_current,
         sizes=_join_numbers(k=params.num_bits, h=params.num_hashes, m=params.num_cohorts),
-        probabilities=f"{_join_numbers(p=params.prob_p, q=params.prob_q, f=params.prob_f)}, hold = {metric.hold or 'none'}",
+        probabilities=f"{_join_numbers(**params.probabilities)}, hold = {metric.hold or 'none'}",
         reports=sum(count for (digest, _), count in reports.items() if digest == metric.digest),
         privacy=privacy_rows(metric),
         central=last_central_epsilon(service.store, service.settings, metric, smallest, now),

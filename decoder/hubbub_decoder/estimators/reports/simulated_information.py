@@ -29,7 +29,7 @@ from hubbub_decoder.array_types import Bits, Floats, Indices
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, HashMoments
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.model.random_string import draw_bit_positions
-from hubbub_decoder.model.repetition import ONCE, Repetition, permanent_probabilities
+from hubbub_decoder.model.repetition import ONCE, Repetition
 
 _MIN_SIMULATED, _SIMULATED_PER_COMPONENT = 1 << 15, 24  # reports in all
 _MIN_SIMULATED_PER_COHORT = 16
@@ -93,7 +93,7 @@ def draw_reports(
 
 def _repeat_probabilities(params: Params) -> Floats:
     """P(bit of a second report = 1 | true bit, bit of the first report), (2, 2), for two reports of one permanent response."""
-    p, q, (a, b) = params.prob_p, params.prob_q, permanent_probabilities(params)
+    p, q, a, b = params.prob_p, params.prob_q, params.permanent_q, params.permanent_p
     of_response = np.array([[1 - b, b], [1 - a, a]])[:, None, :] * np.array([[1 - p, 1 - q], [p, q]])
     total = of_response.sum(axis=2)
     return np.asarray(of_response @ np.array([p, q]) / np.where(total > 0, total, 1))
