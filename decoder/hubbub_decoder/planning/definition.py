@@ -1,0 +1,87 @@
+"""Definition of a planned metric: probabilities rounded within the epsilons, and the TOML text."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.params import Params
+from hubbub.metrics.probability import DYADIC_DIGITS
+from hubbub_decoder.planning.law.chain import Chain
+from hubbub_decoder.planning.wishes import Wishes
+
+
+def build_metric(
+    wishes: Wishes, name: str, size: tuple[int, int, int], chain: Chain, categories: Sequence[str]
+) -> Metric:
+    """Metric with these probabilities, rounded so that no epsilon grows.
+
+    Probabilities are multiples of 2**-24. b and p are rounded up, a and q down: each is the same response followed by more noise.
+    """
+    a, b, p, q = (float(each) for each in chain)
+    probabilities: dict[str, Any] = {"prob_p": _up(p), "prob_q": 1 - _up(1 - q)}
+    if a == 1 - b:
+        probabilities["prob_f"] = 2 * _up(b)
+    else:
+        probabilities |= {"permanent_p": _up(b), "permanent_q": 1 - _up(1 - a)}
+    fields: dict[str, Any] = {"period": wishes.period, "hold": wishes.hold}
+    match wishes.kind:
+        case Kind.STRING:
+            k, h, m = size
+            params = Params(num_bits=k, num_hashes=h, num_cohorts=m, **probabilities)
+            return Metric.string(name, params, **fields)
+        case Kind.CATEGORICAL:
+            return Metric.categorical(name, tuple(categories), **probabilities, **fields)
+        case Kind.BOOLEAN:
+            return Metric.boolean(name, **probabilities, **fields)
+
+
+def toml_lines(metric: Metric) -> Iterator[str]:
+    """Yield the lines of a [[metric]] table; `hubbub metrics check` accepts them."""
+    params = metric.params
+    yield "[[metric]]"
+    for field in ("name", "kind", "description", "owner"):
+        yield f"{field} = {_toml_string(getattr(metric, field))}"
+    if metric.kind is Kind.STRING:
+        yield from (f"{field} = {getattr(params, field)}" for field in ("num_bits", "num_hashes", "num_cohorts"))
+    if metric.kind is Kind.CATEGORICAL:
+        yield f"categories = [{', '.join(map(_toml_string, metric.categories))}]"
+    yield from (f"{field} = {shortest_decimal(getattr(params, field))}" for field in probability_fields(params))
+    yield f"period = {_toml_string(metric.period)}"
+    if metric.hold is not None:
+        yield f"hold = {metric.hold}"
+    yield f"expires = {metric.expires}"
+
+
+def probability_fields(params: Params) -> tuple[str, ...]:
+    """Names of the probabilities that a definition states."""
+    if params.prob_f is None:
+        return ("prob_p", "prob_q", "permanent_p", "permanent_q")
+    return ("prob_p", "prob_q", "prob_f")
+
+
+def shortest_decimal(probability: float) -> str:
+    """Shortest decimal that rounds to the same multiple of 2**-24.
+
+    >>> shortest_decimal(0.5), shortest_decimal(1999 / 2**24)
+    ('0.5', '0.00011915')
+    """
+    wanted = round(probability * (1 << DYADIC_DIGITS))
+    for digits in range(1, 17):
+        text = f"{probability:.{digits}f}"
+        if round(float(text) * (1 << DYADIC_DIGITS)) == wanted:
+            return text
+    return repr(probability)
+
+
+def _toml_string(text: str) -> str:
+    """Basic string of TOML, which escapes as JSON does."""
+    return json.dumps(str(text), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _up(probability: float) -> float:
+    """Smallest multiple of 2**-24 that is not below a probability."""
+    return math.ldexp(math.ceil(math.ldexp(probability, DYADIC_DIGITS)), -DYADIC_DIGITS)

@@ -1,0 +1,91 @@
+"""Chain of two randomized responses on one bit, as plain numbers or arrays: probabilities, epsilon of t reports, variance of a share.
+
+    B ~ Bernoulli(a) where the true bit is one, Bernoulli(b) elsewhere          permanent response
+    r ~ Bernoulli(q) where B is one, Bernoulli(p) elsewhere                     one report; p < q, b < a
+
+The search varies the four probabilities as arrays. `hubbub.privacy` computes the same epsilon of a finished definition; a test compares both.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hubbub.metrics.metric import Kind
+from hubbub.metrics.params import Params
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.model.repetition import Repetition
+
+
+class Chain(NamedTuple):
+    """Probabilities of both responses, numbers or arrays of one shape.
+
+    a, b : P(permanent bit = 1 | true bit = 1), and | true bit = 0)
+    p, q : P(reported bit = 1 | permanent bit = 0), and | permanent bit = 1)
+    """
+
+    a: Floats
+    b: Floats
+    p: Floats
+    q: Floats
+
+    @classmethod
+    def of_params(cls, params: Params) -> Chain:
+        """Chain of a definition; of p > q, which imported reports may have, every reported bit is inverted."""
+        a, b, p, q = params.permanent_q, params.permanent_p, params.prob_p, params.prob_q
+        numbers = (a, b, p, q) if p < q else (a, b, 1 - p, 1 - q)
+        return cls(*(np.asarray(number, np.float64) for number in numbers))
+
+    @property
+    def p_star(self) -> Floats:
+        """P(reported bit = 1 | true bit = 0)."""
+        return self.p + self.b * (self.q - self.p)
+
+    @property
+    def q_star(self) -> Floats:
+        """P(reported bit = 1 | true bit = 1)."""
+        return self.p + self.a * (self.q - self.p)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether the permanent response treats ones and zeros alike, so that `prob_f` describes it."""
+        return bool(self.a == 1 - self.b)
+
+    def noise(self, true_ones: Floats | float, repetition: Repetition) -> Floats:
+        """Variance of a debiased bit by both responses, for one report: (D + R G) / (q* - p*)**2.
+
+            D = pi q (1-q) + (1 - pi) p (1-p), pi = b + (a-b) mu          G = (q-p)**2 (mu a (1-a) + (1 - mu) b (1-b))
+
+        With R = T, a T-th of it is the law of T reports: V_prr + V_irr / T at mu = 0 (docs/mathematics.md, section 15).
+
+        true_ones : mu, share of the reports whose true bit is one
+
+        >>> oue = Chain(*map(np.asarray, (1.0, 0.0, 1 / (np.exp(2) + 1), 0.5)))
+        >>> round(float(oue.noise(0.0, Repetition())), 4)  # 4 e**2 / (e**2 - 1)**2
+        0.7241
+        """
+        a, b, p, q = self
+        ones = b + (a - b) * true_ones
+        instantaneous = ones * q * (1 - q) + (1 - ones) * p * (1 - p)
+        permanent = (q - p) ** 2 * (true_ones * a * (1 - a) + (1 - true_ones) * b * (1 - b))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray((instantaneous + repetition.per_response * permanent) / ((a - b) * (q - p)) ** 2)
+
+    def epsilon(self, kind: Kind, num_hashes: int, reports: float) -> Floats:
+        """Epsilon of t reports of one value, as in `hubbub.privacy.loss` for h <= k / 2.
+
+            string, categorical : h (T_1 + T_0)          boolean : max(T_1, T_0)
+            T_1 = ln( (a + (1-a) r) / (b + (1-b) r) ), r = (p/q)**t            all reports show a one
+            T_0 = ln( (1-b + b r) / (1-a + a r) ), r = ((1-q)/(1-p))**t        all reports show a zero
+
+        reports : t >= 1, or infinity for one permanent response
+        """
+        a, b, p, q = self
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ones = np.where(p > 0, np.exp(reports * np.log(np.where(p > 0, p / q, 0.5))), 0.0)
+            zeros = np.where(q < 1, np.exp(reports * np.log(np.where(q < 1, (1 - q) / (1 - p), 0.5))), 0.0)
+            one = np.log((a + (1 - a) * ones) / (b + (1 - b) * ones))
+            zero = np.log((1 - b + b * zeros) / (1 - a + a * zeros))
+        worst = np.maximum(one, zero) if kind is Kind.BOOLEAN else num_hashes * (one + zero)
+        return np.asarray(np.nan_to_num(worst, nan=0.0, posinf=np.inf))

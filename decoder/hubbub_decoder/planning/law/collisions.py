@@ -1,0 +1,115 @@
+"""Noise by other strings with the same bits: the sum of the squares of their unknown shares.
+
+A string of known share is subtracted, and one of unknown share is noise. With V_v the variance of the share of candidate v given all
+reports, candidates add t = sum_v V_v to the unlisted strings' tau**2 (`estimators/message_passing.py`). V_v depends on the estimates'
+variance, and that on t, so t is a fixed point ("state evolution"; Bayati and Montanari 2011):
+
+    t = tau**2 + sum_v V_v(s)          s_v**2 = Var x_v(t)
+
+V_v is the posterior variance under the decoder's prior, a mixture of normals, here one around each of the candidates' shares with .3 of
+it as standard deviation. Where all shares are fixed effects, V_v = s_v**2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubbub_decoder.array_types import Floats
+
+_RELATIVE_WIDTH = 0.3  # of the components of the decoder's prior (`inference/prior.py`)
+_MAX_ATOMS = 32
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
+_MAX_ITERATIONS = 100
+_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Shares of the candidates, those of similar size taken together.
+
+    values  : (n,) ascending      numbers : (n,) of candidates with each
+    """
+
+    values: Floats
+    numbers: Floats
+
+    @classmethod
+    def of(cls, shares: Floats) -> Shares:
+        """Group the shares (M,) of all candidates into at most 32, by their logarithm; the largest ones stay alone.
+
+        >>> grouped = Shares.of(np.array([0.5, 0.25, 0.25]))
+        >>> grouped.values.tolist(), grouped.numbers.tolist()
+        ([0.25, 0.5], [2.0, 1.0])
+        """
+        values, counts = np.unique(shares, return_counts=True)
+        numbers = counts.astype(np.float64)
+        if len(values) > _MAX_ATOMS:
+            edges = np.geomspace(values[values > 0][0], values[-1], _MAX_ATOMS)
+            group = np.searchsorted(edges, values * (1 + 1e-12), side="right")
+            sizes = np.bincount(group, numbers).astype(np.float64)
+            sums = np.bincount(group, numbers * values)
+            return cls(sums[sizes > 0] / sizes[sizes > 0], sizes[sizes > 0])
+        return cls(values, numbers)
+
+    @classmethod
+    def zipf(cls, num_candidates: int, total: float = 1.0) -> Shares:
+        """Shares of the candidates under Zipf's law, c / rank, with this sum."""
+        weights = 1 / np.arange(1, num_candidates + 1)
+        return cls.of(total * weights / weights.sum())
+
+    @property
+    def count(self) -> float:
+        """Number of candidates M."""
+        return float(self.numbers.sum())
+
+    @property
+    def total(self) -> float:
+        """Sum of all shares."""
+        return float(self.numbers @ self.values)
+
+    def mean(self, of_each: Floats) -> float:
+        """Mean over the candidates of a number (n,) of each group."""
+        return float(self.numbers @ of_each / self.count)
+
+
+def unknown_squares(
+    shares: Shares, variance: Callable[[float], Floats], *, fixed_effects: bool, unlisted: float = 0.0
+) -> float:
+    """Fixed point t, or infinity where more candidates than numbers make it diverge.
+
+    variance : s**2 (n,) of the estimates of `shares`, as a function of t, increasing
+    unlisted : tau**2, sum of the squared shares of unlisted strings
+    """
+    t = unlisted
+    for _ in range(_MAX_ITERATIONS):
+        errors = variance(t)
+        spread = errors if fixed_effects else posterior_variances(shares, errors)
+        after = unlisted + float(shares.numbers @ spread)
+        if not after < 1:
+            return np.inf
+        if abs(after - t) <= _TOLERANCE * after:
+            return after
+        t = after
+    return t
+
+
+def posterior_variances(shares: Shares, errors: Floats) -> Floats:
+    """Expected posterior variance of a candidate of each group, (n,), from an estimate with these variances (n,).
+
+    E over the estimate, by Gauss-Hermite quadrature, of the variance under the mixture of all groups' normals.
+    """
+    x, spread = shares.values, (_RELATIVE_WIDTH * shares.values) ** 2
+    observed = x[:, None] + np.sqrt(errors + spread)[:, None] * _NODES  # (n, nodes)
+    total = errors + spread
+    with np.errstate(divide="ignore"):
+        log = np.log(shares.numbers) - (observed[:, :, None] - x) ** 2 / (2 * total) - np.log(total) / 2
+    chance = np.exp(log - log.max(axis=2, keepdims=True))
+    chance /= chance.sum(axis=2, keepdims=True)
+    gain = spread / total
+    means = x + gain * (observed[:, :, None] - x)
+    mean = (chance * means).sum(axis=2)
+    second = (chance * (means**2 + gain * errors)).sum(axis=2)
+    return np.asarray(np.maximum(second - mean**2, 0) @ (_WEIGHTS / _WEIGHTS.sum()))

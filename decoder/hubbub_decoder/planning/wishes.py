@@ -1,0 +1,135 @@
+"""`Wishes`: what is known before a metric is defined, checked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hubbub.errors import HubbubError
+from hubbub.metrics.metric import Kind
+from hubbub.metrics.params import MAX_BITS
+from hubbub.metrics.periods import PeriodKind
+from hubbub_decoder.model.repetition import Repetition
+
+MAX_CANDIDATES = 10_000_000
+
+
+class PlanError(HubbubError):
+    """A wish that no definition fulfils, or that is out of range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """Requirements of a metric.
+
+    kind       : of the values
+    candidates : M, number of strings to look for, or of categories; a boolean metric has 1
+    epsilon    : largest epsilon of one report
+    lifetime   : largest epsilon of all reports of a client; None: without a bound, and each report costs `epsilon` again
+    reports    : N, reports of a period, one of each client; None: plan the number that `share` needs
+    share      : smallest share that matters; None: that of the last candidate under Zipf's law
+    periods    : T, periods that are decoded together
+    values     : V, distinct values of a client over its lifetime, "no value" among them; each costs one permanent response
+    hold       : length of an epoch in periods, in which a client keeps its value; None: without epochs
+    lifetime_periods : periods that `lifetime` must last for with `hold`; None: T
+    central    : largest central epsilon of the periods decoded together, at delta = 1e-9; None: no promise
+    retained   : whether individual reports are retained, and decoded instead of their counts
+    period     : reporting period
+    """
+
+    kind: Kind = Kind.STRING
+    candidates: int = 1
+    epsilon: float
+    lifetime: float | None = None
+    reports: int | None = None
+    share: float | None = None
+    periods: int = 1
+    values: int = 1
+    hold: int | None = None
+    lifetime_periods: int | None = None
+    central: float | None = None
+    retained: bool = False
+    period: PeriodKind = PeriodKind.DAY
+
+    def __post_init__(self) -> None:
+        """Raise PlanError for a value out of range, or for wishes that exclude each other."""
+        for name, kinds in (("kind", Kind), ("period", PeriodKind)):
+            if getattr(self, name) not in tuple(kinds):
+                raise PlanError(
+                    f"{name} must be one of {', '.join(kinds)}, got {getattr(self, name)!r}: pass one of them."
+                )
+            object.__setattr__(self, name, kinds(getattr(self, name)))
+        for name in ("epsilon", "lifetime", "central"):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and 0 < value < math.inf):
+                raise PlanError(
+                    f"{name} must be a number above 0, got {value!r}: it bounds a privacy loss. Pass {name} = 2, for example."
+                )
+        for name in ("candidates", "reports", "periods", "values", "hold", "lifetime_periods"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+                raise PlanError(
+                    f"{name} must be an integer of at least 1, got {value!r}: it is a number of {name}. Pass {name} = 1 or more."
+                )
+        if self.share is not None and not (_is_number(self.share) and 0 < self.share < 1):
+            raise PlanError(
+                f"share must be above 0 and below 1, got {self.share!r}: it is a part of the reports. Pass share = 0.01 for 1 %."
+            )
+        _check_candidates(self.kind, self.candidates)
+        if self.reports is None and self.share is None:
+            raise PlanError(
+                "Neither reports nor share is given: the number of reports decides which shares can be detected. "
+                "Pass reports to plan the best accuracy, or share to plan the number of reports."
+            )
+        if self.hold is not None and self.values > 1:
+            raise PlanError(
+                f"hold = {self.hold} and values = {self.values} exclude each other: with hold each epoch costs epsilon, whether the value "
+                "changes or not. Leave out values."
+            )
+        if self.hold is not None and self.lifetime is None:
+            raise PlanError(
+                f"hold = {self.hold} without lifetime: each epoch costs epsilon again, and nothing bounds the sum. Pass lifetime."
+            )
+        if self.central is not None and self.reports is None:
+            raise PlanError(
+                "central without reports: the other reports of a cohort hide a client. Pass the number of reports."
+            )
+        if self.central is not None and self.retained and self.kind is Kind.STRING:
+            raise PlanError(
+                "central and retained exclude each other: a retained report may be the only one of its cohort in its commit, and then "
+                "nothing hides it. Leave out one of them."
+            )
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs that the lifetime pays for; 1 without `hold`."""
+        return 1 if self.hold is None else math.ceil((self.lifetime_periods or self.periods) / self.hold)
+
+    @property
+    def epsilon_unit(self) -> float | None:
+        """Epsilon of one unit of the budget: a distinct value, or an epoch. None without a lifetime."""
+        return None if self.lifetime is None else self.lifetime / (self.values * self.epochs)
+
+
+def repetition_of(periods: int, hold: int | None) -> Repetition:
+    """Repetition of consecutive periods, of which the first begins an epoch."""
+    epochs, rest = divmod(periods, hold or periods)
+    return Repetition(periods, (epochs * (hold or periods) ** 2 + rest**2) / periods)
+
+
+def _check_candidates(kind: Kind, number: int) -> None:
+    if kind is Kind.BOOLEAN and number != 1:
+        raise PlanError(
+            f"candidates = {number}: a boolean metric has one bit and needs no candidates. Leave out candidates."
+        )
+    if kind is Kind.CATEGORICAL and not 2 <= number <= MAX_BITS:
+        raise PlanError(
+            f"candidates = {number}: a categorical metric has 2 to {MAX_BITS} categories. "
+            "Pass another number, or kind = string for more."
+        )
+    if number > MAX_CANDIDATES:
+        raise PlanError(f"candidates = {number:,}: at most {MAX_CANDIDATES:,} can be planned. Pass fewer candidates.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
