@@ -2,7 +2,7 @@
 
     python -m benchmarks.asymmetric_noise [--runs 12] [--seed 1]
 
-N Var over OUE(eps_inf) + (OUE(eps_1) - OUE(eps_inf)) / T + x, for a categorical metric and for a string metric of 16 cohorts of 128 bits with
+N Var over OUE(eps_inf) + (OUE(eps_1) - OUE(eps_inf)) / T + x, for a categorical metric and for a string metric of 8 cohorts of 128 bits with
 candidates that share no bit. Measured from the errors of simulated reports of a million clients, and as declared by the decoder.
 """
 

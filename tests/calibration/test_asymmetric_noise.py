@@ -51,7 +51,7 @@ def test_categories_have_the_variance_of_the_law(epsilons: tuple[float, float], 
 def test_strings_without_collisions_have_the_variance_of_the_law(
     epsilons: tuple[float, float], reports: int, unseen_seed: int
 ) -> None:
-    """16 cohorts of 128 bits, 27 candidates that share no bit."""
+    """8 cohorts of 128 bits, 27 candidates that share no bit."""
     for each in string_variances(epsilons, reports, 20, np.random.default_rng(unseen_seed)):
         assert abs(each.measured - 1) < TOLERANCE + REACH * each.std_error, each
         assert abs(each.declared - 1) < TOLERANCE + 0.02, each

@@ -98,7 +98,7 @@ def category_variances(
 
 
 def string_variances(
-    epsilons: tuple[float, float], reports: int, runs: int, rng: np.random.Generator, num_cohorts: int = 16
+    epsilons: tuple[float, float], reports: int, runs: int, rng: np.random.Generator, num_cohorts: int = 8
 ) -> list[Variance]:
     """Variances of the estimates of a string metric, decoded from bit counts, of candidates that share no bit in any cohort.
 
