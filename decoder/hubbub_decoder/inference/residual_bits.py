@@ -61,7 +61,7 @@ class Others(NamedTuple):
 class ResidualBits:
     """Bit counts of the cohorts with reports, and the shares that a fit expects.
 
-    ones (c, k)      reports (c,)
+    ones (c, k)      reports (c, k): n of each bit, fewer where the noise of the same clients repeats
     listed   : (c, k) share of the reports whose candidate sets the bit
     unlisted : share of the unlisted strings
     """
@@ -76,16 +76,17 @@ class ResidualBits:
     def from_counts(cls, counts: BitCounts, listed: Floats, unlisted: float) -> ResidualBits:
         """Counts and shares (m, k) of all cohorts; p > q : zeros take the place of ones.
 
-        Where the noise of the same clients repeats in several periods, counts are divided by the factor of their variance.
+        Where the noise of the same clients repeats in several periods, the counts of each bit are divided by the factor of its variance.
+        With an asymmetric permanent response it is larger where candidates set the bit.
         """
         used, params = counts.reports > 0, counts.metric.params
         mean = np.clip(listed[used] + unlisted * RandomStringMoments.from_params(params).mean, 0, 1)
         repetition = Repetition.from_periods(counts.metric, counts.periods)
         once, repeated = (np.maximum(bit_variance(mean, params, each), _MIN_PROBABILITY) for each in (ONCE, repetition))
-        factor = float(np.median(repeated / once))
-        ones, reports = counts.ones[used] / factor, counts.reports[used] / factor
+        factor = repeated / once
+        ones, reports = counts.ones[used] / factor, counts.reports[used, None] / factor
         if params.q_star < params.p_star:
-            ones = reports[:, None] - ones
+            ones = reports - ones
         return cls(params, ones, reports, listed[used], unlisted)
 
     @cached_property
@@ -104,15 +105,15 @@ class ResidualBits:
         """Median standard deviation of a bit share by noise alone."""
         p, contrast = self._noise
         pi = np.clip(p + contrast * (self.listed + self.unlisted * self._mean), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
-        return float(np.sqrt(np.median(pi * (1 - pi) / self.reports[:, None]))) / contrast
+        return float(np.sqrt(np.median(pi * (1 - pi) / self.reports))) / contrast
 
     def variance_ratio(self, unlisted_variance: float) -> float:
         """Mean square of the residuals / variance of a bit share by noise and by unlisted strings of this tau**2."""
         p, contrast = self._noise
         true_ones = self.listed + self.unlisted * self._mean
         pi = np.clip(p + contrast * true_ones, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
-        residuals = (self.ones / self.reports[:, None] - p) / contrast - true_ones
-        variance = pi * (1 - pi) / (self.reports[:, None] * contrast**2)
+        residuals = (self.ones / self.reports - p) / contrast - true_ones
+        variance = pi * (1 - pi) / (self.reports * contrast**2)
         return float(np.mean(residuals**2 / (variance + unlisted_variance * self._mean * (1 - self._mean))))
 
     def log_probability(self, looked_for: float, set_by: float, others: Others) -> Floats:
@@ -122,7 +123,7 @@ class ResidualBits:
         set_by     : total share of those of them that set the bit
         """
         p, contrast = self._noise
-        n, t = self.reports[:, None], others.variance
+        n, t = self.reports, others.variance
         rest = max(self.unlisted - looked_for, _MIN_PROBABILITY) * self._mean
         rest = np.maximum(rest, np.sqrt(_MIN_SHAPE * t * self._mean * (1 - self._mean)))
         true_ones = self.listed + (self.unlisted - looked_for) * self._mean
