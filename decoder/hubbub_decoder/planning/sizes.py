@@ -16,14 +16,19 @@ TOLERANCE = 1.015
 
 
 def best_size(
-    num_hashes: int, cohorts: Collection[int], law: Callable[[tuple[int, int, int]], Accuracy], smallest: float
+    num_hashes: int,
+    cohorts: Collection[int],
+    most_bits: int,
+    law: Callable[[tuple[int, int, int]], Accuracy],
+    smallest: float,
 ) -> tuple[int, int, int]:
     """First size (k, h, m) whose mean variance is within 1.5 % of the smallest.
 
-    cohorts : allowed numbers of them, in the order of preference
-    law     : accuracy of a size      smallest : smallest share that matters
+    cohorts   : allowed numbers of them, in the order of preference      most_bits : largest number of bits
+    law       : accuracy of a size                                      smallest  : smallest share that matters
     """
-    largest = (BITS[-1], num_hashes, max(cohorts))
+    bits = [k for k in BITS if k <= most_bits]
+    largest = (bits[-1], num_hashes, max(cohorts))
     bound = TOLERANCE * law(largest).mean_variance(smallest)
-    sizes = ((k, num_hashes, m) for m in cohorts for k in BITS)
+    sizes = ((k, num_hashes, m) for m in cohorts for k in bits)
     return next((size for size in sizes if law(size).mean_variance(smallest) <= bound), largest)
