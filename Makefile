@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check ci format lint types slow bench bench-accuracy bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-decode bench-large bench-many bench-random matrix seeds soak clean bench-report-likelihood
+.PHONY: audit demo test check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -61,6 +61,9 @@ lint: .venv/.dev-installed
 types: .venv/.dev-installed
 	$(BIN)/mypy
 
+audit: .venv/.dev-installed          ## measure the privacy of the client for every definition in examples/, against the printed epsilons
+	$(BIN)/python -m benchmarks.audit
+
 bench: bench-client bench-encode bench-ingest                ## print figures; nothing is asserted
 
 bench-client: .venv/.dev-installed
@@ -95,6 +98,12 @@ bench-random: .venv/.dev-installed             ## calibration on 320 random task
 
 bench-many: .venv/.dev-installed                ## bit counts with more candidates than bits
 	$(BIN)/python -m benchmarks.many_candidates --out docs/accuracy.md
+
+bench-peers: .venv/.dev-installed               ## other frequency oracles at equal epsilon: exact laws, pure-LDP, multi-freq-ldpy
+	$(BIN)/python -m benchmarks.peers --out docs/comparison.md
+
+bench-central: .venv/.dev-installed             ## the price of no trusted curator: randomized response, Laplace and Gaussian noise at equal epsilon
+	$(BIN)/python -m benchmarks.central_comparison --out docs/comparison.md
 
 bench-decode: .venv/.dev-installed              ## time of decode by number of candidates
 	$(BIN)/python -m benchmarks.decode_time

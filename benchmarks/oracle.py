@@ -23,7 +23,7 @@ from benchmarks.accuracy import DISTRIBUTIONS, Case, interval_score, r_decoder, 
 from benchmarks.pages import put_section
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Flags, Floats
-from hubbub_decoder.estimators import empirical_bayes
+from hubbub_decoder.estimators import message_passing
 from hubbub_decoder.estimators.message_passing import Beliefs, HashedCohorts, estimate_given_beliefs
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.prior import Prior
@@ -73,7 +73,7 @@ def results_with_knowledge(case: Case, regtest: Path | None, entropy: str) -> tu
         return Tested(case.distribution, p, truth > 0, interval_score(low, high, truth))
 
     nothing, prior = tested(), prior_of(truth)
-    with mock.patch.object(empirical_bayes, "fit_prior", return_value=prior):
+    with mock.patch.object(message_passing, "fit_prior", return_value=prior):
         distribution = tested()
     unlisted = np.delete(shares, [v - 1 for v in case.candidates if v <= len(shares)])
     design, table = design_matrix(names, counts.metric.params), FilterTable.from_params(counts.metric.params)

@@ -13,7 +13,7 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.random_tasks import commit_seed
+from benchmarks.runs import commit_seed
 from tests.support.planned_accuracy import DATA, draw_case, mean_ratio, measure
 
 

@@ -17,13 +17,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
-from hubbub_decoder.estimators.mixed_model import ShareEstimates
 from hubbub_decoder.inference.error_law import ErrorCumulants
 from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
 from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.random_string import RandomFilters
 
 _MAX_NULL_PART = 1e-6  # relative length of a contrast inside the null space, above which it counts as undetermined
+
+
+@dataclass(frozen=True, eq=False)
+class ShareEstimates:
+    """Estimates of single shares of a population, with the candidates as random effects.
+
+    shares          : (M,) each without its own prior; nan where the reports do not determine it
+    variances       : (M,) of `shares`; nan or inf where the reports do not determine it
+    posterior_means : (M,) with the prior
+    fixed_effects   : (o,) shares of the unlisted strings and of "no value"
+    """
+
+    shares: Floats
+    variances: Floats
+    posterior_means: Floats
+    fixed_effects: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Sum of all candidates' shares, then the fixed effects: shares (1 + o,) and covariance (1 + o, 1 + o)."""
+
+    shares: Floats
+    covariance: Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Floats, Indices
-from hubbub_decoder.estimators.empirical_bayes import fit_posterior
-from hubbub_decoder.estimators.mixed_model import ShareEstimates, Totals
+from hubbub_decoder.estimators.fit_result import ShareEstimates, Totals
+from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.observations import Observations
 
 _MAX_ITERATIONS, _MAX_SCORING_STEPS = 60, 20
@@ -366,7 +366,8 @@ def _updated(beliefs: Beliefs, estimates: ShareEstimates, variance: float, strat
     unlisted_variance = max(variance - float(beliefs.variances.sum()), 0.0)
     if not len(estimates.shares):
         return Beliefs(beliefs.means, beliefs.variances, unlisted_variance)
-    _, _, means, variances = fit_posterior(estimates, 1.0, strata)
+    x, v = np.nan_to_num(estimates.shares), np.minimum(estimates.variances, 1.0)
+    means, variances = fit_prior(x, v, strata).posterior(x, v)
     damping = _DAMPING if beliefs.variances.any() else 1.0
     return Beliefs(
         beliefs.means + damping * (means - beliefs.means),

@@ -99,6 +99,14 @@ def is_free(client: Client) -> bool:
     return all(got) and not collaborators(client).journal._entered and not safe_logging.journal_threads
 
 
+def upload_threads(timeout: float) -> list[threading.Thread]:
+    """Wait for the upload threads of this process; return those that do not end in time. One that never began is none."""
+    threads = [thread for thread in threading.enumerate() if thread.name == "hubbub" and thread.ident is not None]
+    for thread in threads:
+        thread.join(timeout)
+    return [thread for thread in threads if thread.is_alive()]
+
+
 STEPS: dict[str, tuple[int, Callable[[Client], object]]] = {
     "record": (1, lambda client: client.record("homepage", "x")),
     "accounting": (1, Client.accounting),
@@ -142,6 +150,7 @@ def test_interrupt_leaves_no_lock_held(
         may_continue = interrupted_at(number, lambda: do(client))
         if collaborators(client).uploader is not None:
             collaborators(client).uploader.stop(5)
+        assert not upload_threads(5), f"interrupted before instruction {number}, an upload thread does not end"
         assert is_free(client), number
         number += stride
     client.set_consent("on")

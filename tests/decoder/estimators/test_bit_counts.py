@@ -15,11 +15,7 @@ from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators.bit_counts import _whiten_bits, fit_bits
 from hubbub_decoder.estimators.least_squares import fit_least_squares
-from hubbub_decoder.estimators.mixed_model import (
-    CandidatePriors,
-    CandidateSpaceSolver,
-    MixedModel,
-)
+from hubbub_decoder.estimators.message_passing import Beliefs, HashedCohorts, estimate_given_beliefs
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
 
@@ -40,7 +36,7 @@ def drawn(of_metric: Metric, seed: int, values: int, reports: int = 1_000_000) -
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
 def test_bit_model_agrees_with_dense_generalized_least_squares(scheme: str, unseen_seed: int) -> None:
-    """The exact solver, with the bits of a candidate added up; coincident bits of google-md5 count once."""
+    """One iteration with the bits of a candidate added up; coincident bits of google-md5 count once."""
     string_metric = metric(8, 3, 3, scheme)
     counts, _ = drawn(string_metric, unseen_seed, 10)
     design = design_matrix([f"v{i}" for i in range(1, 9)], string_metric.params)
@@ -48,24 +44,24 @@ def test_bit_model_agrees_with_dense_generalized_least_squares(scheme: str, unse
     observations = _whiten_bits(counts, design, random_string, np.zeros(8), 1.0)
     others, scatter = np.append(random_string.mean, 0)[:, None], np.zeros((9, 9))
     scatter[:8, :8] = random_string.covariance
-    model = MixedModel(observations, design.positions().transpose(0, 2, 1), others, scatter)
-    priors, tau2 = CandidatePriors(np.linspace(0.1, 0, 8), np.geomspace(1e-2, 1e-4, 8)), 1e-3
+    cohorts = HashedCohorts.from_observations(observations, design.positions().transpose(0, 2, 1), others, scatter)
+    beliefs, tau2 = Beliefs(np.linspace(0.1, 0, 8), np.zeros(8), 1e-3), 1e-3
+    fit = estimate_given_beliefs(cohorts, beliefs, np.zeros_like(cohorts.responses), tau2)
 
     whiteners = [a[:, :8] for a in observations.features]
-    x = np.concatenate([w @ block.toarray() for w, block in zip(whiteners, design.blocks(), strict=True)])
-    s = (x * priors.variances) @ x.T + np.eye(24)
-    for c, w in enumerate(whiteners):
-        s[8 * c : 8 * c + 8, 8 * c : 8 * c + 8] += tau2 * w @ random_string.covariance @ w.T
     f = np.concatenate([w @ random_string.mean for w in whiteners])
+    x = np.concatenate([w @ block.toarray() for w, block in zip(whiteners, design.blocks(), strict=True)]) - f[:, None]
+    s = np.eye(24)
+    for c, w in enumerate(whiteners):
+        s[8 * c : 8 * c + 8, 8 * c : 8 * c + 8] += fit.variance * w @ random_string.covariance @ w.T
     inverse = np.linalg.inv(s)
-    surprise = model.y - x @ priors.means
+    surprise = np.concatenate(observations.responses) - x @ beliefs.means
     effect = f @ inverse @ surprise / (f @ inverse @ f)
     projection = inverse - np.outer(inverse @ f, inverse @ f) / (f @ inverse @ f)
     information = np.einsum("ij,ik,kj->j", x, projection, x)
-    solution = CandidateSpaceSolver(model, priors, tau2).estimates()
-    assert solution.fixed_effects == pytest.approx([effect], rel=1e-6)
-    assert solution.shares == pytest.approx(priors.means + x.T @ projection @ surprise / information, rel=1e-5)
-    assert solution.variances == pytest.approx(1 / information - priors.variances, rel=1e-5)
+    assert fit.estimates.fixed_effects == pytest.approx([effect - beliefs.means.sum()], rel=1e-6)
+    assert fit.estimates.shares == pytest.approx(beliefs.means + x.T @ projection @ surprise / information, rel=1e-5)
+    assert fit.estimates.variances == pytest.approx(1 / information, rel=1e-5)
 
 
 def test_fit_bits_agrees_with_fixed_effects_for_few_candidates(unseen_seed: int) -> None:

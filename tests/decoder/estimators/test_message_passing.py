@@ -1,4 +1,4 @@
-"""Message passing: against dense algebra, against the exact solver, and from simulation."""
+"""Message passing: against dense algebra, against the exact mixed model, and from simulation."""
 
 from __future__ import annotations
 
@@ -15,26 +15,24 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.estimators.bit_counts import pass_bit_messages
-from hubbub_decoder.estimators.empirical_bayes import matching_priors
 from hubbub_decoder.estimators.message_passing import HashedCohorts, MessagePassingFit, pass_messages
-from hubbub_decoder.estimators.mixed_model import MixedModel
+from hubbub_decoder.estimators.reports.mixed_effects import matching_priors
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices, whiten_scores
 
 ALPHA = 1e-6
 
 
-def models_of(
+def cohorts_of(
     population: dict[str, int], names: list[str], *, m: int = 32, scheme: str = "murmur3-v1", seed: int = 7
-) -> tuple[HashedCohorts, MixedModel]:
-    """Pattern counts of a population, weighted as an average one, for both estimators."""
+) -> HashedCohorts:
+    """Pattern counts of a population, weighted as an average one."""
     params = Params(num_bits=8, num_hashes=2, num_cohorts=m, prob_p=0.25, prob_q=0.75, prob_f=0.2, hash_scheme=scheme)
     counts = simulate_pattern_counts(Metric.string("m", params), population, np.random.default_rng(seed))
     table = FilterTable.from_params(params)
     positions = filter_indices(design_matrix(names, params), table)[:, None]
     observations = whiten_scores(counts, table, np.tile(table.probabilities + 1e-3 * (table.filters == 0), (m, 1)))
-    arguments = observations, positions, table.fixed_patterns, table.covariance
-    return HashedCohorts.from_observations(*arguments), MixedModel(*arguments)
+    return HashedCohorts.from_observations(observations, positions, table.fixed_patterns, table.covariance)
 
 
 def dense(cohorts: HashedCohorts) -> tuple[Floats, Floats]:
@@ -61,26 +59,34 @@ def test_hashed_cohorts_agree_with_dense_columns(scheme: str, hashes: int) -> No
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
-def test_messages_agree_with_the_exact_solver(scheme: str, unseen_seed: int) -> None:
+def test_messages_agree_with_the_exact_mixed_model(scheme: str, unseen_seed: int) -> None:
     """60 candidates and 900 to 1,200 numbers, with the same priors: shares within .15 standard errors, variances within .15.
 
     In 80 draws the largest difference of 60 shares was at most .056 standard errors, and that of the variances at most .071.
     """
     population = {f"v{i}": 200_000 // (i + 1) for i in range(80)}
-    cohorts, model = models_of(population, [f"v{i}" for i in range(60)], scheme=scheme, seed=unseen_seed)
+    cohorts = cohorts_of(population, [f"v{i}" for i in range(60)], scheme=scheme, seed=unseen_seed)
     fit = pass_messages(cohorts)
     found = fit.estimates
     priors = matching_priors(found.shares, found.variances, fit.beliefs.means, fit.beliefs.variances)
-    exact = model.solve(priors, fit.beliefs.unlisted_variance).estimates()
-    assert np.abs(found.shares - exact.shares).max() < 0.15 * np.sqrt(exact.variances.mean())
-    assert found.variances == pytest.approx(exact.variances, rel=0.15)
-    assert found.fixed_effects == pytest.approx(exact.fixed_effects, abs=0.005)
+    x, fixed = dense(cohorts)
+    columns = np.column_stack([x, fixed])
+    weighted = columns / (1 + fit.beliefs.unlisted_variance * cohorts.spreads.reshape(-1, 1))
+    precision = np.append(1 / priors.variances, [0, 0])
+    covariance = np.linalg.inv(columns.T @ weighted + np.diag(precision))
+    solution = covariance @ (weighted.T @ cohorts.responses.ravel() + precision * np.append(priors.means, [0, 0]))
+    posterior = np.diag(covariance)[:60]
+    variances = 1 / (1 / posterior - 1 / priors.variances)  # of the cavity
+    shares = variances * (solution[:60] / posterior - priors.means / priors.variances)
+    assert np.abs(found.shares - shares).max() < 0.15 * np.sqrt(variances.mean())
+    assert found.variances == pytest.approx(variances, rel=0.15)
+    assert found.fixed_effects == pytest.approx(solution[60:], abs=0.005)
 
 
 def test_totals_are_generalized_least_squares(unseen_seed: int) -> None:
     """Unknowns: two strong candidates, the sum of all others, and two fixed effects; by dense algebra."""
     population = {"heavy": 100_000, "less": 50_000} | {f"v{i}": 500 for i in range(100)}
-    cohorts, _ = models_of(population, list(population), seed=unseen_seed)
+    cohorts = cohorts_of(population, list(population), seed=unseen_seed)
     fit = pass_messages(cohorts)
     strong = fit.estimates.shares > 3.5 * np.sqrt(fit.estimates.variances)
     x, fixed = dense(cohorts)
@@ -105,7 +111,7 @@ def test_scores_agree_with_the_whole_model_without_the_candidate(left_out: int |
     in 60 draws).
     """
     population = {"heavy": 100_000} | {f"v{i}": 4_000 for i in range(100)}
-    cohorts, _ = models_of(population, list(population), seed=unseen_seed)
+    cohorts = cohorts_of(population, list(population), seed=unseen_seed)
     fit = pass_messages(cohorts)
     found, kept = fit.estimates, np.arange(101) != (-1 if left_out is None else left_out)
     priors = matching_priors(found.shares, found.variances, fit.beliefs.means, fit.beliefs.variances)
@@ -129,7 +135,7 @@ def test_unlisted_variance_is_that_of_the_unlisted_strings(unseen_seed: int) -> 
     Its standard deviation is 2 % of that; the tolerance of a fifth is ten standard deviations.
     """
     population = {"heavy": 1_000_000} | {f"other {i}": 10_000 for i in range(100)}
-    fit = pass_messages(models_of(population, ["heavy", *(f"w{i}" for i in range(400))], seed=unseen_seed)[0])
+    fit = pass_messages(cohorts_of(population, ["heavy", *(f"w{i}" for i in range(400))], seed=unseen_seed))
     assert fit.beliefs.unlisted_variance == pytest.approx(0.0025, rel=0.2)
     assert fit.beliefs.means[0] == pytest.approx(0.5, abs=0.05)
     assert fit.estimates.fixed_effects[0] == pytest.approx(0.5, abs=0.1)
@@ -147,13 +153,13 @@ def test_a_frequent_candidate_is_subtracted_once(unseen_seed: int) -> None:
         shares = {f"{unseen_seed} {run} {name}": share for name, share in named.items()}
         people = draw_population(shares, 10_000_000, rng)
         names = [*people, *(f"{unseen_seed} {run} w{i}" for i in range(rng.integers(4_500, 25_500)))]
-        cohorts, _ = models_of(people, names, m=int(rng.choice([16, 32])), seed=int(rng.integers(1 << 30)))
+        cohorts = cohorts_of(people, names, m=int(rng.choice([16, 32])), seed=int(rng.integers(1 << 30)))
         fit = pass_messages(cohorts)
         assert fit.beliefs.unlisted_variance < 0.05 * sum((number / 10_000_000) ** 2 for number in people.values())
 
 
 def test_no_candidates_leave_the_fixed_effects() -> None:
-    fit = pass_messages(models_of({"a": 1000}, [])[0])
+    fit = pass_messages(cohorts_of({"a": 1000}, []))
     assert len(fit.estimates.shares) == 0
     assert fit.estimates.fixed_effects.sum() == pytest.approx(1, abs=0.2)
     assert fit.totals().shares[0] == 0
@@ -162,19 +168,19 @@ def test_no_candidates_leave_the_fixed_effects() -> None:
 def test_crowded_candidates_of_few_cohorts_are_not_subtracted() -> None:
     """300 candidates in 4 cohorts: nothing is subtracted, and the noise is that of all strings. In one cohort nothing is determined."""
     population = {f"v{i}": 50_000 // (i + 1) for i in range(300)}
-    fit = pass_messages(models_of(population, list(population), m=4)[0])
+    fit = pass_messages(cohorts_of(population, list(population), m=4))
     assert not fit.means.any()
     n = sum(population.values())
     assert fit.beliefs.unlisted_variance == pytest.approx(sum((c / n) ** 2 for c in population.values()), rel=0.7)
     assert np.isfinite(fit.estimates.shares).all()
-    single: MessagePassingFit = pass_messages(models_of(population, list(population), m=1)[0])
+    single: MessagePassingFit = pass_messages(cohorts_of(population, list(population), m=1))
     assert np.isnan(single.estimates.shares).all()
 
 
 def test_beliefs_from_other_weights_are_kept(unseen_seed: int) -> None:
     """Settled beliefs settle in few iterations at the same place."""
     population = {f"v{i}": 100_000 // (i + 1) for i in range(60)}
-    cohorts, _ = models_of(population, list(population), seed=unseen_seed)
+    cohorts = cohorts_of(population, list(population), seed=unseen_seed)
     first = pass_messages(cohorts)
     again = pass_messages(cohorts, first.beliefs)
     errors = np.sqrt(first.estimates.variances)

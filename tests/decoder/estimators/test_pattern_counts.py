@@ -10,11 +10,9 @@ from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_pattern_counts
-from hubbub_decoder.estimators import empirical_bayes, message_passing
-from hubbub_decoder.estimators.mixed_model import ShareEstimates
-from hubbub_decoder.inference.prior import fit_prior
+from hubbub_decoder.estimators import message_passing
+from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.model.pattern_likelihood import supports_pattern_likelihood
 
 ALPHA = 1e-6
@@ -78,22 +76,6 @@ def test_pattern_intervals_cover_and_false_discoveries_are_few(
     assert np.mean(false) < 0.05 + norm.isf(ALPHA) * np.std(false, ddof=1) / np.sqrt(40)
 
 
-def test_matching_priors_reproduce_the_posterior(unseen_seed: int) -> None:
-    """Mean and variance of each share; where the posterior is wider than the estimate, the mean only."""
-    rng = np.random.default_rng(unseen_seed)
-    v = np.full(300, 1e-6)
-    x = rng.normal(np.where(np.arange(300) < 30, 0.004, 0.0), 1e-3)
-    share_estimates = ShareEstimates(x, v, x, np.zeros(2))
-    priors = empirical_bayes.matching_priors(*empirical_bayes.fit_posterior(share_estimates, 1.0))
-    joined = 1 / (1 / v + 1 / priors.variances)
-    mean, variance = fit_prior(x, v).posterior(x, v)
-    assert joined * (x / v + priors.means / priors.variances) == pytest.approx(mean, rel=1e-6, abs=1e-12)
-    wide = variance > v / 1.02
-    assert 0 < wide.sum() < 100
-    assert joined[~wide] == pytest.approx(variance[~wide], rel=1e-6)
-    assert np.all(priors.variances[wide] > 40 * v[wide])
-
-
 def test_empirical_prior_reduces_errors(unseen_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """300 strings of equal share, far below its noise: valid errors, a tenth smaller than with mean 0 and the true mean square.
 
@@ -104,11 +86,8 @@ def test_empirical_prior_reduces_errors(unseen_seed: int, monkeypatch: pytest.Mo
     counts = simulate_pattern_counts(crowd, population, np.random.default_rng(unseen_seed))
     learnt = decode(counts, list(population))
 
-    def around_nothing(estimates: ShareEstimates, *_: object) -> tuple[Floats, Floats, Floats, Floats]:
-        x, v, prior = estimates.shares, estimates.variances, 1 / 300**2
-        return x, v, x * prior / (prior + v), v * prior / (prior + v)
-
-    monkeypatch.setattr(message_passing, "fit_posterior", around_nothing)
+    around_nothing = Prior(np.zeros(1), np.full(1, 1 / 300), np.ones(1))
+    monkeypatch.setattr(message_passing, "fit_prior", lambda *_: around_nothing)
     alike = decode(counts, list(population))
     assert learnt["v0"].std_error < 0.9 * alike["v0"].std_error
     hits = sum(e.low <= 1 / 300 <= e.high for e in learnt.estimates)

@@ -14,10 +14,11 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.least_squares import use_fixed_effects
-from hubbub_decoder.estimators.mixed_model import CandidatePriors
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, HashMoments
-from hubbub_decoder.estimators.reports.mixed_effects import ReportScoreModel, ReportScoreSolver, fit_reports_mixed
+from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, matching_priors
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
+from hubbub_decoder.estimators.reports.score_model import CandidatePriors, ScoreModel, ScoreSolver
+from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.pipeline import decode
 
@@ -54,7 +55,7 @@ class Scored:
         sufficient = residuals.gram @ np.linalg.solve(self.a, self.b)[:-1]
         self.hashing = HashMoments(self.b, sufficient)
         self.model, self.knowing = (
-            ReportScoreModel.from_score(self.z, self.g, self.a, self.total, self.hashing, noise, N, residuals)
+            ScoreModel.from_score(self.z, self.g, self.a, self.total, self.hashing, noise, N, residuals)
             for noise in (None, self.total / 2)
         )
 
@@ -68,14 +69,14 @@ class Scored:
 
 
 @pytest.mark.parametrize("unlisted", [0.0, 0.02])
-def test_report_score_solver_solves_hendersons_equations(unlisted: float) -> None:
+def test_score_solver_solves_hendersons_equations(unlisted: float) -> None:
     """(J + diag(1/variance)) x = J x_hat + mean/variance, as written."""
     one = Scored(1)
     j = one.information(unlisted)
     precision, pull = np.zeros(8), np.zeros(8)
     precision[:6], pull[:6] = 1 / one.priors.variances, one.priors.means / one.priors.variances
     expected = np.linalg.solve(j + np.diag(precision), one.moment(unlisted) + pull)
-    found = ReportScoreSolver(one.model, one.priors, unlisted).shares
+    found = ScoreSolver(one.model, one.priors, unlisted).shares
     assert found == pytest.approx(expected, rel=1e-6)
 
 
@@ -85,8 +86,7 @@ def test_estimate_does_not_depend_on_its_own_prior() -> None:
     means, variances = one.priors.means.copy(), one.priors.variances.copy()
     means[2], variances[2] = 0.3, 0.5
     was, now = (
-        ReportScoreSolver(one.model, priors, 0.01).estimates()
-        for priors in (one.priors, CandidatePriors(means, variances))
+        ScoreSolver(one.model, priors, 0.01).estimates() for priors in (one.priors, CandidatePriors(means, variances))
     )
     assert (now.shares[2], now.variances[2]) == pytest.approx((was.shares[2], was.variances[2]), rel=1e-6)
     assert np.all(np.abs(np.delete(now.shares - was.shares, 2)) > 1e-6)
@@ -101,7 +101,7 @@ def test_leave_one_out_equals_refit_without_the_candidate() -> None:
     j = one.information(0.01)
     right = (one.moment(0.01) + pull)[kept]
     expected = np.linalg.solve((j + np.diag(precision))[np.ix_(kept, kept)], right)
-    found = ReportScoreSolver(one.model, one.priors, 0.01).without(np.array([4]))[:, 0]
+    found = ScoreSolver(one.model, one.priors, 0.01).without(np.array([4]))[:, 0]
     assert found[kept] == pytest.approx(expected, rel=1e-6)
     assert found[4] == pytest.approx(0, abs=1e-12)
 
@@ -113,24 +113,55 @@ def test_known_noise_replaces_the_variance_of_the_score(unlisted: float) -> None
     step, flags = 1e-3, np.array([True] * 4 + [False] * 2)
 
     def estimates(g: Floats) -> Floats:
-        model = ReportScoreModel.from_score(one.z, g, one.a, one.total, one.hashing, None, N, one.model.residuals)
-        solved = ReportScoreSolver(model, one.priors, unlisted)
+        model = ScoreModel.from_score(one.z, g, one.a, one.total, one.hashing, None, N, one.model.residuals)
+        solved = ScoreSolver(model, one.priors, unlisted)
         return np.concatenate([solved.estimates().shares, solved.totals(flags).shares])
 
     reach = np.array([(estimates(one.g + step * e) - estimates(one.g - step * e)) / 2 / step for e in np.eye(8)]).T
     less = np.sum(reach @ (one.total / 2 / N) * reach, axis=1)
-    plain, knowing = (ReportScoreSolver(model, one.priors, unlisted) for model in (one.model, one.knowing))
+    plain, knowing = (ScoreSolver(model, one.priors, unlisted) for model in (one.model, one.knowing))
     model_s = np.append(plain.estimates().variances, np.diag(plain.totals(flags).covariance))
     found = np.append(knowing.estimates().variances, np.diag(knowing.totals(flags).covariance))
     x = np.clip(estimates(one.g), 0, 1)
     assert found == pytest.approx(model_s - less + x * (1 - x) / N + (0.1 / N) ** 2, rel=1e-6)
 
 
+@pytest.mark.parametrize("exchangeable", [[True] * 4 + [False] * 2, [False] * 6])
+def test_totals_have_a_mean_of_the_exchangeable_candidates(exchangeable: list[bool]) -> None:
+    """By dense algebra: their column is one more unknown without a prior, and counts once for each in the total."""
+    one, flags = Scored(7), np.array(exchangeable)
+    extended = np.column_stack([np.eye(8), np.append(flags, [0, 0])])[:, : 9 if flags.any() else 8]
+    size = extended.shape[1]
+    precision, pull = np.zeros(size), np.zeros(size)
+    precision[:6], pull[:6] = 1 / one.priors.variances, one.priors.means / one.priors.variances
+    covariance = np.linalg.inv(extended.T @ one.information(0.01) @ extended + np.diag(precision))
+    sums = np.zeros((3, size))
+    sums[0, :6], sums[1, 6], sums[2, 7], sums[0, 8:] = 1, 1, 1, flags.sum()
+    totals = ScoreSolver(one.model, one.priors, 0.01).totals(flags)
+    assert totals.shares == pytest.approx(sums @ covariance @ (extended.T @ one.moment(0.01) + pull), rel=1e-5)
+    assert totals.covariance == pytest.approx(sums @ covariance @ sums.T, rel=1e-5)
+
+
+def test_matching_priors_reproduce_the_posterior(unseen_seed: int) -> None:
+    """Mean and variance of each share; where the posterior is wider than the estimate, the mean only."""
+    rng = np.random.default_rng(unseen_seed)
+    v = np.full(300, 1e-6)
+    x = rng.normal(np.where(np.arange(300) < 30, 0.004, 0.0), 1e-3)
+    mean, variance = fit_prior(x, v).posterior(x, v)
+    priors = matching_priors(x, v, mean, variance)
+    joined = 1 / (1 / v + 1 / priors.variances)
+    assert joined * (x / v + priors.means / priors.variances) == pytest.approx(mean, rel=1e-6, abs=1e-12)
+    wide = variance > v / 1.02
+    assert 0 < wide.sum() < 100
+    assert joined[~wide] == pytest.approx(variance[~wide], rel=1e-6)
+    assert np.all(priors.variances[wide] > 40 * v[wide])
+
+
 @pytest.mark.parametrize("unlisted", [0.0, 0.02])
 def test_residuals_of_a_sufficient_score_have_the_variance_of_an_efficient_estimate(unlisted: float) -> None:
     """C = X A^-1 B: E r r' = S + tau**2 V - X Cov X', and its growth with tau**2 is that for the fixed weights of the solution."""
     one = Scored(6)
-    solved, residuals = ReportScoreSolver(one.model, one.priors, unlisted), one.model.residuals
+    solved, residuals = ScoreSolver(one.model, one.priors, unlisted), one.model.residuals
     cov = np.linalg.inv(one.information(unlisted) + np.diag([*(1 / one.priors.variances), 0, 0]))
     k = cov @ one.information(unlisted) @ np.linalg.inv(one.a)  # derivative of the shares by the score
     known = (np.linalg.solve(one.a, one.b) @ k.T)[:-1, :-1]
@@ -228,10 +259,10 @@ def test_sum_constraint_makes_totals_sum_to_one() -> None:
     """Candidates, unlisted and no value together; also with known noise, up to its least error."""
     one, flags = Scored(5), np.array([True] * 4 + [False] * 2)
     for model, least in ((one.model, 0.0), (one.knowing, 3 * (0.1 / N) ** 2)):
-        sums = ReportScoreSolver(model.with_sum_constraint(), one.priors, 0.01).totals(flags)
+        sums = ScoreSolver(model.with_sum_constraint(), one.priors, 0.01).totals(flags)
         assert sums.shares.sum() == pytest.approx(1, abs=1e-3)
         assert abs(sums.covariance.sum() - least) < 1e-3 * np.trace(sums.covariance)
-    assert abs(ReportScoreSolver(one.model, one.priors, 0.01).totals(flags).shares.sum() - 1) > 1e-3
+    assert abs(ScoreSolver(one.model, one.priors, 0.01).totals(flags).shares.sum() - 1) > 1e-3
 
 
 @pytest.mark.slow

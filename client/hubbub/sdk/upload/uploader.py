@@ -39,8 +39,13 @@ class Uploader:
             if self._loop is None:
                 self._sender.begin()
                 loop = UploadLoop(self._journal, self._compactor, self._sender)
-                loop.start()
-                self._loop = loop
+                try:
+                    loop.start()
+                    self._loop = loop
+                except BaseException:  # a signal handler's exception; the thread may have begun
+                    self._loop = None
+                    loop.end()
+                    raise
             return self._loop
 
     def wake(self) -> None:

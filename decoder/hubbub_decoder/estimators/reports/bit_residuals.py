@@ -29,13 +29,26 @@ from scipy import sparse
 
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
-from hubbub_decoder.estimators.mixed_model import Overdispersion
 from hubbub_decoder.estimators.reports.likelihood_ratios import MIN_PROBABILITY
 from hubbub_decoder.model.bit_covariance import bit_variance
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import Repetition
+
+
+@dataclass(frozen=True, slots=True)
+class Overdispersion:
+    """Residual sum of squares Q compared with its expectation.
+
+    ratio : Q / E Q, of the true variance of the estimates to their nominal one
+    step  : from tau**2 to its estimate by the method of moments
+    error : standard error of that estimate
+    """
+
+    ratio: float
+    step: float
+    error: float
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,53 +1,35 @@
-"""Estimator from retained reports with many candidates as random effects: the full likelihood near plausible shares.
+"""Estimator from retained reports with many candidates as random effects: empirical Bayes around the model of their score.
 
-Model: the mean score g of n clients at shares z (`likelihood_ratios.py`) is one normal observation of the shares x (M + 2,). A is the
-information of a report, A_T the covariance of the mean score of a client's reports (A if each client has one), and B the covariance of the
-score by the hashing of one unlisted string:
+Model:     that of `score_model.py`, with the priors of the candidates and tau**2 unknown
+Estimator: solve it; fit a common prior to all estimates (`inference/prior.py`); give each candidate the normal prior that, joined with its
+           estimate x_v of variance v_v, has the mean and variance of its posterior (expectation propagation):
 
-    y = F x + N(0, I + tau**2 diag(d))        A_T = R R'      R^-1 B R^-1' = U diag(d / n) U'
-    F = sqrt(n) U' R^-1 A                     y = F z + sqrt(n) U' R^-1 g
+               1/variance_v = 1/Var(x | x_v) - 1/v_v        mean_v/variance_v = E(x | x_v)/Var(x | x_v) - x_v/v_v
 
-Candidates have the priors N(mean_v, variance_v); the last two shares, of the unlisted strings and of "no value", are fixed effects.
-The number of reports is random, as with pattern counts, so shares need not sum to 1.
+           and take one step of the method of moments for tau**2; repeat until tau**2 and the errors change by less than 2 %
+Variance:  that of `score_model.py`
 
-Estimator: that of `mixed_model.py`, in candidate space; with J = n A (A_T + n tau**2 B)^-1 A:
-
-    (J + diag(1/variance)) x = J (z + A^-1 g) + mean/variance
-
-z and the priors are found in two rounds, from the bits (`bit_counts.py`) and from the reports; tau**2 is seen in the bits.
-Variance:  an estimate is linear in the score, w'g, and its variance has the term w' A w / n, in which reporters and noise are random. It is
-replaced by w' E_v Cov(x | v) w / n (the noise alone) plus x (1 - x) / n. With little noise the difference of both terms would be lost in
-rounding.
-
-docs/mathematics.md, section 11 ("Many candidates"); decision 41.
+The shares z near which the score is linear, and the priors, are found in two rounds, from the bits (`bit_counts.py`) and from the reports.
+docs/mathematics.md, section 11 ("Many candidates"); decision 41. Source: Minka 2001.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
 
 from hubbub.summary import Reports
-from hubbub_decoder.array_types import Flags, Floats, Indices
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.bit_counts import pass_bit_messages
-from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState, exchangeable_totals, iterate, matching_priors
-from hubbub_decoder.estimators.fit_result import FitResult, sum_totals
-from hubbub_decoder.estimators.mixed_model import (
-    CandidatePriors,
-    CandidateSpaceSolver,
-    MixedModel,
-    Overdispersion,
-    ShareEstimates,
-    Totals,
-)
+from hubbub_decoder.estimators.fit_result import FitResult, ShareEstimates, Totals, sum_totals
 from hubbub_decoder.estimators.noise_cumulants import noise_effect
-from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, HashMoments
+from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
 from hubbub_decoder.estimators.reports.random_string_scores import RandomStringScores
 from hubbub_decoder.estimators.reports.report_pass import SortedReports
 from hubbub_decoder.estimators.reports.score_cumulants import score_cumulants
+from hubbub_decoder.estimators.reports.score_model import CandidatePriors, ScoreModel, ScoreSolver
 from hubbub_decoder.estimators.reports.simulated_information import (
     client_covariance,
     draw_reports,
@@ -57,15 +39,31 @@ from hubbub_decoder.estimators.reports.simulated_information import (
     sample_size,
 )
 from hubbub_decoder.inference.intervals import reporter_variance
+from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.repetition import ONCE, Repetition
 
 MAX_CANDIDATES = 1500
 """Most candidates to fit to reports; with more, the gain over their bit counts is not worth the time."""
 
-_MIN_EIGENVALUE = 1e-9  # relative to the largest
-_SUM_WEIGHT = 1e4  # precision of the constraint that shares sum to 1, in that of a random number of reports
-_MIN_ERROR_REPORTS = 0.1  # least standard error, in reports: simulated matrices are not more exact
+_MAX_ROUNDS = 8
+_CONVERGENCE_TOLERANCE = (
+    0.02  # relative change of the observations' variance and of the median variance of the estimates
+)
+_MAX_SHRINKAGE = 4.0  # factor by which tau**2 may shrink in one round
+_DAMPING = 0.7  # weight of the new priors in a round; with 1 they oscillate
+_MIN_PRIOR_PRECISION = 0.02  # of a candidate's prior, in precisions of its estimate
+_MIN_POSTERIOR_VARIANCE = 1e-4  # of a candidate's share, in variances of its estimate
+_STRONG_STANDARD_ERRORS = 3.5  # a share above is not exchangeable with the others
+
+
+@dataclass(frozen=True, eq=False)
+class EmpiricalBayesState:
+    """Priors of all candidates, and tau**2 with its standard error."""
+
+    priors: CandidatePriors
+    unlisted_variance: float
+    unlisted_variance_error: float
 
 
 def within_size_limit(design: DesignMatrix) -> bool:
@@ -102,18 +100,18 @@ def fit_reports_mixed(
         total = client_covariance(a, noise, z, repetition)
         residuals = BitResiduals.from_counts(counts, design, z[:-1])
         hashing = hash_moments(mixture, z, simulated, residuals, rng)
-        model = ReportScoreModel.from_score(
+        model = ScoreModel.from_score(
             z, ordered.score(mixture, z), a, total, hashing, noise if last else None, clients, residuals
         )
         state, estimates = iterate(model, state, design.strata)
         no_value = float(estimates.fixed_effects[1])
         z = plausible_shares(estimates.shares, np.sqrt(estimates.variances), no_value)
-    solved = model.solve(state.priors, state.unlisted_variance)
-    totals = exchangeable_totals(model.with_sum_constraint(), state, estimates)
+    solved = ScoreSolver(model, state.priors, state.unlisted_variance)
+    totals = _exchangeable_totals(model.with_sum_constraint(), state, estimates)
     final = solved.estimates()
     errors = np.sqrt(np.where(np.isfinite(final.variances), final.variances, np.nan))
     strings = RandomStringScores.draw(ordered, mixture, expected, rng)
-    without_unlisted = model.solve(state.priors, 0.0)  # the scores of strings do not include tau**2
+    without_unlisted = ScoreSolver(model, state.priors, 0.0)  # the scores of strings do not include tau**2
     of_report = clients * (np.diag(a) / np.diag(total))[:-2]
     scale = of_report * without_unlisted.estimates(approximate=True).variances / errors
     tests = strings.test(final.shares, errors, scale, without_unlisted.shares, without_unlisted.without)
@@ -129,153 +127,52 @@ def fit_reports_mixed(
     return fit.with_cumulants(score_cumulants(mixture, expected, simulated, effective))
 
 
-class ReportScoreModel(MixedModel):
-    """Mixed model of the score of n reports, one cohort of observations y = F x + N(0, I + tau**2 diag(spread)).
+def iterate(
+    model: ScoreModel, state: EmpiricalBayesState, strata: Indices | None = None
+) -> tuple[EmpiricalBayesState, ShareEstimates]:
+    """Alternate between estimates and priors, with a step for tau**2 each round, until both settle."""
+    error = np.inf
+    for _ in range(_MAX_ROUNDS):
+        solved = ScoreSolver(model, state.priors, state.unlisted_variance)
+        estimates, overdispersion = solved.estimates(approximate=True), solved.overdispersion()
+        before = state.unlisted_variance
+        unlisted_variance = max(before + overdispersion.step, before / _MAX_SHRINKAGE)
+        x, v = np.nan_to_num(estimates.shares), np.minimum(overdispersion.ratio * estimates.variances, 1.0)
+        priors = _damped(state.priors, matching_priors(x, v, *fit_prior(x, v, strata).posterior(x, v)))
+        state = EmpiricalBayesState(priors, unlisted_variance, overdispersion.error)
+        previous, error = error, float(np.median(estimates.variances))
+        changes = model.variance_ratio(unlisted_variance, before), error / previous
+        if max(abs(change - 1) for change in changes) < _CONVERGENCE_TOLERANCE:
+            break
+    return state, estimates
 
-    num_clients   : n      residuals, hashing : of the bits, which show tau**2
-    of_score      : (r, M + 2) derivative of y by the score
-    right_inverse : (M + 2, r) of F
-    excess      : (r, r) covariance of y by the noise alone, the reporters fixed, less I; None: not computed
+
+def matching_priors(x: Floats, v: Floats, mean: Floats, variance: Floats) -> CandidatePriors:
+    """Normal priors that, joined with the estimates, have the posterior's mean and variance.
+
+    Where the posterior is wider than the estimate's own error, the matching variance would be negative; a nearly flat prior replaces it.
     """
-
-    def __init__(
-        self,
-        y: Floats,
-        features: Floats,
-        spread: Floats,
-        of_score: Floats,
-        right_inverse: Floats,
-        num_clients: float,
-        residuals: BitResiduals,
-        hashing: HashMoments,
-        excess: Floats | None = None,
-    ) -> None:
-        size = features.shape[1]
-        self.y, self.features, self.unlisted_covariances = y, (features,), [np.diag(spread)]
-        self.positions, self.fixed_columns = np.arange(size - 2)[None, None], features[:, -2:]
-        self.spread, self.of_score, self.right_inverse = spread, of_score, right_inverse
-        self.num_clients, self.residuals, self.hashing, self.excess = num_clients, residuals, hashing, excess
-        self._starts, self._num_positions = [0, len(y)], size
-
-    @classmethod
-    def from_score(
-        cls,
-        z: Floats,
-        score: Floats,
-        information: Floats,
-        covariance: Floats,
-        hashing: HashMoments,
-        noise: Floats | None,
-        num_clients: float,
-        residuals: BitResiduals,
-    ) -> ReportScoreModel:
-        """Model from the score g (M + 2,) at shares z, A and A_T (M + 2, M + 2), and B in `hashing`.
-
-        covariance : (M + 2, M + 2) A_T = R R', of the mean score of a client's reports; A if each client has one
-        noise      : (M + 2, M + 2) part of it that the noise alone makes
-        """
-        scale = np.sqrt(np.diag(covariance))
-        values, vectors = linalg.eigh(covariance / np.outer(scale, scale))
-        known = values > _MIN_EIGENVALUE * values[-1]
-        inverse = vectors[:, known] / np.sqrt(values[known]) / scale[:, None]
-        spread, turn = linalg.eigh(inverse.T @ hashing.scores @ inverse)
-        of_score = inverse @ turn
-        features = np.sqrt(num_clients) * (of_score.T @ information)
-        y = features @ z + np.sqrt(num_clients) * (of_score.T @ score)
-        excess = None if noise is None else of_score.T @ noise @ of_score - np.eye(len(y))
-        right_inverse = of_score / np.sqrt(num_clients) if covariance is information else np.linalg.pinv(features)
-        return cls(
-            y,
-            features,
-            num_clients * np.maximum(spread, 0),
-            np.sqrt(num_clients) * of_score.T,
-            right_inverse,
-            num_clients,
-            residuals,
-            hashing,
-            excess,
-        )
-
-    def with_sum_constraint(self) -> ReportScoreModel:
-        """Return the model with one more observation: all shares sum to 1.
-
-        It is for totals only. Priors of single shares do not sum to 1, and would shift the other shares.
-        """
-        total = np.sqrt(_SUM_WEIGHT * self.num_clients)
-        features = np.vstack([self.features[0], np.full(self._num_positions, total)])
-        excess = None if self.excess is None else np.pad(self.excess, (0, 1))
-        y, spread = np.append(self.y, total), np.append(self.spread, 0)
-        of_score, right_inverse = np.pad(self.of_score, [(0, 1), (0, 0)]), np.pad(self.right_inverse, [(0, 0), (0, 1)])
-        return ReportScoreModel(
-            y, features, spread, of_score, right_inverse, self.num_clients, self.residuals, self.hashing, excess
-        )
-
-    def solve(self, priors: CandidatePriors, unlisted_variance: float) -> ReportScoreSolver:
-        return ReportScoreSolver(self, priors, unlisted_variance)
-
-    def whitened(self, unlisted_variance: float) -> ReportScoreModel:
-        shrunk = 1 / np.sqrt(1 + unlisted_variance * self.spread)
-        excess = None if self.excess is None else self.excess * np.outer(shrunk, shrunk)
-        features, of_score = (matrix * shrunk[:, None] for matrix in (self.features[0], self.of_score))
-        y, spread, right_inverse = self.y * shrunk, self.spread * shrunk**2, self.right_inverse / shrunk
-        return ReportScoreModel(
-            y, features, spread, of_score, right_inverse, self.num_clients, self.residuals, self.hashing, excess
-        )
+    variance = np.clip(variance, _MIN_POSTERIOR_VARIANCE * v, v / (1 + _MIN_PRIOR_PRECISION))
+    precision = 1 / variance - 1 / v
+    return CandidatePriors((mean / variance - x / v) / precision, 1 / precision)
 
 
-class ReportScoreSolver(CandidateSpaceSolver):
-    """Henderson's equations of the score, (F'F + D) x = F'y + D mean; tau**2 is seen in the residuals of the bits.
+def _damped(old: CandidatePriors, new: CandidatePriors) -> CandidatePriors:
+    """Priors between old and new, 0.7 of the way, in precisions."""
+    precision = _DAMPING / new.variances + (1 - _DAMPING) / old.variances
+    pull = _DAMPING * new.means / new.variances + (1 - _DAMPING) * old.means / old.variances
+    return CandidatePriors(pull / precision, 1 / precision)
 
-    Where the noise is known, variances are those among the reporters plus those of sampling reporters (module docstring).
+
+def _exchangeable_totals(model: ScoreModel, state: EmpiricalBayesState, estimates: ShareEstimates) -> Totals:
+    """Totals of all candidates and of the fixed effects, with a common mean for all candidates that are not strong.
+
+    The others have mean 0 and their mean square E x**2 as their common prior; strong ones have nearly flat priors.
     """
-
-    def __init__(self, model: ReportScoreModel, priors: CandidatePriors, unlisted_variance: float) -> None:
-        super().__init__(model, priors, unlisted_variance)
-        self._scored, self._unlisted_variance = model.whitened(unlisted_variance), unlisted_variance
-        shrunk = 1 / np.sqrt(1 + unlisted_variance * model.spread)
-        self._hashed = model.right_inverse[:-1] * (model.spread * shrunk)
-
-    @property
-    def shares(self) -> Floats:
-        """Posterior means of all shares, (M + 2,)."""
-        return self._x
-
-    def without(self, candidates: Indices) -> Floats:
-        """Posterior means (M + 2, D) given that the share of each of D candidates is 0."""
-        columns = self._root.T @ self._root[:, candidates]
-        own = columns[candidates, range(len(candidates))]
-        return np.asarray(self._x[:, None] - columns * (self._x[candidates] / own))
-
-    def estimates(self, *, approximate: bool = False) -> ShareEstimates:
-        estimates, excess = super().estimates(), self._scored.excess
-        if approximate or excess is None:
-            return estimates
-        own = np.where(np.isfinite(estimates.variances), estimates.variances, 0)
-        columns = self._root.T @ self._root[:, : self._listed]
-        reach = self._scored.features[0] @ (columns * (own / np.diag(columns)))
-        variances = np.maximum(estimates.variances + np.sum(reach * (excess @ reach), axis=0), 0)
-        x, n = np.clip(np.nan_to_num(estimates.shares), 0, 1), self._scored.num_clients
-        return replace(estimates, variances=variances + (_MIN_ERROR_REPORTS / n) ** 2 + x * (1 - x) / n)
-
-    def totals(self, exchangeable: Flags) -> Totals:
-        totals, excess = super().totals(exchangeable), self._scored.excess
-        if excess is None:
-            return totals
-        weights, _, column = self._total_weights(exchangeable)
-        reach = weights[:, :-1] @ self._scored.features[0].T + np.outer(weights[:, -1], column)
-        x, n = np.clip(totals.shares, 0, 1), self._scored.num_clients
-        sampling = (np.diag(x) - np.outer(x, x)) / n + (_MIN_ERROR_REPORTS / n) ** 2 * np.eye(len(x))
-        return Totals(totals.shares, totals.covariance + reach @ excess @ reach.T + sampling)
-
-    def overdispersion(self) -> Overdispersion:
-        scored, root = self._scored, self._root[:, :-1]
-        posterior = root.T @ self._root  # (M + 1, M + 2)
-        weights = posterior @ scored.features[0].T  # of the whitened y in the posterior means
-        return scored.residuals.overdispersion(
-            self._x[:-1],
-            posterior[:, :-1],
-            weights @ scored.of_score,
-            scored.hashing,
-            self._unlisted_variance,
-            self._hashed @ weights.T,
-        )
+    strong = estimates.shares > _STRONG_STANDARD_ERRORS * np.sqrt(estimates.variances)
+    v = np.minimum(estimates.variances, 1.0)
+    squares = estimates.posterior_means**2 + 1 / (1 / v + 1 / state.priors.variances)
+    typical = float(squares[~strong].mean()) if not strong.all() else 1.0
+    means = np.where(strong, estimates.posterior_means, 0)
+    priors = CandidatePriors(means, np.where(strong, v / _MIN_PRIOR_PRECISION, typical))
+    return ScoreSolver(model, priors, state.unlisted_variance).totals(~strong)

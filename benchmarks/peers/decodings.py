@@ -1,0 +1,75 @@
+"""hubbub in a cell of the comparison: reports of the planned metric, decoded with all values as candidates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+
+import numpy as np
+
+from benchmarks.environment import peak_megabytes
+from benchmarks.peers.cells import Cell, Score, error_ratio, mean_and_error, total_variation
+from hubbub import Metric, Params
+from hubbub.summary import BitCounts, Reports
+from hubbub_decoder import decode
+from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_reports
+from hubbub_decoder.planning.plan import plan
+from hubbub_decoder.planning.wishes import Wishes
+
+MOST_BITS = 256
+"""Largest number of bits here: the time of a decoding grows with its cube, and more bits gain 4 % at most."""
+
+MAX_RETAINED_CELLS = 10_000_000
+"""Largest product of reports and values for retained reports here; `decode` compares each report with each value."""
+
+
+def choose_params(cell: Cell) -> Params:
+    """Parameters of one report that `plan` chooses, with at most MOST_BITS bits."""
+    planned = plan(Wishes(candidates=cell.values, epsilon=cell.epsilon, reports=cell.reports)).metric.params
+    return replace(planned, num_bits=min(planned.num_bits, MOST_BITS))
+
+
+def simulate_retained(metric: Metric, population: Mapping[str, int], rng: np.random.Generator) -> Reports:
+    """Random individual reports of a population."""
+    blocks = list(simulate_reports(metric, population, rng))
+    return Reports(metric, *(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+
+
+COLLECTED: dict[str, Callable[[Metric, Mapping[str, int], np.random.Generator], BitCounts | Reports]] = {
+    "bit counts": simulate_bit_counts,
+    "retained reports": simulate_retained,
+}
+
+
+def score_hubbub(collected: str, cell: Cell) -> Score:
+    """Scores of the decoder in a process of its own, so that the peak memory is that of this cell."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_score, collected, cell).result()
+
+
+def _score(collected: str, cell: Cell) -> Score:
+    """Each run has other names of the values, so other hash positions."""
+    metric = Metric.string("peers", choose_params(cell))
+    errors, declared, variations, coverages, seconds = [], [], [], [], []
+    for run in range(cell.runs):
+        population = cell.population(run)
+        summary = COLLECTED[collected](metric, population, cell.generator(f"hubbub {collected}", run))
+        started = time.process_time()
+        decoding = decode(summary, list(population))
+        seconds.append(time.process_time() - started)
+        truth = np.array([population[e.candidate] for e in decoding]) / cell.reports
+        errors.append(error_ratio(cell, np.array([e.share for e in decoding]), truth))
+        declared.append(error_ratio(cell, np.array([e.std_error for e in decoding]), np.zeros_like(truth)))
+        variations.append(total_variation(np.array([e.posterior_median for e in decoding]), truth))
+        coverages.append(np.mean([e.low <= share <= e.high for e, share in zip(decoding, truth, strict=True)]))
+    return Score(
+        *mean_and_error(errors),
+        declared=mean_and_error(declared)[0],
+        variation=mean_and_error(variations)[0],
+        coverage=mean_and_error(coverages)[0],
+        seconds=float(np.median(seconds)),
+        megabytes=peak_megabytes(),
+    )

@@ -1,0 +1,172 @@
+"""An audit on one page: values -> scan -> candidates -> choice of an event -> bound.
+
+first half of the trials     half of it scans all values and learns distinguishers, half chooses pair, distinguisher and event
+second half                  new clients of the two chosen values; the bound is computed on them alone
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubbub.encoding.bloom import Value
+from hubbub.errors import ParameterError
+from hubbub.metrics.metric import Metric
+from hubbub.privacy.loss import epsilon
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.audit.bound import Bound, Event, bound_of_event
+from hubbub_decoder.audit.clients import AuditedClient, EncoderClient
+from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.pair_search import audited_values, choose, declared_pair, find_candidates
+from hubbub_decoder.audit.trials import Laboratory, Progress, Schedule
+
+MIN_TRIALS, DEFAULT_TRIALS, MAX_DEFAULT_TRIALS = 4_000, 200_000, 2_000_000
+_ROUNDING_SLACK = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Measured privacy of a client.
+
+    claim           : epsilon that the client declares for these reports
+    bound           : lower bound on epsilon, with its counts; above the truth with probability at most 1 - confidence
+    values          : the pair of values that was chosen, in the order that the distinguisher compares
+    distinguisher   : name of the statistic       event : set of its values
+    trials          : clients of all parts of the audit
+    trials_needed   : trials after which the bound of a client that is exactly as declared reaches 95 % of the claim, with
+                      power 95 %; infinite if none do, NaN for a client without a definition
+    scores, scores_other : scores of the second half, by value
+    """
+
+    claim: float
+    confidence: float
+    schedule: Schedule
+    bound: Bound
+    values: tuple[Value, Value]
+    distinguisher: str
+    event: Event
+    trials: int
+    trials_needed: float
+    scores: Floats
+    scores_other: Floats
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the bound exceeds the claim."""
+        return self.bound.epsilon > self.claim + _ROUNDING_SLACK
+
+
+def declared_epsilon(metric: Metric, reports: int) -> float:
+    """Epsilon of consecutive reports of one unchanging value from the start of an epoch: eps(t) for each permanent response.
+
+    >>> survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, hold=1)
+    >>> round(math.exp(declared_epsilon(survey, 4)))
+    81
+    """
+    schedule = Schedule.of(reports, metric.hold)
+    return schedule.epochs * epsilon(metric.params, schedule.per_epoch)
+
+
+def audit_metric(
+    metric: Metric,
+    *,
+    client: AuditedClient | None = None,
+    reports: int = 1,
+    claim: float | None = None,
+    trials: int | None = None,
+    confidence: float = 0.99,
+    seed: int | None = None,
+    values: list[Value] | None = None,
+    progress: Progress = lambda _: None,
+) -> Audit:
+    """Audit a client that implements a definition.
+
+    client     : None: the encoder of this project
+    reports    : consecutive reports of each client, from the start of an epoch
+    claim      : epsilon to test; None: the declared one
+    trials     : number of clients; None: enough for a bound of 95 % of the claim, between 4,000 and 2,000,000
+    confidence : of the bound, in (0, 1)
+    seed       : of the seeds that the client receives; the encoder of this project ignores them
+    values     : values to compare, None among them for "no value"; None: `audited_values`
+    """
+    schedule = Schedule.of(reports, metric.hold)
+    claim = declared_epsilon(metric, reports) if claim is None else claim
+    values = audited_values(metric) if values is None else values
+    _check(values, confidence, trials, claim)
+    i, j, each = declared_pair(metric, [true_bits(metric, value) for value in values], schedule, claim, 1 - confidence)
+    needed = 4 * math.ceil(each) if math.isfinite(each) else math.inf
+    trials = int(np.clip(needed, MIN_TRIALS, MAX_DEFAULT_TRIALS)) if trials is None else trials
+    laboratory = Laboratory(
+        client or EncoderClient(metric), metric.params.num_bits, schedule, np.random.default_rng(seed), progress
+    )
+    return _audit(laboratory, values, claim, trials, confidence, needed, metric, (i, j))
+
+
+def audit_client(
+    client: AuditedClient,
+    values: list[Value],
+    claim: float,
+    *,
+    reports: int = 1,
+    hold: int | None = None,
+    trials: int = DEFAULT_TRIALS,
+    confidence: float = 0.99,
+    seed: int | None = None,
+    progress: Progress = lambda _: None,
+) -> Audit:
+    """Audit a client without a definition: distinguishers are learned. Parameters as in `audit_metric`."""
+    _check(values, confidence, trials, claim)
+    rng = np.random.default_rng(seed)
+    num_bits = client(values[0], int(rng.integers(1 << 62)), 1, reports).bits.shape[2]
+    laboratory = Laboratory(client, num_bits, Schedule.of(reports, hold), rng, progress)
+    return _audit(laboratory, values, claim, trials, confidence, math.nan, None, None)
+
+
+def _audit(
+    laboratory: Laboratory,
+    values: list[Value],
+    claim: float,
+    trials: int,
+    confidence: float,
+    needed: float,
+    metric: Metric | None,
+    pair: tuple[int, int] | None,
+) -> Audit:
+    alpha = 1 - confidence
+    candidates = find_candidates(laboratory, values, max(1, trials // (4 * len(values))), metric, pair)
+    compared = {number for each in candidates for number in (each.first, each.second)}
+    choice = choose(laboratory, values, trials // (4 * len(compared)), candidates, alpha)
+    first, second = values[choice.candidate.first], values[choice.candidate.second]
+    (scores,), (scores_other,) = (
+        laboratory.scores(value, trials // 4, [choice.candidate.distinguisher]) for value in (first, second)
+    )
+    return Audit(
+        claim=claim,
+        confidence=confidence,
+        schedule=laboratory.schedule,
+        bound=bound_of_event(choice.event, scores, scores_other, alpha),
+        values=(first, second),
+        distinguisher=choice.candidate.distinguisher.name,
+        event=choice.event,
+        trials=trials,
+        trials_needed=needed,
+        scores=scores,
+        scores_other=scores_other,
+    )
+
+
+def _check(values: list[Value], confidence: float, trials: int | None, claim: float) -> None:
+    if len(values) < 2 or len(set(values)) < len(values):
+        raise ParameterError(
+            f"values must be two or more different values, got {values}: an audit compares reports of two values"
+        )
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence must be in (0, 1), got {confidence}: it is the probability of a valid bound")
+    if trials is not None and trials < MIN_TRIALS:
+        raise ParameterError(
+            f"trials must be at least {MIN_TRIALS:,}, got {trials:,}: fewer clients leave no trials for some part of the audit"
+        )
+    if not claim > 0:
+        raise ParameterError(f"claim must be above 0, got {claim}: it is the epsilon that the client declares")

@@ -1,0 +1,150 @@
+"""Distinguishers of two values: log-likelihood ratios of reports, from the declared noise or learned from trials.
+
+Statistic of a client: s_ei, the number of ones at bit i among its t reports of epoch e, and its cohort c. Given the value, bits
+and epochs are independent, so the score is a sum over them:
+
+    score = sum_e sum_i table[c, i, s_ei]        table[c, i, s] = ln P(s | bit i of v) - ln P(s | bit i of w)
+
+    P(s | 1) = a Bin(s; t, q) + (1 - a) Bin(s; t, p)        P(s | 0) = b Bin(s; t, q) + (1 - b) Bin(s; t, p)
+
+For the declared mechanism this is the exact likelihood ratio, and by the lemma of Neyman and Pearson no test is more powerful.
+A distinguisher decides only how tight a bound is. The bound is valid for any distinguisher (`bound.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom, chi2
+
+from hubbub.encoding.bloom import Value, bloom_bits
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
+from hubbub_decoder.array_types import Bits, Floats
+from hubbub_decoder.audit.clients import ClientReports
+
+_MAX_RATIO = 40.0
+"""Largest |log-likelihood ratio| of one bit: stands for an impossible count, and keeps sums finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Counts of ones of n clients.
+
+    cohorts : (n,) int                  ones : (n, epochs, k), each in [0, t]
+    """
+
+    cohorts: NDArray[np.int64]
+    ones: NDArray[np.uint16]
+
+    @classmethod
+    def of(cls, reports: ClientReports, per_epoch: int) -> Observations:
+        """Ones among each `per_epoch` consecutive reports of a client."""
+        n, total, k = reports.bits.shape
+        return cls(
+            reports.cohorts, reports.bits.reshape(n, total // per_epoch, per_epoch, k).sum(axis=2, dtype=np.uint16)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Distinguisher:
+    """Score of a client: the sum of table entries at its counts of ones.
+
+    name  : shown in reports
+    table : (cohorts, k, t + 1) float, log-likelihood ratios of the first value against the second
+    """
+
+    name: str
+    table: Floats
+
+    def scores(self, seen: Observations) -> Floats:
+        """(n,) scores, rounded to 1e-6; 0 in cohorts that the table does not have."""
+        scores = np.zeros(len(seen.cohorts))
+        informative = (self.table != 0).any(axis=2)
+        for cohort in np.unique(seen.cohorts):
+            if cohort >= len(self.table) or not informative[cohort].any():
+                continue
+            bits = np.flatnonzero(informative[cohort])
+            clients = np.flatnonzero(seen.cohorts == cohort)
+            counts = seen.ones[clients][:, :, bits]
+            scores[clients] = self.table[cohort][bits, counts].sum(axis=(1, 2))
+        return scores.round(6)
+
+
+def count_probabilities(params: Params, reports: int) -> Floats:
+    """(2, t + 1): P(s ones in t reports from one permanent response | true bit 0), and given 1.
+
+    >>> count_probabilities(Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5), 1)
+    array([[0.75, 0.25],
+           [0.25, 0.75]])
+    """
+    of_zero, of_one = (binom.pmf(np.arange(reports + 1), reports, rate) for rate in (params.prob_p, params.prob_q))
+    laws: Floats = np.array([rate * of_one + (1 - rate) * of_zero for rate in (params.permanent_p, params.permanent_q)])
+    return laws
+
+
+def true_bits(metric: Metric, value: Value) -> Bits:
+    """(m, k) Bloom bits of a value in every cohort."""
+    k, width = metric.params.num_bits, metric.params.row_bytes
+    rows = [bloom_bits(metric, value, cohort).to_bytes(width, "little") for cohort in range(metric.params.num_cohorts)]
+    packed = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, width)
+    return np.unpackbits(packed, axis=1, count=k, bitorder="little")
+
+
+def likelihood_ratio(name: str, laws: Floats, bits: Bits, bits_other: Bits) -> Distinguisher:
+    """Distinguisher of two values with known Bloom bits, for noise with given laws.
+
+    laws : (2, t + 1) P(s | true bit)        bits, bits_other : (m, k)
+    """
+    ratio = log_ratio(laws[1], laws[0])
+    difference = bits.astype(np.int8) - bits_other.astype(np.int8)
+    return Distinguisher(name, difference[:, :, None] * ratio)
+
+
+def log_ratio(first: Floats, second: Floats) -> Floats:
+    """ln(first / second) in [-40, 40], 0 where both are 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(first) - np.log(second)
+    clipped: Floats = np.clip(
+        np.nan_to_num(ratio, nan=0.0, posinf=_MAX_RATIO, neginf=-_MAX_RATIO), -_MAX_RATIO, _MAX_RATIO
+    )
+    return clipped
+
+
+def count_histogram(seen: Observations, cohorts: int, reports: int) -> NDArray[np.int64]:
+    """(cohorts, k, t + 1) numbers of clients and epochs with s ones. Clients of later cohorts are left out."""
+    inside = seen.cohorts < cohorts
+    ones, (k, size) = seen.ones[inside], (seen.ones.shape[2], reports + 1)
+    cells = (seen.cohorts[inside][:, None, None] * k + np.arange(k)) * size + ones
+    return np.bincount(cells.ravel(), minlength=cohorts * k * size).reshape(cohorts, k, size)
+
+
+def learned_noise(histograms: list[NDArray[np.int64]], bits: list[Bits]) -> Floats:
+    """(2, t + 1) laws of the count of ones given the true bit, estimated from trials of values with known Bloom bits.
+
+    histograms : of each value, (m, k, t + 1)        bits : of each value, (m, k)
+    """
+    laws = [
+        sum(counts[true == bit].sum(axis=0) for counts, true in zip(histograms, bits, strict=True)) + 0.5
+        for bit in (0, 1)
+    ]
+    estimated: Floats = np.array([law / law.sum() for law in laws])
+    return estimated
+
+
+def learned_bits(counts: NDArray[np.int64], counts_other: NDArray[np.int64]) -> Distinguisher:
+    """Distinguisher learned from histograms of two values, without a model of the client.
+
+    A bit of a cohort counts if its two histograms differ at the level of one false alarm among all bits (G-test, t degrees
+    of freedom). Its ratio is that of the frequencies, with half a count added to each.
+    """
+    cohorts, k, size = counts.shape
+    rates, rates_other = (
+        (each + 0.5) / (each.sum(axis=2, keepdims=True) + 0.5 * size) for each in (counts, counts_other)
+    )
+    both = (counts + counts_other + 1.0) / (counts + counts_other + 1.0).sum(axis=2, keepdims=True)
+    g = 2 * (counts * np.log(rates / both) + counts_other * np.log(rates_other / both)).sum(axis=2)
+    differs = chi2.sf(g, size - 1) < 1 / (cohorts * k)
+    return Distinguisher("learned for each bit", np.where(differs[:, :, None], log_ratio(rates, rates_other), 0.0))

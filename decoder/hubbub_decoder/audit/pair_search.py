@@ -1,0 +1,182 @@
+"""Search for the pair of values and the distinguisher that reveal most.
+
+Three kinds of candidates, from one scan over all values:
+
+    declared mechanism    the pair that needs the fewest trials by the declared law, with its exact likelihood ratio
+    learned noise         the same pair, with the noise that was measured given the true bit
+    learned bits          two pairs, with ratios learned for each bit of each cohort: the pair with the most extreme single bit,
+                          and the pair with the largest divergence over all bits
+
+The last finds a fault at a few bits, or of a client without a known mechanism.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.encoding.bloom import Value
+from hubbub.metrics.metric import Kind, Metric
+from hubbub_decoder.array_types import Bits, Floats
+from hubbub_decoder.audit.bound import Event, choose_event
+from hubbub_decoder.audit.distinguisher import (
+    Distinguisher,
+    count_histogram,
+    count_probabilities,
+    learned_bits,
+    learned_noise,
+    likelihood_ratio,
+    true_bits,
+)
+from hubbub_decoder.audit.loss_law import loss_law, trials_needed
+from hubbub_decoder.audit.trials import Laboratory, Schedule
+
+_MIN_STRINGS = 8
+_MAX_STRINGS_TRIED = 4_096
+_MAX_PAIRS_BY_DIVERGENCE = 66
+_MAX_COHORTS = 256
+Histogram = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Pair of values, by position in the list of values, and a distinguisher of them."""
+
+    first: int
+    second: int
+    distinguisher: Distinguisher
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Candidate and event that were chosen on the first half of the trials, with the bound that they reached there."""
+
+    candidate: Candidate
+    event: Event
+    bound: float
+
+
+def audited_values(metric: Metric) -> list[Value]:
+    """Values that an audit compares: "no value", and values that together set every bit in some cohort.
+
+    >>> audited_values(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5))
+    [True, False, None]
+    """
+    if metric.kind is Kind.BOOLEAN:
+        return [True, False, None]
+    if metric.kind is Kind.CATEGORICAL:
+        return [*metric.categories, None]
+    strings: list[Value] = []
+    covered = np.zeros(metric.params.num_bits, bool)
+    for number in range(1, _MAX_STRINGS_TRIED + 1):
+        bits = true_bits(metric, f"v{number}").any(axis=0)
+        if len(strings) < _MIN_STRINGS or (bits & ~covered).any():
+            strings.append(f"v{number}")
+            covered |= bits
+        if covered.all() and len(strings) >= _MIN_STRINGS:
+            break
+    return [*strings, None]
+
+
+def declared_pair(
+    metric: Metric, bits: list[Bits], schedule: Schedule, claim: float, alpha: float
+) -> tuple[int, int, float]:
+    """Pair with the fewest trials of each value by the declared law, and that number; infinite if no pair reaches the claim."""
+    needed = {
+        (i, j): trials_needed(loss_law(metric, bits[i], bits[j], schedule.per_epoch, schedule.epochs), claim, alpha)
+        for i, j in itertools.combinations(range(len(bits)), 2)
+    }
+    pair = min(needed, key=needed.__getitem__)
+    return (*pair, needed[pair])
+
+
+def scan(laboratory: Laboratory, values: list[Value], clients: int) -> list[Histogram]:
+    """(cohorts, k, t + 1) histogram of each value, over so many clients each; as many cohorts as the reports show, at most 256."""
+    k, t = laboratory.num_bits, laboratory.schedule.per_epoch
+    histograms = []
+    for value in values:
+        total = np.zeros((_MAX_COHORTS, k, t + 1), np.int64)
+        for seen in laboratory.observe(value, clients):
+            total += count_histogram(seen, _MAX_COHORTS, t)
+        histograms.append(total)
+    cohorts = 1 + max(int(np.flatnonzero(total.any(axis=(1, 2)))[-1]) for total in histograms)
+    return [total[:cohorts] for total in histograms]
+
+
+def learned_candidates(histograms: list[Histogram]) -> list[Candidate]:
+    """Pairs that differ most by the scan, with their learned distinguishers.
+
+    The pair with the most extreme tail of one bit, and, among at most 12 values, the pair with the largest divergence.
+    """
+    pairs = [_pair_of_extreme_bit(histograms)]
+    if math.comb(len(histograms), 2) <= _MAX_PAIRS_BY_DIVERGENCE:
+        pairs.append(
+            max(
+                itertools.combinations(range(len(histograms)), 2),
+                key=lambda pair: _divergence(histograms[pair[0]], histograms[pair[1]]),
+            )
+        )
+    return [Candidate(i, j, learned_bits(histograms[i], histograms[j])) for i, j in dict.fromkeys(pairs)]
+
+
+def _pair_of_extreme_bit(histograms: list[Histogram]) -> tuple[int, int]:
+    """Pair with the largest ratio of the frequencies of a tail, {s >= j} or {s <= j}, of one bit in one cohort.
+
+    The frequencies are two standard errors and up to four counts worse than observed, so that a rare tail does not win by chance.
+    """
+    upper = np.array([np.cumsum(each[:, :, ::-1], axis=2)[:, :, ::-1] for each in histograms])
+    lower = np.array([np.cumsum(each, axis=2) for each in histograms])
+    best, pair = -math.inf, (0, 1)
+    for counts in (upper, lower):
+        low = np.maximum(counts - 2 * np.sqrt(counts), 1e-3)
+        high = counts + 2 * np.sqrt(counts) + 4
+        ratio = low.max(axis=0) / high.min(axis=0)
+        cell = np.unravel_index(int(ratio.argmax()), ratio.shape)
+        if ratio[cell] > best:
+            best, pair = float(ratio[cell]), (int(low[:, *cell].argmax()), int(high[:, *cell].argmin()))
+    return pair if pair[0] != pair[1] else (0, 1)
+
+
+def _divergence(counts: Histogram, counts_other: Histogram) -> float:
+    """Learned log-likelihood ratio of an average client of the first value, minus that of the second: Jeffreys' divergence."""
+    table = learned_bits(counts, counts_other).table
+    clients, clients_other = (each[:, 0, :].sum() for each in (counts, counts_other))
+    return float((table * (counts / clients - counts_other / clients_other)).sum())
+
+
+def find_candidates(
+    laboratory: Laboratory, values: list[Value], clients: int, metric: Metric | None, pair: tuple[int, int] | None
+) -> list[Candidate]:
+    """Candidates from one scan over all values. metric, pair: definition and `declared_pair`, None for an unknown mechanism."""
+    histograms = scan(laboratory, values, clients)
+    candidates = learned_candidates(histograms)
+    if metric is not None and pair is not None:
+        bits = [true_bits(metric, value) for value in values]
+        laws = {
+            "likelihood ratio of the declared noise": count_probabilities(metric.params, laboratory.schedule.per_epoch),
+            "likelihood ratio of the measured noise": learned_noise(histograms, bits),
+        }
+        i, j = pair
+        candidates += [Candidate(i, j, likelihood_ratio(name, law, bits[i], bits[j])) for name, law in laws.items()]
+    return candidates
+
+
+def choose(
+    laboratory: Laboratory, values: list[Value], clients: int, candidates: list[Candidate], alpha: float
+) -> Choice:
+    """Candidate and event with the largest bound among `clients` new clients of each value that a candidate compares."""
+    used = {number for candidate in candidates for number in (candidate.first, candidate.second)}
+    scored: dict[int, dict[int, Floats]] = {}
+    for number in used:
+        mine = [at for at, each in enumerate(candidates) if number in (each.first, each.second)]
+        columns = laboratory.scores(values[number], clients, [candidates[at].distinguisher for at in mine])
+        scored[number] = dict(zip(mine, columns, strict=True))
+    choices = []
+    for at, candidate in enumerate(candidates):
+        event, bound = choose_event(scored[candidate.first][at], scored[candidate.second][at], alpha)
+        choices.append(Choice(candidate, event, bound))
+    return max(choices, key=lambda choice: choice.bound)

@@ -1,0 +1,76 @@
+"""Trials of an audit: one client with one value is one trial. Clients run in blocks, so memory does not grow with the trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubbub.encoding.bloom import Value
+from hubbub.errors import ParameterError
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.audit.clients import AuditedClient
+from hubbub_decoder.audit.distinguisher import Distinguisher, Observations
+
+_MAX_CLIENTS_PER_BLOCK = 8_192
+_MAX_BITS_PER_BLOCK = 1 << 24
+
+Progress = Callable[[int], None]
+"""Called with the number of trials that were finished since the last call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Reports of each client: all from one permanent response, or `epochs` times `per_epoch` from one response each."""
+
+    reports: int
+    per_epoch: int
+
+    @property
+    def epochs(self) -> int:
+        """Number of permanent responses."""
+        return self.reports // self.per_epoch
+
+    @classmethod
+    def of(cls, reports: int, hold: int | None) -> Schedule:
+        """Schedule of consecutive reports, from the start of an epoch of `hold` reports. Raises ParameterError for a part of an epoch.
+
+        >>> Schedule.of(5, None), Schedule.of(6, 3).epochs, Schedule.of(2, 3).epochs
+        (Schedule(reports=5, per_epoch=5), 2, 1)
+        """
+        if reports < 1:
+            raise ParameterError(f"reports must be at least 1, got {reports}: each client sends one report or more")
+        if hold is None or reports <= hold:
+            return cls(reports, reports)
+        if reports % hold:
+            raise ParameterError(
+                f"reports must be at most hold = {hold} or a multiple of it, got {reports}: epochs of different lengths have different "
+                f"laws; use {reports // hold * hold} or {-(-reports // hold) * hold} reports"
+            )
+        return cls(reports, hold)
+
+
+@dataclass(frozen=True, slots=True)
+class Laboratory:
+    """Source of trials: the client under audit, k, its schedule, the seeds, and the progress of the work."""
+
+    client: AuditedClient
+    num_bits: int
+    schedule: Schedule
+    rng: np.random.Generator
+    progress: Progress
+
+    def observe(self, value: Value, clients: int) -> Iterator[Observations]:
+        """Yield observations of new clients with a value, in blocks."""
+        most = max(1, min(_MAX_CLIENTS_PER_BLOCK, _MAX_BITS_PER_BLOCK // (self.schedule.reports * self.num_bits)))
+        for start in range(0, clients, most):
+            number = min(most, clients - start)
+            seed = int(self.rng.integers(1 << 62))
+            yield Observations.of(self.client(value, seed, number, self.schedule.reports), self.schedule.per_epoch)
+            self.progress(number)
+
+    def scores(self, value: Value, clients: int, distinguishers: list[Distinguisher]) -> list[Floats]:
+        """Scores of new clients with a value, (clients,) by each distinguisher."""
+        blocks = [[each.scores(seen) for each in distinguishers] for seen in self.observe(value, clients)]
+        return [np.concatenate(column) for column in zip(*blocks, strict=True)]

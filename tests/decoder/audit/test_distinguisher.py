@@ -1,0 +1,124 @@
+"""Likelihood ratios and their law, compared with the enumeration of all reports; learned ratios, compared with the exact ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from hubbub import Metric, Params
+from hubbub.privacy import epsilon
+from hubbub_decoder.audit.clients import ClientReports
+from hubbub_decoder.audit.distinguisher import (
+    Distinguisher,
+    Observations,
+    count_histogram,
+    count_probabilities,
+    learned_bits,
+    likelihood_ratio,
+    true_bits,
+)
+from hubbub_decoder.audit.loss_law import loss_law, trials_needed
+from tests.support.enumerate_mechanism import report_distribution
+
+NOISE = [(0.25, 0.75, 0.5), (0.0, 1.0, 0.5), (0.1, 0.5, 0.25), (0.3, 0.8, 0.0)]
+
+
+def all_reports(k: int, reports: int) -> ClientReports:
+    """Every output of t reports of k bits, in the order of `report_distribution`: the first report varies slowest."""
+    rows = [
+        [[pattern >> bit & 1 for bit in range(k)] for pattern in patterns]
+        for patterns in itertools.product(range(1 << k), repeat=reports)
+    ]
+    return ClientReports(np.zeros(len(rows), np.int64), np.array(rows, np.uint8))
+
+
+def as_bits(value: int, k: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    return np.array([[value >> bit & 1 for bit in range(k)]], np.uint8)
+
+
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize(("first", "second"), [(0b011, 0b110), (0b001, 0b000), (0b011, 0b100)])
+@pytest.mark.parametrize("reports", [1, 2])
+def test_score_is_the_log_likelihood_ratio_of_all_reports(
+    noise: tuple[float, float, float], first: int, second: int, reports: int
+) -> None:
+    p, q, f = noise
+    params = Params.one_hot(3, prob_p=p, prob_q=q, prob_f=f)
+    law = report_distribution(params, [first, second], reports)
+    seen = Observations.of(all_reports(3, reports), reports)
+    exact = likelihood_ratio("exact", count_probabilities(params, reports), as_bits(first, 3), as_bits(second, 3))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = np.log(law[0]) - np.log(law[1])
+    possible = np.isfinite(expected)
+    assert possible.any()
+    assert np.abs(exact.scores(seen)[possible] - expected[possible]).max() <= 1e-6  # the grid of scores
+
+
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
+def test_law_of_the_score_is_that_of_all_reports(noise: tuple[float, float, float], scheme: str) -> None:
+    """Mixture over cohorts; the largest loss of disjoint bits is the declared epsilon."""
+    p, q, f = noise
+    params = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=p, prob_q=q, prob_f=f, hash_scheme=scheme)
+    metric = Metric.string("page", params)
+    first, second = true_bits(metric, "v1"), true_bits(metric, "v3")
+    law = loss_law(metric, first, second, 1, 1)
+    expected: dict[float, float] = {}
+    for bits, other in zip(first, second, strict=True):
+        pair = [int((row * 2 ** np.arange(8)).sum()) for row in (bits, other)]
+        one, two = report_distribution(params, pair, 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.clip(np.nan_to_num(np.log(one) - np.log(two)), -40, 40)
+        for loss, chance in zip(ratio.round(6).tolist(), one.tolist(), strict=True):
+            expected[loss] = expected.get(loss, 0.0) + chance / 4
+    if p > 0:
+        assert law.loss.round(6).tolist() == pytest.approx(sorted(expected))
+        assert law.first.tolist() == pytest.approx([expected[loss] for loss in sorted(expected)], abs=1e-12)
+    assert law.first.sum() == pytest.approx(1)
+    assert law.second.sum() == pytest.approx(1)
+    if ((first.sum(axis=1) == 2) & (second.sum(axis=1) == 2) & ((first & second).sum(axis=1) == 0)).any():
+        assert law.loss.max() == pytest.approx(epsilon(params))
+
+
+def test_law_of_epochs_is_the_convolution_of_one_epoch() -> None:
+    metric = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+    law = loss_law(metric, true_bits(metric, True), true_bits(metric, False), 1, 4)
+    assert law.loss.max() == pytest.approx(math.log(81))
+    assert law.first[-1] == pytest.approx(0.75**4)
+    assert law.second[-1] == pytest.approx(0.25**4)
+
+
+def test_needed_trials_of_a_coin_follow_the_delta_method() -> None:
+    """Two coins: one event, P = .75 and .25, margin .05 ln 3."""
+    metric = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+    law = loss_law(metric, true_bits(metric, True), true_bits(metric, False), 1, 1)
+    spread = 2.5758293 * (math.sqrt(1 / 3) + math.sqrt(3)) + 1.6448536 * math.sqrt(1 / 3 + 3)
+    assert trials_needed(law, math.log(3), 0.01) == pytest.approx((spread / (0.05 * math.log(3))) ** 2, rel=1e-6)
+    assert trials_needed(law, 2.0, 0.01) == math.inf
+
+
+def test_scores_of_unknown_cohorts_are_zero() -> None:
+    table = np.zeros((2, 1, 2))
+    table[:, 0, 1] = 1.0
+    seen = Observations(np.array([0, 1, 2]), np.ones((3, 1, 1), np.uint16))
+    assert Distinguisher("d", table).scores(seen).tolist() == [1, 1, 0]
+
+
+def test_ones_are_counted_in_each_epoch() -> None:
+    bits = np.array([[[1, 0], [1, 0], [0, 1], [0, 1], [1, 1], [1, 1]]], np.uint8)
+    seen = Observations.of(ClientReports(np.zeros(1, np.int64), bits), 3)
+    assert seen.ones.tolist() == [[[2, 1], [2, 3]]]
+    assert count_histogram(seen, 1, 3)[0].tolist() == [[0, 0, 2, 0], [0, 1, 0, 1]]
+
+
+def test_learned_bits_are_those_that_differ() -> None:
+    """64 bits in 1 cohort; bit 5 differs strongly. A false selection has probability 1/64 for each of the others: none is asserted."""
+    equal = np.tile([500, 500], (1, 64, 1))
+    counts, other = equal.copy(), equal.copy()
+    counts[0, 5], other[0, 5] = (200, 800), (800, 200)
+    table = learned_bits(counts, other).table
+    assert np.flatnonzero(table.any(axis=(0, 2))).tolist() == [5]
+    assert table[0, 5] == pytest.approx([math.log(200.5 / 800.5), math.log(800.5 / 200.5)])
