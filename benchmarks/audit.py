@@ -105,7 +105,7 @@ def run(file: Path, trials: int | None) -> int:
 
 
 def _trials_needed(metric: Metric, reports: int, confidence: float) -> float:
-    """Clients of an audit whose bound reaches 95 % of the declared epsilon with power 99 %."""
+    """Clients of an audit for a bound of 95 % of the declared epsilon with power 99 %."""
     bits = [true_bits(metric, value) for value in audited_values(metric)]
     schedule, claim = Schedule.of(reports, metric.hold), declared_epsilon(metric, reports)
     return 4 * declared_pair(metric, bits, schedule, claim, 1 - confidence)[2]
