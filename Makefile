@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix seeds soak clean bench-report-likelihood
+.PHONY: audit demo test check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -60,6 +60,9 @@ lint: .venv/.dev-installed
 
 types: .venv/.dev-installed
 	$(BIN)/mypy
+
+audit: .venv/.dev-installed          ## measure the privacy of the client for every definition in examples/, against the printed epsilons
+	$(BIN)/python -m benchmarks.audit
 
 bench: bench-client bench-encode bench-ingest                ## print figures; nothing is asserted
 

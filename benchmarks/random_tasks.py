@@ -1,5 +1,7 @@
 """Calibration on random tasks: error against declared variance, coverage, false discoveries, time; a line for each stratum.
 
+Below it are the rates of the warnings by kind of counts. One of them is that of a frequent unlisted string, which all kinds are searched for.
+
     python -m benchmarks.random_tasks [--tasks 320] [--jobs 2] [--kind bits] [--first 0] [--save FILE] [--out docs/accuracy.md]
     (or: make bench-random)
 
@@ -9,11 +11,8 @@ Seeds derive from the commit's hash (HUBBUB_SEED repeats a run). Standard errors
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -25,6 +24,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.pages import put_section
+from benchmarks.runs import commit_seed
+from benchmarks.warning_rates import Alarm, alarms, rates
 from hubbub_decoder import decode
 from tests.support.random_tasks import KINDS, Score, Task, clustered_mean, draw_task, score, simulate_task
 
@@ -33,6 +34,7 @@ HEADING = "## Random tasks"
 _LEGEND = (
     "Ranges of the tasks are in `tests/support/random_tasks.py`.",
     "Error / declared is the mean squared error over the declared variance, of single shares and of totals.",
+    "A warning is a false alarm or detected by the truth of the task (`RIGHT` in `benchmarks/warning_rates.py`).",
     "Estimated is the share of the candidates with an estimate; wild counts tasks with a p-value of an absent candidate below 1e-6 over their number.",
 )
 _WORST = 12
@@ -40,13 +42,14 @@ _WORST = 12
 
 @dataclass(frozen=True)
 class Outcome:
-    """Score of one task, the time of `decode`, and its warnings; error: the exception if it raised one."""
+    """Score of one task, the time of `decode`, its warnings and whether they are right; error: the exception if it raised one."""
 
     index: int
     task: Task
     score: Score | None
     seconds: float
     warnings: tuple[str, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
     error: str = ""
 
 
@@ -61,7 +64,8 @@ def run_task(index: int, seed: int) -> Outcome:
         except Exception as problem:  # noqa: BLE001, a task that fails is a finding
             return Outcome(index, task, None, time.perf_counter() - started, error=repr(problem))
         seconds = time.perf_counter() - started
-    return Outcome(index, task, score(decoding, population, no_value), seconds, decoding.warnings)
+    judged = tuple(alarms(decoding, population, task))
+    return Outcome(index, task, score(decoding, population, no_value), seconds, decoding.warnings, judged)
 
 
 def lines(outcomes: Sequence[Outcome]) -> Iterable[str]:
@@ -72,6 +76,11 @@ def lines(outcomes: Sequence[Outcome]) -> Iterable[str]:
     strata = sorted({(name, value) for o in outcomes for name, value in o.task.strata().items()})
     for name, value in strata:
         yield _line(f"{name}: {value}", [o for o in outcomes if o.task.strata()[name] == value])
+
+
+def warning_lines(outcomes: Sequence[Outcome]) -> Iterable[str]:
+    """Yield the table of warnings: false alarms and detections by kind of counts."""
+    return rates("counts", [(o.task.kind, alarm) for o in outcomes for alarm in o.alarms])
 
 
 def _line(name: str, outcomes: Sequence[Outcome]) -> str:
@@ -112,16 +121,6 @@ def _known(value: float) -> float:
     return -1.0 if math.isnan(value) else value
 
 
-def commit_seed() -> tuple[str, int]:
-    """HUBBUB_SEED or the commit's hash, and the seed derived from it."""
-    text = os.environ.get("HUBBUB_SEED", "")
-    if not text:
-        command = ["git", "rev-parse", "HEAD"]
-        here = Path(__file__).parent
-        text = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here).stdout.strip()
-    return text, int.from_bytes(hashlib.sha256(f"random tasks {text}".encode()).digest()[:8], "big")
-
-
 def main() -> None:
     """Run the tasks and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -145,10 +144,11 @@ def main() -> None:
     if options.save:
         options.save.write_text("".join(json.dumps(asdict(o)) + "\n" for o in outcomes))
     table = list(lines(outcomes))
-    print("\n".join([*table, *worst(outcomes)]))
+    of_warnings = list(warning_lines(outcomes))
+    print("\n".join([*table, "", *of_warnings, "", *worst(outcomes)]))
     if options.out:
         setting = f"`benchmarks/random_tasks.py`, seeds from {text[:12]}: {len(outcomes)} tasks, standard errors clustered by task."
-        put_section(options.out, "\n".join([HEADING, "", setting, *_LEGEND, "", *table]))
+        put_section(options.out, "\n".join([HEADING, "", setting, *_LEGEND, "", *table, "", *of_warnings]))
 
 
 if __name__ == "__main__":

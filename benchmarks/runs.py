@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import math
+import os
 import platform
 import subprocess
 from collections.abc import Callable, Sequence
@@ -86,3 +87,13 @@ def put_table(
             f"means of {options.runs} runs (standard errors)."
         )
         put_section(options.out, "\n".join([*section(setting), *lines]))
+
+
+def commit_seed() -> tuple[str, int]:
+    """HUBBUB_SEED or the commit's hash, and the seed derived from it."""
+    text = os.environ.get("HUBBUB_SEED", "")
+    if not text:
+        command = ["git", "rev-parse", "HEAD"]
+        here = Path(__file__).parent
+        text = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here).stdout.strip()
+    return text, int.from_bytes(hashlib.sha256(f"random tasks {text}".encode()).digest()[:8], "big")

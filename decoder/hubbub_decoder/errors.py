@@ -4,6 +4,7 @@ HubbubError
 ├── CandidateError      invalid candidates, or an invalid candidate file         (also a ValueError)
 ├── PopulationError     a population that cannot be simulated                    (also a ValueError)
 ├── ForeignFileError    an invalid file of another program (google/rappor)       (also a ValueError)
+├── AuditError          a client under audit that fails, or returns no valid reports (also a ValueError)
 ├── OutputError         an output file that cannot be written                    (also a ValueError)
 └── PullError           a failed download from an aggregator
 """
@@ -23,6 +24,10 @@ class PopulationError(HubbubError, ValueError):
 
 class ForeignFileError(HubbubError, ValueError):
     """A file of another program that is malformed or does not fit the parameters."""
+
+
+class AuditError(HubbubError, ValueError):
+    """A client under audit that cannot be run, fails, or returns output that is not reports."""
 
 
 class OutputError(HubbubError, ValueError):

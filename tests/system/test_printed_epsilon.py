@@ -5,33 +5,21 @@ Surfaces: `hubbub metrics show` as text and JSON, the aggregator's page, GET /v1
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import math
 import random
-import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from rich.console import Console
 from scipy.stats import beta
 
 from hubbub import Encoder, Kind, Metric, Params, Policy, Secret, parse_definitions
-from hubbub.cli import main
 from hubbub.client import collaborators
 from hubbub.privacy import epsilon_lifetime, epsilon_permanent, privacy_figures
-from hubbub.summary import BitCounts
 from hubbub.testing import deliver
-from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_decoder import decode
-from tests.aggregator.conftest import Aggregator, running
 from tests.client.conftest import Rig
 from tests.client.conftest import rig as rig
 from tests.support.enumerate_histories import (
@@ -43,11 +31,11 @@ from tests.support.enumerate_histories import (
     same_changes,
 )
 from tests.support.enumerate_mechanism import largest_loss, report_distribution
+from tests.support.printed_figures import SURFACES, Figures, printed_figures
 
 ALPHA = 1e-6
 MANY = 20_000  # reports of one permanent response; approximates infinitely many
 ROUNDING_SLACK = 0.001 + 1e-6
-Figures = dict[str, float]
 
 
 def known_metrics() -> Iterator[Metric]:
@@ -118,90 +106,17 @@ def as_toml(metric: Metric) -> str:
     return "[[metric]]\n" + "\n".join(lines) + "\n"
 
 
-# --- printed figures -----------------------------------------------------------------------------------------
-
-
-def number(text: str) -> float:
-    return math.inf if text == "no bound" else float(text)
-
-
-def show_text(definitions: Path) -> dict[str, Figures]:
-    shown = CliRunner().invoke(main, ["metrics", "show", str(definitions)]).output
-    blocks = re.split(r"^(?=\S)", shown, flags=re.MULTILINE)[1:]
-    line = re.compile(r"^    (per \w+|lifetime)(?: epsilon)? +(no bound|[\d.]+)  (.*)$", flags=re.MULTILINE)
-    return {block.split("  ")[0]: figures_with_units(line.findall(block)) for block in blocks}
-
-
-def figures_with_units(rows: list[tuple[str, str, str]]) -> Figures:
-    """Figures from rows of label, epsilon and note; the note of a sum contains its number of units."""
-    rows = [(label.lower(), text, note) for label, text, note in rows]
-    figures = {label: number(text) for label, text, _ in rows}
-    for label, _, note in rows:
-        for count in re.findall(r"up to ([\d,]+) (?:epoch|distinct value|value|report)s?\b", note):
-            figures[f"units {label}"] = float(count.replace(",", ""))
-    return figures
-
-
-def from_json(each: dict[str, Any]) -> Figures:
-    privacy = each["privacy"]
-    names = {"per report": "epsilon_report", "per enrollment": "epsilon_enrollment", "lifetime": "epsilon_lifetime"}
-    if privacy["unit"] != "period":
-        names[f"per {privacy['unit']}"] = "epsilon_unit"
-    if privacy["objection"] is None:
-        names |= {"units per enrollment": "units_enrollment", "units lifetime": "units_lifetime"}
-    assert {name for name, value in privacy.items() if value is None} <= {"hold", "objection"}
-    return {label: float(privacy[name]) for label, name in names.items()}
-
-
-def show_json(definitions: Path) -> dict[str, Figures]:
-    shown = CliRunner().invoke(main, ["metrics", "show", str(definitions), "--json"]).output
-    return {each["name"]: from_json(each) for each in json.loads(shown)}
-
-
-def page(aggregator: Aggregator, names: Iterable[str]) -> dict[str, Figures]:
-    entry = re.compile(
-        r"<dt>(?:Epsilon )?(per \w+|Lifetime)(?: epsilon)?</dt><dd>(no bound|[\d.]+)<small>(.*?)</small>"
-    )
-    pages = {name: aggregator.get(f"/metric/{name}").body.decode() for name in names}
-    return {name: figures_with_units(entry.findall(html)) for name, html in pages.items()}
-
-
-def over_http(aggregator: Aggregator) -> dict[str, Figures]:
-    return {each["name"]: from_json(each) for each in aggregator.get("/v1/metrics").json["metrics"]}
-
-
-def decoder_headline(metric: Metric) -> Figures:
-    k, m = metric.params.num_bits, metric.params.num_cohorts
-    summary = BitCounts(metric, [100] * m, [[50] * k] * m)
-    candidates = [f"v{i}" for i in range(3)] if metric.kind is Kind.STRING else None
-    console = Console(file=io.StringIO(), width=400)
-    console.print(decode(summary, candidates) if candidates else decode(summary))
-    headline = console.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
-    headline = headline.replace("lifetime epsilon no bound", "no bound lifetime")
-    headline = re.sub(r"lifetime epsilon ([\d.]+)", r"\1 lifetime", headline)
-    entry = re.compile(r"(no bound|[\d.]+) (per \w+|lifetime)(?: \(([^)]*)\))?")
-    return figures_with_units([(label, text, f"up to {detail}") for text, label, detail in entry.findall(headline)])
-
-
 @pytest.fixture(scope="module")
-def printed(metrics: dict[str, Metric], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Figures]]:
+def printed(
+    metrics: dict[str, Metric], tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Mapping[str, Figures]]:
     """Printed figures by surface, metric and label."""
     folder = tmp_path_factory.mktemp("printed")
     file = folder / "metrics.toml"
     file.write_text("\n".join(map(as_toml, metrics.values())))
     definitions = parse_definitions(file.read_text())
     assert [each.digest for each in definitions.versions()] == [each.digest for each in metrics.values()]
-    with (
-        closing(SqlStore.open(str(folder / "reports.db"))) as store,
-        running(definitions, store, Settings(local_reads_without_token=True)) as aggregator,
-    ):
-        return {
-            "metrics show": show_text(file),
-            "metrics show --json": show_json(file),
-            "page": page(aggregator, metrics),
-            "GET /v1/metrics": over_http(aggregator),
-            "decoder": {name: decoder_headline(metric) for name, metric in metrics.items()},
-        }
+    return printed_figures(file, definitions, folder)
 
 
 # --- enumerated figures --------------------------------------------------------------------------------------------
@@ -226,12 +141,9 @@ def enumerated(metric: Metric, policy: Policy) -> Figures:
     return figures | units | {"per enrollment": fits[0] * unit, "lifetime": fits[1] * unit}
 
 
-SURFACES = ("metrics show", "metrics show --json", "page", "GET /v1/metrics", "decoder")
-
-
 @pytest.mark.parametrize("surface", SURFACES)
 def test_printed_epsilon_is_the_enumerated_epsilon_rounded_up(
-    surface: str, printed: dict[str, dict[str, Figures]], metrics: dict[str, Metric]
+    surface: str, printed: Mapping[str, Mapping[str, Figures]], metrics: dict[str, Metric]
 ) -> None:
     assert printed[surface].keys() == metrics.keys()
     for name, metric in metrics.items():

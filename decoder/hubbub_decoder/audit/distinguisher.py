@@ -24,7 +24,6 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.clients import ClientReports
-from hubbub_decoder.model.repetition import permanent_probabilities
 
 _MAX_RATIO = 40.0
 """Largest |log-likelihood ratio| of one bit: stands for an impossible count, and keeps sums finite."""
@@ -82,8 +81,7 @@ def count_probabilities(params: Params, reports: int) -> Floats:
            [0.25, 0.75]])
     """
     of_zero, of_one = (binom.pmf(np.arange(reports + 1), reports, rate) for rate in (params.prob_p, params.prob_q))
-    after_one, after_zero = permanent_probabilities(params)
-    laws: Floats = np.array([rate * of_one + (1 - rate) * of_zero for rate in (after_zero, after_one)])
+    laws: Floats = np.array([rate * of_one + (1 - rate) * of_zero for rate in (params.permanent_p, params.permanent_q)])
     return laws
 
 

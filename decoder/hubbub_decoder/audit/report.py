@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from hubbub.encoding.bloom import Value
 from hubbub.text import format_count
 from hubbub_decoder.audit.audit import Audit
 from hubbub_decoder.audit.loss_law import POWER, TIGHTNESS
+from hubbub_decoder.audit.replay import ReplayTest
 
 
-def describe(name: str, audit: Audit) -> str:
-    """Report of an audit in words."""
+def describe(name: str, audit: Audit, replays: Sequence[ReplayTest] = ()) -> str:
+    """Report of an audit and its replay tests in words."""
     bound, schedule = audit.bound, audit.schedule
     first, second = (value_text(value) for value in audit.values[:: audit.event.sign])
     sent = format_count(schedule.reports, "report")
@@ -43,17 +45,20 @@ def describe(name: str, audit: Audit) -> str:
             f"  {audit.trials:,} of about {audit.trials_needed:,} clients that a bound of {TIGHTNESS:.0%} of the claim needs "
             f"(power {POWER:.0%}): the bound is valid, but loose; use --trials {audit.trials_needed}"
         )
+    lines += [f"  {test.name}: {test.finding}" for test in replays]
     return "\n".join(lines)
 
 
-def to_dict(audit: Audit) -> dict[str, Any]:
-    """Result of an audit as JSON values."""
+def to_dict(audit: Audit, replays: Sequence[ReplayTest] = ()) -> dict[str, Any]:
+    """Result of an audit and its replay tests as JSON values."""
     bound = audit.bound
     return {
         "claim": audit.claim,
         "epsilon_lower_bound": bound.epsilon,
         "confidence": audit.confidence,
-        "refuted": audit.refuted,
+        "refuted": audit.refuted or any(test.refuted for test in replays),
+        "refuted_by_bound": audit.refuted,
+        "replay_tests": [{"name": test.name, "refuted": test.refuted, "finding": test.finding} for test in replays],
         "reports": audit.schedule.reports,
         "epochs": audit.schedule.epochs,
         "values": list(audit.values[:: audit.event.sign]),

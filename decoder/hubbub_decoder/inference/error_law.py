@@ -1,10 +1,15 @@
-"""Distribution of the error of an estimate whose true share is x: variance and skewness depend on x, tails on the null distribution.
+"""Distribution of the error of an estimate of which the true share is x.
 
 Model of one candidate, x^ its estimate, s(x)**2 and g(x) the variance and the skewness of x^ where the true share is x:
 
-    P(x^ - x >= z s(x)) = max(P(N >= z), P(T_g >= z), P(Z >= z))        T_g standardized Pearson III (a shifted gamma), skewness g(x)
-                                                                        Z of random strings (`null_distribution.py`)
-    s(x)**2 = s(x^)**2 + (x - x^) slope, at least u + x min(slope, 0)   g(x) = (k + x slope_3) / s(x)**3
+    x^ - x exceeds Q(p; x) with probability p        Q(p; x) = s(x) q_T(p; g(x)) + s(0) (q_Z(p) - q_T(p; g(0)))
+    s(x)**2 = s(x^)**2 + (x - x^) slope, at least u + x min(slope, 0)        g(x) = (k + x slope_3) / s(x)**3
+
+    T    standardized Pearson III, a shifted gamma: noise, as a function of x
+    Z    error of random strings (`null_distribution.py`): the law at share 0 given the reports, since a string hashes at random
+
+So Q(p; 0) = s(0) q_Z(p), and the candidate's own reports add noise to that. In tails that few random strings reach (p < 1 %), q_Z stands for
+the largest of q_Z, q_T and the normal quantile. Without random strings, Z = T.
 
 u, slope, k and slope_3 are those of `ErrorCumulants`. Where a bit expects few ones, counts are skewed and a normal tail is far too light:
 with 3.4 ones, P(count >= 16) is 6e-7, the shifted gamma has 1e-6, and the normal distribution 4e-12. docs/mathematics.md, section 10.
@@ -20,16 +25,16 @@ import numpy as np
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
-from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.inference.null_distribution import FAR_TAIL, NullDistribution
 from hubbub_decoder.model.distributions import norm
 
 _MIN_SKEWNESS, _MAX_SKEWNESS = 1e-3, 20.0  # below, a shifted gamma is normal to 1e-4 of its tail at 1e-6
-_SKEWNESS_GRID = np.concatenate([[0], np.geomspace(_MIN_SKEWNESS, _MAX_SKEWNESS, 200)])  # and its negatives
+_SKEWNESS_GRID = np.unique(np.geomspace(_MIN_SKEWNESS, _MAX_SKEWNESS, 200) * np.array([[-1.0], [0.0], [1.0]]))
 _HALVINGS = 50
 
 
 def skewed_tail(z: Floats, skewness: Floats) -> Floats:
-    """P(T >= z) of a shifted gamma distribution with mean 0, variance 1 and this skewness; never below the normal's.
+    """P(T >= z) of a shifted gamma distribution with mean 0, variance 1 and this skewness; below 1 % never lighter than the normal's.
 
     >>> skewed_tail(np.array([4.753424]), np.array([0.0])).round(9).tolist(), skewed_tail(np.array([6.83]), np.array([0.542])).round(7).tolist()
     ([1e-06], [1e-06])
@@ -38,19 +43,33 @@ def skewed_tail(z: Floats, skewness: Floats) -> Floats:
     shape = 4 / g**2
     right = gammaincc(shape, np.maximum(shape + np.sqrt(shape) * z, 0))
     left = gammainc(shape, np.maximum(shape - np.sqrt(shape) * z, 0))
-    skewed = np.where(np.abs(skewness) < _MIN_SKEWNESS, 0, np.where(skewness > 0, right, left))
-    return np.asarray(np.maximum(skewed, norm.sf(z)))
+    normal = norm.sf(z)
+    skewed = np.where(np.abs(skewness) < _MIN_SKEWNESS, normal, np.where(skewness > 0, right, left))
+    return np.asarray(np.maximum(skewed, np.minimum(normal, FAR_TAIL)))
 
 
 def skewed_quantile(probability: float, skewness: Floats) -> Floats:
-    """Value that a shifted gamma distribution of this skewness exceeds with this probability; never below the normal's."""
+    """Value that a shifted gamma distribution of this skewness exceeds with this probability; below 1 % at least the normal's."""
     g = np.clip(np.abs(skewness), _MIN_SKEWNESS, _MAX_SKEWNESS)
     shape = 4 / g**2
     right = (gammainccinv(shape, probability) - shape) / np.sqrt(shape)
     left = (shape - gammaincinv(shape, probability)) / np.sqrt(shape)
     normal = norm.isf(probability)
     skewed = np.where(np.abs(skewness) < _MIN_SKEWNESS, normal, np.where(skewness > 0, right, left))
-    return np.asarray(np.maximum(skewed, normal))
+    return np.asarray(skewed if probability >= FAR_TAIL else np.maximum(skewed, normal))
+
+
+def quantiles_at_zero(probability: float, skewness: Floats, null: NullDistribution | None) -> Floats:
+    """q_Z(p) of the upper side, in the shape of the skewness; null: Z, None: T."""
+    return _with_random_strings(skewed_quantile(probability, skewness), probability, null, 1)
+
+
+def _with_random_strings(skewed: Floats, probability: float, null: NullDistribution | None, sign: int) -> Floats:
+    """q_Z(p), given q_T(p) in `skewed`."""
+    if null is None:
+        return skewed
+    quantile = null.quantile(probability, sign)
+    return np.maximum(skewed, quantile) if probability < null.far else np.full_like(skewed, quantile)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,11 +136,13 @@ class ErrorLaw:
 
     def p_values(self) -> Floats:
         """One-sided p-values of "the share is 0", (M,); nan where nothing is known. Without noise a positive share has p-value 0."""
-        p, z = self.noise_p_values(), self._z_at_zero()
-        return p if self.null is None else np.maximum(p, self.null.tail(z))
+        noise = self.noise_p_values()
+        if self.null is None:
+            return noise
+        return np.maximum(np.minimum(noise, self.null.far), self.null.tail(self._z_at_zero()))
 
     def noise_p_values(self) -> Floats:
-        """P-values as `p_values`, without the null distribution of random strings: the least that any test of a candidate can have."""
+        """P-values as `p_values`, without the null distribution of random strings: the least that a retest of a candidate can have."""
         return skewed_tail(self._z_at_zero(), self.skewness(np.zeros_like(self.shares)))
 
     def _z_at_zero(self) -> Floats:
@@ -132,68 +153,62 @@ class ErrorLaw:
     def interval(self, level: float, p_values: Floats, retested: Flags) -> tuple[Floats, Floats]:
         """Shares x that a test of either side does not reject, (M,) and (M,): confidence intervals, not clipped.
 
-            low = x^ - f q(low) s(low)        high = x^ + q(high) s(high)        q(x) : quantile (1 - level) / 2 of the error at x
+            low = x^ - f Q(tail; low)        high = x^ + Q(tail; high), that of the lower side        tail = (1 - level) / 2
 
-        low > 0 exactly where p < (1 - level) / 2. f is 1 except where the p-value of a retested candidate is on the other side of that
-        tail than `p_values()`. There it scales the law so that it has this p-value at share 0, and low is at least -x^.
+        low > 0 exactly where p < tail. f is 1 except where the p-value of a retested candidate is on the other side of that tail than
+        `p_values()`. There it scales the law so that it has this p-value at share 0, and low is at least -x^.
 
         p_values : (M,)      retested : (M,) whether the p-value is that of another test of the same candidate than `p_values()`
         """
         tail = (1 - level) / 2
-        upper, lower = (_QuantileTable.from_law(tail, self.null, sign) for sign in (1, -1))
         known = np.isfinite(self.shares) & np.isfinite(self.variances)
         x, rejected = np.where(known, self.shares, 0), p_values < tail
+        upper, lower = self._quantiles(tail, 1), self._quantiles(tail, -1)
         factors = self._factors(p_values, retested, tail)
         steps = np.stack([self.std_errors(np.full_like(x, end)) for end in (0, 0.5, 1)]).max(axis=0) * 2
 
         def rejects_from_above(low: Floats) -> Flags:
-            return np.asarray(x - low > factors * upper(self.skewness(low)) * self.std_errors(low))
+            return np.asarray(x - low > factors * upper(low))
 
         def accepts_from_below(high: Floats) -> Flags:
-            return np.asarray(high - x <= lower(self.skewness(high)) * self.std_errors(high))
+            return np.asarray(high - x <= lower(high))
 
         lowest = np.where(rejected, 0, x - np.maximum(factors, 1) * upper.largest * steps)
         low = _bisect(rejects_from_above, lowest, np.where(rejected, x, np.minimum(x, 0)))
         high = _bisect(accepts_from_below, x, x + lower.largest * steps)
         return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
+    def _quantiles(self, probability: float, sign: int) -> _Quantiles:
+        """Q(p; x) of the upper (sign 1) or lower (sign -1) side."""
+        zero, table = np.zeros_like(self.shares), skewed_quantile(probability, sign * _SKEWNESS_GRID)
+        skewed = np.interp(self.skewness(zero), _SKEWNESS_GRID, table)
+        at_zero = _with_random_strings(skewed, probability, self.null, sign)
+        largest = float(max(table.max(), at_zero.max(initial=0)))
+        return _Quantiles(self, table, self.std_errors(zero) * (at_zero - skewed), largest)
+
     def _factors(self, p_values: Floats, retested: Flags, tail: float) -> Floats:
         """f, (M,), of `interval`: between that of a normal law and one with low = -x^."""
-        zero = np.zeros_like(self.shares)
-        s, g = self.std_errors(zero), self.skewness(zero)
+        s, g = self.std_errors(np.zeros_like(self.shares)), self.skewness(np.zeros_like(self.shares))
         factors = np.ones_like(s)
         disputed = retested & ((p_values < tail) != (self.p_values() < tail))
         for j in np.flatnonzero(disputed & (self.shares > 0) & (s > 0)):
-            quantile, threshold = (
-                _QuantileTable.from_law(p, self.null, 1)(g[j : j + 1])[0] for p in (min(p_values[j], 0.5), tail)
-            )
-            z = self.shares[j] / s[j]
+            quantile, threshold = (float(quantiles_at_zero(p, g[j], self.null)) for p in (min(p_values[j], 0.5), tail))
+            z, threshold = self.shares[j] / s[j], max(threshold, norm.isf(tail) / 2)
             factors[j] = max(z / max(quantile, threshold / 2), norm.isf(tail) / threshold)
         return factors
 
 
 @dataclass(frozen=True, eq=False)
-class _QuantileTable:
-    """Quantile of the error by skewness, on a grid; called with skewness (M,)."""
+class _Quantiles:
+    """Q(p; x) of one p: table (G,) of q_T by skewness, and s(0) (q_Z - q_T), (M,)."""
 
-    skewness: Floats
-    quantiles: Floats
+    law: ErrorLaw
+    table: Floats
+    deviations: Floats
+    largest: float
 
-    @classmethod
-    def from_law(cls, probability: float, null: NullDistribution | None, sign: int) -> _QuantileTable:
-        """Distance from 0 that errors exceed with this probability: above 0 (sign 1) or below (sign -1)."""
-        grid = np.concatenate([-_SKEWNESS_GRID[:0:-1], _SKEWNESS_GRID])
-        of_null = (
-            0.0 if null is None else null.upper_quantile(probability) if sign > 0 else null.lower_quantile(probability)
-        )
-        return cls(grid, np.maximum(skewed_quantile(probability, sign * grid), of_null))
-
-    def __call__(self, skewness: Floats) -> Floats:
-        return np.interp(skewness, self.skewness, self.quantiles)
-
-    @property
-    def largest(self) -> float:
-        return float(self.quantiles.max())
+    def __call__(self, x: Floats) -> Floats:
+        return self.law.std_errors(x) * np.interp(self.law.skewness(x), _SKEWNESS_GRID, self.table) + self.deviations
 
 
 def _bisect(moves_up: Callable[[Floats], Flags], low: Floats, high: Floats) -> Floats:

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.inference.error_law import skewed_quantile
+from hubbub_decoder.inference.error_law import quantiles_at_zero
 from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.distributions import norm
 
@@ -76,17 +76,14 @@ def detection_limit(
 ) -> float:
     """Smallest share that is detected with probability 0.9, even if it is the only one.
 
-        x = (z(1 - fdr / M) + z(.9)) s        z : normal quantiles; the first is the largest of those of a normal
-                                                       distribution, of one with this skewness, and of `null`
+        x = (z(1 - fdr / M) + z(.9)) s        z : normal quantiles; the first is that of the law of the error (`error_law.py`)
 
     fdr / M is the first step of Benjamini and Hochberg's procedure, which is Bonferroni's.
 
     >>> round(detection_limit(0.001, num_tests=100, fdr=0.05), 5)
     0.00457
     """
-    threshold = float(skewed_quantile(fdr / num_tests, np.array(skewness)))
-    if null is not None:
-        threshold = max(threshold, null.upper_quantile(fdr / num_tests))
+    threshold = float(quantiles_at_zero(fdr / num_tests, np.array(skewness), null))
     return float((threshold + norm.ppf(DETECTION_POWER)) * null_std_error)
 
 

@@ -5,7 +5,8 @@ its estimate x, in standard errors s:
 
     x / s = sum_c w_c(G_c)        G_c independent        w_c = s A_c' P r (pattern counts); the sum of s S^-1 r over the bits set (bit counts)
 
-The distribution of this sum is a convolution over cohorts, computed on a grid of 0.02 s. Tails are the wider of it and the normal's.
+The distribution of this sum is a convolution over cohorts, on a grid of 0.02, scaled to variance 1: the variance of these sums is what tau**2
+and s were estimated from, so only their shape is new. Tails that few random strings reach are the wider of it and the normal's.
 
 A frequent unlisted string shares a candidate's filter in Binomial(m, 1/F) cohorts: seldom, and then by much. So the errors have longer
 tails than a normal distribution. The method needs no model of the unlisted strings. docs/mathematics.md, section 10.
@@ -22,6 +23,10 @@ import numpy as np
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.distributions import binom, norm
 
+FAR_TAIL = 0.01
+"""Probability below which a tail is the widest of several laws, since too little is seen of it."""
+
+_MIN_STRINGS = 10  # in a tail that is known
 _GRID_END, _GRID_STEP = 40.0, 0.02  # standard errors
 _GRID_CELLS = 2 * round(_GRID_END / _GRID_STEP) + 1
 _GRID = np.linspace(-_GRID_END, _GRID_END, _GRID_CELLS)
@@ -32,48 +37,52 @@ _MANY_COHORTS = 64
 
 @dataclass(frozen=True, eq=False)
 class NullDistribution:
-    """Distribution of error / standard error of random strings, on a grid from -40 to 40; its tails are never below the normal's.
+    """Distribution of error / standard error of random strings, scaled to variance 1.
 
-    at_least : P(error >= z) at each z of the grid; probability beyond the grid is at its ends
-    at_most  : P(error <= z) likewise
+    z     : (G,) values, ascending
+    above : (G,) P(error > z) + P(error = z) / 2        below : (G,) P(error < z) + P(error = z) / 2
+    far   : probability below which these are not lighter than the normal's: 1 %, or that of 10 strings where there are fewer than 1,000
     """
 
-    at_least: Floats
-    at_most: Floats
+    z: Floats
+    above: Floats
+    below: Floats
+    far: float
 
     @classmethod
     def from_scores(cls, scores: Iterable[Floats], probabilities: Floats | None = None) -> NullDistribution:
-        """Distribution of the sum of one independent score from each cohort.
+        """Distribution of the sum of one independent score from each cohort; the normal one where all scores are equal.
 
-        Each score is divided between its two neighbours on the grid: the mean stays, and the variance grows a little.
+        Each score is divided between its two neighbours on the grid: the mean stays, and the variance grows a little before it is scaled.
 
-        scores        : for each cohort, the score of each filter, in standard errors
+        scores        : for each cohort, the score of each filter
         probabilities : of each filter; None: all equal
 
         >>> null = NullDistribution.from_scores([np.array([9.5, -0.5, -0.5, -0.5])] * 2, np.array([0.05, 0.25, 0.35, 0.35]))
-        >>> float(null.tail(np.array(8.0)).round(4))  # 1 - .95**2
+        >>> float(null.tail(np.array(2.6)).round(4))  # 1 - .95**2; the standard deviation is 3.08
         0.0975
         """
-        density = _convolve_all(scores, probabilities)
-        at_least, at_most = np.cumsum(density[::-1])[::-1], np.cumsum(density)
-        return cls(np.maximum(at_least, norm.sf(_GRID)), np.maximum(at_most, norm.cdf(_GRID)))
+        used = [score for score in scores if score.any()]
+        spread = math.sqrt(sum(_variance(score, probabilities) for score in used))
+        normal = norm.sf(_GRID)
+        if not spread > 0:
+            return cls(_GRID, normal, normal[::-1], FAR_TAIL)
+        density = _convolve_all((score / spread for score in used), probabilities)
+        z = _GRID / math.sqrt(_variance(_GRID, density))
+        far = min(0.5, max(FAR_TAIL, _MIN_STRINGS / math.prod(float(len(score)) for score in used)))
+        above, below = np.cumsum(density[::-1])[::-1] - density / 2, np.cumsum(density) - density / 2
+        at_least = np.minimum(norm.sf(z), far)
+        return cls(z, np.maximum(above, at_least), np.maximum(below, at_least[::-1]), far)
 
     def tail(self, z: Floats) -> Floats:
         """P(error / standard error >= z); nan where z is nan."""
-        return np.asarray(np.maximum(np.interp(z, _GRID, self.at_least), norm.sf(z)) * np.where(z > _GRID_END, 0, 1))
+        return np.asarray(np.where(z > self.z[-1], np.minimum(norm.sf(z), self.far), np.interp(z, self.z, self.above)))
 
-    def upper_quantile(self, probability: float) -> float:
-        """Value that errors exceed with at most this probability."""
-        return self._outermost(self.at_least[::-1], probability, norm.isf(probability))
-
-    def lower_quantile(self, probability: float) -> float:
-        """Distance below 0, as a positive number, beyond which errors fall with at most this probability."""
-        return self._outermost(self.at_most, probability, norm.isf(probability))
-
-    @staticmethod
-    def _outermost(tail: Floats, probability: float, least: float) -> float:
-        """Distance from 0 of the outermost grid point with at least this tail probability; `tail` rises from the end of the grid."""
-        return max(float(least), float(_GRID[-1 - min(int(np.searchsorted(tail, probability)), _GRID_CELLS - 1)]))
+    def quantile(self, probability: float, sign: int = 1) -> float:
+        """Distance from 0 that errors exceed with this probability, above 0 (sign 1) or below (sign -1)."""
+        if sign > 0:
+            return float(np.interp(probability, self.above[::-1], self.z[::-1]))
+        return -float(np.interp(probability, self.below, self.z))
 
 
 def collision_p_value(
@@ -119,6 +128,10 @@ def collision_p_value(
     density = _convolve_all((np.minimum(scores[c], cap) for c in used), probabilities)
     total = float(np.clip(np.minimum(z, cap).sum(), -_GRID_END, _GRID_END))
     return max(without_collisions, float(density[math.floor(total / _GRID_STEP) + _GRID_CELLS // 2 :].sum()))
+
+
+def _variance(values: Floats, probabilities: Floats | None) -> float:
+    return float(np.average((values - np.average(values, weights=probabilities)) ** 2, weights=probabilities))
 
 
 def _convolve_all(scores: Iterable[Floats], probabilities: Floats | None) -> Floats:

@@ -1,7 +1,7 @@
 """Prior of all shares, fitted to all estimates (empirical Bayes), and the posterior of each share.
 
 Model:      x_v = share_v + e_v        e_v ~ N(0, variance_v) independent        share_v ~ G for all candidates v
-Estimator:  G = sum_k weights_k N(centre_k, width_k**2), weights by maximum likelihood, with mean E_G share <= 1/M
+Estimator:  G = sum_k weights_k N(centre_k, width_k**2), weights by penalized maximum likelihood, with mean E_G share <= 1/M
 
 docs/mathematics.md, section 8. Source: Kiefer & Wolfowitz 1956; Efron 2010, chapter 1; Stephens 2017 for mixtures of normals.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, softmax
+from scipy.special import logsumexp, ndtr, softmax, xlogy
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
 
@@ -21,6 +21,9 @@ _MAX_STEPS, _CONVERGENCE_TOLERANCE = 150, 1e-7  # of the mean log-likelihood
 _BISECTIONS = 30
 _MAX_ROOT_STEPS, _ROOT_TOLERANCE = 100, 1e-12
 _POINT_VARIANCE = 1e-8  # variance given to a point mass, in variances of the estimate
+_PSEUDO_CANDIDATES = (
+    0.1  # in each component before any estimate: keeps a prior of few candidates from following their noise
+)
 _STRATUM_STEPS, _PRIOR_CANDIDATES = 30, 10.0
 _ZERO_WIDTH = 1e-3  # a share below so many standard errors counts as 0
 
@@ -80,7 +83,8 @@ class Prior:
 def fit_prior(x: Floats, variances: Floats, strata: Indices | None = None) -> Prior:
     """Fit the prior to estimates x (M,) with these variances (M,).
 
-        maximize over weights  sum_v ln sum_k weights_k N(x_v | centre_k, variance_v + width_k**2)        sum_k weights_k centre_k <= 1/M
+        maximize over weights  sum_v ln sum_k weights_k N(x_v | centre_k, variance_v + width_k**2) + .1 sum_k ln weights_k
+        where                  sum_k weights_k centre_k <= 1/M
 
     Centres are 0 and a geometric sequence from 0.2 typical standard errors to 1.1 times the largest estimate. Widths of 0.3 times the
     centre keep a prior of few candidates from being more certain than their estimates.
@@ -93,7 +97,7 @@ def fit_prior(x: Floats, variances: Floats, strata: Indices | None = None) -> Pr
     centres = np.append(0, _SMALLEST_CENTRE * error * _CENTRE_RATIO ** np.arange(steps))
     logs, _ = _log_densities(x, variances, centres, _RELATIVE_WIDTH * centres)
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
-    weights = mixture_weights(likelihood, centres, 1 / len(x))
+    weights = mixture_weights(likelihood, centres, 1 / len(x), _PSEUDO_CANDIDATES)
     if strata is not None:
         weights = stratified_weights(likelihood, weights, strata)[strata]
     return Prior(centres, _RELATIVE_WIDTH * centres, weights)
@@ -114,26 +118,28 @@ def stratified_weights(likelihood: Floats, common: Floats, strata: Indices) -> F
     return weights
 
 
-def mixture_weights(likelihood: Floats, values: Floats, bound: float) -> Floats:
-    """Maximum-likelihood weights (K,) of a mixture whose mean is at most `bound`, by EM with a Lagrange multiplier.
+def mixture_weights(likelihood: Floats, values: Floats, bound: float, pseudo_count: float = 0.0) -> Floats:
+    """Weights (K,) of a mixture whose mean is at most `bound`, by EM with a Lagrange multiplier.
 
-    likelihood : (M, K) of each estimate under each component, up to a factor for each row
-    values     : (K,) means of the components
+    likelihood   : (M, K) of each estimate under each component, up to a factor for each row
+    values       : (K,) means of the components
+    pseudo_count : a of the Dirichlet prior of the weights, prod_k weights_k**a; 0: maximum likelihood
     """
     weights = np.full(len(values), 1 / len(values))
     deviation = values / bound - 1
     previous = -np.inf
     for _ in range(_MAX_STEPS):
         density = likelihood @ weights
-        members = weights * ((1 / density) @ likelihood) / len(likelihood)
-        weights = members / members.sum()
+        members = weights * ((1 / density) @ likelihood) + pseudo_count
+        members /= members.sum()
+        objective = float(np.log(density).sum() + xlogy(pseudo_count, weights).sum()) / len(likelihood)
+        weights = members
         if weights @ deviation > 0:
             weights = members / (1 + _mean_multiplier(members, deviation) * deviation)
             weights /= weights.sum()
-        mean_log_likelihood = float(np.log(density).mean())
-        if mean_log_likelihood - previous < _CONVERGENCE_TOLERANCE:
+        if objective - previous < _CONVERGENCE_TOLERANCE:
             break
-        previous = mean_log_likelihood
+        previous = objective
     return weights
 
 

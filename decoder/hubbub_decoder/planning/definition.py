@@ -10,7 +10,7 @@ from typing import Any
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.probability import DYADIC_DIGITS
-from hubbub_decoder.planning.chain import Chain
+from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.wishes import Wishes
 
 

@@ -10,19 +10,17 @@ from datetime import date
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.privacy import amplified
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.model.repetition import Repetition
-from hubbub_decoder.planning.accuracy import MAX_REPORTS, Accuracy, Data
-from hubbub_decoder.planning.chain import Chain
-from hubbub_decoder.planning.collisions import Shares
 from hubbub_decoder.planning.definition import build_metric, toml_lines
+from hubbub_decoder.planning.description import DELTA, data_of
+from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
+from hubbub_decoder.planning.law.chain import Chain
+from hubbub_decoder.planning.law.collisions import Shares
 from hubbub_decoder.planning.probabilities import Limits, best_chain
 from hubbub_decoder.planning.sizes import COHORTS, best_size
-from hubbub_decoder.planning.wishes import PlanError, Wishes
+from hubbub_decoder.planning.wishes import PlanError, Wishes, repetition_of
 
 POWER = 0.8
-DELTA = 1e-9
 _HASHES = (1, 2, 3)
-_PATTERN_BITS = 16
 _TIE = 0.002
 """Weight of b in the choice of probabilities: of equal variances, a response with few ones identifies a client less."""
 
@@ -83,9 +81,7 @@ def plan(
     clients = float(wishes.reports or MAX_REPORTS)
 
     def law(size: tuple[int, int, int], of_chain: Chain) -> Accuracy:
-        data: Data = "bits"
-        if wishes.kind is Kind.STRING:
-            data = "patterns" if size[0] <= _PATTERN_BITS else "reports" if wishes.retained else "bits"
+        data = data_of(wishes.kind, size[0], retained=wishes.retained)
         return Accuracy(wishes.kind, size, of_chain, clients, repetition, shares, data)
 
     cohorts = _allowed_cohorts(wishes, float(chain.epsilon(wishes.kind, h, wishes.periods)))
@@ -112,12 +108,6 @@ def plan(
             "Pass fewer candidates, more reports, or a larger epsilon."
         )
     return Plan(metric, wishes, accuracy, smallest, needed, noise(h, best(h, symmetric=True)) / noise(h, chain), ())
-
-
-def repetition_of(periods: int, hold: int | None) -> Repetition:
-    """Repetition of consecutive periods, of which the first begins an epoch."""
-    epochs, rest = divmod(periods, hold or periods)
-    return Repetition(periods, (epochs * (hold or periods) ** 2 + rest**2) / periods)
 
 
 def _limits(wishes: Wishes, hashes: int) -> Limits:

@@ -15,7 +15,7 @@ import numpy as np
 
 from hubbub.metrics.metric import Kind
 from hubbub_decoder.array_types import Flags, Floats
-from hubbub_decoder.planning.chain import Chain
+from hubbub_decoder.planning.law.chain import Chain
 
 _GRID = 33
 _ZOOMS = 7

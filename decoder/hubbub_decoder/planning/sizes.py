@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from hubbub_decoder.planning.accuracy import Accuracy
+from hubbub_decoder.planning.law.accuracy import Accuracy
 
 BITS = (8, 16, 32, 64, 128, 256, 512, 1024)
 COHORTS = (64, 128, 256, 32, 16, 8)

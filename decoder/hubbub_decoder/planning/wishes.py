@@ -9,6 +9,7 @@ from hubbub.errors import HubbubError
 from hubbub.metrics.metric import Kind
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
+from hubbub_decoder.model.repetition import Repetition
 
 MAX_CANDIDATES = 10_000_000
 
@@ -108,6 +109,12 @@ class Wishes:
     def epsilon_unit(self) -> float | None:
         """Epsilon of one unit of the budget: a distinct value, or an epoch. None without a lifetime."""
         return None if self.lifetime is None else self.lifetime / (self.values * self.epochs)
+
+
+def repetition_of(periods: int, hold: int | None) -> Repetition:
+    """Repetition of consecutive periods, of which the first begins an epoch."""
+    epochs, rest = divmod(periods, hold or periods)
+    return Repetition(periods, (epochs * (hold or periods) ** 2 + rest**2) / periods)
 
 
 def _check_candidates(kind: Kind, number: int) -> None:

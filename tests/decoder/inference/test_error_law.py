@@ -26,7 +26,8 @@ def test_skewed_tail_is_that_of_a_shifted_gamma_distribution(skewness: float) ->
     sign = np.sign(skewness)
     standardized = gamma(shape, loc=-np.sqrt(shape), scale=1 / np.sqrt(shape))
     expected = standardized.sf(z) if sign > 0 else standardized.cdf(-z)
-    assert skewed_tail(z, np.full(50, skewness)) == pytest.approx(np.maximum(expected, norm.sf(z)), rel=1e-9)
+    expected = np.maximum(expected, np.minimum(norm.sf(z), 0.01))
+    assert skewed_tail(z, np.full(50, skewness)) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("probability", [0.4, 0.025, 1e-6])
@@ -73,6 +74,28 @@ def test_interval_of_few_counts_is_that_of_the_poisson_mean() -> None:
     assert low[0] / scale == pytest.approx(exact_low, abs=0.3)
     assert high[0] / scale == pytest.approx(exact_high, abs=0.7)
     assert high[0] - 9 * scale > 1.1 * (9 * scale - low[0])
+
+
+def test_law_at_zero_is_that_of_random_strings(unseen_seed: int) -> None:
+    """Scores of unit variance whose tails at 2.5 % are lighter and heavier than a normal's: p-value and both ends follow them, not the wider."""
+    scores = np.random.default_rng(unseen_seed).standard_t(3, (4, 300)) ** 3
+    scores = (scores - scores.mean()) / scores.std() / 2
+    null = NullDistribution.from_scores(scores)
+    law = law_of(0.02, 0.01, null)
+    low, high = law.interval(0.95, law.p_values(), none_retested(1))
+    assert law.p_values()[0] == pytest.approx(null.tail(np.array(2.0)))
+    assert (0.02 - low[0]) / 0.01 == pytest.approx(null.quantile(0.025), rel=1e-9)
+    assert (high[0] - 0.02) / 0.01 == pytest.approx(null.quantile(0.025, -1), rel=1e-9)
+    assert null.quantile(0.025) < norm.isf(0.025)
+
+
+def test_far_tail_is_never_lighter_than_noise() -> None:
+    """Two equal scores a cohort: random strings reach 3.5 standard errors at most, and noise any number."""
+    null = NullDistribution.from_scores([np.array([-1.0, 1.0])] * 12)
+    z = np.array([2.0, 3.0, 4.0, 6.0])
+    law = ErrorLaw(z, np.ones(4), ErrorCumulants.zero(4), null)
+    assert law.p_values() == pytest.approx(np.maximum(null.tail(z), np.minimum(norm.sf(z), 0.01)), rel=1e-9)
+    assert law.p_values()[2:] == pytest.approx(norm.sf(z[2:]), rel=2e-3)
 
 
 def test_p_values_are_one_sided_and_zero_without_noise() -> None:

@@ -19,29 +19,52 @@ ALPHA = 1e-6
 
 
 def test_null_distribution_sums_one_draw_from_each_cohort() -> None:
-    """Three cohorts of five filters, all 125 strings gone through; scores on the grid, so that nothing is rounded."""
+    """Four cohorts of five filters, all 625 strings gone through; below 1.6 % (10 strings) no lighter than a normal tail."""
     rng = np.random.default_rng(7)
     chances = np.array([0.1, 0.3, 0.2, 0.15, 0.25])
-    scores = [np.round(rng.normal(size=5) * 200) / 50 for _ in range(3)]
+    scores = [4 * (score - chances @ score) for score in rng.normal(size=(4, 5))]
     law = NullDistribution.from_scores(scores, chances)
     sums = np.array([sum(picked) for picked in product(*scores)])
-    likely = np.array([math.prod(picked) for picked in product(chances, repeat=3)])
+    likely = np.array([math.prod(picked) for picked in product(chances, repeat=4)])
+    sums /= math.sqrt(likely @ sums**2)
     for z in np.quantile(sums, [0.3, 0.7, 0.95, 0.99]):
-        assert law.tail(np.array(z)) == pytest.approx(max(likely[sums >= z - 1e-9].sum(), norm.sf(z)), abs=2e-3)
-        assert law.tail(np.array(z - 0.009)) >= likely[sums >= z - 1e-9].sum() - 1e-9
+        exact = likely[sums >= z - 1e-9].sum() - likely[np.isclose(sums, z)].sum() / 2
+        assert law.tail(np.array(z)) == pytest.approx(max(exact, min(norm.sf(z), 0.016)), abs=5e-3)
 
 
-def test_null_distribution_of_small_scores_is_normal() -> None:
-    law = NullDistribution.from_scores([np.array([-0.1, 0.1])] * 10)
-    assert law.upper_quantile(0.025) == law.lower_quantile(0.025) == pytest.approx(1.959964, abs=1e-6)
+def test_null_distribution_has_variance_one(unseen_seed: int) -> None:
+    """Scores of any size, fine and coarse beside the grid: the middle of many small ones is normal."""
+    rng = np.random.default_rng(unseen_seed)
+    for size in (1e-6, 0.03, 5.0):
+        scores = size * rng.normal(size=(100, 200))
+        law = NullDistribution.from_scores(scores - scores.mean(axis=1, keepdims=True))
+        for p in (0.4, 0.1, 0.025):
+            assert law.quantile(p) == pytest.approx(norm.isf(p), abs=0.03)
+
+
+def test_null_distribution_of_equal_scores_is_normal() -> None:
+    law = NullDistribution.from_scores([np.zeros(5), np.full(5, 0.3)])
+    assert law.quantile(0.025) == law.quantile(0.025, -1) == pytest.approx(1.959964, abs=1e-4)
     assert law.tail(np.array([2.0, np.nan, np.inf])).tolist() == pytest.approx([norm.sf(2), np.nan, 0], nan_ok=True)
 
 
-def test_rare_large_score_widens_the_upper_tail_only() -> None:
-    """One string in ten has an error of 5.4, the others of -.6: the lower tail is not wider than a normal's."""
-    law = NullDistribution.from_scores([np.array([-0.6] * 9 + [5.4])])
-    assert law.upper_quantile(0.025) == pytest.approx(5.4, abs=0.02)
-    assert law.lower_quantile(0.025) == pytest.approx(1.959964, abs=1e-6)
+def test_rare_large_score_lengthens_the_upper_tail_and_shortens_the_lower() -> None:
+    """In each of 8 cohorts, one string in fifty has an error of 4.9, the others of -.1."""
+    law = NullDistribution.from_scores([np.array([-0.1] * 49 + [4.9])] * 8)
+    spread = math.sqrt(8 * 0.02 * 0.98 * 25)
+    assert law.quantile(0.1) == pytest.approx((4.9 - 0.7) / spread, abs=0.05)
+    assert law.quantile(0.1, -1) == pytest.approx(0.8 / spread, abs=0.05)
+    assert law.quantile(1e-6) > norm.isf(1e-6)
+    assert law.quantile(1e-6, -1) == pytest.approx(norm.isf(1e-6), abs=0.01)
+
+
+def test_tail_of_few_strings_is_not_lighter_than_a_normal_one() -> None:
+    """One cohort of eight filters: all tails below 1/2; two cohorts of 40: only those below 1 %."""
+    one = NullDistribution.from_scores([np.array([-1.0, 1.0] * 4)])
+    assert one.quantile(0.025) == pytest.approx(norm.isf(0.025), abs=0.01)
+    two = NullDistribution.from_scores([np.array([-1.0, 1.0] * 20)] * 2)
+    assert two.quantile(0.025) == pytest.approx(math.sqrt(2), abs=0.05)
+    assert two.quantile(0.005) == pytest.approx(norm.isf(0.005), abs=0.01)
 
 
 def test_collision_p_value_caps_the_part_of_a_cohort() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from hubbub.metrics.metric import Kind
 from hubbub_decoder.model.repetition import Repetition
-from hubbub_decoder.planning.chain import Chain
+from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.probabilities import Limits, best_chain
 
 

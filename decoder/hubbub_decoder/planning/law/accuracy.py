@@ -13,14 +13,17 @@ from hubbub.metrics.metric import Kind
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.repetition import Repetition
-from hubbub_decoder.planning.bit_law import bit_count_variance
-from hubbub_decoder.planning.chain import Chain
-from hubbub_decoder.planning.collisions import Shares, unknown_squares
+from hubbub_decoder.planning.law.bit_counts import bit_count_variance
+from hubbub_decoder.planning.law.chain import Chain
+from hubbub_decoder.planning.law.collisions import Shares, unknown_squares
+from hubbub_decoder.planning.law.likelihood import LikelihoodLaw
+from hubbub_decoder.planning.law.uneven_load import uneven_load_ratio
 
 FDR = 0.05
 _NUMBERS_PER_CANDIDATE = 20  # `use_fixed_effects`
 _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 _MAX_LIMIT_STEPS = 60
+_LIKELIHOOD_NODES = (0.0, 0.01, 0.1, 0.4, 1.0)  # shares between which the variance is nearly linear
 MAX_REPORTS = 10**12
 
 Data = Literal["bits", "patterns", "reports"]
@@ -95,8 +98,29 @@ class Accuracy:
             low, high = (low, middle) if enough else (middle, high)
         return math.ceil(high)
 
+    @cached_property
+    def _likelihood(self) -> LikelihoodLaw:
+        return LikelihoodLaw(self.chain, self.size[0], self.size[1], self.repetition)
+
+    @cached_property
+    def _likelihood_slope(self) -> Floats:
+        """N times the variance that a share adds to that of an absent string, at the nodes."""
+        nodes = [self._likelihood.variance(x, max(self.shares.total - x, 0)) for x in _LIKELIHOOD_NODES]
+        return np.array(nodes) - nodes[0]
+
     def _variance(self, share: Floats, unknown: float) -> Floats:
         if self.kind is not Kind.STRING:
             return self.chain.noise(share, self.repetition) / (self.clients * self.repetition.per_client)
-        others = np.maximum(self.shares.total - share, 0)
-        return bit_count_variance(self.chain, self.size, self.clients, self.repetition, share, others, unknown)
+        k, h, m = self.size
+        if self.data == "bits":
+            others = np.maximum(self.shares.total - share, 0)
+            even = bit_count_variance(self.chain, self.size, self.clients, self.repetition, share, others, unknown)
+            per_share = (self.chain.noise(1.0, self.repetition) - self.chain.noise(0.0, self.repetition)) / h
+            per_share /= self.repetition.per_client
+        else:
+            absent = self._likelihood.absent_variance(self.shares.total, m, self.clients, unknown)
+            even = absent + np.interp(share, _LIKELIHOOD_NODES, self._likelihood_slope) / self.clients
+            per_share = self._likelihood_slope[1] / _LIKELIHOOD_NODES[1]
+        of_bit = h * (self.clients * even)
+        ratio = uneven_load_ratio(self.shares, share, of_bit, h * per_share + 1, h / k)
+        return np.asarray(even * ratio.reshape(np.shape(even)))

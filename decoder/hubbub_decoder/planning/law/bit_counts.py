@@ -19,7 +19,7 @@ import numpy as np
 
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.repetition import Repetition
-from hubbub_decoder.planning.chain import Chain
+from hubbub_decoder.planning.law.chain import Chain
 
 
 def bit_count_variance(

@@ -1,0 +1,206 @@
+"""Replay tests: reports of different clients must not repeat.
+
+A generator seeded with the time makes reports with the right distribution, so no distinguisher that ignores the seed finds it.
+But an observer who guesses the time removes all noise. Two batches of c new clients with one value are equal by chance with
+
+    P <= lambda**c        lambda = sum over reports r of P(r)**2, the probability that two clients send the same
+
+lambda is computed from the definition. Without a definition it is bounded from disjoint pairs inside one batch, by Clopper and Pearson.
+If all clients of a batch are equal and another batch differs, the batch has one seed: by chance P <= 4**-c.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy.special import comb
+
+from hubbub.encoding.bloom import Value
+from hubbub.metrics.metric import Metric
+from hubbub_decoder.array_types import Bits, Floats
+from hubbub_decoder.audit.bound import clopper_pearson_high
+from hubbub_decoder.audit.clients import AuditedClient, ClientReports, EncoderClient
+from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.external_clients import CommandClient, FunctionClient
+from hubbub_decoder.audit.frozen_clock import frozen_clock
+from hubbub_decoder.audit.trials import Schedule
+from hubbub_decoder.errors import AuditError
+
+FALSE_ALARM = 1e-9
+"""Probability that all replay tests of one audit together refute a correct client."""
+
+_BATCHES = 8
+_UNKNOWN_CLIENTS = 256
+_MAX_CLIENTS = 100_000
+_NEXT_SECOND = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTest:
+    """Result of one replay test.
+
+    name    : the circumstances in which the batches were made
+    refuted : whether batches of different clients were equal
+    finding : the result in words
+    """
+
+    name: str
+    refuted: bool
+    finding: str
+
+
+def repetition_probability(metric: Metric, bits: Bits, schedule: Schedule) -> float:
+    """Probability lambda that two clients with one value, of one cohort, send the same reports.
+
+    Sum over the sequences of a bit of their squared probability; a sequence with s ones has probability
+    a q^s (1-q)^(t-s) + (1-a) p^s (1-p)^(t-s), with a the probability of a permanent one. Bits and epochs multiply.
+
+    bits : (m, k) Bloom bits of the value; the largest lambda of all cohorts counts
+    """
+    params, t = metric.params, schedule.per_epoch
+    ones = np.arange(t + 1)
+    of_zero, of_one = (rate**ones * (1.0 - rate) ** (t - ones) for rate in (params.prob_p, params.prob_q))
+    same = [
+        float((comb(t, ones) * (rate * of_one + (1 - rate) * of_zero) ** 2).sum())
+        for rate in (params.permanent_p, params.permanent_q)
+    ]
+    logs: Floats = np.where(bits == 1, math.log(same[1]), math.log(same[0])).sum(axis=1)
+    return math.exp(schedule.epochs * float(logs.max()))
+
+
+def clients_per_batch(repetition: float, batches: int = _BATCHES) -> int:
+    """Clients c for which any two of so many batches are equal by chance with probability at most a quarter of 1e-9."""
+    pairs = math.comb(batches, 2)
+    if repetition <= 0:
+        return 1
+    return max(1, math.ceil(math.log(FALSE_ALARM / (4 * pairs)) / math.log(repetition)))
+
+
+def replay_tests(
+    client: AuditedClient,
+    value: Value,
+    schedule: Schedule,
+    seeds: Iterator[int],
+    repetition: float | None,
+    frozen: Callable[[], AbstractContextManager[None]] | None,
+    new_process: Callable[[Value, int, tuple[int, int], int], tuple[ClientReports, ClientReports]] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[ReplayTest]:
+    """Replay tests of a client with one value.
+
+    repetition  : lambda of the declared mechanism; None for an unknown one
+    frozen      : context in which Python's clocks stand still; None if the client runs elsewhere
+    new_process : makes one batch in each of two new processes at the same time; None if the client cannot
+    """
+    clients = _UNKNOWN_CLIENTS if repetition is None else clients_per_batch(repetition)
+
+    def batch(number: int = clients) -> ClientReports:
+        return client(value, next(seeds), number, schedule.reports)
+
+    if repetition is None:
+        first, later = batch(), None
+        if _all_equal(first):
+            sleep(_NEXT_SECOND)
+            later = batch()
+        if later is not None:
+            return [_test_of_constant_batches(first, later)]
+        repetition = _repetition_bound(first)
+        clients = clients_per_batch(repetition)
+    if clients > _MAX_CLIENTS:
+        found = (
+            f"not run: two clients are equal with probability {repetition:.6f}, so a batch needs {clients:,} clients"
+        )
+        return [ReplayTest("calls in quick succession", refuted=False, finding=found)]
+    tests = [_test("calls in quick succession", [batch(clients) for _ in range(_BATCHES)])]
+    if frozen is not None:
+        with frozen():
+            batches = [batch(clients) for _ in range(2)]
+        tests.append(_test("calls while the clock stands still", batches))
+    if new_process is not None:
+        pair = new_process(value, schedule.reports, (next(seeds), next(seeds)), clients)
+        tests.append(_test("new processes at the same time", list(pair)))
+    return tests
+
+
+def replay_tests_of(
+    client: AuditedClient | None, metric: Metric | None, value: Value, schedule: Schedule, seed: int | None
+) -> list[ReplayTest]:
+    """Replay tests that fit a client: the encoder of this project (None, with a metric), a function, a command, or another callable."""
+    seeds = _seeds(seed)
+    repetition = None if metric is None else repetition_probability(metric, true_bits(metric, value), schedule)
+    if client is None and metric is not None:
+        return replay_tests(EncoderClient(metric), value, schedule, seeds, repetition, frozen_clock)
+    if client is None:
+        raise AuditError("There is neither a client nor a metric. Nothing can be tested. Pass one of them.")
+    if isinstance(client, FunctionClient):
+        python = CommandClient([sys.executable, "-m", "hubbub_decoder.audit.frozen_clock", client.spec])
+        frozen = partial(frozen_clock, client.spec.partition(":")[0])
+        return replay_tests(client, value, schedule, seeds, repetition, frozen, partial(_at_once, python))
+    started = partial(_at_once, client) if isinstance(client, CommandClient) else None
+    return replay_tests(client, value, schedule, seeds, repetition, None, started)
+
+
+def _seeds(seed: int | None) -> Iterator[int]:
+    """Different seeds of clients; not those of the trials of the bound."""
+    rng = np.random.default_rng(None if seed is None else [seed, 1])
+    while True:
+        yield int(rng.integers(1 << 62))
+
+
+def _at_once(
+    command: CommandClient, value: Value, reports: int, seeds: tuple[int, int], clients: int
+) -> tuple[ClientReports, ClientReports]:
+    """Batches of two processes that run at the same time."""
+    first, second = (command.start(value, seed, clients, reports) for seed in seeds)
+    return command.reports_of(first, clients, reports), command.reports_of(second, clients, reports)
+
+
+def _test(name: str, batches: list[ClientReports]) -> ReplayTest:
+    pairs = list(itertools.combinations(batches, 2))
+    equal = sum(_equal(first, second) for first, second in pairs)
+    clients = len(batches[0].cohorts)
+    if not equal:
+        found = f"{len(batches)} batches of {clients:,} new clients all differ"
+        return ReplayTest(name, refuted=False, finding=found)
+    return ReplayTest(
+        name,
+        refuted=True,
+        finding=f"{equal} of {len(pairs)} pairs of batches of {clients:,} new clients are equal: the noise repeats, so an observer "
+        "can make it again and remove it. Draw the noise from the operating system's generator",
+    )
+
+
+def _test_of_constant_batches(first: ClientReports, later: ClientReports) -> ReplayTest:
+    name, clients = "clients of one batch", len(first.cohorts)
+    if _all_equal(later) and not _equal(first, later):
+        return ReplayTest(
+            name,
+            refuted=True,
+            finding=f"all {clients} new clients of a batch are equal, and differ from those a second later: the noise is a function of "
+            "the time, so an observer can remove it. Draw the noise from the operating system's generator",
+        )
+    found = f"all {clients} new clients are equal: reports that never change have no noise to test"
+    return ReplayTest(name, refuted=False, finding=found)
+
+
+def _equal(first: ClientReports, second: ClientReports) -> bool:
+    return np.array_equal(first.bits, second.bits)
+
+
+def _all_equal(batch: ClientReports) -> bool:
+    return bool((batch.bits == batch.bits[:1]).all())
+
+
+def _repetition_bound(batch: ClientReports) -> float:
+    """Upper limit of lambda from the disjoint pairs of one batch, which fails with probability at most a quarter of 1e-9."""
+    pairs = len(batch.bits) // 2
+    equal = (batch.bits[0 : 2 * pairs : 2] == batch.bits[1 : 2 * pairs : 2]).all(axis=(1, 2)).sum()
+    return float(clopper_pearson_high(np.array(float(equal)), pairs, FALSE_ALARM / 4))

@@ -1,0 +1,214 @@
+"""`describe`: what a definition buys. Privacy loss, accuracy, and what an observer learns, as figures and curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hubbub.metrics.metric import Kind, Metric
+from hubbub.privacy import PrivacyFigures, amplified, effective_group_size, epsilon, privacy_figures
+from hubbub.privacy.policy import Policy
+from hubbub.wire.json_values import replace_non_finite
+from hubbub_decoder.model.distributions import binom
+from hubbub_decoder.planning.law.accuracy import Accuracy, Data
+from hubbub_decoder.planning.law.chain import Chain
+from hubbub_decoder.planning.law.collisions import Shares
+from hubbub_decoder.planning.wishes import PlanError, repetition_of
+
+DELTA = 1e-9
+POWERS = (0.8, 0.95)
+PATTERN_BITS = 16
+_REPORTS_OF_A_CLIENT = (1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 100, 200, 365)
+_SIZES = tuple(10 ** (step / 4) for step in range(-8, 9))
+_MAX_GROUP_SIZE = 1e12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Description:
+    """What a definition buys.
+
+    metric       : the definition
+    accuracy     : law of its estimates, for N reports of a period, T periods and M candidates
+    privacy      : every epsilon under the default policy
+    epsilons     : (t, eps(t)) of t reports of one value from one permanent response
+    recovery     : (t, probability that an observer of t linked reports knows all permanent bits), for a known value
+    permanent_bits : entropy of the permanent response, in bits: it identifies a client among 2 to this power
+    group_size   : effective group size of two reports (`hubbub.privacy.effective_group_size`)
+    central      : central epsilon of the T periods at delta = 1e-9, among the reports of one cohort; the local epsilon if that is less
+    """
+
+    metric: Metric
+    accuracy: Accuracy
+    privacy: PrivacyFigures
+    epsilons: tuple[tuple[float, float], ...]
+    recovery: tuple[tuple[int, float], ...]
+    permanent_bits: float
+    group_size: float
+    central: float
+
+    @property
+    def reports(self) -> int:
+        """N, reports of a period."""
+        return round(self.accuracy.clients)
+
+    @property
+    def periods(self) -> int:
+        """T, periods decoded together."""
+        return round(self.accuracy.repetition.per_client)
+
+    @property
+    def reports_of_a_cohort(self) -> int:
+        """Reports among which one is hidden."""
+        return max(1, self.reports // self.metric.params.num_cohorts)
+
+    @property
+    def detection_limits(self) -> tuple[float, ...]:
+        """Smallest shares detected with probability .8 and .95; infinite if none up to 1 is."""
+        return tuple(self.accuracy.detection_limit(power) for power in POWERS)
+
+    def by_reports(self, sizes: Sequence[float] = _SIZES) -> list[tuple[int, float, float]]:
+        """Reports of a period from N / 100 to 100 N, with the standard error of a share of 0 and the detection limit at power .8."""
+        numbers = [max(1, round(self.accuracy.clients * size)) for size in sizes]
+        laws = [replace(self.accuracy, clients=number) for number in numbers]
+        return [
+            (number, law.std_error(0.0), law.detection_limit(POWERS[0]))
+            for number, law in zip(numbers, laws, strict=True)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as JSON values; an infinite number is the string "inf"."""
+        figures: dict[str, Any] = replace_non_finite(
+            {
+                "metric": self.metric.to_dict(),
+                "reports": self.reports,
+                "periods": self.periods,
+                "candidates": round(self.accuracy.shares.count),
+                "data": self.accuracy.data,
+                "privacy": self.privacy.to_dict(),
+                "epsilon_by_reports_of_a_client": [{"reports": t, "epsilon": each} for t, each in self.epsilons],
+                "standard_error": self.accuracy.std_error(0.0),
+                "detection_limits": [
+                    {"power": power, "share": limit} for power, limit in zip(POWERS, self.detection_limits, strict=True)
+                ],
+                "accuracy_by_reports": [
+                    {"reports": number, "standard_error": error, "detection_limit": limit}
+                    for number, error, limit in self.by_reports()
+                ],
+                "permanent_bits_recovered": [{"reports": t, "probability": chance} for t, chance in self.recovery],
+                "permanent_entropy_bits": self.permanent_bits,
+                "effective_group_size_2_reports": self.group_size,
+                "central_epsilon": self.central,
+                "delta": DELTA,
+                "reports_of_a_cohort": self.reports_of_a_cohort,
+            }
+        )
+        return figures
+
+
+def describe(
+    metric: Metric, *, reports: int, candidates: int | None = None, periods: int = 1, retained: bool = False
+) -> Description:
+    """What a definition buys, for a number of reports of a period.
+
+    reports    : N, one of each client      periods : T, decoded together
+    candidates : M, number of strings to look for, with shares under Zipf's law; None: 100, or the number of categories
+    retained   : whether individual reports are decoded instead of their counts
+
+    Raises PlanError for a number below 1.
+
+    >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+    >>> bought = describe(survey, reports=10_000)
+    >>> round(bought.accuracy.std_error(0.0), 5), bought.permanent_bits  # sqrt(3/4 1/4) / (1/2) / 100
+    (0.00866, 0.8112781244591328)
+    """
+    for name, number in (("reports", reports), ("candidates", candidates), ("periods", periods)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            raise PlanError(
+                f"{name} must be an integer of at least 1, got {number!r}: it is a number of {name}. Pass {name} = 1 or more."
+            )
+    params = metric.params
+    default = {Kind.STRING: 100, Kind.CATEGORICAL: len(metric.categories), Kind.BOOLEAN: 1}[metric.kind]
+    law = Accuracy(
+        metric.kind,
+        (params.num_bits, params.num_hashes, params.num_cohorts),
+        Chain.of_params(params),
+        reports,
+        repetition_of(periods, metric.hold),
+        Shares.zipf(candidates or default, 0.5 if metric.kind is Kind.BOOLEAN else 1.0),
+        data_of(metric.kind, params.num_bits, retained=retained),
+    )
+    return describe_accuracy(metric, law)
+
+
+def data_of(kind: Kind, num_bits: int, *, retained: bool) -> Data:
+    """What the decoder estimates shares from: an aggregator stores pattern counts of at most 16 bits."""
+    if kind is not Kind.STRING:
+        return "bits"
+    return "patterns" if num_bits <= PATTERN_BITS else "reports" if retained else "bits"
+
+
+def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:
+    """What a definition buys, given the law of its estimates."""
+    params, longest = metric.params, metric.hold or math.inf
+    times = [t for t in _REPORTS_OF_A_CLIENT if t <= longest]
+    has_response = params.permanent_p > 0
+    return Description(
+        metric=metric,
+        accuracy=accuracy,
+        privacy=privacy_figures(metric, Policy()),
+        epsilons=tuple((float(t), epsilon(params, t)) for t in (*times, *([math.inf] if metric.hold is None else []))),
+        recovery=tuple((t, recovery_probability(metric, t)) for t in times) if has_response else (),
+        permanent_bits=permanent_entropy(metric),
+        group_size=1.0 if metric.hold == 1 else effective_group_size(params),
+        central=amplified(
+            periods_epsilon(metric, round(accuracy.repetition.per_client)),
+            max(1, round(accuracy.clients) // params.num_cohorts),
+            DELTA,
+        ),
+    )
+
+
+def periods_epsilon(metric: Metric, periods: int) -> float:
+    """Epsilon of the reports of one client with one value in consecutive periods: the sum over the epochs of `hold`."""
+    epochs, rest = divmod(periods, metric.hold or periods)
+    whole = epochs * epsilon(metric.params, metric.hold or periods)
+    return whole + (epsilon(metric.params, rest) if rest else 0.0)
+
+
+def recovery_probability(metric: Metric, reports: int) -> float:
+    """Probability that the most likely permanent response, given t linked reports of a known value, is right in all k bits.
+
+        prod_i sum_s max(P(B_i = 1) Bin(s; t, q), P(B_i = 0) Bin(s; t, p))
+
+    >>> usual = Metric.categorical("c", ("a", "b"), prob_p=0, prob_q=1, prob_f=0.5)
+    >>> recovery_probability(usual, 1)
+    1.0
+    """
+    params, ones = metric.params, np.arange(reports + 1)
+    if_one, if_zero = (binom.pmf(ones, reports, rate) for rate in (params.prob_q, params.prob_p))
+    right = [
+        float(np.maximum(chance * if_one, (1 - chance) * if_zero).sum())
+        for chance in (params.permanent_p, params.permanent_q)
+    ]
+    return float(min(right[0], 1.0) ** (params.num_bits - params.num_hashes) * min(right[1], 1.0) ** params.num_hashes)
+
+
+def permanent_entropy(metric: Metric) -> float:
+    """Entropy in bits of the permanent response of a value: (k - h) H(b) + h H(a).
+
+    >>> from hubbub.metrics.params import Params
+    >>> symmetric = Params(num_bits=128, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=2 / (math.exp(2) + 1))
+    >>> round(permanent_entropy(Metric.string("s", symmetric)))
+    67
+    """
+    params = metric.params
+    of_zero, of_one = (_binary_entropy(chance) for chance in (params.permanent_p, params.permanent_q))
+    return (params.num_bits - params.num_hashes) * of_zero + params.num_hashes * of_one
+
+
+def _binary_entropy(chance: float) -> float:
+    return -sum(each * math.log2(each) for each in (chance, 1 - chance) if each > 0)
