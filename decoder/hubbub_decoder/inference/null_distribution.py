@@ -27,6 +27,7 @@ FAR_TAIL = 0.01
 """Probability below which a tail is the widest of several laws, since too little is seen of it."""
 
 _MIN_STRINGS = 10  # in a tail that is known
+_ROUNDING = 1e-9  # relative; scores that differ by less are equal
 _GRID_END, _GRID_STEP = 40.0, 0.02  # standard errors
 _GRID_CELLS = 2 * round(_GRID_END / _GRID_STEP) + 1
 _GRID = np.linspace(-_GRID_END, _GRID_END, _GRID_CELLS)
@@ -37,7 +38,7 @@ _MANY_COHORTS = 64
 
 @dataclass(frozen=True, eq=False)
 class NullDistribution:
-    """Distribution of error / standard error of random strings, scaled to variance 1.
+    """Distribution of error / standard error of random strings, scaled to mean 0 and variance 1.
 
     z     : (G,) values, ascending
     above : (G,) P(error > z) + P(error = z) / 2        below : (G,) P(error < z) + P(error = z) / 2
@@ -53,7 +54,7 @@ class NullDistribution:
     def from_scores(cls, scores: Iterable[Floats], probabilities: Floats | None = None) -> NullDistribution:
         """Distribution of the sum of one independent score from each cohort; the normal one where all scores are equal.
 
-        Each score is divided between its two neighbours on the grid: the mean stays, and the variance grows a little before it is scaled.
+        Each score is divided between its two neighbours on the grid: the variance grows a little before it is scaled.
 
         scores        : for each cohort, the score of each filter
         probabilities : of each filter; None: all equal
@@ -62,14 +63,18 @@ class NullDistribution:
         >>> float(null.tail(np.array(2.6)).round(4))  # 1 - .95**2; the standard deviation is 3.08
         0.0975
         """
-        used = [score for score in scores if score.any()]
-        spread = math.sqrt(sum(_variance(score, probabilities) for score in used))
+        centered = [
+            score - np.average(score, weights=probabilities)
+            for score in scores
+            if np.ptp(score) > _ROUNDING * np.abs(score).max()
+        ]
+        spread = math.sqrt(sum(float(np.average(score**2, weights=probabilities)) for score in centered))
         normal = norm.sf(_GRID)
         if not spread > 0:
             return cls(_GRID, normal, normal[::-1], FAR_TAIL)
-        density = _convolve_all((score / spread for score in used), probabilities)
-        z = _GRID / math.sqrt(_variance(_GRID, density))
-        far = min(0.5, max(FAR_TAIL, _MIN_STRINGS / math.prod(float(len(score)) for score in used)))
+        density = _convolve_all((score / spread for score in centered), probabilities)
+        z = _GRID / math.sqrt(float(density @ _GRID**2))
+        far = min(0.5, max(FAR_TAIL, _MIN_STRINGS / math.prod(float(len(score)) for score in centered)))
         above, below = np.cumsum(density[::-1])[::-1] - density / 2, np.cumsum(density) - density / 2
         at_least = np.minimum(norm.sf(z), far)
         return cls(z, np.maximum(above, at_least), np.maximum(below, at_least[::-1]), far)
@@ -128,10 +133,6 @@ def collision_p_value(
     density = _convolve_all((np.minimum(scores[c], cap) for c in used), probabilities)
     total = float(np.clip(np.minimum(z, cap).sum(), -_GRID_END, _GRID_END))
     return max(without_collisions, float(density[math.floor(total / _GRID_STEP) + _GRID_CELLS // 2 :].sum()))
-
-
-def _variance(values: Floats, probabilities: Floats | None) -> float:
-    return float(np.average((values - np.average(values, weights=probabilities)) ** 2, weights=probabilities))
 
 
 def _convolve_all(scores: Iterable[Floats], probabilities: Floats | None) -> Floats:

@@ -43,7 +43,7 @@ def test_null_distribution_has_variance_one(unseen_seed: int) -> None:
 
 
 def test_null_distribution_of_equal_scores_is_normal() -> None:
-    law = NullDistribution.from_scores([np.zeros(5), np.full(5, 0.3)])
+    law = NullDistribution.from_scores([np.zeros(5), np.full(5, 0.3), np.nextafter(np.full(5, 0.7), np.arange(5.0))])
     assert law.quantile(0.025) == law.quantile(0.025, -1) == pytest.approx(1.959964, abs=1e-4)
     assert law.tail(np.array([2.0, np.nan, np.inf])).tolist() == pytest.approx([norm.sf(2), np.nan, 0], nan_ok=True)
 
