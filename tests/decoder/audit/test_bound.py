@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import beta, binom
 
 from hubbub_decoder.audit.bound import (
     Event,
@@ -63,3 +63,8 @@ def test_event_includes_scores_that_differ_by_rounding() -> None:
 def test_bound_counts_the_favoured_value_first() -> None:
     bound = bound_of_event(Event(-1, -1.0), np.array([2.0, 2.0, 1.0]), np.array([0.0, 1.0]), 0.05)
     assert (bound.occurred, bound.trials, bound.occurred_other, bound.trials_other) == (2, 2, 1, 3)
+
+
+def test_both_limits_have_half_of_the_error_probability() -> None:
+    bound = epsilon_lower_bounds(np.array([30.0]), 40, np.array([5.0]), 50, 0.02)[0]
+    assert bound == pytest.approx(math.log(beta.ppf(0.01, 30, 11) / beta.isf(0.01, 6, 45)))

@@ -115,9 +115,10 @@ def test_ones_are_counted_in_each_epoch() -> None:
 
 
 def test_learned_bits_are_those_that_differ() -> None:
-    """64 bits in 1 cohort; bit 5 differs strongly. A false selection has probability 1/64 for each of the others: none is asserted."""
+    """64 bits in 1 cohort: bit 5 differs strongly, bit 7 by one standard error, and the others are equal."""
     equal = np.tile([500, 500], (1, 64, 1))
     counts, other = equal.copy(), equal.copy()
+    counts[0, 7] = (520, 480)
     counts[0, 5], other[0, 5] = (200, 800), (800, 200)
     table = learned_bits(counts, other).table
     assert np.flatnonzero(table.any(axis=(0, 2))).tolist() == [5]

@@ -71,6 +71,16 @@ def test_constant_reports_are_not_refuted() -> None:
     assert "never change" in tests[0].finding
 
 
+def test_nanoseconds_as_a_seed_are_found_while_the_clock_stands_still() -> None:
+    def client(value: Value, seed: int, clients: int, reports: int) -> ClientReports:
+        made = np.random.default_rng(time.time_ns()).integers(2, size=(clients, reports, 64), dtype=np.uint8)
+        time.sleep(1e-6)
+        return ClientReports(np.zeros(clients, np.int64), made)
+
+    tests = replay_tests(client, "v", Schedule(1, 1), count(), 2.0**-64, frozen_clock)
+    assert [test.refuted for test in tests] == [False, True]
+
+
 def test_frozen_clock_stops_and_continues() -> None:
     with frozen_clock():
         assert time.time() == time.time() == time.time_ns() / 1e9 == time.perf_counter()
