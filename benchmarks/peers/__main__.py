@@ -32,8 +32,8 @@ LEGEND = f"""{HEADING}
 
 `make bench-peers`: every value is a candidate, and shares follow Zipf's law.
 The error is N times the mean squared error over all values.
-It is a ratio to the optimum of large domains, 4 e^eps / (e^eps - 1)^2 + 1/M, with its standard error.
-An error without a standard error is exact.
+It is a ratio to the optimum of large domains, 4 e^eps / (e^eps - 1)^2 + 1/M, with its standard error over the populations.
+It is a formula where the oracle is called exact, and of one population where it has no standard error.
 Total variation is that of the best guess of the distribution.
 hubbub's is the posterior median; multi-freq-ldpy clips and renormalizes; all others are projected onto the distributions (Norm-Sub).
 Coverage is that of 95 % intervals over all values; no other package has intervals.
@@ -92,7 +92,7 @@ def row(cell: Cell, name: str, score: Score | str) -> str:
     start = f"| {cell.epsilon:g} | {cell.values:,} | {cell.reports:,} | {name} |"
     if isinstance(score, str):
         return f"{start} {score} |  |  |  |  |  |"
-    error = f"{score.error:.3f}" + (f" ({score.uncertainty:.3f})" if score.uncertainty else "")
+    error = f"{score.error:.3f}" + (f" ({score.uncertainty:.3f})" if score.uncertainty > 0 else "")
     figures = [
         "-" if math.isnan(figure) else format(figure, form)
         for figure, form in zip(score[2:], (".3f", ".4f", ".3f", ".2f", ".0f"), strict=True)
