@@ -100,7 +100,7 @@ bench-many: .venv/.dev-installed                ## bit counts with more candidat
 	$(BIN)/python -m benchmarks.many_candidates --out docs/accuracy.md
 
 bench-peers: .venv/.dev-installed               ## other frequency oracles at equal epsilon: exact laws, pure-LDP, multi-freq-ldpy
-	$(BIN)/python -m benchmarks.peers --out docs/comparison.md
+	$(BIN)/python -m benchmarks.peers --results build/peers.json --out docs/comparison.md
 
 bench-central: .venv/.dev-installed             ## the price of no trusted curator: randomized response, Laplace and Gaussian noise at equal epsilon
 	$(BIN)/python -m benchmarks.central_comparison --out docs/comparison.md

@@ -1,7 +1,7 @@
 """Frequency oracles at one epsilon: hubbub, exact count laws, and the packages pure-LDP 1.2.0 and multi-freq-ldpy 0.2.5.
 
     python -m benchmarks.peers [--eps 1 2 4] [--values 100 1000 10000] [--reports 10000 100000 1000000] [--oracles hubbub OUE]
-                               [--results FILE] [--environment DIR] [--limit 30] [--out docs/comparison.md]
+                               [--results FILE] [--environment DIR] [--limit 10] [--out docs/comparison.md]
     (or: make bench-peers)
 
 Every value is a candidate, and shares follow Zipf's law. The packages run in a virtual environment in DIR, which is made from the package
@@ -32,11 +32,12 @@ LEGEND = f"""{HEADING}
 
 `make bench-peers`: every value is a candidate, and shares follow Zipf's law.
 The error is N times the mean squared error over all values.
-It is a ratio to the optimum of large domains, 4 e^eps / (e^eps - 1)^2 + 1/M, with its standard error.
-An error without a standard error is exact.
+It is a ratio to the optimum of large domains, 4 e^eps / (e^eps - 1)^2 + 1/M, with its standard error over the populations.
+It is a formula where the oracle is called exact, and of one population where it has no standard error.
 Total variation is that of the best guess of the distribution.
 hubbub's is the posterior median; multi-freq-ldpy clips and renormalizes; all others are projected onto the distributions (Norm-Sub).
 Coverage is that of 95 % intervals over all values; no other package has intervals.
+The estimates of multi-freq-ldpy and of pure-LDP's RAPPOR are clipped or shrunk, so they are biased: compare their total variation, not their error.
 Declared is the mean of the variances that the decoder states, as the same ratio; it has less noise than the error.
 Seconds of a processor and peak memory are those of one estimation; those of a package include the encoding of its reports.
 k and m are those of `hubbub plan`, with at most {MOST_BITS} bits.
@@ -92,7 +93,7 @@ def row(cell: Cell, name: str, score: Score | str) -> str:
     start = f"| {cell.epsilon:g} | {cell.values:,} | {cell.reports:,} | {name} |"
     if isinstance(score, str):
         return f"{start} {score} |  |  |  |  |  |"
-    error = f"{score.error:.3f}" + (f" ({score.uncertainty:.3f})" if score.uncertainty else "")
+    error = f"{score.error:.3f}" + (f" ({score.uncertainty:.3f})" if score.uncertainty > 0 else "")
     figures = [
         "-" if math.isnan(figure) else format(figure, form)
         for figure, form in zip(score[2:], (".3f", ".4f", ".3f", ".2f", ".0f"), strict=True)
@@ -123,9 +124,11 @@ def main() -> None:
     parser.add_argument("--reports", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--oracles", nargs="+", default=[""], help="only rows whose names contain one of these texts")
     parser.add_argument("--environment", type=Path, default=CACHE / "peers", help="folder of the packages' environment")
-    parser.add_argument("--limit", type=float, default=30, help="seconds of one estimation by a package")
-    parser.add_argument("--runs", type=int, default=20, help="largest number of populations of a row")
-    parser.add_argument("--package-runs", type=int, default=2, help="the same for rows of a package")
+    parser.add_argument(
+        "--limit", type=float, default=10, help="seconds of a processor for one estimation by a package"
+    )
+    parser.add_argument("--runs", type=int, default=10, help="largest number of populations of a row")
+    parser.add_argument("--package-runs", type=int, default=1, help="the same for rows of a package")
     parser.add_argument("--results", type=Path, help="file of finished rows, read and extended")
     parser.add_argument("--recorded", action="store_true", help="print the rows of --results only, and run nothing")
     parser.add_argument("--out", type=Path, help="write the table to this page")

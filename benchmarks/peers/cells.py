@@ -22,7 +22,7 @@ class Cell(NamedTuple):
     epsilon: float
     values: int
     reports: int
-    most_runs: int = 20
+    most_runs: int = 10
 
     @property
     def optimum(self) -> float:
@@ -38,7 +38,7 @@ class Cell(NamedTuple):
 
     @property
     def runs(self) -> int:
-        """Number of populations; the mean squared error of 2,000 independent estimates has a standard error of 3 %."""
+        """Number of populations; the mean squared error of n independent estimates has a standard error of sqrt(2 / n)."""
         return min(self.most_runs, max(2, 2_000 // self.values))
 
     def generator(self, name: str, run: int) -> np.random.Generator:
