@@ -1,6 +1,6 @@
 """Does the planner predict the variance that the decoder delivers? Random definitions, a line each.
 
-    python -m benchmarks.planning [--cases 60] [--first 0] [--estimates 2000]
+    python -m benchmarks.planning [--cases 60] [--first 0] [--data bits] [--estimates 2000]
 
 Seeds derive from the commit's hash (HUBBUB_SEED repeats a run). All figures are means over the candidates, times the number of clients.
 """
@@ -22,6 +22,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=60)
     parser.add_argument("--first", type=int, default=0, help="index of the first case")
+    parser.add_argument("--data", choices=DATA, help="only cases of this kind")
     parser.add_argument("--estimates", type=int, default=2000, help="estimates of each case")
     options = parser.parse_args()
     text, seed = commit_seed()
@@ -33,6 +34,8 @@ def main() -> None:
     found = []
     with threadpool_limits(1):
         for index in range(options.first, options.first + options.cases):
+            if options.data not in (None, DATA[index % len(DATA)]):
+                continue
             case, started = draw_case(index, seed), time.perf_counter()
             outcome = measure(case, options.estimates, np.random.default_rng((seed, index, 1)))
             found.append((case, outcome))

@@ -1,4 +1,4 @@
-"""Public names of the decoder: decode summaries, download them, and simulate them.
+"""Public names of the decoder: decode summaries, download them, simulate them, and plan metrics.
 
 Submodules are imported on first use of a name, so that the `hubbub` command starts without numpy.
 Plots are in `hubbub_decoder.plots`.
@@ -22,8 +22,18 @@ if TYPE_CHECKING:
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.pull import pull_reports, pull_summary
     from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
-    from hubbub_decoder.errors import CandidateError, ForeignFileError, OutputError, PopulationError, PullError
+    from hubbub_decoder.errors import (
+        CandidateError,
+        ForeignFileError,
+        OutputError,
+        PlanError,
+        PopulationError,
+        PullError,
+    )
     from hubbub_decoder.pipeline import decode
+    from hubbub_decoder.planning.description import Description, describe
+    from hubbub_decoder.planning.plan import Plan, plan
+    from hubbub_decoder.planning.wishes import Wishes
     from hubbub_decoder.results.decoding import Decoding
     from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
     from hubbub_decoder.results.unlisted_strings import UnlistedString
@@ -31,15 +41,21 @@ if TYPE_CHECKING:
 __all__ = [
     "CandidateError",
     "Decoding",
+    "Description",
     "Estimate",
     "FitTest",
     "ForeignFileError",
     "OutputError",
+    "Plan",
+    "PlanError",
     "PopulationError",
     "PullError",
     "ShareEstimate",
     "UnlistedString",
+    "Wishes",
     "decode",
+    "describe",
+    "plan",
     "pull_reports",
     "pull_summary",
     "read_candidates",
@@ -55,6 +71,11 @@ _MODULES = {
     "FitTest": "results.estimates",
     "ShareEstimate": "results.estimates",
     "UnlistedString": "results.unlisted_strings",
+    "Plan": "planning.plan",
+    "plan": "planning.plan",
+    "Wishes": "planning.wishes",
+    "Description": "planning.description",
+    "describe": "planning.description",
     "pull_reports": "data.pull",
     "pull_summary": "data.pull",
     "read_candidates": "data.candidates",

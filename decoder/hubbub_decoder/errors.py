@@ -36,3 +36,7 @@ class OutputError(HubbubError, ValueError):
 
 class PullError(HubbubError):
     """A failed download: no response, an error status, or a response that is not the requested summary."""
+
+
+class PlanError(HubbubError, ValueError):
+    """A wish that no definition fulfils, or that is out of range."""

@@ -104,7 +104,8 @@ def measure(case: Case, estimates: int, rng: np.random.Generator) -> Outcome:
         declared[run] = np.mean(np.array([e.std_error for e in decoding]) ** 2)
     accuracy, n = case.accuracy(), case.clients
     predicted = accuracy.shares.mean(accuracy.variance(accuracy.shares.values))
-    error = squares.std(ddof=1) / math.sqrt(runs)
+    of_independent = squares.mean() * math.sqrt(2 / (runs * case.candidates))  # the spread of few runs is uncertain
+    error = max(squares.std(ddof=1) / math.sqrt(runs), of_independent)
     return Outcome(n * predicted, n * float(squares.mean()), n * float(error), n * float(declared.mean()))
 
 

@@ -1,83 +1,152 @@
-"""`hubbub plan`: choose the parameters of a metric."""
+"""`hubbub plan`: choose the parameters of a metric, or show what a definition buys."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import PATH, json_option, print_json
+
+if TYPE_CHECKING:
+    from hubbub_decoder.planning.description import Description
+
+_DEFAULT_REPORTS = 1_000_000
+_OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 
 
-@click.command(short_help="Choose the parameters of a metric.")
-@click.option("--epsilon", type=float, required=True, help="Largest epsilon of one report.")
+@click.command(short_help="Choose the parameters of a metric, or show what a definition buys.")
+@click.argument("definitions", type=PATH, required=False)
+@click.argument("metric", required=False)
+@click.option("--epsilon", type=float, help="Largest epsilon of one report. Required to choose parameters.")
 @click.option(
-    "--lifetime",
-    type=float,
-    help="Largest epsilon of all reports of a client. Default: no bound, each report costs epsilon again.",
-)
-@click.option("--reports", type=int, metavar="N", help="Reports of a period. Default: as many as --share needs.")
-@click.option("--share", type=float, help="Smallest share that matters.")
+    "--lifetime", type=float,
+    help="Largest epsilon of all reports of a client. Default: no bound, each report costs --epsilon again.",
+)  # fmt: skip
 @click.option(
-    "--kind",
-    type=click.Choice(["string", "categorical", "boolean"]),
-    default="string",
-    show_default=True,
-    help="Kind of the values.",
+    "--reports", type=int, metavar="N",
+    help="Reports of a period. Default: as many as --share needs; of a definition, 1,000,000.",
+)  # fmt: skip
+@click.option("--share", type=float, help="Smallest share that matters, such as 0.01.")
+@click.option(
+    "--kind", type=click.Choice(["string", "categorical", "boolean"]), help="Kind of the values. Default: string."
 )
 @click.option("--candidates", type=int, metavar="M", help="Number of strings to look for, or of categories.")
 @click.option("--category", "categories", multiple=True, help="Name of a category; repeat it. Replaces --candidates.")
+@click.option("--periods", type=int, metavar="T", help="Periods that are decoded together. Default: 1.")
 @click.option(
-    "--periods", type=int, default=1, show_default=True, metavar="T", help="Periods that are decoded together."
-)
+    "--values", type=int, metavar="V",
+    help='Distinct values of a client over its lifetime, "no value" among them. Each costs epsilon. Default: 1.',
+)  # fmt: skip
 @click.option(
-    "--values",
-    type=int,
-    default=1,
-    show_default=True,
-    metavar="V",
-    help='Distinct values of a client over its lifetime; "no value" is one.',
-)
+    "--hold", type=int, metavar="E",
+    help="Length of an epoch in periods, in which a client keeps its value. Each epoch costs epsilon.",
+)  # fmt: skip
 @click.option(
-    "--hold",
-    type=int,
-    metavar="E",
-    help="Length of an epoch in periods: a client keeps its value, and each epoch costs epsilon.",
-)
-@click.option(
-    "--lifetime-periods",
-    type=int,
-    metavar="L",
-    help="Periods that --lifetime must last for, with --hold. Default: --periods.",
+    "--lifetime-periods", type=int, metavar="L", help="Periods that --lifetime lasts for with --hold. Default: T."
 )
 @click.option("--central", type=float, help="Largest central epsilon of the decoded periods, at delta = 1e-9.")
-@click.option("--retained", is_flag=True, help="Individual reports are retained, and decoded instead of their counts.")
+@click.option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
+@click.option("--bits", type=int, metavar="K", help="Largest number of bits of a report of strings. Default: 1024.")
+@click.option("--period", type=click.Choice(["day", "week", "month"]), help="Reporting period. Default: day.")
+@click.option("--name", default="metric", show_default=True, help="Name of the planned metric.")
 @click.option(
-    "--period", type=click.Choice(["day", "week", "month"]), default="day", show_default=True, help="Reporting period."
+    "--compare", nargs=2, type=PATH, metavar="A B", help="Compare the definitions of two files, side by side."
 )
-@click.option("--name", default="metric", show_default=True, help="Name of the metric.")
+@click.option("--html", "html_path", type=PATH, help="Also write an HTML page with the curves to this file.")
 @json_option
-def command(*, as_json: bool, name: str, categories: tuple[str, ...], candidates: int | None, **wishes: Any) -> None:
-    """Choose the parameters of a metric, and print its definition as TOML.
+def command(
+    *,
+    definitions: Path | None,
+    metric: str | None,
+    name: str,
+    categories: tuple[str, ...],
+    compare: tuple[Path, Path] | None,
+    html_path: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Choose the parameters of a metric, or show what the METRIC of a file DEFINITIONS buys.
+
+    Prints the chosen definition as TOML on stdout, and what it buys on stderr. All metrics of a file are shown without METRIC.
 
     \b
-    Example:
+    Examples:
       hubbub plan --epsilon 2 --lifetime 8 --candidates 1000 --reports 1000000 --share 0.005 > metrics.toml
+      hubbub plan metrics.toml homepage --reports 100000 --html homepage.html
+      hubbub plan --compare old.toml new.toml
     """
+    from dataclasses import replace
     from datetime import UTC, datetime
 
+    from rich.console import Console
+
+    from hubbub.cli.definitions_file import definitions_with
+    from hubbub_decoder.data.output_files import check_output_path
+    from hubbub_decoder.planning.description import describe
     from hubbub_decoder.planning.plan import plan
+    from hubbub_decoder.planning.tables import DescriptionTables
     from hubbub_decoder.planning.wishes import Wishes
 
+    given = {option: value for option, value in options.items() if value is not None}
+    if html_path is not None:
+        check_output_path(html_path)
+    stdout, stderr = (Console(stderr=stderr, highlight=False) for stderr in (False, True))
+    if compare or definitions is not None:
+        _check_description_options(given, compare, definitions, categories)
+        about = {"reports": _DEFAULT_REPORTS} | given
+        paths = compare or [path for path in (definitions,) if path is not None]
+        loaded = [(path, definitions_with(path, [metric] if metric else [])) for path in paths]
+        chosen = [(path, each) for path, metrics in loaded for name, each in metrics.items() if metric in (None, name)]
+        labels = [f"{each.name}, {path}" if compare else each.name for path, each in chosen]
+        found = [replace(describe(each, **about), label=label) for (_, each), label in zip(chosen, labels, strict=True)]
+        if as_json:
+            print_json([each.to_dict() for each in found])
+        else:
+            stdout.print(DescriptionTables(found))
+        _write_page(html_path, found)
+        return
+    if "epsilon" not in given:
+        raise click.UsageError(
+            "Pass --epsilon to choose parameters, a definitions file to describe it, or --compare with two files."
+        )
+    if categories:
+        given = {"kind": "categorical", "candidates": len(categories)} | given
     today = datetime.now(UTC).date()
-    number = candidates if candidates is not None else len(categories) or 1
-    planned = plan(
-        Wishes(candidates=number, **wishes),
-        name=name,
-        categories=categories or None,
-        expires=today.replace(year=today.year + 1, day=1),
-    )
+    expires = today.replace(year=today.year + 1, day=1)
+    planned = plan(Wishes(**given), name=name, categories=categories or None, expires=expires)
     if as_json:
-        print_json({"definition": planned.metric.to_dict(), "toml": planned.toml()})
+        print_json(planned.to_dict())
     else:
         click.echo(planned.toml(), nl=False)
+        stderr.print(DescriptionTables([planned.description]))
+        for note in planned.notes:
+            stderr.print(f"\nNote: {note}", style="yellow")
+    _write_page(html_path, [planned.description], planned.toml(), planned.notes)
+
+
+def _check_description_options(
+    given: dict[str, Any], compare: tuple[Path, Path] | None, definitions: Path | None, categories: tuple[str, ...]
+) -> None:
+    """Raise UsageError for options that only choose parameters."""
+    if compare and definitions is not None:
+        raise click.UsageError("--compare and DEFINITIONS exclude each other. Pass one of them.")
+    other = [option for option in given if option not in _OF_DESCRIPTION] + ["category"] * bool(categories)
+    if other:
+        raise click.UsageError(
+            f"--{other[0].replace('_', '-')} chooses parameters, and a definition has them. Leave it out, or leave out the file."
+        )
+
+
+def _write_page(path: Path | None, descriptions: list[Description], *about: Any) -> None:
+    """Write the HTML page, if there is a path."""
+    if path is None:
+        return
+    from hubbub_decoder.data.output_files import atomic_write
+    from hubbub_decoder.planning.page import render_page
+
+    page = render_page(descriptions, *about).encode()
+    with atomic_write(path) as file:
+        file.write(page)
+    click.echo(f"wrote {path}", err=True)

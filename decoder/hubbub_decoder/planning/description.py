@@ -13,18 +13,18 @@ from hubbub.metrics.metric import Kind, Metric
 from hubbub.privacy import PrivacyFigures, amplified, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import replace_non_finite
+from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.planning.law.accuracy import Accuracy, Data
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
-from hubbub_decoder.planning.wishes import PlanError, repetition_of
+from hubbub_decoder.planning.wishes import repetition_of
 
 DELTA = 1e-9
 POWERS = (0.8, 0.95)
 PATTERN_BITS = 16
-_REPORTS_OF_A_CLIENT = (1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 100, 200, 365)
-_SIZES = tuple(10 ** (step / 4) for step in range(-8, 9))
-_MAX_GROUP_SIZE = 1e12
+_REPORTS_OF_A_CLIENT = (1, 2, 4, 7, 14, 30, 60, 100, 365)
+_SIZES = tuple(10 ** (step / 2) for step in range(-4, 5))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +38,7 @@ class Description:
     recovery     : (t, probability that an observer of t linked reports knows all permanent bits), for a known value
     permanent_bits : entropy of the permanent response, in bits: it identifies a client among 2 to this power
     group_size   : effective group size of two reports (`hubbub.privacy.effective_group_size`)
+    label        : name in tables and plots
     central      : central epsilon of the T periods at delta = 1e-9, among the reports of one cohort; the local epsilon if that is less
     """
 
@@ -49,6 +50,7 @@ class Description:
     permanent_bits: float
     group_size: float
     central: float
+    label: str
 
     @property
     def reports(self) -> int:
@@ -169,6 +171,7 @@ def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:
             max(1, round(accuracy.clients) // params.num_cohorts),
             DELTA,
         ),
+        label=metric.name,
     )
 
 

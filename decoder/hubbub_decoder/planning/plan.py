@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import Any
 
 from hubbub.metrics.metric import Kind, Metric
-from hubbub.privacy import amplified
+from hubbub.privacy import amplified, epsilon
+from hubbub.privacy.allocation import policy_warnings
+from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
+from hubbub.privacy.policy import Policy
+from hubbub.wire.json_values import replace_non_finite
 from hubbub_decoder.array_types import Floats
+from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.definition import build_metric, toml_lines
-from hubbub_decoder.planning.description import DELTA, data_of
+from hubbub_decoder.planning.description import DELTA, Description, data_of, describe_accuracy
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
 from hubbub_decoder.planning.probabilities import Limits, best_chain
 from hubbub_decoder.planning.sizes import COHORTS, best_size
-from hubbub_decoder.planning.wishes import PlanError, Wishes, repetition_of
+from hubbub_decoder.planning.wishes import Wishes, repetition_of
 
 POWER = 0.8
 _HASHES = (1, 2, 3)
+_ANY_DAY = date(2000, 1, 1)
 _TIE = 0.002
 """Weight of b in the choice of probabilities: of equal variances, a response with few ones identifies a client less."""
 
@@ -31,16 +38,16 @@ class Plan:
 
     metric    : the definition
     wishes    : as they were stated
-    accuracy  : law of its estimates, at the stated or needed number of reports
+    description : what it buys, at the stated or needed number of reports
     smallest  : smallest share that matters
     reports_needed : reports of a period that detect it with probability .8; infinite if none do
-    symmetric : the smallest variance of a share of 0 with a symmetric permanent response, over that of this plan
+    symmetric : smallest variance with a symmetric permanent response over that of this plan, collisions apart
     notes     : limits of the definition, a sentence each
     """
 
     metric: Metric
     wishes: Wishes
-    accuracy: Accuracy
+    description: Description
     smallest: float
     reports_needed: float
     symmetric: float
@@ -49,6 +56,13 @@ class Plan:
     def toml(self) -> str:
         """Definition as TOML text."""
         return "\n".join(toml_lines(self.metric)) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the definition and what it buys as JSON values; an infinite number is the string "inf"."""
+        figures: dict[str, Any] = replace_non_finite(
+            {"toml": self.toml(), "reports_needed": self.reports_needed, "notes": list(self.notes)}
+        )
+        return figures | self.description.to_dict()
 
 
 def plan(
@@ -87,7 +101,7 @@ def plan(
     cohorts = _allowed_cohorts(wishes, float(chain.epsilon(wishes.kind, h, wishes.periods)))
     size = (wishes.candidates, 1, 1)
     if wishes.kind is Kind.STRING:
-        size = best_size(h, cohorts, lambda each: law(each, chain), smallest)
+        size = best_size(h, cohorts, wishes.bits, lambda each: law(each, chain), smallest)
     names = categories or [f"category {i + 1}" for i in range(wishes.candidates)]
     metric = build_metric(wishes, name, size, chain, names)
     metric = replace(
@@ -107,7 +121,51 @@ def plan(
             f"{wishes.candidates:,} candidates are too many for {wishes.reports:,} reports: no share can be estimated. "
             "Pass fewer candidates, more reports, or a larger epsilon."
         )
-    return Plan(metric, wishes, accuracy, smallest, needed, noise(h, best(h, symmetric=True)) / noise(h, chain), ())
+    symmetric = noise(h, best(h, symmetric=True)) / noise(h, chain)
+    planned = Plan(metric, wishes, describe_accuracy(metric, accuracy), smallest, needed, symmetric, ())
+    return replace(planned, notes=tuple(_notes(planned)))
+
+
+def _notes(planned: Plan) -> Iterator[str]:
+    """Yield what limits the definition: accuracy, permanent response, changes, budget, linkability."""
+    wishes, metric, law = planned.wishes, planned.metric, planned.description.accuracy
+    params, limits = metric.params, planned.description.detection_limits
+    if wishes.share is not None and planned.reports_needed > law.clients:
+        needed = (
+            f"{planned.reports_needed:,.0f}" if planned.reports_needed < math.inf else f"more than {MAX_REPORTS:.0e}"
+        )
+        yield (
+            f"{law.clients:,.0f} reports detect shares from {100 * limits[0]:.3g} % with probability {POWER:g}, not share = {100 * wishes.share:.3g} %. "
+            f"It needs {needed} reports of a period. Raise reports, periods or epsilon, or look for fewer candidates."
+        )
+    unit = wishes.epsilon_unit
+    if unit is None and wishes.periods > 1:
+        yield (
+            f"Without lifetime there is no permanent noise: {wishes.periods} reports cost epsilon = "
+            f"{wishes.periods * epsilon(params):.3f} together. Pass lifetime to bound any number of reports."
+        )
+    if unit is not None and wishes.hold is None and wishes.kind is not Kind.BOOLEAN:
+        reach, wanted = math.tanh(unit / 4), math.expm1(wishes.epsilon) / (math.exp(wishes.epsilon) + 3)
+        if wanted > reach:
+            yield (
+                f"A symmetric permanent response (prob_f) does not reach the variance of optimized unary encoding for one report: "
+                f"(e^e1 - 1)/(e^e1 + 3) = {wanted:.3f} is above tanh(einf/4) = {reach:.3f}. "
+                "This definition has permanent_p and permanent_q instead."
+            )
+    if planned.symmetric > 1.01:
+        yield f"The best symmetric permanent response (prob_f) has {planned.symmetric:.2f} times this variance."
+    if wishes.values > 1 and unit is not None:
+        epoch = max(1, (wishes.lifetime_periods or wishes.periods) // wishes.values)
+        yield (
+            f"Each of {wishes.values} distinct values costs epsilon = {unit:.3f}. Linked reports show when a value changes. "
+            f"To hide changes, pass hold = {epoch} instead of values: each epoch then costs epsilon."
+        )
+    yield from (f"Under the default Policy: {text}." for text in policy_warnings(Policy(), [metric], _ANY_DAY))
+    if planned.description.group_size >= LINKABLE_GROUP_SIZE:
+        yield (
+            f"Two reports of one client can be linked among up to {planned.description.group_size:,.3g} clients by their permanent noise. "
+            "Pass fewer bits (bits), a smaller epsilon, or hold = 1."
+        )
 
 
 def _limits(wishes: Wishes, hashes: int) -> Limits:
@@ -117,34 +175,34 @@ def _limits(wishes: Wishes, hashes: int) -> Limits:
     return Limits(wishes.kind, hashes, wishes.epsilon, unit, wishes.hold or math.inf)
 
 
-def _allowed_cohorts(wishes: Wishes, epsilon: float) -> tuple[int, ...]:
+def _allowed_cohorts(wishes: Wishes, local: float) -> tuple[int, ...]:
     """Numbers of cohorts in which the wanted central epsilon is kept: the others of a cohort hide a client.
 
-    epsilon : of a client's reports in the periods decoded together
+    local : epsilon of a client's reports in the periods decoded together
     """
     if wishes.central is None:
         return COHORTS
     reports, choices = wishes.reports or 0, COHORTS if wishes.kind is Kind.STRING else (1,)
-    kept = tuple(m for m in choices if reports >= m and amplified(epsilon, reports // m, DELTA) <= wishes.central)
+    kept = tuple(m for m in choices if reports >= m and amplified(local, reports // m, DELTA) <= wishes.central)
     if not kept:
         least = min(choices)
-        found = amplified(epsilon, max(1, reports // least), DELTA)
+        found = amplified(local, max(1, reports // least), DELTA)
         raise PlanError(
             f"central = {wishes.central:g} is not reached: {reports:,} reports in {least} cohort{'s' * (least > 1)} have a central epsilon of "
             f"{found:.3g} at delta = {DELTA:g}, because only the reports of one cohort hide each other. "
-            f"{_reports_for(epsilon, wishes.central, least)}"
+            f"{_reports_for(local, wishes.central, least)}"
         )
     return kept
 
 
-def _reports_for(epsilon: float, central: float, cohorts: int) -> str:
+def _reports_for(local: float, central: float, cohorts: int) -> str:
     """Sentence with the number of reports that reach a central epsilon."""
     low, high = 1, MAX_REPORTS
-    if amplified(epsilon, high, DELTA) > central:
+    if amplified(local, high, DELTA) > central:
         return "No number of reports reaches it. Pass a smaller epsilon, or a larger central."
     while high > 1.01 * low:
         middle = math.isqrt(low * high)
-        low, high = (low, middle) if amplified(epsilon, middle, DELTA) <= central else (middle, high)
+        low, high = (low, middle) if amplified(local, middle, DELTA) <= central else (middle, high)
         if middle in (low, high) and high - low <= 1:
             break
     return f"It needs {high * cohorts:,} reports. Pass so many reports, a smaller epsilon, or a larger central."

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hubbub.errors import HubbubError
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.metric import MIN_STRING_BITS, Kind
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
+from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.repetition import Repetition
 
 MAX_CANDIDATES = 10_000_000
-
-
-class PlanError(HubbubError):
-    """A wish that no definition fulfils, or that is out of range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +30,7 @@ class Wishes:
     lifetime_periods : periods that `lifetime` must last for with `hold`; None: T
     central    : largest central epsilon of the periods decoded together, at delta = 1e-9; None: no promise
     retained   : whether individual reports are retained, and decoded instead of their counts
+    bits       : largest number of bits of a string metric's report; fewer bits link reports less and collide more
     period     : reporting period
     """
 
@@ -49,6 +46,7 @@ class Wishes:
     lifetime_periods: int | None = None
     central: float | None = None
     retained: bool = False
+    bits: int = MAX_BITS
     period: PeriodKind = PeriodKind.DAY
 
     def __post_init__(self) -> None:
@@ -74,6 +72,14 @@ class Wishes:
         if self.share is not None and not (_is_number(self.share) and 0 < self.share < 1):
             raise PlanError(
                 f"share must be above 0 and below 1, got {self.share!r}: it is a part of the reports. Pass share = 0.01 for 1 %."
+            )
+        if (
+            isinstance(self.bits, bool)
+            or not isinstance(self.bits, int)
+            or not MIN_STRING_BITS <= self.bits <= MAX_BITS
+        ):
+            raise PlanError(
+                f"bits must be an integer in [{MIN_STRING_BITS}, {MAX_BITS}], got {self.bits!r}: a report of strings has so many. Pass bits = 128."
             )
         _check_candidates(self.kind, self.candidates)
         if self.reports is None and self.share is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from datetime import date
 
 import numpy as np
@@ -10,9 +11,13 @@ import pytest
 
 from hubbub.metrics.definitions import parse_definitions
 from hubbub.metrics.metric import Kind
-from hubbub.privacy import epsilon
+from hubbub.privacy import epsilon, epsilon_permanent
+from hubbub_decoder.errors import PlanError
+from hubbub_decoder.planning.law.accuracy import Accuracy
+from hubbub_decoder.planning.law.chain import Chain
+from hubbub_decoder.planning.law.collisions import Shares
 from hubbub_decoder.planning.plan import plan
-from hubbub_decoder.planning.wishes import PlanError, Wishes
+from hubbub_decoder.planning.wishes import Wishes, repetition_of
 
 TOMORROW = date(2099, 1, 1)
 
@@ -27,8 +32,111 @@ def test_rounded_probabilities_keep_the_epsilons(kind: Kind, unseen_seed: int) -
     rng = np.random.default_rng(unseen_seed)
     for _ in range(5):
         report = float(np.exp(rng.uniform(-2, 1.5)))
-        wishes = Wishes(kind=kind, epsilon=report, reports=100_000, candidates=1 if kind is Kind.BOOLEAN else 20)
-        assert epsilon(plan(wishes, expires=TOMORROW).metric.params) <= report
+        lifetime = report * float(rng.uniform(1, 4))
+        candidates = 1 if kind is Kind.BOOLEAN else 20
+        wishes = Wishes(kind=kind, epsilon=report, lifetime=lifetime, reports=100_000, candidates=candidates, periods=7)
+        params = plan(wishes, expires=TOMORROW).metric.params
+        assert epsilon(params) <= report
+        assert epsilon_permanent(params) <= lifetime
+
+
+def test_rounded_probabilities_keep_the_epsilon_of_an_epoch() -> None:
+    wishes = Wishes(epsilon=1, lifetime=20, hold=7, lifetime_periods=70, reports=100_000, candidates=50, periods=28)
+    metric = plan(wishes, expires=TOMORROW).metric
+    assert metric.hold == 7
+    assert epsilon(metric.params) <= 1
+    assert 1.99 < epsilon(metric.params, 7) <= 2
+
+
+def test_distinct_values_share_the_lifetime() -> None:
+    wishes = Wishes(epsilon=1, lifetime=8, values=4, reports=100_000, candidates=50, periods=7)
+    planned = plan(wishes, expires=TOMORROW)
+    assert 1.99 < epsilon_permanent(planned.metric.params) <= 2
+    assert any("Each of 4 distinct values costs epsilon = 2.000" in note for note in planned.notes)
+
+
+def test_boolean_stays_symmetric() -> None:
+    params = plan(
+        Wishes(kind=Kind.BOOLEAN, epsilon=1, lifetime=2, reports=1000, periods=30), expires=TOMORROW
+    ).metric.params
+    assert params.prob_f is not None
+
+
+def test_plan_says_when_a_symmetric_response_does_not_reach_unary_encoding() -> None:
+    notes = plan(Wishes(epsilon=2.9, lifetime=3, reports=100_000, candidates=50), expires=TOMORROW).notes
+    assert any("is above tanh(einf/4) = 0.635" in note for note in notes)
+    notes = plan(Wishes(epsilon=1, lifetime=4, reports=100_000, candidates=50), expires=TOMORROW).notes
+    assert not any("tanh" in note for note in notes)
+
+
+def test_central_epsilon_limits_the_cohorts() -> None:
+    free = plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000), expires=TOMORROW)
+    kept = plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000, central=0.12), expires=TOMORROW)
+    assert free.description.central > 0.12 >= kept.description.central
+    assert kept.metric.params.num_cohorts < free.metric.params.num_cohorts
+
+
+def test_fewer_bits_are_kept() -> None:
+    assert (
+        plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000, bits=100), expires=TOMORROW).metric.params.num_bits
+        == 64
+    )
+
+
+def random_wishes(rng: np.random.Generator) -> Wishes:
+    report = float(np.exp(rng.uniform(math.log(0.5), math.log(4))))
+    return Wishes(
+        epsilon=report,
+        lifetime=None if rng.random() < 0.3 else report * float(rng.uniform(1, 6)),
+        reports=int(10 ** rng.uniform(4, 7)),
+        candidates=int(10 ** rng.uniform(1, 4)),
+        share=float(10 ** rng.uniform(-4, -1)),
+        periods=int(rng.choice([1, 7, 30])),
+    )
+
+
+def brute_force(wishes: Wishes) -> float:
+    """Smallest mean variance of 2 numbers of hashes, 5 of bits, 4 of cohorts and 6,400 pairs of both responses each.
+
+    With h = 1 bit a value, log-odds of a and b differ by einf / h, those of q* and p* by e1 / h.
+    """
+    shares, repetition = Shares.zipf(wishes.candidates), repetition_of(wishes.periods, None)
+    assert wishes.share is not None
+    assert wishes.reports is not None
+    mean_share = (wishes.share + 1 / wishes.candidates) / 2
+    best = math.inf
+    for h in (1, 2):
+        a_odds, q_odds = np.meshgrid(np.linspace(-1, 14, 80), np.linspace(-3, 9, 80))
+        a, b = 1 / (1 + np.exp(-a_odds)), 1 / (1 + np.exp((wishes.lifetime or 0) / h - a_odds))
+        if wishes.lifetime is None:
+            a, b = np.ones_like(a), np.zeros_like(a)
+        q_star, p_star = 1 / (1 + np.exp(-q_odds)), 1 / (1 + np.exp(wishes.epsilon / h - q_odds))
+        spread = (q_star - p_star) / (a - b)
+        p = p_star - b * spread
+        q = p + spread
+        valid = (p >= 0) & (q <= 1)
+        noise = np.where(valid, Chain(a, b, p, q).noise(mean_share, repetition), np.inf)
+        cell = np.unravel_index(np.argmin(noise), noise.shape)
+        chain = Chain(*(np.asarray(each[cell]) for each in (a, b, p, q)))
+        for k in (64, 128, 256, 512, 1024):
+            for m in (32, 64, 128, 256):
+                law = Accuracy(Kind.STRING, (k, h, m), chain, wishes.reports, repetition, shares)
+                best = min(best, law.mean_variance(wishes.share))
+    return best
+
+
+@pytest.mark.slow
+def test_plan_is_within_two_percent_of_brute_force_within_a_second(unseen_seed: int) -> None:
+    rng, seconds = np.random.default_rng(unseen_seed), []
+    for _ in range(20):
+        wishes = random_wishes(rng)
+        started = time.process_time()
+        planned = plan(wishes, expires=TOMORROW)
+        seconds.append(time.process_time() - started)
+        assert wishes.share is not None
+        assert planned.description.accuracy.mean_variance(wishes.share) <= 1.02 * brute_force(wishes), wishes
+        assert planned.metric.params.num_hashes == 1
+    assert max(seconds) <= 1
 
 
 def test_one_report_needs_no_permanent_response() -> None:
@@ -40,8 +148,8 @@ def test_one_report_needs_no_permanent_response() -> None:
 
 def test_plan_states_the_reports_that_a_share_needs() -> None:
     planned = plan(Wishes(epsilon=1, share=0.01, candidates=100), expires=TOMORROW)
-    assert planned.accuracy.clients == planned.reports_needed
-    assert planned.accuracy.detection_limit(0.8) == pytest.approx(0.01, rel=0.01)
+    assert planned.description.accuracy.clients == planned.reports_needed
+    assert planned.description.accuracy.detection_limit(0.8) == pytest.approx(0.01, rel=0.01)
 
 
 @pytest.mark.parametrize(

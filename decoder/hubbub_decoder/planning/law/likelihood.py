@@ -31,6 +31,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.chain import Chain
 
+_MIN_PROBABILITY = 1e-200  # of a report; rarer ones tell nothing, and their ratios overflow
 _MIN_NO_VALUE = 1e-3  # as in the weights of `estimators/pattern_counts.py`
 
 
@@ -125,7 +126,8 @@ class LikelihoodLaw:
         shares /= shares.sum()
         components = self._reported.components[:3]
         mixture = np.tensordot(shares, components, 1)
-        return shares, mixture, components / np.maximum(mixture, 1e-300)
+        scores = np.divide(components, mixture, out=np.zeros_like(components), where=mixture > _MIN_PROBABILITY)
+        return shares, mixture, scores
 
     def _expected(self, scores: Floats) -> Floats:
         """E(w | B) by the ones of B among the own bits and among the others, (3, h + 1, k - h + 1)."""

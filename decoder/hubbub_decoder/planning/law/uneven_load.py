@@ -39,4 +39,5 @@ def uneven_load_ratio(
     is_listed = np.isclose(shares.values[nearest], own, rtol=0.2)
     log -= np.where(is_listed, 1.0, 0.0)[:, None] * of_string[np.arange(len(own)), :, nearest]
     harmonic = lightest / (np.exp(log) @ _WEIGHTS)
-    return np.asarray(np.where(lightest > 0, np.minimum(harmonic / mean_variance, 1.0), 1.0))
+    known = (lightest > 0) & np.isfinite(mean_variance)
+    return np.minimum(np.divide(harmonic, mean_variance, out=np.ones_like(own), where=known), 1.0)

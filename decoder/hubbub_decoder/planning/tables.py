@@ -1,0 +1,127 @@
+"""Terminal tables and curves of descriptions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from hubbub.metrics.metric import Kind
+from hubbub.privacy.pricing import shown_epsilon
+from hubbub.text import format_count
+from hubbub_decoder.planning.definition import probability_fields, shortest_decimal
+from hubbub_decoder.planning.description import DELTA, POWERS, Description
+
+_BAR_WIDTH = 24
+_DATA = {"bits": "bit counts", "patterns": "pattern counts", "reports": "retained reports"}
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionTables:
+    """Figures of one definition, or of several side by side, as a rich renderable."""
+
+    descriptions: Sequence[Description]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        figures = Table(box=None, pad_edge=False, header_style="bold")
+        figures.add_column("")
+        for each in self.descriptions:
+            figures.add_column(each.label, overflow="fold")
+        for name, values in figure_rows(self.descriptions):
+            figures.add_row(name, *values)
+        yield figures
+        for each in self.descriptions:
+            title = f"{each.label}: " if len(self.descriptions) > 1 else ""
+            yield from _curves(each, title)
+
+
+def figure_rows(descriptions: Sequence[Description]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of a figure and its text for each description."""
+    columns = [dict(_figures(each)) for each in descriptions]
+    for name in dict.fromkeys(name for column in columns for name in column):
+        yield name, [column.get(name, "-") for column in columns]
+
+
+def _figures(each: Description) -> Iterator[tuple[str, str]]:
+    params, privacy, law = each.metric.params, each.privacy, each.accuracy
+    if each.metric.kind is Kind.STRING:
+        yield "bits, hashes, cohorts", f"{params.num_bits}, {params.num_hashes}, {params.num_cohorts}"
+    fields = probability_fields(params)
+    yield "probabilities", "\n".join(f"{field} = {shortest_decimal(getattr(params, field))}" for field in fields)
+    yield "epsilon of a report", shown_epsilon(privacy.epsilon_report)
+    unit = {"epoch": f"an epoch (hold = {privacy.hold})", "value": "a value", "period": "each report again"}[
+        privacy.unit
+    ]
+    yield "epsilon of a unit", f"{shown_epsilon(privacy.epsilon_unit)} for {unit}"
+    yield "lifetime epsilon, default Policy", shown_epsilon(privacy.epsilon_lifetime)
+    cohort = f" of a cohort ({each.reports_of_a_cohort:,})" if params.num_cohorts > 1 else f" ({each.reports:,})"
+    yield "central epsilon", f"{each.central:.3g} at delta = {DELTA:g}, among the reports{cohort}"
+    yield (
+        "permanent response",
+        (
+            "none"
+            if each.permanent_bits == 0
+            else f"{each.permanent_bits:,.1f} bits, identifies one of {_power_of_two(each.permanent_bits)} clients"
+        ),
+    )
+    yield "effective group size of 2 reports", f"{each.group_size:,.3g}"
+    shares = format_count(round(law.shares.count), "candidate")
+    yield (
+        "decoded",
+        f"{format_count(each.periods, 'period')} of {format_count(each.reports, 'report')}, {_DATA[law.data]}, {shares}",
+    )
+    yield "standard error of a small share", _percent(law.std_error(0.0))
+    for power, limit in zip(POWERS, each.detection_limits, strict=True):
+        yield f"detection limit at power {power:.0%}", _percent(limit)
+
+
+def _curves(each: Description, title: str) -> Iterator[Text | Table]:
+    yield Text(f"\n{title}Epsilon of t reports of one value", style="bold")
+    top = max((epsilon for _, epsilon in each.epsilons if math.isfinite(epsilon)), default=1.0)
+    rows = [
+        ("unlimited" if math.isinf(t) else f"{t:.0f}", shown_epsilon(epsilon), epsilon / top)
+        for t, epsilon in each.epsilons
+    ]
+    yield _curve(("t", "epsilon"), rows)
+    yield Text(f"\n{title}Accuracy by reports of a period", style="bold")
+    points = [(number, error, limit) for number, error, limit in each.by_reports() if math.isfinite(error)]
+    lowest, highest = (math.log(f(error for _, error, _ in points)) for f in (min, max))
+    reach = max(highest - lowest, 1e-9)
+    yield _curve(
+        ("reports", "standard error", f"detection limit at {POWERS[0]:.0%}"),
+        [
+            (f"{number:,}", _percent(error), _percent(limit), (math.log(error) - lowest) / reach * 0.95 + 0.05)
+            for number, error, limit in points
+        ],
+    )
+    if each.recovery:
+        yield Text(f"\n{title}Probability that t linked reports reveal the whole permanent response", style="bold")
+        yield _curve(("t", "probability"), [(f"{t}", f"{chance:.3f}", chance) for t, chance in each.recovery])
+
+
+def _curve(names: tuple[str, ...], rows: Sequence[tuple[str | float, ...]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", width=_BAR_WIDTH, no_wrap=True)
+    for *cells, height in rows:
+        filled = min(max(round(float(height) * _BAR_WIDTH), 0), _BAR_WIDTH) if math.isfinite(float(height)) else 0
+        table.add_row(*map(str, cells), "█" * filled)
+    return table
+
+
+def _percent(share: float) -> str:
+    """Share with three significant digits, as a percentage.
+
+    >>> _percent(0.00012345), _percent(math.inf)
+    ('0.0123 %', 'none up to 100 %')
+    """
+    return f"{100 * share:.3g} %" if share <= 1 else "none up to 100 %"
+
+
+def _power_of_two(bits: float) -> str:
+    return f"{2**bits:,.3g}" if bits < 40 else f"2^{bits:.0f}"

@@ -1,0 +1,149 @@
+"""`describe` and `hubbub plan`: figures of a definition, surfaces, errors."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from hubbub import Metric, Params
+from hubbub.cli import main
+from hubbub.metrics.definitions import parse_definitions
+from hubbub.privacy import central_epsilon, epsilon
+from hubbub_decoder import PlanError, describe
+from hubbub_decoder.planning.description import periods_epsilon, permanent_entropy, recovery_probability
+
+DEFINITION = """
+[[metric]]
+name = "homepage"
+kind = "string"
+description = "Where do people start?"
+owner = "you@example.org"
+num_bits = 64
+num_hashes = 1
+num_cohorts = 16
+prob_p = 0.25
+prob_q = 0.75
+prob_f = {f}
+expires = 2099-01-01
+"""
+
+
+@pytest.fixture
+def definitions(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / "a$b.toml", tmp_path / "b.toml"]
+    for path, f in zip(paths, (0.25, 0.0), strict=True):
+        path.write_text(DEFINITION.format(f=f))
+    return paths
+
+
+def hubbub(*arguments: object) -> Result:
+    return CliRunner(env={"COLUMNS": "250"}).invoke(main, [str(argument) for argument in arguments])
+
+
+def string(k: int, f: float = 0.5) -> Metric:
+    return Metric.string("s", Params(num_bits=k, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=f))
+
+
+def test_permanent_bits_identify_less_with_asymmetric_noise() -> None:
+    """k = 128, einf = 4: 67 bits symmetric, 17 asymmetric."""
+    symmetric = string(128, 2 / (math.exp(2) + 1))
+    sizes = {"num_bits": 128, "num_hashes": 1, "num_cohorts": 64}
+    rare = Params(**sizes, prob_p=0.25, prob_q=0.75, permanent_p=1 / (math.exp(4) + 1), permanent_q=0.5)  # type: ignore[arg-type]
+    assert permanent_entropy(symmetric) == pytest.approx(67.5, abs=0.5)
+    assert permanent_entropy(Metric.string("s", rare)) == pytest.approx(17.5, abs=0.5)
+
+
+def test_recovery_is_the_chance_of_the_likeliest_response() -> None:
+    """Categories a, b of which a is the value; 3 reports, all 2**6 outcomes and 4 responses."""
+    metric = Metric.categorical("c", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    joint = []
+    for outcome in itertools.product((0, 1), repeat=6):
+        chances = []
+        for response in itertools.product((0, 1), repeat=2):
+            prior = np.prod([p if bit else 1 - p for bit, p in zip(response, (0.75, 0.25), strict=True)])
+            rates = [0.75 if response[i // 3] else 0.25 for i in range(6)]
+            chances.append(prior * np.prod([r if bit else 1 - r for bit, r in zip(outcome, rates, strict=True)]))
+        joint.append(max(chances))
+    assert recovery_probability(metric, 3) == pytest.approx(sum(joint))
+
+
+def test_hundred_reports_reveal_a_response_as_the_privacy_page_states() -> None:
+    usual = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
+    assert recovery_probability(Metric.string("s", usual), 100) == pytest.approx(0.62, abs=0.01)
+
+
+def test_describe_reports_the_privacy_of_one_cohort() -> None:
+    bought = describe(string(64), reports=64_000, periods=7)
+    assert bought.reports_of_a_cohort == 1000
+    assert bought.central == central_epsilon(string(64).params, 1000, 1e-9, periods=7)
+    assert dict(bought.epsilons)[7.0] == epsilon(string(64).params, 7)
+
+
+def test_epochs_add_up() -> None:
+    metric = Metric.string("s", string(64).params, hold=3)
+    assert periods_epsilon(metric, 7) == pytest.approx(2 * epsilon(metric.params, 3) + epsilon(metric.params, 1))
+
+
+def test_detection_limit_shrinks_with_reports() -> None:
+    few, many = (describe(string(64), reports=n).detection_limits for n in (100_000, 10_000_000))
+    assert few[0] < few[1]
+    assert few[0] / many[0] == pytest.approx(10, rel=0.1)
+
+
+def test_describe_refuses_a_number_below_one() -> None:
+    with pytest.raises(PlanError, match="reports must be an integer of at least 1, got 0"):
+        describe(string(64), reports=0)
+
+
+def test_command_prints_a_definition_that_the_check_accepts(tmp_path: Path) -> None:
+    result = hubbub("plan", "--epsilon", 2, "--lifetime", 4, "--candidates", 100, "--reports", 100_000, "--periods", 7)
+    assert result.exit_code == 0, result.output
+    path = tmp_path / "planned.toml"
+    path.write_text(result.stdout)
+    assert hubbub("metrics", "check", path).exit_code == 0
+    assert list(parse_definitions(result.stdout)) == ["metric"]
+    assert "detection limit at power 80%" in result.stderr
+
+
+def test_command_takes_categories_by_name() -> None:
+    result = hubbub("plan", "--epsilon", 1, "--category", 'a "b"', "--category", "c", "--reports", 1000)
+    assert parse_definitions(result.stdout)["metric"].categories == ('a "b"', "c")
+
+
+def test_command_describes_and_compares(definitions: list[Path], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    one = json.loads(hubbub("plan", definitions[0], "--reports", 10_000, "--json").stdout)
+    assert one[0]["reports"] == 10_000
+    assert one[0]["epsilon_by_reports_of_a_client"][-1]["reports"] == "inf"
+    result = hubbub("plan", "--compare", *definitions, "--html", page)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("Epsilon of t reports of one value") == 2
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg") == 3
+    assert "a$b.toml" in text
+    assert "http://" not in text.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Pass --epsilon to choose parameters"),
+        (("--epsilon", 1), "Neither reports nor share is given"),
+        (("{path}", "--epsilon", 1), "--epsilon chooses parameters"),
+        (("{path}", "missing"), "has no metric 'missing'"),
+        (("--epsilon", -1, "--reports", 10), "epsilon must be a number above 0, got -1.0"),
+    ],
+)
+def test_command_names_the_remedy(definitions: list[Path], arguments: tuple[object, ...], message: str) -> None:
+    result = hubbub("plan", *(definitions[0] if each == "{path}" else each for each in arguments))
+    assert result.exit_code != 0
+    assert message in result.stderr
+    assert result.stdout == ""
