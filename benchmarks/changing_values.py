@@ -1,6 +1,6 @@
-"""Values that change: variance of a small Bloom filter, and of hashing to cells (LOLOHA), at one lifetime epsilon.
+"""Values that change: variance and attack on a Bloom filter and on hashing to cells (LOLOHA), at one lifetime epsilon.
 
-    python -m benchmarks.changing_values [--lifetime 8] [--values 10] [--epsilon 2]
+    python -m benchmarks.changing_values [--lifetime 8] [--values 10] [--epsilon 2] [--reports 30]
 
 A client holds one permanent response for each thing that it reports: for each value, as many as it has (large filter);
 for each of k Bloom filters of one bit, and one for "no value" (small filter); for each of g cells, "no value" among them.
@@ -11,7 +11,13 @@ N Var is that of a share near 0, with T reports of each client, all other candid
     score(s) = (P(s | own bit) / P(s) - 1) / information        P(s) : mean over the bits or cells
     N Var    = Var( E[score | permanent response] ) + E[ Var(score | permanent response) ] / T
 
-`any two` is ln of the largest ratio of probabilities between any two histories, those that change at other times included.
+The attack compares two histories of V distinct values each, T reports of each value, that change at the same times:
+
+    one other : the second history has another value in place of the first        all other : in place of all
+
+`above` is the share of clients whose reports change the odds of the two histories by more than e**lifetime (exact likelihoods). The
+lifetime is a bound if it is 0. Values with equal bits or cells have one permanent response, which an observer sees: two histories
+with another pattern of equal bits have a ratio without bound as T grows, and `pattern_differs` is the chance of that.
 
 Sources: Arcolezi et al. 2023 (LOLOHA, arXiv 2210.00262); docs/decisions/0083.
 """
@@ -27,8 +33,31 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
+from tests.support.changing_values import (
+    FilterAttack,
+    ResponseAttack,
+    bit_loss,
+    filter_attack,
+    generalized_response,
+    largest_enumerated_losses,
+    pattern_differs,
+    shared_response_loss,
+    shares_above,
+)
+
 Floats = npt.NDArray[np.float64]
 
+CLIENTS = 2_000
+FILTER_BITS = 128
+ENUMERATED = ((2, 2), (2, 4), (2, 8), (3, 2), (3, 4), (4, 4))
+"""Cells and periods of the enumerated histories."""
+HASHES = {
+    "k = 128, h = 1": 128,
+    "k = 1,024, h = 1": 1_024,
+    "k = 128, h = 2": math.comb(128, 2),
+    **{f"g = {cells}": cells for cells in (2, 3, 4)},
+}
+"""Number of equally likely filters or cells of a value."""
 CELLS = range(2, 10)
 BITS = range(2, 8)
 PERMANENT_ONES = np.linspace(0.3, 0.98, 18)
@@ -48,13 +77,6 @@ def response_variance(permanent: Floats, instantaneous: Floats, reports: int) ->
     between = weight @ of_permanent**2 - (weight @ of_permanent) ** 2
     within = weight @ (instantaneous @ score**2 - of_permanent**2)
     return float(between + within / reports)
-
-
-def generalized_response(cells: int, keep: float) -> Floats:
-    """Return the matrix of generalized randomized response: `keep` on the diagonal."""
-    matrix = np.full((cells, cells), (1 - keep) / (cells - 1))
-    np.fill_diagonal(matrix, keep)
-    return matrix
 
 
 def cell_response(cells: int, epsilon: float, permanent_epsilon: float) -> tuple[Floats, Floats]:
@@ -83,11 +105,6 @@ def bit_vectors(bits: int) -> Floats:
     return np.array(list(itertools.product([0.0, 1.0], repeat=bits)))
 
 
-def bit_loss(one: float, zero: float) -> float:
-    """Return epsilon of a bit vector in which two inputs differ in two bits."""
-    return math.log(one / zero * (1 - zero) / (1 - one)) if zero > 0 and one < 1 else math.inf
-
-
 def small_filters(bits: int, epsilon: float, permanent_epsilon: float) -> Iterator[tuple[Floats, Floats]]:
     """Yield matrices of filters of one bit: a grid over P(permanent 1 | 1) and q; P(permanent 1 | 0) and p follow from the epsilons."""
     for a in PERMANENT_ONES:
@@ -106,38 +123,6 @@ def small_filters(bits: int, epsilon: float, permanent_epsilon: float) -> Iterat
                 yield permanent, bit_response(bit_vectors(bits), q, brentq(excess, 0.0, highest))
 
 
-def any_two_histories(permanent: Floats) -> float:
-    """Return ln of the largest ratio of two histories that each see every input, by enumeration of how their changes overlap.
-
-    Equal outputs link inputs of the first history to inputs of the second. The worst links are stars: one input c of the first
-    against a set D of the second, with max over s of P(s | c) / prod over d in D of P(s | d); the sets D are disjoint.
-    """
-    inputs = range(len(permanent))
-    with np.errstate(divide="ignore"):
-        log = np.log(permanent)
-    worst = {
-        (c, chosen): float((log[c] - log[list(chosen)].sum(axis=0)).max())
-        for c in inputs
-        for size in range(1, len(permanent) + 1)
-        for chosen in itertools.combinations(inputs, size)
-    }
-
-    def best(left: tuple[int, ...], centres: tuple[int, ...]) -> float:
-        if not left or not centres:
-            return -math.inf if left else 0.0
-        first, rest = left[0], left[1:]
-        found = -math.inf
-        for size in range(len(rest) + 1):
-            for others in itertools.combinations(rest, size):
-                remaining = tuple(each for each in rest if each not in others)
-                for c in centres:
-                    after = best(remaining, tuple(each for each in centres if each != c))
-                    found = max(found, worst[c, (first, *others)] + after)
-        return found
-
-    return best(tuple(inputs), tuple(inputs))
-
-
 def large_filter_variance(epsilon: float, permanent_epsilon: float, reports: int) -> float:
     """Return N Var of L-OSUE, the best large filter at share 0: OUE(einf) + (OUE(e1) - OUE(einf)) / T."""
     once, held = (4 * math.exp(e) / math.expm1(e) ** 2 for e in (min(epsilon, permanent_epsilon), permanent_epsilon))
@@ -148,44 +133,54 @@ def large_filter_variance(epsilon: float, permanent_epsilon: float, reports: int
 @click.option("--lifetime", default=8.0, help="Epsilon of all permanent responses of one client.")
 @click.option("--values", default=10, help='Distinct values of one client, without "no value".')
 @click.option("--epsilon", default=2.0, help="Epsilon of one report.")
-def main(lifetime: float, values: int, epsilon: float) -> None:
-    """Print N Var at 1 and 30 reports for each size of filter and number of cells."""
+@click.option("--reports", default=30, help="Reports of each value, T.")
+@click.option("--seed", default=1, help="Seed of the attack.")
+def main(lifetime: float, values: int, epsilon: float, reports: int, seed: int) -> None:
+    """Print N Var at 1 and T reports, and the success of the attack, for each size of filter and number of cells."""
+    rng = np.random.default_rng(seed)
     click.echo(
-        f'lifetime epsilon {lifetime:g}, {values} distinct values and "no value", epsilon {epsilon:g} per report'
+        f'lifetime epsilon {lifetime:g}, {values} distinct values and "no value", epsilon {epsilon:g} per report; {CLIENTS:,} clients'
     )
-    click.echo(f"{'mechanism':24}{'responses':>10}{'eps each':>10}{'T = 1':>9}{'T = 30':>9}{'any two':>9}")
+    click.echo(
+        f"{'mechanism':24}{'responses':>10}{'eps each':>10}{'N Var: 1':>10}{f'{reports}':>8}{'above: one other':>18}{'all other':>11}"
+    )
+
+    def print_row(name: str, responses: int, variances: list[float], attack: ResponseAttack | FilterAttack) -> None:
+        one, every = shares_above(attack, lifetime, values, reports, CLIENTS, rng)
+        click.echo(
+            f"{name:24}{responses:>10}{lifetime / responses:>10.2f}{variances[0]:>10.3f}{variances[1]:>8.3f}{one:>18.1%}{every:>11.1%}"
+        )
+
     each = lifetime / (values + 1)
-    large = [large_filter_variance(epsilon, each, reports) for reports in (1, 30)]
-    _print_row("large filter", values + 1, each, large, math.nan)
+    variances = [large_filter_variance(epsilon, each, number) for number in (1, reports)]
+    for name, by_value in (("", False), (", by value", True)):
+        attack = filter_attack(FILTER_BITS, epsilon, each, by_value=by_value)
+        print_row(f"filter, k = {FILTER_BITS}{name}", values + 1, variances, attack)
     for bits in BITS:
         responses = min(values, bits) + 1
         each = lifetime / responses
         pairs = list(small_filters(bits, min(epsilon, each), each))
-        permanent, instantaneous = min(pairs, key=lambda pair: response_variance(pair[0], pair[1], 30))
-        variances = [response_variance(permanent, instantaneous, reports) for reports in (1, 30)]
-        worst = any_two_histories(_with_no_value(permanent, bits)) if bits <= 4 else math.nan
-        _print_row(f"small filter, k = {bits}", responses, each, variances, worst)
+        best = min(pairs, key=lambda pair: response_variance(pair[0], pair[1], reports))
+        variances = [response_variance(*best, number) for number in (1, reports)]
+        print_row(f"small filter, k = {bits}", responses, variances, ResponseAttack(*best))
+    chosen = {}
     for cells in CELLS:
         responses = min(values + 1, cells)
         each = lifetime / responses
-        permanent, instantaneous = cell_response(cells, min(epsilon, each), each)
-        variances = [response_variance(permanent, instantaneous, reports) for reports in (1, 30)]
-        worst = any_two_histories(permanent) if cells <= 5 else math.nan
-        _print_row(f"cells, g = {cells}", responses, each, variances, worst)
-
-
-def _with_no_value(permanent: Floats, bits: int) -> Floats:
-    """Return the matrix with a row for the filter without ones."""
-    outputs = bit_vectors(bits)
-    one = float(permanent[0] @ outputs[:, 1])  # P(permanent 1 | 0)
-    return np.vstack([permanent, bit_response(np.zeros((1, bits)), 0.0, one)])
-
-
-def _print_row(name: str, responses: int, each: float, variances: list[float], worst: float) -> None:
+        chosen[cells] = cell_response(cells, min(epsilon, each), each)
+        variances = [response_variance(*chosen[cells], number) for number in (1, reports)]
+        print_row(f"cells, g = {cells}", responses, variances, ResponseAttack(*chosen[cells]))
+    click.echo(f"\n{'ratio without bound':24}{'one other':>10}{'all other':>11}")
+    for name, filters in HASHES.items():
+        one, every = pattern_differs(values, filters)
+        click.echo(f"{name:24}{one:>10.2%}{every:>11.2%}")
     click.echo(
-        f"{name:24}{responses:>10}{each:>10.2f}{variances[0]:>9.3f}{variances[1]:>9.3f}"
-        f"{'-' if math.isnan(worst) else f'{worst:.2f}':>9}"
+        f"\n{'largest loss':14}{'any two':>10}{'same changes':>14}{'g eps each':>12}    two cells against one, {reports} reports"
     )
+    for cells, periods in ENUMERATED:
+        any_two, same = largest_enumerated_losses(*chosen[cells], periods)
+        loss = shared_response_loss(*chosen[cells], reports)
+        click.echo(f"{f'g = {cells}, T = {periods}':14}{any_two:>10.3f}{same:>14.3f}{lifetime:>12.3f}{loss:>14.1f}")
 
 
 if __name__ == "__main__":
