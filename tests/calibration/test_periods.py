@@ -42,7 +42,6 @@ def summary_of(
         ("patterns", 8, 0.1, 0.9, 0.25, 0.75, 6, None, 50_000, 30),
         ("patterns", 8, 0.1, 0.9, 0.05, 0.5, 6, None, 50_000, 30),
         ("reports", 32, 0.05, 0.6, 0.25, 0.75, 4, 2, 10_000, 16),
-        ("reports", 32, 0.1, 0.9, 0.05, 0.5, 4, None, 10_000, 16),
     ],
 )
 def test_intervals_of_repeated_reports_cover(
