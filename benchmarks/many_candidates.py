@@ -1,7 +1,7 @@
 """Accuracy of bit counts with hundreds to thousands of candidates: total variation, detections, coverage, time.
 
 python -m benchmarks.many_candidates [--runs 4] [--out docs/accuracy.md]          (or: make bench-many)
-python -m benchmarks.many_candidates paired 50              (finds with more reports and with more cohorts, 50 populations each)
+python -m benchmarks.many_candidates paired 0 50            (finds with more reports and with more cohorts, populations 0 to 49)
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ ROWS = [
     Row(128, 2, 64, 0, "zipf1", 3_000, 0),
     Row(128, 2, 64, 0, "zipf1", 10_000, 90_000),
 ]
-PAIRS = (((32, 1), (64, 1)), ((64, 1), (128, 1)), ((32, 1), (32, 3)), ((32, 1), (32, 10)))
-"""Cohorts and millions of reports of the smaller and the larger of two collections of one population."""
+COLLECTIONS = ((32, 1), (64, 1), (128, 1), (32, 3), (32, 10))
+"""Cohorts and millions of reports of collections of one population."""
+PAIRS = ((0, 1), (1, 2), (0, 3), (0, 4))
+"""A smaller and a larger collection: with more cohorts, or with more reports."""
 
 
 def run(row: Row, seed: int) -> Run:
@@ -65,24 +67,28 @@ def run(row: Row, seed: int) -> Run:
     return compare(decoding, {name: population.get(name, 0) / REPORTS for name in names}, time.perf_counter() - started)
 
 
-def paired_finds(seeds: int) -> None:
-    """Print the mean and standard error of how many more of 10,000 candidates the larger collection finds, k = 128, h = 1, epsilon 4."""
-    shares = distribution_shares("zipf1", 10_000)
-    for pair in PAIRS:
-        found = np.zeros((seeds, 2))
-        for seed in range(seeds):
-            for which, (cohorts, millions) in enumerate(pair):
-                rng = np.random.default_rng([seed, which])
-                params = Params(num_bits=128, num_hashes=1, num_cohorts=cohorts, prob_p=0.018, prob_q=0.5, prob_f=0)
-                people = draw_population({f"{seed} {n}": s for n, s in shares.items()}, millions * REPORTS, rng)
-                counts = simulate_bit_counts(Metric.string("many", params), people, rng)
-                detected = decode(counts, [f"{seed} {n}" for n in shares]).detected
-                found[seed, which] = sum(e.candidate in people for e in detected)
-        more = found[:, 1] - found[:, 0]
-        (smaller, larger), error = pair, more.std(ddof=1) / seeds**0.5
+def paired_finds(seeds: range) -> None:
+    """Print the finds of 10,000 candidates, k = 128, h = 1, epsilon 4, and how many more a larger collection has: mean, standard error."""
+    found = []
+    for seed in seeds:
+        found.append([_finds(seed, *collection) for collection in COLLECTIONS])
+        print(seed, *found[-1], flush=True)
+    for smaller, larger in PAIRS:
+        more = np.diff(np.array(found)[:, [smaller, larger]]).ravel()
+        error = more.std(ddof=1) / len(more) ** 0.5
         print(
-            f"(cohorts, million reports) {smaller} -> {larger}: {found.mean(axis=0)}, {more.mean():.1f} more ({error:.1f})"
+            f"(cohorts, million reports) {COLLECTIONS[smaller]} -> {COLLECTIONS[larger]}: {more.mean():.1f} more ({error:.1f})"
         )
+
+
+def _finds(seed: int, cohorts: int, millions: int) -> int:
+    """Number of present candidates that are detected in a collection."""
+    rng = np.random.default_rng([seed, cohorts, millions])
+    params = Params(num_bits=128, num_hashes=1, num_cohorts=cohorts, prob_p=0.018, prob_q=0.5, prob_f=0)
+    shares = {f"{seed} {name}": share for name, share in distribution_shares("zipf1", 10_000).items()}
+    people = draw_population(shares, millions * REPORTS, rng)
+    decoding = decode(simulate_bit_counts(Metric.string("many", params), people, rng), list(shares))
+    return sum(e.candidate in people for e in decoding.detected)
 
 
 def line(row: Row, runs: list[Run]) -> str:
@@ -122,6 +128,6 @@ def section(setting: str) -> list[str]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["paired"]:
-        paired_finds(int(sys.argv[2]))
+        paired_finds(range(*map(int, sys.argv[2:4])))
         sys.exit()
     put_table("many_candidates", __doc__, ROWS, run, line, section, runs=4)

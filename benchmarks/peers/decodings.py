@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from multiprocessing import get_context
 
 import numpy as np
@@ -28,8 +27,8 @@ MAX_RETAINED_CELLS = 10_000_000
 
 def choose_params(cell: Cell) -> Params:
     """Parameters of one report that `plan` chooses, with at most MOST_BITS bits."""
-    planned = plan(Wishes(candidates=cell.values, epsilon=cell.epsilon, reports=cell.reports)).metric.params
-    return replace(planned, num_bits=min(planned.num_bits, MOST_BITS))
+    wishes = Wishes(candidates=cell.values, epsilon=cell.epsilon, reports=cell.reports, bits=MOST_BITS)
+    return plan(wishes).metric.params
 
 
 def simulate_retained(metric: Metric, population: Mapping[str, int], rng: np.random.Generator) -> Reports:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -42,22 +43,25 @@ class Packages:
     """
 
     def __init__(self, folder: Path, seconds: float, runs: int) -> None:
+        self._folder = folder
         self._seconds = seconds
         self._runs = runs
-        self._python: Path | None = None
-        self._unavailable = ""
+
+    @cached_property
+    def _python(self) -> Path | str:
+        """Python of the environment, or the reason why there is none."""
         try:
-            self._python = make_environment(folder, REQUIREMENTS)
+            return make_environment(self._folder, REQUIREMENTS)
         except EnvironmentUnavailableError as problem:
-            self._unavailable = f"skipped: {problem}"
+            return f"skipped: {problem}"
 
     def score(self, name: str, cell: Cell, fewer: Score | str | None) -> Score | str:
         """Scores of an oracle in a cell, or the reason why there is none.
 
         fewer : result with a tenth of the reports; None if unknown
         """
-        if self._python is None:
-            return self._unavailable
+        if isinstance(self._python, str):
+            return self._python
         if isinstance(fewer, str):
             return fewer
         if fewer is not None and 10 * fewer.seconds > self._seconds:

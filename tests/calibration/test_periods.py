@@ -34,12 +34,15 @@ def summary_of(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "k", "p", "q", "f", "number", "hold", "clients", "runs"),
+    ("kind", "k", "p", "q", "b", "a", "number", "hold", "clients", "runs"),
     [
-        ("bits", 32, 0.1, 0.9, 0.75, 8, None, 100_000, 60),
-        ("bits", 32, 0.02, 0.5, 0.25, 6, 3, 100_000, 60),
-        ("patterns", 8, 0.1, 0.9, 0.5, 6, None, 50_000, 30),
-        ("reports", 32, 0.05, 0.6, 0.5, 4, 2, 10_000, 16),
+        ("bits", 32, 0.1, 0.9, 0.375, 0.625, 8, None, 100_000, 60),
+        ("bits", 32, 0.02, 0.5, 0.125, 0.875, 6, 3, 100_000, 60),
+        ("bits", 32, 0.1, 0.9, 0.02, 0.5, 8, None, 100_000, 60),
+        ("patterns", 8, 0.1, 0.9, 0.25, 0.75, 6, None, 50_000, 30),
+        ("patterns", 8, 0.1, 0.9, 0.05, 0.5, 6, None, 50_000, 30),
+        ("reports", 32, 0.05, 0.6, 0.25, 0.75, 4, 2, 10_000, 16),
+        ("reports", 32, 0.1, 0.9, 0.05, 0.5, 4, None, 10_000, 16),
     ],
 )
 def test_intervals_of_repeated_reports_cover(
@@ -47,7 +50,8 @@ def test_intervals_of_repeated_reports_cover(
     k: int,
     p: float,
     q: float,
-    f: float,
+    b: float,
+    a: float,
     number: int,
     hold: int | None,
     clients: int,
@@ -60,7 +64,7 @@ def test_intervals_of_repeated_reports_cover(
     with a fifth to a quarter of these variances where hold is None.
     """  # fmt: skip
     rng = np.random.default_rng(unseen_seed)
-    params = Params(num_bits=k, num_hashes=1, num_cohorts=32, prob_p=p, prob_q=q, prob_f=f)
+    params = Params(num_bits=k, num_hashes=1, num_cohorts=32, prob_p=p, prob_q=q, permanent_p=b, permanent_q=a)
     metric, shares = Metric.string("m", params, hold=hold), np.append([0.25, 0.125], np.full(18, 0.625 / 18))
     periods = consecutive_periods(metric, number)
     ratios, covered = [], []

@@ -28,7 +28,13 @@ def rows_of(header: str) -> Iterator[list[str]]:
 
 
 def params_of(shape: str, probabilities: str) -> Params:
-    p, q, f = (float(each) for each in probabilities.partition(" (")[0].split(", "))
+    *pq, response = probabilities.partition(" (")[0].split(", ")
+    p, q = map(float, pq)
+    if "/" in response:
+        b, a = map(float, response.split(" / "))
+        k, h = map(int, shape.split(", "))
+        return Params(num_bits=k, num_hashes=h, num_cohorts=64, prob_p=p, prob_q=q, permanent_p=b, permanent_q=a)
+    f = float(response)
     if shape == "boolean":
         return Params.one_hot(1, prob_p=p, prob_q=q, prob_f=f)
     k, h = (int(each) for each in shape.split(", "))
@@ -47,14 +53,14 @@ def secret_losses(params: Params) -> tuple[float, float]:
     return half, half * (q - p)
 
 
-EPSILON = list(rows_of("k, h | p, q, f | eps of 1 report"))
+EPSILON = list(rows_of("k, h | p, q, f (or permanent_p / permanent_q) | eps of 1 report"))
 LIFETIME = list(rows_of("metric | p, q, f | hold"))
 UNBOUNDED = list(rows_of("k, h | p, q, f | a change"))
 CROWD = list(rows_of("reports of a cohort"))
 
 
 def test_privacy_page_has_the_tables() -> None:
-    assert (len(EPSILON), len(LIFETIME), len(UNBOUNDED), len(CROWD)) == (5, 7, 4, 1)
+    assert (len(EPSILON), len(LIFETIME), len(UNBOUNDED), len(CROWD)) == (6, 7, 4, 1)
 
 
 @pytest.mark.parametrize("row", EPSILON, ids=lambda row: " ".join(row[:2]))

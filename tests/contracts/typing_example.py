@@ -103,6 +103,8 @@ def metrics() -> Metric:
     assert_type((params.num_bits, params.num_hashes, params.num_cohorts, params.row_bytes), tuple[int, int, int, int])
     assert_type((params.prob_p, params.prob_q, params.prob_f), tuple[float, float, float | None])
     assert_type((params.permanent_p, params.permanent_q), tuple[float, float])
+    assert_type((params.probabilities, params.permanent_fields), tuple[dict[str, float], dict[str, float]])
+    assert_type(params.has_permanent_noise, bool)
     assert_type((params.p_star, params.q_star), tuple[float, float])
     assert_type(params.hash_scheme, str)
     assert_type(Params.one_hot(4, prob_p=0, prob_q=1, prob_f=0.5), Params)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hubbub.metrics.definitions import load_definitions
 from hubbub.summary import read_summary
 from tests.support.paths import REPOSITORY
 
@@ -84,7 +85,7 @@ def test_client_example_sends_a_report(outputs: tuple[Path, str, str]) -> None:
     assert (folder / "eve" / "state" / "secret").stat().st_size == 32
     ledger = run(BIN / "hubbub", "ledger", "state", cwd=folder / "eve")
     assert "homepage" in ledger
-    assert "3.892" in ledger
+    assert "4.000" in ledger
     sent = run(BIN / "hubbub", "inspect", "state", "--json", cwd=folder / "eve")
     assert json.loads(json.loads(sent)["last_sent"][0])["metric"] == "homepage"
 
@@ -106,6 +107,15 @@ def test_shell_commands_run_and_print_the_stated_epsilons(outputs: tuple[Path, s
     (folder / "names.txt").write_text("https://example.org/\nhttps://example.com/\n")
     output = run(BIN / "hubbub", "decode", "pulled.parquet", "--candidates", "names.txt", "--json", cwd=folder)
     assert json.loads(output)["num_reports"] == read_summary(folder / "pulled.parquet").num_reports == 3
+
+
+def test_planned_parameters_are_those_of_the_definition(tmp_path: Path) -> None:
+    (tmp_path / "metrics.toml").write_text(blocks("toml")[0])
+    wishes = re.search(r"^hubbub (plan --epsilon .+)$", README, flags=re.MULTILINE)
+    assert wishes
+    (tmp_path / "planned.toml").write_text(run(BIN / "hubbub", *wishes[1].split(), cwd=tmp_path))
+    planned, shown = (load_definitions(tmp_path / name)["homepage"] for name in ("planned.toml", "metrics.toml"))
+    assert planned.params == shown.params
 
 
 def test_named_commands_files_and_make_targets_exist() -> None:

@@ -36,7 +36,7 @@ class Audit:
     distinguisher   : name of the statistic       event : set of its values
     trials          : clients of all parts of the audit
     trials_needed   : trials after which the bound of a client that is exactly as declared reaches 95 % of the claim, with
-                      power 95 %; infinite if none do, NaN for a client without a definition
+                      power 99 %; infinite if none do, NaN for a client without a definition
     scores, scores_other : scores of the second half, by value
     """
 

@@ -23,7 +23,7 @@ from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.distinguisher import count_probabilities, log_ratio
 
 TIGHTNESS = 0.95
-POWER = 0.95
+POWER = 0.99
 _MAX_ATOMS = 4_000
 
 
@@ -82,15 +82,17 @@ def _merged(loss: Floats, first: Floats, second: Floats) -> LossLaw:
     return LossLaw(atoms, merged, merged_second)
 
 
-def trials_needed(law: LossLaw, claim: float, alpha: float) -> float:
-    """Trials of each value for a bound of at least 95 % of the claim with power 95 %; infinite if no number suffices."""
+def trials_needed(
+    law: LossLaw, claim: float, alpha: float, *, tightness: float = TIGHTNESS, power: float = POWER
+) -> float:
+    """Trials of each value for a bound of at least `tightness * claim` with a power; infinite if no number suffices."""
     best = math.inf
     for numerator, other in ((law.first, law.second), (law.second[::-1], law.first[::-1])):
         with np.errstate(divide="ignore", invalid="ignore"):
             p, q = (np.cumsum(each[::-1])[::-1].clip(0, 1) for each in (numerator, other))
-            margin = np.log(p / q) - TIGHTNESS * claim
+            margin = np.log(p / q) - tightness * claim
             r, s = np.maximum(1 - p, 0) / p, np.maximum(1 - q, 0) / q
-            spread = norm.isf(alpha / 2) * (np.sqrt(r) + np.sqrt(s)) + norm.ppf(POWER) * np.sqrt(r + s)
+            spread = norm.isf(alpha / 2) * (np.sqrt(r) + np.sqrt(s)) + norm.ppf(power) * np.sqrt(r + s)
             needed = np.where((margin > 0) & (q > 0), (spread / margin) ** 2, np.inf)
         best = min(best, float(np.nanmin(needed)))
     return best

@@ -85,5 +85,7 @@ def check_plot_path(path: Path) -> None:
 
 def write_plot(audit: Audit, name: str, path: Path) -> None:
     """Write the trade-off curve as .svg or .png."""
+    kind = path.suffix.lower().removeprefix(".")
+    metadata = {"Date": None} if kind == "svg" else None
     with atomic_write(path) as file:
-        plot_trade_off(audit, name).savefig(file, format=path.suffix.lower().removeprefix("."), dpi=150)
+        plot_trade_off(audit, name).savefig(file, format=kind, dpi=150, metadata=metadata)

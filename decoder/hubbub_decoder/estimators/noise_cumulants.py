@@ -48,11 +48,13 @@ def bit_noise_cumulants(counts: BitCounts, design: DesignMatrix, fit: FitResult)
     scale, size = q - p, np.where(used, reports, 1)
     g = np.where(used, size * scale**2 / np.maximum(pi * (1 - pi), _TINY), 0)
     repetition = Repetition.from_periods(counts.metric, counts.periods)
-    effect = noise_effect(params, repetition)
+    effects = noise_effect(params, repetition, 1.0), noise_effect(params, repetition)
     instantaneous, permanent = bit_noise(np.stack([np.zeros_like(mu), np.ones_like(mu), mu]), params)
     absent, present, expected = (instantaneous + repetition.per_response * permanent) / (size * scale**2)
     second, second_slope = np.where(used, expected, 0), np.where(used, present - absent, 0)
-    of_one, of_zero = (effect**2 * c * (1 - c) * (1 - 2 * c) / (size**2 * scale**3) for c in (q, p))
+    of_one, of_zero = (
+        effect**2 * c * (1 - c) * (1 - 2 * c) / (size**2 * scale**3) for c, effect in zip((q, p), effects, strict=True)
+    )
     third, third_slope = np.where(used, mu * of_one + (1 - mu) * of_zero, 0), np.where(used, of_one - of_zero, 0)
     g2, g3 = g**2, g**3
     columns = (
@@ -140,9 +142,9 @@ def _expected_patterns(table: FilterTable, theta: Floats) -> Floats:
     return np.asarray(np.maximum(pi / pi.sum(), 1e-12))
 
 
-def noise_effect(params: Params, repetition: Repetition) -> float:
-    """Variance of the noise of a zero bit with repeated reports, over that with a client for each report."""
-    instantaneous, permanent = (float(part) for part in bit_noise(np.array(0.0), params))
+def noise_effect(params: Params, repetition: Repetition, true_bit: float = 0.0) -> float:
+    """Variance of the noise of a true bit, 0 or 1, with repeated reports, over that with a client for each report."""
+    instantaneous, permanent = (float(part) for part in bit_noise(np.array(true_bit), params))
     total = instantaneous + permanent
     return (instantaneous + repetition.per_response * permanent) / total if total > 0 else 1.0
 

@@ -18,7 +18,8 @@ import numpy as np
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.inference.unlisted_search import FoundStrings, ResidualBits, find_strings
+from hubbub_decoder.inference.residual_bits import ResidualBits
+from hubbub_decoder.inference.unlisted_search import FoundStrings, find_strings
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomFilters
 

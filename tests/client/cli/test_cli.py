@@ -26,6 +26,33 @@ def hubbub(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
 
+def test_check_and_show_accept_asymmetric_responses(tmp_path: Path) -> None:
+    """eps of one report: ln(q*(1-p*) / (p*(1-q*))) = 2.031; of all: ln(a (1-b) / (b (1-a))) = ln 49, for the one hash."""
+    asymmetric = tmp_path / "metrics.toml"
+    table = METRICS.read_text().split("[[metric]]")[1].replace("num_hashes = 2", "num_hashes = 1")
+    noise = {
+        "prob_p = 0.25": "prob_p = 0.1",
+        "prob_q = 0.75": "prob_q = 0.9",
+        "prob_f = 0.5": "permanent_p = 0.02\npermanent_q = 0.5",
+    }
+    for old, new in noise.items():
+        assert old in table
+        table = table.replace(old, new)
+    asymmetric.write_text("[[metric]]" + table)
+    assert hubbub("metrics", "check", asymmetric).returncode == 0
+    shown = hubbub("metrics", "show", asymmetric).stdout
+    assert "p = 0.1, q = 0.9, permanent_p = 0.02, permanent_q = 0.5; hold = none" in shown
+    assert re.search(r"per report +2\.031 ", shown)
+    assert re.search(r"per value +3\.892 ", shown)
+    (about,) = json.loads(hubbub("metrics", "show", asymmetric, "--json").stdout)
+    assert "prob_f" not in about
+    assert (about["permanent_p"], about["permanent_q"]) == (round(0.02 * 2**24) / 2**24, 0.5)
+    asymmetric.write_text(asymmetric.read_text().replace("permanent_p = 0.02", "permanent_p = 0.6"))
+    refused = hubbub("metrics", "check", asymmetric)
+    assert refused.returncode == 1
+    assert "homepage: permanent_p must be below permanent_q, got 0.6 and 0.5" in refused.stderr
+
+
 def test_show_prints_parameters_and_epsilon() -> None:
     shown = hubbub("metrics", "show", METRICS, "homepage")
     assert shown.returncode == 0

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from hubbub import ParameterError, Params
+from hubbub import Metric, ParameterError, Params, Policy
 from hubbub.privacy import epsilon, epsilon_of_values, epsilon_permanent
+from hubbub.privacy.pricing import Price, unit_price
 from tests.support.attack_models import one_bit, one_bit_twice
 from tests.support.enumerate_mechanism import Floats, bloom_filters, largest_loss, report_distribution
 
@@ -113,6 +114,9 @@ def test_one_sided_permanent_noise_costs_more_than_the_sum_of_its_reports() -> N
     two = largest_loss(report_distribution(params, bloom_filters(8, {0, 1}), 2))
     assert two > 2 * epsilon(params) + 0.03
     assert close(epsilon(params, 2), two)
+    metric = Metric.string("m", params)
+    assert unit_price(metric) == Price("value", math.inf)
+    assert "a value's epsilon is unbounded" in (Policy().objection(metric) or "")
 
 
 def test_no_value_is_the_worst_neighbour_of_3_hashes_in_4_bits() -> None:

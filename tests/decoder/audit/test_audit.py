@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,10 @@ from hubbub import Metric, Params
 from hubbub.errors import ParameterError
 from hubbub_decoder.audit.audit import audit_metric, declared_epsilon
 from hubbub_decoder.audit.clients import EncoderClient
+from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.loss_law import loss_law, trials_needed
+from hubbub_decoder.audit.pair_search import audited_values, declared_pair
+from hubbub_decoder.audit.trials import Schedule
 
 CONFIDENCE = 1 - 1e-6
 
@@ -40,6 +46,49 @@ def test_audit_refutes_a_claim_below_the_truth(unseen_seed: int) -> None:
         seed=unseen_seed,
     )
     assert audit.refuted
+
+
+NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75}
+ASYMMETRIC: dict[str, Any] = {"prob_p": 0.1875, "prob_q": 0.8125, "permanent_p": 0.02, "permanent_q": 0.5}
+COINS: dict[str, Any] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.5}
+FAIR_COINS: dict[str, Any] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.75}
+MANY_HASHES: dict[str, Any] = {"num_bits": 8, "num_hashes": 6, "num_cohorts": 4}
+CELLS: dict[str, tuple[Metric, int]] = {
+    "boolean": (Metric.boolean("b", **COINS), 1),
+    "boolean, three epochs": (Metric.boolean("b", **COINS, hold=1), 3),
+    "boolean without permanent noise": (Metric.boolean("b", **NOISE, prob_f=0.0), 3),
+    "categorical": (Metric.categorical("c", ("a", "b", "c"), **NOISE, prob_f=0.25), 2),
+    "string": (Metric.string("s", Params(num_bits=64, num_hashes=1, num_cohorts=64, **NOISE, prob_f=0.25)), 1),
+    "string, two epochs of two reports": (
+        Metric.string("s", Params(num_bits=32, num_hashes=1, num_cohorts=4, **FAIR_COINS), hold=2),
+        4,
+    ),
+    "string, asymmetric": (Metric.string("s", Params(num_bits=32, num_hashes=1, num_cohorts=4, **ASYMMETRIC)), 1),
+    "google-md5": (
+        Metric.string("s", Params(num_bits=32, num_hashes=2, num_cohorts=4, **FAIR_COINS, hash_scheme="google-md5")),
+        1,
+    ),
+    "no value is the worst neighbour": (Metric.string("s", Params(**MANY_HASHES, **NOISE, prob_f=0.25)), 1),
+}
+TIGHTNESS = {"no value is the worst neighbour": 0.7}  # two strings reach 2/3 of the claim
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CELLS)
+def test_bound_of_the_encoder_reaches_the_declared_epsilon(name: str, unseen_seed: int) -> None:
+    """85 % of the claim, with confidence and power 1 - 1e-6: the declared law gives the trials; half as many more choose the event."""
+    tightness = TIGHTNESS.get(name, 0.85)
+    metric, reports = CELLS[name]
+    schedule, values = Schedule.of(reports, metric.hold), audited_values(metric)
+    claim, bits = declared_epsilon(metric, reports), [true_bits(metric, value) for value in values]
+    i, j, _ = declared_pair(metric, bits, schedule, claim, 1e-6)
+    law = loss_law(metric, bits[i], bits[j], schedule.per_epoch, schedule.epochs)
+    trials = 6 * math.ceil(trials_needed(law, claim, 1e-6, tightness=tightness, power=1 - 1e-6))
+    client = seeded_client(metric, unseen_seed)
+    audit = audit_metric(metric, client=client, reports=reports, trials=trials, confidence=CONFIDENCE, seed=unseen_seed)
+    assert tightness * claim <= audit.bound.epsilon <= claim
+    if name.startswith("no value"):
+        assert None in audit.values
 
 
 def test_declared_epsilon_adds_up_over_epochs() -> None:

@@ -95,7 +95,7 @@ def test_needed_trials_of_a_coin_follow_the_delta_method() -> None:
     """Two coins: one event, P = .75 and .25, margin .05 ln 3."""
     metric = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
     law = loss_law(metric, true_bits(metric, True), true_bits(metric, False), 1, 1)
-    spread = 2.5758293 * (math.sqrt(1 / 3) + math.sqrt(3)) + 1.6448536 * math.sqrt(1 / 3 + 3)
+    spread = 2.5758293 * (math.sqrt(1 / 3) + math.sqrt(3)) + 2.3263479 * math.sqrt(1 / 3 + 3)
     assert trials_needed(law, math.log(3), 0.01) == pytest.approx((spread / (0.05 * math.log(3))) ** 2, rel=1e-6)
     assert trials_needed(law, 2.0, 0.01) == math.inf
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, load_definitions
 from hubbub.cli import main
 from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_to_bytes, write_summary
 from hubbub_decoder.data.simulate import simulate_bit_counts
@@ -92,6 +92,23 @@ def test_decodes_a_simulated_summary_to_the_true_shares(summary: Path, candidate
     saved = read_csv(tmp_path / "out.csv")
     assert float(saved[0]["share"]) == result_json["estimates"][0]["share"]
     assert "wrote" in result.stderr
+
+
+def test_decodes_asymmetric_permanent_noise_of_several_periods(definitions: Path, tmp_path: Path) -> None:
+    """The summary file holds the definition, and every error is within 6 standard errors."""
+    definitions.write_text(DEFINITIONS.replace("prob_f = 0.25", "permanent_p = 0.05\npermanent_q = 0.5", 1))
+    out, truth, estimates = (tmp_path / name for name in ("s.parquet", "truth.csv", "estimates.csv"))
+    simulated = hubbub("simulate", definitions, "homepage", "--reports", 100_000, "--distribution", "zipf1", "--values", 20,
+                       "--periods", 3, "--seed", 1, "--out", out, "--truth-out", truth)  # fmt: skip
+    assert simulated.exit_code == 0, simulated.output
+    metric = read_summary(out).metric
+    assert metric == load_definitions(definitions)["homepage"]
+    assert metric.params.prob_f is None
+    decoded = hubbub("decode", out, "--candidates", truth, "--out", estimates)
+    assert decoded.exit_code == 0, decoded.output
+    true = {row["value"]: float(row["share"]) for row in read_csv(truth)}
+    for row in read_csv(estimates):
+        assert abs(float(row["share"]) - true[row["candidate"]]) < 6 * float(row["std_error"]), row
 
 
 def test_decode_prints_the_table_to_stdout_and_all_rows_on_request(summary: Path, candidates: Path) -> None:
