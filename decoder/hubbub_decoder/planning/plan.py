@@ -94,14 +94,15 @@ def plan(
     chain = best(h)
     clients = float(wishes.reports or MAX_REPORTS)
 
-    def law(size: tuple[int, int, int], of_chain: Chain) -> Accuracy:
-        data = data_of(wishes.kind, size[0], retained=wishes.retained)
+    def law(size: tuple[int, int, int], of_chain: Chain, decoded: Wishes = wishes) -> Accuracy:
+        data = data_of(wishes.kind, size[0], retained=decoded.retained)
         return Accuracy(wishes.kind, size, of_chain, clients, repetition, shares, data)
 
     cohorts = _allowed_cohorts(wishes, float(chain.epsilon(wishes.kind, h, wishes.periods)))
     size = (wishes.candidates, 1, 1)
     if wishes.kind is Kind.STRING:
-        size = best_size(h, cohorts, wishes.bits, lambda each: law(each, chain), smallest)
+        counted = replace(wishes, retained=False)  # the law of bits orders sizes as that of reports does, and is fast
+        size = best_size(h, cohorts, wishes.bits, lambda each: law(each, chain, counted), smallest)
     names = categories or [f"category {i + 1}" for i in range(wishes.candidates)]
     metric = build_metric(wishes, name, size, chain, names)
     metric = replace(
@@ -112,8 +113,8 @@ def plan(
     if wishes.reports is None:
         if math.isinf(needed):
             raise PlanError(
-                f"share = {smallest:g} is not detected with {MAX_REPORTS:.0e} reports: among {wishes.candidates:,} candidates other "
-                "strings hide it. Pass a larger share, or fewer candidates."
+                f"share = {smallest:g} is not detected with {MAX_REPORTS:.0e} reports: noise and {wishes.candidates:,} candidates hide it. "
+                "Pass a larger share, a larger epsilon, or fewer candidates."
             )
         accuracy = replace(accuracy, clients=needed)
     if not math.isfinite(float(accuracy.variance(0.0))):

@@ -21,8 +21,8 @@ _GRID = 33
 _ZOOMS = 7
 _FIRST_ZOOMS = 2  # to compare permanent responses
 _SHRINK = 3 / _GRID
-_BISECTIONS = 46
-_EXTRA_EPSILON = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, math.inf)
+_BISECTIONS = 34
+_EXTRA_EPSILON = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, math.inf)
 """Epsilon of a whole permanent response beyond that of an epoch, tried where `hold` bounds only an epoch's reports."""
 
 Objective = Callable[[Chain], Floats]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -98,15 +98,10 @@ class Accuracy:
             low, high = (low, middle) if enough else (middle, high)
         return math.ceil(high)
 
-    @cached_property
+    @property
     def _likelihood(self) -> LikelihoodLaw:
-        return LikelihoodLaw(self.chain, self.size[0], self.size[1], self.repetition)
-
-    @cached_property
-    def _likelihood_slope(self) -> Floats:
-        """N times the variance that a share adds to that of an absent string, at the nodes."""
-        nodes = [self._likelihood.variance(x, max(self.shares.total - x, 0)) for x in _LIKELIHOOD_NODES]
-        return np.array(nodes) - nodes[0]
+        probabilities = tuple(float(each) for each in self.chain)
+        return _likelihood_law(probabilities, self.size[0], self.size[1], self.repetition)
 
     def _variance(self, share: Floats, unknown: float) -> Floats:
         if self.kind is not Kind.STRING:
@@ -118,9 +113,25 @@ class Accuracy:
             per_share = (self.chain.noise(1.0, self.repetition) - self.chain.noise(0.0, self.repetition)) / h
             per_share /= self.repetition.per_client
         else:
+            slopes = _likelihood_slopes(self._likelihood, self.shares.total)
             absent = self._likelihood.absent_variance(self.shares.total, m, self.clients, unknown)
-            even = absent + np.interp(share, _LIKELIHOOD_NODES, self._likelihood_slope) / self.clients
-            per_share = self._likelihood_slope[1] / _LIKELIHOOD_NODES[1]
+            even = absent + np.interp(share, _LIKELIHOOD_NODES, slopes) / self.clients
+            per_share = slopes[1] / _LIKELIHOOD_NODES[1]
         of_bit = h * (self.clients * even)
         ratio = uneven_load_ratio(self.shares, share, of_bit, h * per_share + 1, h / k)
         return np.asarray(even * ratio.reshape(np.shape(even)))
+
+
+@lru_cache(maxsize=16)
+def _likelihood_law(
+    probabilities: tuple[float, ...], num_bits: int, num_hashes: int, repetition: Repetition
+) -> LikelihoodLaw:
+    """Law that is shared by all numbers of clients."""
+    return LikelihoodLaw(Chain(*map(np.asarray, probabilities)), num_bits, num_hashes, repetition)
+
+
+@lru_cache(maxsize=16)
+def _likelihood_slopes(law: LikelihoodLaw, total: float) -> Floats:
+    """N times the variance that a share adds to that of an absent string, at the nodes; total : sum of all shares."""
+    nodes = [law.variance(share, max(total - share, 0)) for share in _LIKELIHOOD_NODES]
+    return np.array(nodes) - nodes[0]
