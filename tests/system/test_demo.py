@@ -59,8 +59,8 @@ def test_reports_epsilon_of_every_metric(run: tuple[dict[str, Any], Path]) -> No
     privacy = {metric["metric"]: metric["privacy"] for metric in result["metrics"]}
     report = {name: round(figures["epsilon_report"], 2) for name, figures in privacy.items()}
     permanent = {name: round(figures["epsilon_permanent"], 2) for name, figures in privacy.items()}
-    assert report == {"destination": 1.58, "carrier": 1.02, "from_jfk": 1.1}
-    assert permanent == {"destination": 3.89, "carrier": 2.2, "from_jfk": 1.1}
+    assert report == {"destination": 1.5, "carrier": 1.0, "from_jfk": 1.1}
+    assert permanent == {"destination": 4.0, "carrier": 2.2, "from_jfk": 1.1}
 
 
 class ElementCounter(HTMLParser):
