@@ -48,7 +48,7 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 )
 @click.option("--central", type=float, help="Largest central epsilon of the decoded periods, at delta = 1e-9.")
 @click.option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
-@click.option("--bits", type=int, metavar="K", help="Largest number of bits of a report of strings. Default: 1024.")
+@click.option("--bits", type=int, metavar="K", help="Largest number of bits of a report of strings. Default: 256.")
 @click.option("--period", type=click.Choice(["day", "week", "month"]), help="Reporting period. Default: day.")
 @click.option("--name", default="metric", show_default=True, help="Name of the planned metric.")
 @click.option(

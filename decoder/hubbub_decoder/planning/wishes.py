@@ -30,7 +30,7 @@ class Wishes:
     lifetime_periods : periods that `lifetime` must last for with `hold`; None: T
     central    : largest central epsilon of the periods decoded together, at delta = 1e-9; None: no promise
     retained   : whether individual reports are retained, and decoded instead of their counts
-    bits       : largest number of bits of a string metric's report; fewer bits link reports less and collide more
+    bits       : largest number of bits of a string metric's report; more bits collide less, link reports more and decode more slowly
     period     : reporting period
     """
 
@@ -46,7 +46,7 @@ class Wishes:
     lifetime_periods: int | None = None
     central: float | None = None
     retained: bool = False
-    bits: int = MAX_BITS
+    bits: int = 256
     period: PeriodKind = PeriodKind.DAY
 
     def __post_init__(self) -> None:

@@ -118,7 +118,7 @@ def brute_force(wishes: Wishes) -> float:
         noise = np.where(valid, Chain(a, b, p, q).noise(mean_share, repetition), np.inf)
         cell = np.unravel_index(np.argmin(noise), noise.shape)
         chain = Chain(*(np.asarray(each[cell]) for each in (a, b, p, q)))
-        for k in (64, 128, 256, 512, 1024):
+        for k in (64, 128, wishes.bits):
             for m in (32, 64, 128, 256):
                 law = Accuracy(Kind.STRING, (k, h, m), chain, wishes.reports, repetition, shares)
                 best = min(best, law.mean_variance(wishes.share))
