@@ -22,10 +22,10 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.environment import CACHE
 from benchmarks.pages import put_section
-from benchmarks.peers.cells import Cell, Score
-from benchmarks.peers.count_laws import LAWS, score_law
-from benchmarks.peers.decodings import COLLECTED, MAX_RETAINED_CELLS, MOST_BITS, choose_params, score_hubbub
+from benchmarks.peers.decodings import COLLECTED, MAX_RETAINED_CELLS, score_hubbub
 from benchmarks.peers.packages import ORACLES, Packages
+from tests.support.oracle_cells import MOST_BITS, Cell, Score, choose_params
+from tests.support.oracle_laws import LAWS, score_law
 
 HEADING = "## Frequency oracles at equal epsilon"
 LEGEND = f"""{HEADING}

@@ -10,25 +10,14 @@ from multiprocessing import get_context
 import numpy as np
 
 from benchmarks.environment import peak_megabytes
-from benchmarks.peers.cells import Cell, Score, error_ratio, mean_and_error, total_variation
-from hubbub import Metric, Params
+from hubbub import Metric
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder import decode
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_reports
-from hubbub_decoder.planning.plan import plan
-from hubbub_decoder.planning.wishes import Wishes
-
-MOST_BITS = 256
-"""Largest number of bits here: the time of a decoding grows with its cube, and more bits gain 4 % at most."""
+from tests.support.oracle_cells import Cell, Score, choose_params, error_ratio, mean_and_error, total_variation
 
 MAX_RETAINED_CELLS = 10_000_000
 """Largest product of reports and values for retained reports here; `decode` compares each report with each value."""
-
-
-def choose_params(cell: Cell) -> Params:
-    """Parameters of one report that `plan` chooses, with at most MOST_BITS bits."""
-    wishes = Wishes(candidates=cell.values, epsilon=cell.epsilon, reports=cell.reports, bits=MOST_BITS)
-    return plan(wishes).metric.params
 
 
 def simulate_retained(metric: Metric, population: Mapping[str, int], rng: np.random.Generator) -> Reports:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.environment import EnvironmentUnavailableError, make_environment, run_script
-from benchmarks.peers.cells import Cell, Score, error_ratio, mean_and_error, norm_sub, total_variation
+from tests.support.oracle_cells import Cell, Score, error_ratio, mean_and_error, norm_sub, total_variation
 
 REQUIREMENTS = (
     "pure-ldp==1.2.0",

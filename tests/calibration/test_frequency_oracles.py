@@ -1,4 +1,4 @@
-"""Frequency oracles at one epsilon (`benchmarks/peers`): the exact laws, and the planned bit counts against the optimum."""
+"""Frequency oracles at one epsilon (`tests/support/oracle_laws.py`, `benchmarks/peers`): the exact laws, and the planned bit counts against the optimum."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.peers.cells import Cell, error_ratio, norm_sub
-from benchmarks.peers.count_laws import LAWS, draw_estimates, mean_variance
-from benchmarks.peers.decodings import choose_params
 from hubbub import Metric
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.model.distributions import norm
+from tests.support.oracle_cells import Cell, choose_params, error_ratio, norm_sub
+from tests.support.oracle_laws import LAWS, draw_estimates, mean_variance
 
 REACH = float(norm.isf(5e-7))
 """Standard errors that a normal mean exceeds, to either side, with probability 1e-6."""

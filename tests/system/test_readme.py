@@ -114,8 +114,10 @@ def test_planned_parameters_are_those_of_the_definition(tmp_path: Path) -> None:
     wishes = re.search(r"^hubbub (plan --epsilon .+)$", README, flags=re.MULTILINE)
     assert wishes
     (tmp_path / "planned.toml").write_text(run(BIN / "hubbub", *wishes[1].split(), cwd=tmp_path))
-    planned, shown = (load_definitions(tmp_path / name)["homepage"] for name in ("planned.toml", "metrics.toml"))
-    assert planned.params == shown.params
+    planned, shown = (load_definitions(tmp_path / name)["homepage"].params for name in ("planned.toml", "metrics.toml"))
+    sizes = (shown.num_bits, shown.num_hashes, shown.num_cohorts)
+    assert (planned.num_bits, planned.num_hashes, planned.num_cohorts) == sizes
+    assert planned.probabilities == pytest.approx(shown.probabilities, rel=1e-3)
 
 
 def test_named_commands_files_and_make_targets_exist() -> None:

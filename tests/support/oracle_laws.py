@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.peers.cells import Cell, Counts, Floats, Score, mean_and_error, norm_sub, total_variation
+from tests.support.oracle_cells import Cell, Counts, Floats, Score, mean_and_error, norm_sub, total_variation
 
 
 class Support(NamedTuple):

@@ -1,4 +1,4 @@
-"""Cells of the comparison, their populations, and the score of an estimate."""
+"""Cells of the comparison of frequency oracles, their populations, the planned parameters, and the score of an estimate."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub import Params
+from hubbub_decoder import Wishes, plan
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
+
+MOST_BITS = 256
+"""Largest number of bits here: the time of a decoding grows with its cube, and more bits gain 4 % at most."""
 
 
 class Cell(NamedTuple):
@@ -99,3 +104,9 @@ def mean_and_error(figures: Sequence[float]) -> tuple[float, float]:
     """Mean and its standard error; NaN of one figure."""
     error = float(np.std(figures, ddof=1)) / math.sqrt(len(figures)) if len(figures) > 1 else math.nan
     return float(np.mean(figures)), error
+
+
+def choose_params(cell: Cell) -> Params:
+    """Parameters of one report that `plan` chooses, with at most MOST_BITS bits."""
+    wishes = Wishes(candidates=cell.values, epsilon=cell.epsilon, reports=cell.reports, bits=MOST_BITS)
+    return plan(wishes).metric.params
