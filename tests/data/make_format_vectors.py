@@ -31,7 +31,7 @@ ABOUT = {
     "epochs": "period, start (first day), hold -> number of the period, epoch",
     "cohorts": "secret (hex), num_cohorts -> byte: the stream's first, cohort",
     "positions": "hash_scheme, value_utf8 (hex), cohort, num_bits, num_hashes -> positions in the order of the hashes",
-    "permanent": "definition, secret, epoch, bloom -> input: all bytes that SHAKE-256 reads; prr: the row",
+    "permanent": "definition, secret, epoch, bloom; value and value_digest for strings with an asymmetric response -> input: all bytes that SHAKE-256 reads; prr: the row",
     "instantaneous": "num_bits, p and q (their a), prr, words (rows in the order in which they are drawn) -> words_of_p, words_of_q: how many each mask takes, irr",
 }
 
@@ -289,13 +289,18 @@ def permanent() -> Iterator[dict[str, Any]]:
             whole = (
                 prefix + length_prefixed(of_epoch) + length_prefixed(bloom.to_bytes(metric.params.row_bytes, "little"))
             )
+            per_value = {}
+            if metric.has_response_per_value:
+                whole += length_prefixed(bloom.value_digest)
+                per_value = {"value": value, "value_digest": bloom.value_digest.hex()}
             yield {
                 "definition": definition(fields),
                 "secret": key.hex(),
                 "epoch": epoch,
                 "bloom": row(bloom, metric),
+                **per_value,
                 "input": whole.hex(),
-                "prr": row(response(bloom, epoch), metric),
+                "prr": row(response(bloom, epoch, bloom.value_digest), metric),
             }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 from hubbub.encoding.hashing import google_md5, murmur3_v1
@@ -11,10 +12,16 @@ from hubbub.metrics.metric import Kind, Metric
 Value = str | bool | None
 
 
-class BloomBits(int):
-    """True bits of a value in one cohort: bit i is one where the Bloom filter, or the category, sets bit i."""
+DIGEST_BYTES = 16
 
-    __slots__ = ()
+
+class BloomBits(int):
+    """True bits of a value in one cohort: bit i is one where the Bloom filter, or the category, sets bit i.
+
+    value_digest : first 16 bytes of SHA-256 of the value, if each value of the metric has its own permanent response; else empty
+    """
+
+    value_digest: bytes = b""
 
 
 _HASH_FUNCTIONS = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
@@ -35,8 +42,7 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
     if (
         type(value) is str and metric.kind is Kind.STRING and value.isascii()
     ):  # the common case, without the other checks
-        params = metric.params
-        return _bits_at(_HASH_FUNCTIONS[params.hash_scheme](value.encode(), cohort, params.num_bits, params.num_hashes))
+        return _string_bits(metric, value.encode(), cohort)
     if value is None:
         return BloomBits(0)
     if metric.kind is Kind.BOOLEAN:
@@ -52,8 +58,15 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
     text = _utf8(value)
     if text is None:  # not raised in _utf8: the UnicodeEncodeError there contains the value
         raise InvalidValueError(f"{metric.name}: the value cannot be encoded as UTF-8: remove lone surrogates")
+    return _string_bits(metric, text, cohort)
+
+
+def _string_bits(metric: Metric, text: bytes, cohort: int) -> BloomBits:
     params = metric.params
-    return _bits_at(_HASH_FUNCTIONS[params.hash_scheme](text, cohort, params.num_bits, params.num_hashes))
+    bits = _bits_at(_HASH_FUNCTIONS[params.hash_scheme](text, cohort, params.num_bits, params.num_hashes))
+    if metric.has_response_per_value:
+        bits.value_digest = hashlib.sha256(text).digest()[:DIGEST_BYTES]
+    return bits
 
 
 def _utf8(value: str) -> bytes | None:

@@ -66,7 +66,7 @@ class Encoder:
         """
         self._check_epoch(epoch)
         bloom = self.bloom_bits(value)
-        permanent = self._permanent_response(bloom, epoch)
+        permanent = self._permanent_response(bloom, epoch, bloom.value_digest)
         bits = self._instantaneous_response(permanent)
         return Report.from_int(self.cohort, bits, self.metric.params.num_bits)
 

@@ -1,4 +1,4 @@
-"""Permanent randomized response (PRR): the same for the same Bloom bits, secret, metric and epoch."""
+"""Permanent randomized response (PRR): the same for the same value, secret, metric and epoch."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ class PermanentResponse:
         asymmetric (every other pair)        B' = (mask_b & ~B) | (mask_a & B)        masks that are one with probability b, a
 
     All bits of the masks are independent. They are derived, not stored: SHAKE-256 over (secret, `metric.encoding_fields()`,
-    epoch, B) yields the words of M, then one word of U; or the words of mask_b, then those of mask_a. The two responses have
+    epoch, B) yields the words of M, then one word of U; or the words of mask_b, then those of mask_a. For strings with an
+    asymmetric response a digest of the value follows B, so values with equal bits have independent responses. The two have
     streams with different labels. The probabilities are exact for a random stream; for SHAKE-256 they hold computationally.
 
     Sources: Erlingsson et al. 2014, sec. 2, step 2; Arcolezi et al. 2022, sec. 3; docs/privacy.md, "The mechanism".
     """
 
-    __slots__ = ("_prefix", "_respond", "_size", "_width", "_without_epoch", "_words")
+    __slots__ = ("_per_value", "_prefix", "_respond", "_size", "_width", "_without_epoch", "_words")
 
     def __init__(self, metric: Metric, secret: Secret) -> None:
         params = metric.params
@@ -36,6 +37,7 @@ class PermanentResponse:
             _asymmetric(params) if params.prob_f is None else _symmetric(params, params.prob_f)
         )
         self._words = RandomWords(self._width, num_words)
+        self._per_value = metric.has_response_per_value
         self._prefix = secret.stream(label, *metric.encoding_fields())
         self._size = length_prefixed(bytes(self._width))[: -self._width]
         self._without_epoch = self._start(b"")
@@ -45,13 +47,16 @@ class PermanentResponse:
         shake.update(length_prefixed(epoch) + self._size)
         return shake
 
-    def __call__(self, bloom: int, epoch: int | None = None) -> int:
+    def __call__(self, bloom: int, epoch: int | None = None, value_digest: bytes = b"") -> int:
         """Return the permanent bits B' of Bloom bits.
 
-        epoch : number of the permanent response; None for a metric without `hold`
+        epoch        : number of the permanent response; None for a metric without `hold`
+        value_digest : of the value, `BloomBits.value_digest`; used by metrics with a response for each value, empty for "no value"
         """
         shake = self._without_epoch.copy() if epoch is None else self._start(epoch.to_bytes(8, "little", signed=True))
         shake.update(bloom.to_bytes(self._width, "little"))
+        if self._per_value:
+            shake.update(length_prefixed(value_digest))
         return self._respond(bloom, self._words(shake.digest(self._words.num_bytes)))
 
 

@@ -1,7 +1,10 @@
 """Keyed tags and encrypted storage of the last reported value.
 
-    tag    = SHAKE-256(secret, metric.encoding_fields(), B), 16 bytes      equal for equal Bloom bits B
-    sealed = nonce (16 bytes) + (B XOR SHAKE-256(secret, metric.encoding_fields(), nonce))
+    tag    = SHAKE-256(secret, metric.encoding_fields(), V), 16 bytes      equal for equal permanent responses
+    sealed = nonce (16 bytes) + (V XOR SHAKE-256(secret, metric.encoding_fields(), nonce))
+
+V is the Bloom bits; for metrics with a permanent response for each value (`Metric.has_response_per_value`) a digest of the value follows,
+which is zero for "no value".
 
 The ledger stores a tag of each reported value, and the last reported value sealed: for `hold`, and for the value that stands in
 after the budget is spent. Both look random without the secret. With the secret and the state directory, guesses of a value can be
@@ -10,7 +13,7 @@ tested (docs/privacy.md).
 
 from __future__ import annotations
 
-from hubbub.encoding.bloom import BloomBits
+from hubbub.encoding.bloom import DIGEST_BYTES, BloomBits
 from hubbub.encoding.secret import Secret
 from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes
@@ -25,26 +28,34 @@ class Sealer:
         fields = tuple(metric.encoding_fields())
         self._tags = secret.stream("hubbub/tag/v1", *fields)
         self._pads = secret.stream("hubbub/seal/v1", *fields)
-        self._width = metric.params.row_bytes
+        self._row_bytes = metric.params.row_bytes
+        self._width = self._row_bytes + (DIGEST_BYTES if metric.has_response_per_value else 0)
         self._random_bytes = random_bytes
 
-    def tag(self, bloom: int) -> bytes:
-        """Return the keyed tag of Bloom bits, 16 bytes."""
+    def tag(self, bloom: BloomBits) -> bytes:
+        """Return the keyed tag of a value, 16 bytes."""
         shake = self._tags.copy()
-        shake.update(bloom.to_bytes(self._width, "little"))
+        shake.update(self._plaintext(bloom))
         return shake.digest(TAG_BYTES)
 
-    def seal(self, bloom: int) -> bytes:
-        """Return Bloom bits encrypted under a new nonce: 16 + ceil(k / 8) bytes."""
+    def seal(self, bloom: BloomBits) -> bytes:
+        """Return a value encrypted under a new nonce: 16 + ceil(k / 8) bytes, 16 more with a response for each value."""
         nonce = self._random_bytes(TAG_BYTES)
-        return nonce + (bloom ^ self._pad(nonce)).to_bytes(self._width, "little")
+        return nonce + self._xor_pad(self._plaintext(bloom), nonce)
 
     def open(self, sealed: bytes) -> BloomBits:
-        """Return the Bloom bits of a sealed value; meaningless bits under another secret."""
-        nonce, ciphertext = sealed[:TAG_BYTES], sealed[TAG_BYTES:]
-        return BloomBits(int.from_bytes(ciphertext, "little") ^ self._pad(nonce))
+        """Return the Bloom bits of a sealed value, with its digest; meaningless ones under another secret."""
+        plaintext = self._xor_pad(sealed[TAG_BYTES:], sealed[:TAG_BYTES])
+        bloom = BloomBits(int.from_bytes(plaintext[: self._row_bytes], "little"))
+        if bloom:
+            bloom.value_digest = plaintext[self._row_bytes :]
+        return bloom
 
-    def _pad(self, nonce: bytes) -> int:
+    def _plaintext(self, bloom: BloomBits) -> bytes:
+        return (bloom.to_bytes(self._row_bytes, "little") + bloom.value_digest).ljust(self._width, b"\0")
+
+    def _xor_pad(self, text: bytes, nonce: bytes) -> bytes:
         shake = self._pads.copy()
         shake.update(nonce)
-        return int.from_bytes(shake.digest(self._width), "little")
+        pad = shake.digest(self._width)
+        return (int.from_bytes(text, "little") ^ int.from_bytes(pad, "little")).to_bytes(self._width, "little")

@@ -194,6 +194,14 @@ class Metric:
             )
         return self
 
+    @property
+    def has_response_per_value(self) -> bool:
+        """Whether values with equal Bloom bits have permanent responses of their own: strings with an asymmetric response.
+
+        Other metrics have one response for equal Bloom bits. Then reports show whether two values of a client have equal bits.
+        """
+        return self.kind is Kind.STRING and self.params.prob_f is None
+
     def encoding_fields(self) -> Iterator[bytes]:
         """Yield the fields that determine the permanent noise, together with the secret and the Bloom bits. The format is fixed."""
         params = self.params

@@ -6,7 +6,7 @@
 
 A client draws a new secret when consent is withdrawn and given again, and when the secret is lost. Epochs, and reports without
 permanent noise, are independent given the values, so their sum bounds any two histories. The sum over distinct values bounds
-only two histories whose Bloom bits change at the same times: docs/privacy.md, "Limits of epsilon".
+only two histories whose values and Bloom bits change at the same times: docs/privacy.md, "Limits of epsilon".
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class PrivacyFigures:
             yield FigureRow("lifetime", math.inf, f"the policy blocks the metric: {self.objection}")
             return
         last = (
-            '"no value" is one; between histories whose Bloom bits change at the same times'
+            '"no value" is one; between histories whose values and Bloom bits change at the same times'
             if self.unit == "value"
             else _NO_MORE_REPORTS
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import traceback
@@ -244,7 +245,7 @@ def test_encoder_matches_its_golden_vectors() -> None:
         width = metric.params.row_bytes
         assert cohort == vector["cohort"]
         assert bloom.to_bytes(width, "little").hex() == vector["bloom"]
-        prr = PermanentResponse(metric, secret)(bloom, vector["epoch"])
+        prr = PermanentResponse(metric, secret)(bloom, vector["epoch"], bloom.value_digest)
         assert prr.to_bytes(width, "little").hex() == vector["prr"]
         encoder = Encoder(metric, secret, _scripted(bytes.fromhex(vector["coins"])))
         assert encoder.encode(vector["value"], vector["epoch"]).to_bytes().hex() == vector["irr"]
@@ -331,3 +332,17 @@ def test_encoder_rejects_a_metric_name_and_a_bare_key_without_showing_it() -> No
     with pytest.raises(ParameterError, match="secret must be a Secret, got bytes") as error:
         Encoder(metric, key)
     assert "s3cret" not in str(error.value)
+
+
+def test_values_with_equal_bits_have_asymmetric_responses_of_their_own() -> None:
+    """Equal values repeat their response; values with equal bits share it only with prob_f (docs/decisions/0085)."""
+    secret = Secret(bytes(32))
+    shared = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
+    own = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, permanent_p=0.2, permanent_q=0.6)
+    for params, responses_of_equal_bits in ((shared, 1), (own, 5)):
+        encoder = Encoder(Metric.string("pages", params), secret)
+        names = (f"v{i}" for i in itertools.count())
+        equal = list(itertools.islice((name for name in names if encoder.bloom_bits(name) == 1), 5))
+        reports = [encoder.encode(name).bits for name in equal]
+        assert len(set(reports)) == responses_of_equal_bits
+        assert [encoder.encode(encoder.bloom_bits(name)).bits for name in equal] == reports

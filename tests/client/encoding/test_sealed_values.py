@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hubbub import Secret
+from hubbub import Metric, Params, Secret
+from hubbub.encoding.bloom import BloomBits, bloom_bits
 from hubbub.encoding.sealed_values import Sealer
 from hubbub.randomness import system_random_bytes
 from tests.client.conftest import HOMEPAGE, SURVEY
@@ -10,7 +11,7 @@ from tests.client.conftest import HOMEPAGE, SURVEY
 
 def test_sealed_bits_open_only_with_the_same_secret() -> None:
     mine, other = (Sealer(HOMEPAGE, Secret(bytes([n]) * 32), system_random_bytes) for n in (1, 2))
-    for bloom in (0, 1, 1 << 63, 0b1010):
+    for bloom in map(BloomBits, (0, 1, 1 << 63, 0b1010)):
         sealed = mine.seal(bloom)
         assert mine.open(sealed) == bloom != other.open(sealed)
         assert mine.seal(bloom) != sealed
@@ -20,11 +21,25 @@ def test_tag_depends_on_bits_metric_and_secret() -> None:
     secret, other = Secret(bytes(32)), Secret(bytes([1]) * 32)
     sealer = Sealer(HOMEPAGE, secret, system_random_bytes)
     tags = {
-        sealer.tag(1),
-        sealer.tag(1),
-        sealer.tag(2),
-        Sealer(HOMEPAGE, other, system_random_bytes).tag(1),
-        Sealer(SURVEY, secret, system_random_bytes).tag(1),
+        sealer.tag(BloomBits(1)),
+        sealer.tag(BloomBits(1)),
+        sealer.tag(BloomBits(2)),
+        Sealer(HOMEPAGE, other, system_random_bytes).tag(BloomBits(1)),
+        Sealer(SURVEY, secret, system_random_bytes).tag(BloomBits(1)),
     }
     assert len(tags) == 4
     assert all(len(tag) == 16 for tag in tags)
+
+
+def test_values_with_equal_bits_have_tags_and_sealed_digests_of_their_own() -> None:
+    params = Params(num_bits=8, num_hashes=1, num_cohorts=1, prob_p=0.2, prob_q=0.8, permanent_p=0.1, permanent_q=0.5)
+    metric, secret = Metric.string("pages", params), Secret(bytes(32))
+    sealer = Sealer(metric, secret, system_random_bytes)
+    values = [bloom_bits(metric, f"v{i}", 0) for i in range(40)]
+    assert len(set(values)) <= 8
+    assert len({sealer.tag(each) for each in values}) == 40
+    for each in (*values, bloom_bits(metric, None, 0)):
+        opened = sealer.open(sealer.seal(each))
+        assert (opened, opened.value_digest) == (each, each.value_digest)
+        assert sealer.tag(opened) == sealer.tag(each)
+    assert {len(sealer.seal(each)) for each in (*values, bloom_bits(metric, None, 0))} == {16 + 1 + 16}

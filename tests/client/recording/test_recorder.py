@@ -14,7 +14,9 @@ from scipy import stats
 
 from hubbub import Kind, Metric, ParameterError, Params, PeriodKind, Policy
 from hubbub.client import collaborators
+from hubbub.encoding.bloom import bloom_bits
 from hubbub.privacy.ledger import Account, Key
+from hubbub.privacy.pricing import unit_price
 from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.storage.state import MAX_SENT_BATCHES, State
@@ -388,3 +390,27 @@ def test_last_sent_batches_are_kept(rig: Rig) -> None:
     ]
     client.set_consent("off")
     assert read_state(rig.state).last_sent == {}
+
+
+def test_values_with_equal_bits_are_charged_and_repeated_one_by_one(rig: Rig) -> None:
+    """With two units left, the value reported last stands in for the third; reports are permanent responses (docs/decisions/0085)."""
+    params = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, permanent_p=0.2, permanent_q=0.6)
+    pages = Metric.string("pages", params)
+    names = (name for name in map(str, itertools.count()) if bloom_bits(pages, name, 0) == 1)
+    first, second, third = itertools.islice(names, 3)
+    price = unit_price(pages).epsilon
+    policy = Policy(epsilon_report=999, epsilon_enrollment=2 * price, epsilon_metric=2 * price, epsilon_total=9 * price)
+    client = rig.agreed(pages, policy=policy)
+    for value in (first, second, first, third, second):
+        client.record("pages", value)
+        deliver(client)
+        rig.clock.move(days=1)
+    client.record("pages", first)
+    deliver(client)
+    with collaborators(client).journal as state:
+        (account,) = state.accounts.values()
+        waiting = [each.batch for each in state.queue.values()]
+    rows = [batch.rows for batch in (*rig.transport.batches, *waiting)]
+    assert len(rows) >= 5
+    assert rows[0] == rows[2] == rows[3] != rows[1] == rows[4]
+    assert len(account.tags) == 2

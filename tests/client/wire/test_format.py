@@ -236,7 +236,12 @@ def mask_of(a: int, r: int, k: int, words: list[bytes]) -> int:
     return mask
 
 
-def prr_input(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: bytes) -> bytes:
+def value_digest_of(value: Any) -> bytes:
+    """The value's field of the PRR stream of strings with an asymmetric response; empty for no value."""
+    return hashlib.sha256(value.encode()).digest()[:16] if isinstance(value, str) else b""
+
+
+def prr_input(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: bytes, value: bytes) -> bytes:
     """From a secret: all that the PRR stream reads."""
     response = response_of(fields) or {}
     numbers = (fields["num_bits"], fields["num_hashes"], *response.values(), len(fields["categories"]))
@@ -245,12 +250,13 @@ def prr_input(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: b
     parts += [number.to_bytes(8, "little") for number in numbers]
     parts += [category.encode() for category in fields["categories"]]
     parts += [b"" if epoch is None else epoch.to_bytes(8, "little", signed=True), bloom]
+    parts += [value] if "f" not in response and fields["kind"] == "string" else []
     return b"".join(map(framed, parts))
 
 
-def prr_of(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: bytes) -> bytes:
+def prr_of(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: bytes, value: bytes = b"") -> bytes:
     width, k = len(bloom), fields["num_bits"]
-    stream = hashlib.shake_256(prr_input(fields, secret, epoch, bloom)).digest(48 * width)
+    stream = hashlib.shake_256(prr_input(fields, secret, epoch, bloom, value)).digest(48 * width)
     words = [stream[at : at + width] for at in range(0, len(stream), width)]
     true, response = int.from_bytes(bloom, "little"), response_of(fields) or {}
     if "f" in response:
@@ -293,7 +299,9 @@ def test_format_page_implementation_matches_every_vector() -> None:
         value = bytes.fromhex(v["value_utf8"])
         assert v["positions"] == positions_of(v["hash_scheme"], value, v["cohort"], v["num_bits"], v["num_hashes"]), v
     for v in VECTORS["permanent"]:
-        inputs = v["definition"], bytes.fromhex(v["secret"]), v["epoch"], bytes.fromhex(v["bloom"])
+        value = value_digest_of(v.get("value"))
+        assert v.get("value_digest", "") == value.hex(), v
+        inputs = v["definition"], bytes.fromhex(v["secret"]), v["epoch"], bytes.fromhex(v["bloom"]), value
         assert (v["input"], v["prr"]) == (prr_input(*inputs).hex(), prr_of(*inputs).hex()), v
     for v in VECTORS["instantaneous"]:
         words = [bytes.fromhex(word) for word in v["words"]]
@@ -393,8 +401,9 @@ def test_hubbub_matches_the_format_page_on_random_input(unseen_seed: int) -> Non
             continue
         assert bloom_bits(metric, value, cohort) == bloom
         epoch = None if fields["hold"] is None else chance.randint(0, 10**5)
-        prr = prr_of(fields, key, epoch, bloom.to_bytes(width, "little"))
-        assert PermanentResponse(metric, Secret(key))(bloom, epoch).to_bytes(width, "little") == prr
+        digest = value_digest_of(value) if fields["kind"] == "string" else b""
+        prr = prr_of(fields, key, epoch, bloom.to_bytes(width, "little"), digest)
+        assert PermanentResponse(metric, Secret(key))(bloom, epoch, digest).to_bytes(width, "little") == prr
         drawn = chance.randbytes(96 * width)
         words = [drawn[at : at + width] for at in range(0, len(drawn), width)]
         p, q = a_of(fields["prob_p"], 24), a_of(fields["prob_q"], 24)
