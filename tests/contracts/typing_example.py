@@ -115,6 +115,7 @@ def metrics() -> Metric:
     assert_type((metric.kind, metric.period), tuple[Kind, PeriodKind])
     assert_type((metric.other, metric.hold, metric.expires), tuple[str | None, int | None, date | None])
     assert_type((metric.categories, metric.params), tuple[tuple[str, ...], Params])
+    assert_type(metric.has_response_per_value, bool)
     assert_type(metric.encoding_fields(), Iterator[bytes])
     assert_type(metric.to_dict(), dict[str, Any])
     assert_type(Metric.from_dict(metric.to_dict()), Metric)
