@@ -22,7 +22,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.prior import Prior, fit_prior
 from hubbub_decoder.inference.shrinkage import posterior_shares, project_to_total
 
-SIZES = ((10, 5), (10, 10), (50, 50), (300, 100), (2_000, 200))
+SIZES = ((10, 5), (10, 10), (50, 5), (50, 50), (300, 100), (2_000, 200))
 ERRORS = (0.001, 0.004, 0.016)
 LISTED, TOTAL_ERROR = 0.9, 3.0
 SHAPES = ("zipf1", "exponential", "halving")
