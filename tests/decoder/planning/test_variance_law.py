@@ -128,9 +128,23 @@ def test_posterior_variance_of_one_group_is_that_of_a_normal_prior() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("data", DATA)
 def test_predicted_variance_is_delivered(data: str, unseen_seed: int) -> None:
-    """Squared error over predicted variance within 5 % on average over 3 random definitions, beyond chance at alpha = 1e-6."""
-    cases = [draw_case(DATA.index(data) + 3 * i, unseen_seed) for i in range(3)]
+    """Squared error over predicted variance within 5 % on average over 3 random definitions, beyond chance at alpha = 1e-6.
+
+    Pattern counts have 16 cohorts or more: the law is known to be off with 8 (docs/decisions/0081).
+    """
+    drawn = (draw_case(DATA.index(data) + 3 * i, unseen_seed) for i in itertools.count())
+    cases = list(
+        itertools.islice((each for each in drawn if data != "patterns" or each.metric.params.num_cohorts >= 16), 3)
+    )
     outcomes = [measure(case, 100, np.random.default_rng((unseen_seed, i))) for i, case in enumerate(cases)]
     ratio, _ = mean_ratio(outcomes)
     error = math.sqrt(sum((each.error / each.predicted) ** 2 for each in outcomes)) / len(outcomes)
     assert abs(ratio - 1) <= 0.05 + norm.isf(ALPHA / 2) * error
+
+
+def test_variance_is_positive_where_the_line_of_the_load_is_not() -> None:
+    """Without the floor the line through the mean fell below 0, and its exponentials overflowed."""
+    shares = Shares.zipf(119)
+    mean = np.full(len(shares.values), 0.2)
+    ratio = uneven_load_ratio(shares, shares.values, mean, 1.6, 2 / 9)
+    assert np.all((ratio > 0) & (ratio <= 1))

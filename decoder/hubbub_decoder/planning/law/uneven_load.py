@@ -15,6 +15,9 @@ import numpy as np
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.planning.law.collisions import Shares
 
+_LEAST_ALPHA = 0.1
+"""Least alpha / E v: where the variance of pattern counts is not linear in the load, the line through its mean may fall below 0."""
+
 _NODES, _WEIGHTS = np.polynomial.laguerre.laggauss(20)
 
 
@@ -32,6 +35,7 @@ def uneven_load_ratio(
     """
     own, mean_variance = np.atleast_1d(own), np.atleast_1d(mean_variance)
     lightest = mean_variance - slope * chance * np.maximum(shares.total - own, 0)
+    lightest = np.maximum(lightest, _LEAST_ALPHA * mean_variance)
     rate = (np.broadcast_to(slope, own.shape) / lightest)[:, None] * _NODES  # (n, nodes)
     of_string = np.log1p(chance * np.expm1(-rate[:, :, None] * shares.values))
     log = of_string @ shares.numbers
