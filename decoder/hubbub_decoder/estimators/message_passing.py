@@ -27,6 +27,7 @@ Montanari 2009; Rangan 2011 (generalized approximate message passing); Vila & Sc
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,7 +41,8 @@ from hubbub_decoder.model.observations import Observations
 _MAX_ITERATIONS, _MAX_SCORING_STEPS = 60, 20
 _SCORING_TOLERANCE = 1e-3  # relative change of the observations' variance
 _CONVERGENCE_TOLERANCE = 0.02  # change of the means in standard errors, and relative one of the observations' variance
-_DAMPING = 0.7  # weight of the new posteriors in an iteration
+_DAMPING = 0.7  # weight of the new posteriors in an iteration, divided by sqrt(i / 10) from the tenth iteration on
+_UNDIMINISHED_ITERATIONS = 10
 _MIN_INFORMATION = 1e-6  # relative to the largest; a share with less is not determined
 _RELATIVE_RIDGE, _MIN_SPREAD = 1e-10, 1e-9
 _MIN_COHORTS_WHEN_CROWDED = 8
@@ -240,6 +242,8 @@ def too_crowded(num_cohorts: int, num_candidates: int, num_observations: int) ->
 def pass_messages(cohorts: HashedCohorts, start: Beliefs | None = None) -> MessagePassingFit:
     """Iterate until the posterior means and the variance of the observations settle.
 
+    With a constant weight of the new posteriors, a few tasks with many candidates for their cohorts swing for ever: so it falls.
+
     Where there are too many candidates for few cohorts, no candidate is subtracted, and all other strings stay noise.
 
     start : beliefs from the same counts under other weights; None: no candidate has a share, and tau**2 explains the residuals
@@ -248,12 +252,12 @@ def pass_messages(cohorts: HashedCohorts, start: Beliefs | None = None) -> Messa
         return _match_without_subtraction(cohorts)
     beliefs = start or _nothing(cohorts)
     carried, variance = _stationary_term(cohorts, beliefs), _total_variance(beliefs)
-    for _ in range(_MAX_ITERATIONS):
-        before = beliefs
-        fit = estimate_given_beliefs(cohorts, before, carried, variance)
+    for i in range(_MAX_ITERATIONS):
+        before, slowing = beliefs, min(1.0, math.sqrt(_UNDIMINISHED_ITERATIONS / (i + 1)))
+        fit = estimate_given_beliefs(cohorts, before, carried, variance, _DAMPING * slowing)
         beliefs, changed = fit.beliefs, _variance_ratio(cohorts, fit.variance, variance)
         carried, variance = beliefs.variances.sum() * cohorts.spreads * fit.weighted, fit.variance
-        if max(abs(changed - 1), _movement(before, fit)) < _CONVERGENCE_TOLERANCE:
+        if max(abs(changed - 1), _movement(before, fit) / slowing) < _CONVERGENCE_TOLERANCE:
             break
     return fit
 
@@ -273,11 +277,11 @@ def _match_without_subtraction(cohorts: HashedCohorts) -> MessagePassingFit:
 
 
 def estimate_given_beliefs(
-    cohorts: HashedCohorts, beliefs: Beliefs, carried: Floats, variance: float
+    cohorts: HashedCohorts, beliefs: Beliefs, carried: Floats, variance: float, damping: float = 1.0
 ) -> MessagePassingFit:
     """Estimates from the residuals given the beliefs, and the beliefs given the estimates.
 
-    carried : Onsager's term, (m, r)      variance : t of the iteration before
+    carried : Onsager's term, (m, r)      variance : t of the iteration before      damping : weight of the new beliefs
     """
     unexplained = cohorts.responses - cohorts.predict(beliefs.means) + carried
     for _ in range(_MAX_SCORING_STEPS):
@@ -303,7 +307,7 @@ def estimate_given_beliefs(
     return MessagePassingFit(
         cohorts=cohorts,
         estimates=estimates,
-        beliefs=_updated(beliefs, estimates, before, cohorts.strata),
+        beliefs=_updated(beliefs, estimates, before, damping, cohorts.strata),
         variance=before,
         variance_error=error,
         means=beliefs.means,
@@ -361,14 +365,16 @@ def _scoring_step(
     return (float((spreads * weighted**2).sum()) - expected) / curvature, float(np.sqrt(2 / curvature))
 
 
-def _updated(beliefs: Beliefs, estimates: ShareEstimates, variance: float, strata: Indices | None) -> Beliefs:
+def _updated(
+    beliefs: Beliefs, estimates: ShareEstimates, variance: float, damping: float, strata: Indices | None
+) -> Beliefs:
     """Posteriors under a prior fitted to all estimates, and the part of t that the earlier posteriors do not explain."""
     unlisted_variance = max(variance - float(beliefs.variances.sum()), 0.0)
     if not len(estimates.shares):
         return Beliefs(beliefs.means, beliefs.variances, unlisted_variance)
     x, v = np.nan_to_num(estimates.shares), np.minimum(estimates.variances, 1.0)
     means, variances = fit_prior(x, v, strata).posterior(x, v)
-    damping = _DAMPING if beliefs.variances.any() else 1.0
+    damping = damping if beliefs.variances.any() else 1.0
     return Beliefs(
         beliefs.means + damping * (means - beliefs.means),
         beliefs.variances + damping * (variances - beliefs.variances),
