@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
@@ -103,7 +103,7 @@ def _normal_equations(
     for y_j, bits, s in _observations(counts, blocks, random_string, shares, unlisted, unlisted_variance):
         whitener = inverse_root(s)
         held.append(np.column_stack([(bits.T @ whitener.T).T, whitener @ random_string.mean, whitener @ y_j]))
-        trace += float(np.sum((whitener @ random_string.covariance) * whitener))
+        trace += random_string.trace_of_product(whitener)
         if len(held) * len(s) >= _MAX_SLAB_ROWS:
             gram += _gram(held)
             held = []
@@ -179,7 +179,7 @@ def _compare_with_random_strings(
         observations = _observations(counts, blocks, random_string, solution[:-1], solution[-1], fit.unlisted_variance)
         for y_j, bits, s in observations:
             fitted = bits @ solutions[:-1] + np.outer(random_string.mean, solutions[-1])
-            yield bits, scales * np.linalg.solve(s, y_j[:, None] - fitted)
+            yield bits, scales * linalg.solve(s, y_j[:, None] - fitted, assume_a="pos", overwrite_a=True)
 
     def leave_out(candidates: Indices) -> Iterator[LeaveOneOutScores]:
         moved = covariance[:, candidates] * (solution[candidates] / errors[candidates] ** 2)
