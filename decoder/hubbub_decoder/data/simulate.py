@@ -169,6 +169,11 @@ def _check_arguments(metric: Metric, population: Population, no_value: int) -> N
         raise PopulationError(
             f"metric must be a Metric, got {type(metric).__name__}. Pass Metric.string(...), for example."
         )
+    if metric.parts:
+        raise PopulationError(
+            f"{metric.name}: a joint metric needs a population of combinations. Use `simulate_joint_reports`, or `hubbub simulate` with "
+            "--population of one column for each part."
+        )
     if not isinstance(population, Mapping):
         raise PopulationError(
             f"{metric.name}: population must be a dict of value and number of reports, got {type(population).__name__}."
