@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING
 from hubbub.text import install_hint
 
 if TYPE_CHECKING:
+    from hubbub_decoder.association.association import Association, Cell, associate
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.pull import pull_reports, pull_summary
     from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+    from hubbub_decoder.data.simulate_joint import simulate_joint_reports
     from hubbub_decoder.errors import (
         CandidateError,
         ForeignFileError,
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
     from hubbub_decoder.results.unlisted_strings import UnlistedString
 
 __all__ = [
+    "Association",
     "CandidateError",
+    "Cell",
     "Decoding",
     "Description",
     "Estimate",
@@ -53,6 +57,7 @@ __all__ = [
     "ShareEstimate",
     "UnlistedString",
     "Wishes",
+    "associate",
     "decode",
     "describe",
     "plan",
@@ -60,11 +65,16 @@ __all__ = [
     "pull_summary",
     "read_candidates",
     "simulate_bit_counts",
+    "simulate_joint_reports",
     "simulate_pattern_counts",
     "simulate_reports",
 ]
 
 _MODULES = {
+    "associate": "association.association",
+    "Association": "association.association",
+    "Cell": "association.association",
+    "simulate_joint_reports": "data.simulate_joint",
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",

@@ -46,7 +46,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("estimators",),
         ("results",),
         ("pipeline", "plots", "planning"),
-        ("audit", "demo"),
+        ("association", "audit", "demo"),
         ("cli",),
         (".",),
     ),

@@ -198,10 +198,11 @@ def _blocks(metric: Metric, population: Population) -> Iterator[tuple[NDArray[np
     values = list(population)
     block_size = max(1, _CELLS_PER_BLOCK // (params.num_cohorts * params.num_hashes))
     for start in range(0, len(values), block_size):
-        yield _positions(metric, values[start : start + block_size]), counts[start : start + block_size]
+        yield value_positions(metric, values[start : start + block_size]), counts[start : start + block_size]
 
 
-def _positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
+def value_positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
+    """Bit positions of values in every cohort, (M, m, h); k for no bit. One-hot metrics have one cohort."""
     if metric.kind is Kind.STRING:
         return bit_positions(values, metric.params)
     bit_of = {"true": 0, "false": 1} if metric.kind is Kind.BOOLEAN else {c: i for i, c in enumerate(metric.categories)}
