@@ -225,6 +225,11 @@ def _check_arguments(
             f"summary must be BitCounts, PatternCounts or Reports, got {type(summary).__name__}: "
             "hubbub.summary.read_collected(path) reads whichever a file holds"
         )
+    if summary.metric.parts:
+        raise SummaryError(
+            f"{summary.metric.name}: a joint metric has the bits of {len(summary.metric.parts)} parts. Use `hubbub associate` for "
+            "their joint distribution, or decode(summary.part(name)) for one part."
+        )
     for name, value in (("confidence", confidence), ("fdr", fdr)):
         if not isinstance(value, Real) or not 0 < value < 1:
             raise SummaryError(f"{name} must be a number in (0, 1), got {value!r}")

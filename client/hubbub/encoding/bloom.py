@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hubbub.encoding.hashing import google_md5, murmur3_v1
 from hubbub.errors import InvalidValueError
 from hubbub.metrics.metric import Kind, Metric
 
 Value = str | bool | None
+JointValue = tuple[Value, ...] | Mapping[str, Value]
+"""Values of the parts of a joint metric: in the order of the parts, or by name."""
 
 
 DIGEST_BYTES = 16
@@ -19,7 +21,7 @@ class BloomBits(int):
     """True bits of a value in one cohort: bit i is one where the Bloom filter, or the category, sets bit i.
 
     value_digest : first 16 bytes of SHA-256 of the hashed bytes (the value, or its fragment), if each value of the metric has its
-                   own permanent response; else empty
+                   own permanent response; else empty. Of a joint metric: those of its parts, one after the other
     """
 
     value_digest: bytes = b""
@@ -28,23 +30,30 @@ class BloomBits(int):
 _HASH_FUNCTIONS = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
 
 
-def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
+def bloom_bits(metric: Metric, value: Value | JointValue, cohort: int) -> BloomBits:
     """Return the true bits of a value in a cohort, before any randomization. Never send or store them.
 
     string : bit i is one if one of the h hashes has position i       categorical : the bit of the category
              with `discover`, the hashes are those of the fragment that the cohort reports
     boolean : one bit                                                  None (no value recorded) : no bit
+    joint : the bits of each part's value, from a tuple of the values, or a mapping of the parts' names in which a missing
+            part has no value
 
     Raises InvalidValueError; its message never contains the value.
 
     >>> metric = Metric.categorical("os", ("linux", "macos", "windows"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
     >>> bin(bloom_bits(metric, "windows", cohort=0)), bloom_bits(metric, None, cohort=0)
     ('0b100', 0)
+    >>> joint = Metric.joint("device", (Metric.boolean("paid", prob_p=0.25, prob_q=0.75, prob_f=0.5), metric))
+    >>> bin(bloom_bits(joint, (True, "windows"), 0)), bin(bloom_bits(joint, {"os": "linux"}, 0))
+    ('0b1001', '0b10')
     """
     if (
         type(value) is str and metric.kind is Kind.STRING and value.isascii()
     ):  # the common case, without the other checks
         return _string_bits(metric, value.encode(), cohort)
+    if metric.parts:
+        return _joint_bits(metric, value, cohort)
     if value is None:
         return BloomBits(0)
     if metric.kind is Kind.BOOLEAN:
@@ -61,6 +70,45 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
     if text is None:  # not raised in _utf8: the UnicodeEncodeError there contains the value
         raise InvalidValueError(f"{metric.name}: the value cannot be encoded as UTF-8: remove lone surrogates")
     return _string_bits(metric, text, cohort)
+
+
+def _joint_bits(metric: Metric, value: Value | JointValue, cohort: int) -> BloomBits:
+    """Return the bits of all parts, one part after the other; `value_digest` has 16 bytes for each part with a response for each value."""
+    bits, digests, offset = 0, b"", 0
+    for part, of_part in zip(metric.parts, _values(metric, value), strict=True):
+        try:
+            bloom = bloom_bits(part, of_part, cohort)
+        except InvalidValueError as problem:
+            raise InvalidValueError(f"{metric.name}: part {problem}") from None
+        bits |= bloom << offset
+        offset += part.params.num_bits
+        if part.has_response_per_value:
+            digests += bloom.value_digest.ljust(DIGEST_BYTES, b"\0")
+    joint = BloomBits(bits)
+    joint.value_digest = digests
+    return joint
+
+
+def _values(metric: Metric, value: Value | JointValue) -> tuple[str | bool | None, ...]:
+    """Return the value of each part."""
+    names = [part.name for part in metric.parts]
+    if value is None:
+        return (None,) * len(names)
+    if isinstance(value, Mapping):
+        if not value.keys() <= set(names):
+            raise InvalidValueError(
+                f"{metric.name}: the mapping has keys that are no parts of the metric: use {', '.join(names)} only"
+            )
+        return tuple(value.get(name) for name in names)
+    if not isinstance(value, tuple):
+        raise InvalidValueError(
+            f"{metric.name}: a joint metric accepts a tuple or a mapping of {', '.join(names)}, or None, got {type(value).__name__}"
+        )
+    if len(value) != len(names):
+        raise InvalidValueError(
+            f"{metric.name}: the tuple must have {len(names)} values ({', '.join(names)}), got {len(value)}"
+        )
+    return value
 
 
 def _string_bits(metric: Metric, text: bytes, cohort: int) -> BloomBits:

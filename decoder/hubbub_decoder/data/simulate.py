@@ -99,7 +99,7 @@ def simulate_two_periods(
     values = sorted({value for pair in transitions for value in pair if value is not None})
     positions = np.full((len(values) + 1, m, params.num_hashes), k, np.int64)
     if values:
-        positions[:-1] = _positions(metric, values)
+        positions[:-1] = value_positions(metric, values)
     index = {None: len(values)} | {value: i for i, value in enumerate(values)}
     clients = np.zeros((2, m, k), np.int64)  # of those that keep their value, and of those that change it
     true_ones = np.zeros((3, m, k + 1), np.int64)  # of those that keep it, and in each period of those that change it
@@ -217,6 +217,11 @@ def _check_arguments(metric: Metric, population: Population, no_value: int) -> N
         raise PopulationError(
             f"metric must be a Metric, got {type(metric).__name__}. Pass Metric.string(...), for example."
         )
+    if metric.parts:
+        raise PopulationError(
+            f"{metric.name}: a joint metric needs a population of combinations. Use `simulate_joint_reports`, or `hubbub simulate` with "
+            "--population of one column for each part."
+        )
     if not isinstance(population, Mapping):
         raise PopulationError(
             f"{metric.name}: population must be a dict of value and number of reports, got {type(population).__name__}."
@@ -241,10 +246,11 @@ def _blocks(metric: Metric, population: Population) -> Iterator[tuple[NDArray[np
     values = list(population)
     block_size = max(1, _CELLS_PER_BLOCK // (params.num_cohorts * params.num_hashes))
     for start in range(0, len(values), block_size):
-        yield _positions(metric, values[start : start + block_size]), counts[start : start + block_size]
+        yield value_positions(metric, values[start : start + block_size]), counts[start : start + block_size]
 
 
-def _positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
+def value_positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
+    """Bit positions of values in every cohort, (M, m, h); k for no bit. One-hot metrics have one cohort."""
     if metric.discover is not None:
         return discovery_positions(values, metric.params, metric.discover)
     if metric.kind is Kind.STRING:

@@ -35,7 +35,7 @@ def build_metric(
             return Metric.string(name, params, **fields)
         case Kind.CATEGORICAL:
             return Metric.categorical(name, tuple(categories), **probabilities, **fields)
-        case Kind.BOOLEAN:
+        case _:
             return Metric.boolean(name, **probabilities, **fields)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hubbub.encoding.bloom import BloomBits, Value
+from hubbub.encoding.bloom import BloomBits, JointValue, Value
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.sealed_values import Sealer
 from hubbub.encoding.secret import SECRET_BYTES, Secret
@@ -31,11 +31,13 @@ class SubjectEncoder:
         self.encoder = Encoder(metric, secret, random_bytes)
         self._sealer = Sealer(metric, secret, random_bytes)
 
-    def bloom_bits(self, value: Value) -> BloomBits:
+    def bloom_bits(self, value: Value | JointValue) -> BloomBits:
         """Return the true bits of a value; raises InvalidValueError for a value of the wrong kind."""
         return self.encoder.bloom_bits(value)
 
-    def encode_period(self, account: Account, value: Value | BloomBits, period: str) -> EncodedReport | None:
+    def encode_period(
+        self, account: Account, value: Value | JointValue | BloomBits, period: str
+    ) -> EncodedReport | None:
         """Return the report of a period in which this value was recorded; None if the account has no unit left for it.
 
         The last reported value is reported again in the rest of its epoch (metrics with `hold`). It also stands in for a value that
