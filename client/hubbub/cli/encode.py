@@ -17,7 +17,7 @@ from hubbub.cli.output import PATH, json_option, print_json
 def command(definitions: Path, metric_name: str, values: tuple[str, ...], *, as_json: bool) -> None:
     """Encode VALUES of METRIC as reports.
 
-    Boolean values are true and false. Without VALUES, encodes the report of a period in which nothing was recorded.
+    Boolean values are true and false, those of an ordinal metric are numbers. Without VALUES, encodes the report of a period in which nothing was recorded.
 
     Each call uses a new secret and new noise, so its output differs every time. Nothing is sent or stored.
 
@@ -38,6 +38,8 @@ def command(definitions: Path, metric_name: str, values: tuple[str, ...], *, as_
         if any(value not in {"true", "false", None} for value in parsed):
             raise InvalidValueError(f"{metric_name}: a value of a boolean metric must be true or false")
         parsed = [None if value is None else value == "true" for value in parsed]
+    if metric.kind is Kind.ORDINAL:
+        parsed = [_number(metric_name, value) if isinstance(value, str) else value for value in parsed]
     encoder = Encoder(metric, Secret.generate())
     reports = [encoder.encode(value, epoch=None if metric.hold is None else 0) for value in parsed]
     if as_json:
@@ -45,3 +47,12 @@ def command(definitions: Path, metric_name: str, values: tuple[str, ...], *, as_
         return
     for report in reports:
         click.echo(f"cohort {report.cohort:3d}  bits {report.bits.to01()}")
+
+
+def _number(metric_name: str, text: str) -> float:
+    from hubbub.errors import InvalidValueError
+
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidValueError(f"{metric_name}: a value of an ordinal metric must be a number such as 12.5") from None

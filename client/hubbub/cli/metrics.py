@@ -141,6 +141,7 @@ def _format(about: dict[str, Any]) -> str:
         f"{about['name']}  ({about['kind']}, one report per {about['period']}, expires {about['expires']})",
         f"  {about['description']}  [{about['owner']}]",
         *([f"  categories: {', '.join(about['categories'])}"] if about["categories"] else []),
+        *([_format_buckets(about["buckets"])] if "buckets" in about else []),
         f"  {sizes}; {probabilities}; hold = {about['hold'] or 'none'}",
         f"  epsilon under the default Policy ({', '.join(f'{name} = {getattr(policy, name):g}' for name in limits)}):",
         *(
@@ -158,3 +159,16 @@ def _format(about: dict[str, Any]) -> str:
             "of the aggregator",
         )
     return "\n".join(lines)
+
+
+def _format_buckets(fields: dict[str, Any]) -> str:
+    from hubbub.metrics.buckets import Buckets, format_number
+
+    buckets = Buckets.from_dict(fields)
+    unit = f" {buckets.unit}" if buckets.unit else ""
+    numbers = {"one": "one at random", "sum": "the sum", "max": "the largest", "last": "the last"}[buckets.several]
+    absent = "no value" if buckets.default is None else format_number(buckets.default)
+    return (
+        f"  {len(buckets)} buckets: {', '.join(map(format_number, buckets.edges))}{unit}; "
+        f"of several recordings: {numbers}; without a recording: {absent}"
+    )

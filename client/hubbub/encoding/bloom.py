@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
 from hubbub.encoding.hashing import google_md5, murmur3_v1
 from hubbub.errors import InvalidValueError
+from hubbub.metrics.buckets import finite_number
 from hubbub.metrics.metric import Kind, Metric
+from hubbub.text import with_article
 
-Value = str | bool | None
+if TYPE_CHECKING:
+    from decimal import Decimal
+    from fractions import Fraction
+
+Value: TypeAlias = "str | bool | float | Decimal | Fraction | None"
 
 
 DIGEST_BYTES = 16
 
 
 class BloomBits(int):
-    """True bits of a value in one cohort: bit i is one where the Bloom filter, or the category, sets bit i.
+    """True bits of a value in one cohort: bit i is one where the Bloom filter, the category or the bucket sets bit i.
 
     value_digest : first 16 bytes of SHA-256 of the value, if each value of the metric has its own permanent response; else empty
     """
@@ -31,7 +38,8 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
     """Return the true bits of a value in a cohort, before any randomization. Never send or store them.
 
     string : bit i is one if one of the h hashes has position i       categorical : the bit of the category
-    boolean : one bit                                                  None (no value recorded) : no bit
+    boolean : one bit                                                  ordinal : the bit of the number's bucket
+    None (no value recorded) : no bit, or the bit of the `default` of an ordinal metric
 
     Raises InvalidValueError; its message never contains the value.
 
@@ -43,22 +51,39 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
         type(value) is str and metric.kind is Kind.STRING and value.isascii()
     ):  # the common case, without the other checks
         return _string_bits(metric, value.encode(), cohort)
+    if metric.buckets is not None:
+        number = metric.buckets.default if value is None else recorded_number(metric, value)
+        return BloomBits(0 if number is None else 1 << metric.buckets.index_of(number))
     if value is None:
         return BloomBits(0)
     if metric.kind is Kind.BOOLEAN:
         if not isinstance(value, bool):
             raise InvalidValueError(
-                f"{metric.name}: a boolean metric accepts True, False or None, got {_type_name(value)}"
+                f"{metric.name}: a boolean metric accepts True, False or None, got {with_article(type(value).__name__)}"
             )
         return BloomBits(value)
     if not isinstance(value, str):
-        raise InvalidValueError(f"{metric.name}: a {metric.kind} metric accepts a str or None, got {_type_name(value)}")
+        raise InvalidValueError(
+            f"{metric.name}: a {metric.kind} metric accepts a str or None, got {with_article(type(value).__name__)}"
+        )
     if metric.kind is Kind.CATEGORICAL:
         return _category_bit(metric, value)
     text = _utf8(value)
     if text is None:  # not raised in _utf8: the UnicodeEncodeError there contains the value
         raise InvalidValueError(f"{metric.name}: the value cannot be encoded as UTF-8: remove lone surrogates")
     return _string_bits(metric, text, cohort)
+
+
+def recorded_number(metric: Metric, value: Value) -> float:
+    """Return the value of an ordinal metric as a double.
+
+    Raises InvalidValueError for anything but a finite real number; its message never contains the value.
+    """
+    number = finite_number(value)
+    if number is None:
+        problem = "NaN or an infinity" if isinstance(value, float) else with_article(type(value).__name__)
+        raise InvalidValueError(f"{metric.name}: an ordinal metric accepts a finite number or None, got {problem}")
+    return number
 
 
 def _string_bits(metric: Metric, text: bytes, cohort: int) -> BloomBits:
@@ -92,8 +117,3 @@ def _category_bit(metric: Metric, value: str) -> BloomBits:
         f"{metric.name}: the value is none of the {len(metric.categories)} categories: "
         "add it to `categories`, or set `other` to the category of unknown values"
     )
-
-
-def _type_name(value: object) -> str:
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

@@ -8,6 +8,7 @@
 
 A string or categorical metric may have `permanent_p` and `permanent_q` instead of prob_f.
 A categorical metric has `categories`, and optionally `other`, instead of num_bits, num_hashes and num_cohorts; a boolean metric has neither.
+An ordinal metric has `edges`, and optionally `several`, `unit`, `representatives` and `default` (`buckets.py`).
 A file may contain several versions of a metric. The last one is current; an aggregator accepts reports of each until it expires.
 """
 
@@ -19,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import DefinitionError, HubbubError
+from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import PERMANENT_FIELDS, Params
-from hubbub.text import format_count, format_names
+from hubbub.text import format_count, format_names, with_article
 
 _PROBABILITIES = ("prob_p", "prob_q")
 _SIZES = ("num_bits", "num_hashes", "num_cohorts")
@@ -30,6 +32,7 @@ _FIELDS_OF_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Kind.STRING: (_SIZES, ("hash_scheme",)),
     Kind.CATEGORICAL: (("categories",), ("other",)),
     Kind.BOOLEAN: ((), ()),
+    Kind.ORDINAL: (BUCKET_FIELDS[:1], BUCKET_FIELDS[1:]),
 }
 _OPTIONAL = ("period", "hold")
 
@@ -132,7 +135,7 @@ def _check_keys(table: dict[str, Any]) -> None:
         return
     from difflib import get_close_matches
 
-    listed = f"a {kinds[0]} metric" if len(kinds) == 1 else "a metric"
+    listed = f"{with_article(kinds[0])} metric" if len(kinds) == 1 else "a metric"
     near = get_close_matches(unknown, [field for field in allowed if field not in table], 1)
     hint = f"did you mean {near[0]}? A{listed[1:]}" if near else listed
     raise DefinitionError(f"unknown key {unknown!r}: {hint} has {', '.join(allowed)}")
@@ -154,7 +157,7 @@ def _parse_metric(table: dict[str, Any]) -> Metric:
     required, optional = _FIELDS_OF_KIND[kind]
     for field in required:
         if field not in table:
-            raise DefinitionError(f"{field} is missing: a {kind} metric needs {', '.join(required)}")
+            raise DefinitionError(f"{field} is missing: {with_article(kind)} metric needs {', '.join(required)}")
     for field in ("description", "owner"):
         if not isinstance(table[field], str) or not table[field].strip():
             raise DefinitionError(f"{field} must be a non-empty text for the users, got {table[field]!r}")
@@ -174,3 +177,5 @@ def _parse_metric(table: dict[str, Any]) -> Metric:
             )
         case Kind.BOOLEAN:
             return Metric.boolean(table["name"], **probabilities, **shared)
+        case Kind.ORDINAL:
+            return Metric.ordinal(table["name"], Buckets.from_dict(table), **probabilities, **shared)

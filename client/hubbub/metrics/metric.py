@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -13,9 +13,11 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from hubbub.errors import DefinitionError
+from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.params import MAX_BITS, PERMANENT_FIELDS, Params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.probability import DYADIC_DIGITS, numerator
+from hubbub.text import with_article
 
 MIN_STRING_BITS = 8
 MAX_CLIENT_COHORTS = 256
@@ -34,6 +36,7 @@ class Kind(StrEnum):
     STRING = "string"
     CATEGORICAL = "categorical"
     BOOLEAN = "boolean"
+    ORDINAL = "ordinal"
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,8 @@ class Metric:
     """Definition of one metric. Do not change a definition after collection has started: add a new version instead.
 
     name        : lower-case letters, digits, `_ . -`, at most 64 characters, starting with a letter
-    kind        : `string` (Bloom filter), `categorical` (one bit per category), `boolean` (one bit)
-    params      : parameters of the mechanism; one-hot for categorical and boolean metrics
+    kind        : `string` (Bloom filter), `categorical` (one bit per category), `boolean` (one bit), `ordinal` (one bit per bucket)
+    params      : parameters of the mechanism; one-hot for all but string metrics
     categories  : categories of a categorical metric, in the order of their bits
     other       : category that replaces unknown values; None: unknown values are invalid
     period      : reporting period: a client sends one report for each
@@ -50,6 +53,7 @@ class Metric:
                   has new permanent noise. None: the permanent noise of a value never changes under one secret
     expires     : first day without collection
     description, owner : documentation for users; the reports do not depend on them
+    buckets     : buckets of an ordinal metric, and what it reports of several recordings
 
     `digest` covers every field on which the bits of a report depend.
 
@@ -67,6 +71,7 @@ class Metric:
     expires: date | None = None
     description: str = ""
     owner: str = ""
+    buckets: Buckets | None = None
 
     def __post_init__(self) -> None:
         if not is_metric_name(self.name):
@@ -86,8 +91,14 @@ class Metric:
                 self._check_categorical()
             case Kind.BOOLEAN:
                 self._check_one_hot(1)
+            case Kind.ORDINAL:
+                self._check_ordinal()
+        if self.kind is not Kind.ORDINAL and self.buckets is not None:
+            raise DefinitionError(f"{self.name}: only an ordinal metric has buckets, got {with_article(self.kind)} one")
         if self.kind is not Kind.CATEGORICAL and (self.categories or self.other is not None):
-            raise DefinitionError(f"{self.name}: only a categorical metric has categories, got a {self.kind} one")
+            raise DefinitionError(
+                f"{self.name}: only a categorical metric has categories, got {with_article(self.kind)} one"
+            )
 
     @classmethod
     def string(cls, name: str, params: Params, **fields: Any) -> Metric:
@@ -137,6 +148,32 @@ class Metric:
         )
         return cls(name, Kind.BOOLEAN, params, **fields)
 
+    @classmethod
+    def ordinal(
+        cls,
+        name: str,
+        buckets: Buckets | Sequence[float],
+        *,
+        prob_p: float,
+        prob_q: float,
+        prob_f: float | None = None,
+        permanent_p: float | None = None,
+        permanent_q: float | None = None,
+        **fields: Any,
+    ) -> Metric:
+        """Return an ordinal metric: numbers in declared buckets, one bit per bucket; `buckets` may be the edges alone."""
+        if not isinstance(buckets, Buckets):
+            buckets = Buckets(tuple(buckets))
+        params = Params.one_hot(
+            len(buckets),
+            prob_p=prob_p,
+            prob_q=prob_q,
+            prob_f=prob_f,
+            permanent_p=permanent_p,
+            permanent_q=permanent_q,
+        )
+        return cls(name, Kind.ORDINAL, params, buckets=buckets, **fields)
+
     def _check_string(self) -> None:
         if self.params.hash_scheme == "one-hot":
             raise DefinitionError(f"{self.name}: a string metric needs a Bloom filter; use hash_scheme = 'murmur3-v1'")
@@ -162,10 +199,17 @@ class Metric:
         if self.other is not None and self.other not in self.categories:
             raise DefinitionError(f"{self.name}: other must be one of the categories, got {self.other!r}")
 
+    def _check_ordinal(self) -> None:
+        if not isinstance(self.buckets, Buckets):
+            raise DefinitionError(
+                f"{self.name}: an ordinal metric needs buckets, got {self.buckets!r}: pass Buckets((0, 10, 20))"
+            )
+        self._check_one_hot(len(self.buckets))
+
     def _check_one_hot(self, num_bits: int) -> None:
         if self.params.hash_scheme != "one-hot" or self.params.num_bits != num_bits:
             raise DefinitionError(
-                f"{self.name}: a {self.kind} metric needs one-hot parameters of {num_bits} bits, "
+                f"{self.name}: {with_article(self.kind)} metric needs one-hot parameters of {num_bits} bits, "
                 f"got {self.params.hash_scheme} of {self.params.num_bits}"
             )
 
@@ -195,6 +239,13 @@ class Metric:
         return self
 
     @property
+    def one_hot_names(self) -> tuple[str, ...]:
+        """Name of each bit of a one-hot metric: its categories, the labels of its buckets, or "true"; () of a string metric."""
+        if self.kind is Kind.BOOLEAN:
+            return ("true",)
+        return self.categories if self.buckets is None else self.buckets.labels
+
+    @property
     def has_response_per_value(self) -> bool:
         """Whether values with equal Bloom bits have permanent responses of their own: strings with an asymmetric response.
 
@@ -213,6 +264,8 @@ class Metric:
             yield number.to_bytes(8, "little")
         for category in self.categories:
             yield category.encode()
+        if self.buckets is not None:
+            yield from self.buckets.encoding_fields()
 
     @cached_property
     def digest(self) -> str:
@@ -232,6 +285,7 @@ class Metric:
             "p": numerator(params.prob_p, DYADIC_DIGITS),
             "period": self.period,
             "q": numerator(params.prob_q, DYADIC_DIGITS),
+            **({} if self.buckets is None else {"buckets": self.buckets.digest_fields()}),
         }
         text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(b"hubbub-metric-v1\n" + text.encode()).hexdigest()
@@ -256,6 +310,7 @@ class Metric:
             "period": str(self.period),
             "hold": self.hold,
             "expires": self.expires.isoformat() if self.expires else None,
+            **({} if self.buckets is None else {"buckets": self.buckets.to_dict()}),
             "digest": self.digest,
         }
 
@@ -285,6 +340,7 @@ class Metric:
                 expires=date.fromisoformat(fields["expires"]) if fields["expires"] else None,
                 description=fields["description"],
                 owner=fields["owner"],
+                buckets=Buckets.from_dict(fields["buckets"]) if "buckets" in fields else None,
             )
             stored_digest = fields["digest"]
         except (KeyError, TypeError) as problem:

@@ -65,6 +65,8 @@ def distinct_values(metric: Metric) -> float:
             return 2
         case Kind.CATEGORICAL:
             return len(metric.categories) + 1
+        case Kind.ORDINAL:
+            return metric.params.num_bits + (metric.buckets is None or metric.buckets.default is None)
         case _:
             return math.inf
 
