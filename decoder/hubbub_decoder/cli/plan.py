@@ -36,7 +36,10 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
     help="Kind of the values. Default: string.",
 )
 @click.option(
-    "--candidates", type=int, metavar="M", help="Number of strings to look for, of categories, or of buckets."
+    "--candidates",
+    type=int,
+    metavar="M",
+    help="Number of strings to look for, all taken for present, of categories, or of buckets.",
 )
 @click.option("--category", "categories", multiple=True, help="Name of a category; repeat it. Replaces --candidates.")
 @click.option(
@@ -46,15 +49,16 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 @click.option("--periods", type=int, metavar="T", help="Periods that are decoded together. Default: 1.")
 @click.option(
     "--values", type=int, metavar="V",
-    help='Distinct values of a client over its lifetime, "no value" among them. Each costs epsilon. Default: 1.',
+    help='Distinct values of a client over its lifetime, "no value" among them. Default: 1. With --lifetime-periods, --hold is chosen.',
 )  # fmt: skip
 @click.option(
     "--hold", type=int, metavar="E",
     help="Length of an epoch in periods, in which a client keeps its value. Each epoch costs epsilon.",
 )  # fmt: skip
 @click.option(
-    "--lifetime-periods", type=int, metavar="L", help="Periods that --lifetime lasts for with --hold. Default: T."
-)
+    "--lifetime-periods", type=int, metavar="L",
+    help="Periods that --lifetime lasts for, with --hold or several --values. Default: T.",
+)  # fmt: skip
 @click.option("--central", type=float, help="Largest central epsilon of the decoded periods, at delta = 1e-9.")
 @click.option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
 @click.option("--bits", type=int, metavar="K", help="Largest number of bits of a report of strings. Default: 256.")

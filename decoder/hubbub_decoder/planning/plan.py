@@ -14,22 +14,19 @@ from hubbub.privacy.allocation import policy_warnings
 from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
 from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import replace_non_finite
-from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.definition import build_metric, toml_lines
 from hubbub_decoder.planning.description import DELTA, Description, data_of, describe_accuracy
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
-from hubbub_decoder.planning.probabilities import Limits, best_chain
+from hubbub_decoder.planning.responses import chain_of, choose_hold, noise_of
 from hubbub_decoder.planning.sizes import COHORTS, best_size
 from hubbub_decoder.planning.wishes import Wishes, repetition_of
 
 POWER = 0.8
 _HASHES = (1, 2, 3)
 _ANY_DAY = date(2000, 1, 1)
-_TIE = 0.002
-"""Weight of b in the choice of probabilities: of equal variances, a response with few ones identifies a client less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class Plan:
     """Result of `plan`.
 
     metric    : the definition
-    wishes    : as they were stated
+    wishes    : as they were stated; with `hold` if the plan chose it
     description : what it buys, at the stated or needed number of reports
     smallest  : smallest share that matters
     reports_needed : reports of a period that detect it with probability .8; infinite if none do
@@ -84,19 +81,17 @@ def plan(
     shares = Shares.zipf(wishes.candidates, 0.5 if wishes.kind is Kind.BOOLEAN else 1.0)
     smallest = wishes.share or float(shares.values[0])
     mean_share = (smallest + shares.total / shares.count) / 2
+    chosen: tuple[str, ...] = ()
+    if wishes.chooses_hold:
+        wishes, reason = choose_hold(wishes, mean_share)
+        chosen = (reason,)
     repetition = repetition_of(wishes.periods, wishes.hold)
 
-    def best(hashes: int, *, symmetric: bool = False) -> Chain:
-        def objective(chain: Chain) -> Floats:
-            return chain.noise(mean_share, repetition) / hashes * (1 + _TIE * chain.b)
+    def noise(hashes: int, of_chain: Chain) -> float:
+        return noise_of(wishes, mean_share, of_chain, hashes)
 
-        return best_chain(_limits(wishes, hashes), objective, symmetric=symmetric)
-
-    def noise(hashes: int, chain: Chain) -> float:
-        return float(chain.noise(mean_share, repetition)) / hashes
-
-    h = min(_HASHES if wishes.kind is Kind.STRING else _HASHES[:1], key=lambda each: noise(each, best(each)))
-    chain = best(h)
+    chains = {h: chain_of(wishes, mean_share, h) for h in (_HASHES if wishes.kind is Kind.STRING else _HASHES[:1])}
+    h, chain = min(chains.items(), key=lambda each: noise(*each))
     clients = float(wishes.reports or MAX_REPORTS)
 
     def law(size: tuple[int, int, int], of_chain: Chain, decoded: Wishes = wishes) -> Accuracy:
@@ -129,9 +124,9 @@ def plan(
             f"{wishes.candidates:,} candidates are too many for {wishes.reports:,} reports: no share can be estimated. "
             "Pass fewer candidates, more reports, or a larger epsilon."
         )
-    symmetric = noise(h, best(h, symmetric=True)) / noise(h, chain)
+    symmetric = noise(h, chain_of(wishes, mean_share, h, symmetric=True)) / noise(h, chain)
     planned = Plan(metric, wishes, describe_accuracy(metric, accuracy), smallest, needed, symmetric, ())
-    return replace(planned, notes=tuple(_notes(planned)))
+    return replace(planned, notes=(*chosen, *_notes(planned)))
 
 
 def _notes(planned: Plan) -> Iterator[str]:
@@ -163,10 +158,9 @@ def _notes(planned: Plan) -> Iterator[str]:
     if planned.symmetric > 1.01:
         yield f"The best symmetric permanent response (prob_f) has {planned.symmetric:.2f} times this variance."
     if wishes.values > 1 and unit is not None:
-        epoch = max(1, (wishes.lifetime_periods or wishes.periods) // wishes.values)
         yield (
             f"Each of {wishes.values} distinct values costs epsilon = {unit:.3f}. Linked reports show when a value changes. "
-            f"To hide changes, pass hold = {epoch} instead of values: each epoch then costs epsilon."
+            "To hide changes, pass lifetime_periods, and the plan chooses hold: each epoch then costs epsilon, however often the value changes."
         )
     yield from (f"Under the default Policy: {text}." for text in policy_warnings(Policy(), [metric], _ANY_DAY))
     if planned.description.group_size >= LINKABLE_GROUP_SIZE:
@@ -174,13 +168,6 @@ def _notes(planned: Plan) -> Iterator[str]:
             f"Two reports of one client can be linked among up to {planned.description.group_size:,.3g} clients by their permanent noise. "
             "Pass fewer bits (bits), a smaller epsilon, or hold = 1."
         )
-
-
-def _limits(wishes: Wishes, hashes: int) -> Limits:
-    unit = wishes.epsilon_unit
-    if unit is None:
-        return Limits(wishes.kind, hashes, wishes.epsilon)
-    return Limits(wishes.kind, hashes, wishes.epsilon, unit, wishes.hold or math.inf)
 
 
 def _allowed_cohorts(wishes: Wishes, local: float) -> tuple[int, ...]:

@@ -27,8 +27,8 @@ class Wishes:
     share      : smallest share that matters; None: that of the last candidate under Zipf's law
     periods    : T, periods that are decoded together
     values     : V, distinct values of a client over its lifetime, "no value" among them; each costs one permanent response
-    hold       : length of an epoch in periods, in which a client keeps its value; None: without epochs
-    lifetime_periods : periods that `lifetime` must last for with `hold`; None: T
+    hold       : length of an epoch in periods, in which a client keeps its value; None: without epochs, or chosen by the plan
+    lifetime_periods : periods that `lifetime` must last for with `hold`; None: T. With `values` above 1 the plan chooses `hold`
     central    : largest central epsilon of the periods decoded together, at delta = 1e-9; None: no promise
     retained   : whether individual reports are retained, and decoded instead of their counts
     bits       : largest number of bits of a string metric's report; more bits collide less, link reports more and decode more slowly
@@ -110,6 +110,11 @@ class Wishes:
                 "central and retained exclude each other: a retained report may be the only one of its cohort in its commit, and then "
                 "nothing hides it. Leave out one of them."
             )
+
+    @property
+    def chooses_hold(self) -> bool:
+        """Whether the plan chooses `hold`: values change, and the lifetime is a number of periods."""
+        return self.values > 1 and None not in (self.lifetime, self.lifetime_periods)
 
     @property
     def epochs(self) -> int:
