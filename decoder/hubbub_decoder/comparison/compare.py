@@ -158,7 +158,7 @@ def _expected(decoding: Decoding, design: DesignMatrix) -> Floats:
     unlisted = decoding.unlisted.share
     if math.isnan(unlisted):
         unlisted = max(0.0, 1 - float(np.nansum(shares)))
-    return np.nan_to_num(np.array([*shares, unlisted]))
+    return np.asarray(np.nan_to_num([*shares, unlisted]), np.float64)
 
 
 def _string_changes(
