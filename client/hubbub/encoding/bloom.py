@@ -18,7 +18,8 @@ DIGEST_BYTES = 16
 class BloomBits(int):
     """True bits of a value in one cohort: bit i is one where the Bloom filter, or the category, sets bit i.
 
-    value_digest : first 16 bytes of SHA-256 of the value, if each value of the metric has its own permanent response; else empty
+    value_digest : first 16 bytes of SHA-256 of the hashed bytes (the value, or its fragment), if each value of the metric has its
+                   own permanent response; else empty
     """
 
     value_digest: bytes = b""
@@ -31,6 +32,7 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
     """Return the true bits of a value in a cohort, before any randomization. Never send or store them.
 
     string : bit i is one if one of the h hashes has position i       categorical : the bit of the category
+             with `discover`, the hashes are those of the fragment that the cohort reports
     boolean : one bit                                                  None (no value recorded) : no bit
 
     Raises InvalidValueError; its message never contains the value.
@@ -62,7 +64,9 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
 
 
 def _string_bits(metric: Metric, text: bytes, cohort: int) -> BloomBits:
-    params = metric.params
+    params, discover = metric.params, metric.discover
+    if discover is not None:
+        text = discover.fragment(text, discover.group(cohort, params.num_cohorts))
     bits = _bits_at(_HASH_FUNCTIONS[params.hash_scheme](text, cohort, params.num_bits, params.num_hashes))
     if metric.has_response_per_value:
         bits.value_digest = hashlib.sha256(text).digest()[:DIGEST_BYTES]

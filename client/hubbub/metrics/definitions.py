@@ -8,6 +8,7 @@
 
 A string or categorical metric may have `permanent_p` and `permanent_q` instead of prob_f.
 A categorical metric has `categories`, and optionally `other`, instead of num_bits, num_hashes and num_cohorts; a boolean metric has neither.
+A string metric may have a table `[metric.discover]` (`hubbub.metrics.discovery`).
 A file may contain several versions of a metric. The last one is current; an aggregator accepts reports of each until it expires.
 """
 
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import DefinitionError, HubbubError
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import PERMANENT_FIELDS, Params
 from hubbub.text import format_count, format_names
@@ -27,7 +29,7 @@ _PROBABILITIES = ("prob_p", "prob_q")
 _SIZES = ("num_bits", "num_hashes", "num_cohorts")
 _REQUIRED = ("name", "kind", "description", "owner", "expires", *_PROBABILITIES)
 _FIELDS_OF_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    Kind.STRING: (_SIZES, ("hash_scheme",)),
+    Kind.STRING: (_SIZES, ("hash_scheme", "discover")),
     Kind.CATEGORICAL: (("categories",), ("other",)),
     Kind.BOOLEAN: ((), ()),
 }
@@ -151,7 +153,7 @@ def _parse_metric(table: dict[str, Any]) -> Metric:
         kind = Kind(table["kind"])
     except ValueError:
         raise DefinitionError(f"kind must be one of {', '.join(Kind)}, got {table['kind']!r}") from None
-    required, optional = _FIELDS_OF_KIND[kind]
+    required, _ = _FIELDS_OF_KIND[kind]
     for field in required:
         if field not in table:
             raise DefinitionError(f"{field} is missing: a {kind} metric needs {', '.join(required)}")
@@ -164,8 +166,9 @@ def _parse_metric(table: dict[str, Any]) -> Metric:
     probabilities = {field: table[field] for field in (*_PROBABILITIES, *PERMANENT_FIELDS) if field in table}
     match kind:
         case Kind.STRING:
-            sizes = {field: table[field] for field in (*_SIZES, *optional) if field in table}
-            return Metric.string(table["name"], Params(**sizes, **probabilities), **shared)
+            sizes = {field: table[field] for field in (*_SIZES, "hash_scheme") if field in table}
+            discover = Discovery.from_dict(table["discover"]) if "discover" in table else None
+            return Metric.string(table["name"], Params(**sizes, **probabilities), discover=discover, **shared)
         case Kind.CATEGORICAL:
             if not isinstance(table["categories"], list):
                 raise DefinitionError(f"categories must be a list of strings, got {table['categories']!r}")

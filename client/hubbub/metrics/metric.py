@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from hubbub.errors import DefinitionError
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.params import MAX_BITS, PERMANENT_FIELDS, Params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.probability import DYADIC_DIGITS, numerator
@@ -48,6 +49,7 @@ class Metric:
     period      : reporting period: a client sends one report for each
     hold        : epoch length in periods. All reports of an epoch repeat the value of its first report, and each epoch
                   has new permanent noise. None: the permanent noise of a value never changes under one secret
+    discover    : prefix groups of a string metric whose strings `hubbub discover` finds; None: each client reports the whole string
     expires     : first day without collection
     description, owner : documentation for users; the reports do not depend on them
 
@@ -67,6 +69,7 @@ class Metric:
     expires: date | None = None
     description: str = ""
     owner: str = ""
+    discover: Discovery | None = None
 
     def __post_init__(self) -> None:
         if not is_metric_name(self.name):
@@ -88,6 +91,8 @@ class Metric:
                 self._check_one_hot(1)
         if self.kind is not Kind.CATEGORICAL and (self.categories or self.other is not None):
             raise DefinitionError(f"{self.name}: only a categorical metric has categories, got a {self.kind} one")
+        if self.discover is not None:
+            self._check_discover(self.discover)
 
     @classmethod
     def string(cls, name: str, params: Params, **fields: Any) -> Metric:
@@ -145,6 +150,17 @@ class Metric:
                 f"{self.name}: num_bits of a string metric must be {MIN_STRING_BITS} to {MAX_BITS}, "
                 f"got {self.params.num_bits}"
             )
+
+    def _check_discover(self, discover: Discovery) -> None:
+        if self.kind is not Kind.STRING or self.params.hash_scheme != "murmur3-v1":
+            raise DefinitionError(
+                f"{self.name}: only a string metric with hash_scheme = 'murmur3-v1' has a discover table, "
+                f"got a {self.kind} metric with {self.params.hash_scheme}"
+            )
+        try:
+            discover.check_cohorts(self.params.num_cohorts)
+        except DefinitionError as problem:
+            raise DefinitionError(f"{self.name}: {problem}") from None
 
     def _check_categorical(self) -> None:
         _check_number_of_categories(self.name, len(self.categories))
@@ -213,12 +229,14 @@ class Metric:
             yield number.to_bytes(8, "little")
         for category in self.categories:
             yield category.encode()
+        if self.discover is not None:
+            yield _canonical_json(self.discover.encoding_fields(params.num_cohorts)).encode()
 
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of every field on which the bits of a report depend, in canonical JSON."""
         params = self.params
-        canonical = {
+        canonical: dict[str, Any] = {
             "categories": list(self.categories),
             **_permanent_numerators(params),
             "hash_scheme": params.hash_scheme,
@@ -233,8 +251,9 @@ class Metric:
             "period": self.period,
             "q": numerator(params.prob_q, DYADIC_DIGITS),
         }
-        text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(b"hubbub-metric-v1\n" + text.encode()).hexdigest()
+        if self.discover is not None:
+            canonical["discover"] = self.discover.encoding_fields(params.num_cohorts)
+        return hashlib.sha256(b"hubbub-metric-v1\n" + _canonical_json(canonical).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the definition as JSON values; `from_dict` returns an equal metric."""
@@ -257,6 +276,7 @@ class Metric:
             "hold": self.hold,
             "expires": self.expires.isoformat() if self.expires else None,
             "digest": self.digest,
+            **({} if self.discover is None else {"discover": self.discover.to_dict()}),
         }
 
     @classmethod
@@ -285,6 +305,7 @@ class Metric:
                 expires=date.fromisoformat(fields["expires"]) if fields["expires"] else None,
                 description=fields["description"],
                 owner=fields["owner"],
+                discover=Discovery.from_dict(fields["discover"]) if "discover" in fields else None,
             )
             stored_digest = fields["digest"]
         except (KeyError, TypeError) as problem:
@@ -302,6 +323,10 @@ class Metric:
 def has_expired(metric: Metric, day: date) -> bool:
     """Return whether a metric is no longer collected on a day."""
     return metric.expires is not None and day >= metric.expires
+
+
+def _canonical_json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def _permanent_numerators(params: Params) -> dict[str, int]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -82,8 +83,8 @@ def _fit_fixed_effects(
     def observations(s: float, t: float, *, of_overlap: bool) -> Iterator[Observation]:
         for cohort in cohorts:
             covariance = cohort.covariance(s) + t * random_string.covariance
-            derivative = -cohort.common if of_overlap else random_string.covariance
-            yield cohort.change, cohort.bits, covariance, derivative
+            trace = partial(_trace_of_product, -cohort.common) if of_overlap else random_string.trace_of_product
+            yield cohort.change, cohort.bits, covariance, trace
 
     def solve(s: float, t: float, *, of_overlap: bool) -> tuple[Floats, Floats, Floats, float, float]:
         normal = normal_equations(observations(s, t, of_overlap=of_overlap), random_string.mean, size)
@@ -116,8 +117,8 @@ def _fit_fixed_effects(
 
     def tests(sign: int) -> CandidateTests:
         def signed() -> Iterator[Observation]:
-            for y, bits, s, derivative in observations(overlap.low, unlisted_variance, of_overlap=False):
-                yield sign * y, bits, s, derivative
+            for y, bits, s, trace in observations(overlap.low, unlisted_variance, of_overlap=False):
+                yield sign * y, bits, s, trace
 
         turned = replace(fit, shares=sign * fit.shares)
         return compare_with_filters(
@@ -125,6 +126,11 @@ def _fit_fixed_effects(
         )
 
     return ChangeFit(fit.with_tests(tests(1)), tests(-1), overlap)
+
+
+def _trace_of_product(matrix: Floats, root: Floats) -> float:
+    """tr(A matrix A') of A = root."""
+    return float(np.sum((root @ matrix) * root))
 
 
 def _fit_messages(

@@ -24,7 +24,7 @@ from hubbub.summary.counting import count_patterns
 from hubbub_decoder.array_types import Indices
 from hubbub_decoder.errors import PopulationError
 from hubbub_decoder.model.repetition import epoch_sizes
-from hubbub_decoder.model.vectorized_hashing import bit_positions
+from hubbub_decoder.model.vectorized_hashing import bit_positions, discovery_positions
 
 _CELLS_PER_BLOCK = 1 << 22
 
@@ -245,6 +245,8 @@ def _blocks(metric: Metric, population: Population) -> Iterator[tuple[NDArray[np
 
 
 def _positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
+    if metric.discover is not None:
+        return discovery_positions(values, metric.params, metric.discover)
     if metric.kind is Kind.STRING:
         return bit_positions(values, metric.params)
     bit_of = {"true": 0, "false": 1} if metric.kind is Kind.BOOLEAN else {c: i for i, c in enumerate(metric.categories)}

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
@@ -88,8 +88,8 @@ def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int 
     )
 
 
-Observation = tuple[Floats, sparse.csr_array, Floats, Floats]
-"""y_j (k,), X_j (k, M) and S_j (k, k) of a cohort, and the derivative (k, k) of S_j by the parameter that the residuals estimate."""
+Observation = tuple[Floats, sparse.csr_array, Floats, Callable[[Floats], float]]
+"""y_j (k,), X_j (k, M) and S_j (k, k) of a cohort, and tr(A S_j' A') of a matrix A, S_j' by the parameter that the residuals estimate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,10 +121,10 @@ def normal_equations(observations: Iterable[Observation], mean: Floats, size: in
     gram = np.zeros((size + 2, size + 2))
     trace = 0.0
     held: list[Floats] = []
-    for y_j, bits, s, derivative in observations:
+    for y_j, bits, s, trace_of_product in observations:
         whitener = inverse_root(s)
         held.append(np.column_stack([(bits.T @ whitener.T).T, whitener @ mean, whitener @ y_j]))
-        trace += float(np.sum((whitener @ derivative) * whitener))
+        trace += trace_of_product(whitener)
         if len(held) * len(s) >= _MAX_SLAB_ROWS:
             gram += _gram(held)
             held = []
@@ -140,9 +140,9 @@ def _observations(
     unlisted: float,
     unlisted_variance: float,
 ) -> Iterator[Observation]:
-    """Yield y_j, X_j, S_j and V of each cohort with reports."""
+    """Yield y_j, X_j, S_j and the trace tr(A V A') of each cohort with reports."""
     for y_j, bits, s in bit_shares_and_covariances(counts, blocks, random_string, shares, unlisted):
-        yield y_j, bits, s + unlisted_variance * random_string.covariance, random_string.covariance
+        yield y_j, bits, s + unlisted_variance * random_string.covariance, random_string.trace_of_product
 
 
 def _gram(blocks: list[Floats]) -> Floats:
@@ -186,7 +186,7 @@ def compare_with_filters(
     def scores(solutions: Floats, scales: Floats) -> Iterator[tuple[sparse.csr_array, Floats]]:
         for y_j, bits, s, _ in observations():
             fitted = bits @ solutions[:-1] + np.outer(mean, solutions[-1])
-            yield bits, scales * np.linalg.solve(s, y_j[:, None] - fitted)
+            yield bits, scales * linalg.solve(s, y_j[:, None] - fitted, assume_a="pos")
 
     def leave_out(candidates: Indices) -> Iterator[LeaveOneOutScores]:
         moved = covariance[:, candidates] * (solution[candidates] / errors[candidates] ** 2)
