@@ -131,7 +131,8 @@ def _draw_metric(rng: np.random.Generator, kind: str, response: str) -> tuple[Me
     m = 1 if kind == "categories" else int(rng.choice([8, 16, 32, 64]))
     noise = {"prob_p": p, "prob_q": 1 - p, "permanent_p": b, "permanent_q": a}
     if kind != "categories":
-        return Metric.string("task", Params(num_bits=k, num_hashes=h, num_cohorts=m, **noise)), response
+        params = Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=p, prob_q=1 - p, permanent_p=b, permanent_q=a)
+        return Metric.string("task", params), response
     if k == 1:
         return Metric.boolean("task", **noise), response
     return Metric.categorical("task", tuple(f"c{i}" for i in range(k)), **noise), response
