@@ -103,10 +103,10 @@ def main() -> None:
         outcomes.append(run_task(index, seed))
         if sys.stderr.isatty():
             print(f"\r{len(outcomes)} of {options.tasks}", end="", file=sys.stderr, flush=True)
+    print("\n".join(lines(outcomes)))
     if options.save:
         scores = ({"index": o.index, "task": str(o.task), **asdict(o.score)} for o in outcomes)
         options.save.write_text("".join(json.dumps(score) + "\n" for score in scores))
-    print("\n".join(lines(outcomes)))
     for o in sorted(outcomes, key=lambda o: o.score.coverage)[:8]:
         print(f"covers {o.score.coverage:.3f}, error / declared {o.score.ratio:.2f}, {o.index}: {o.task}")
 

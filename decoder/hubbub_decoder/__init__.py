@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.overlap import Overlap
     from hubbub_decoder.comparison.results import Change, Comparison
+    from hubbub_decoder.comparison.trends import Trends, decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.pull import pull_reports, pull_summary
     from hubbub_decoder.data.simulate import (
@@ -62,10 +63,12 @@ __all__ = [
     "PopulationError",
     "PullError",
     "ShareEstimate",
+    "Trends",
     "UnlistedString",
     "Wishes",
     "compare",
     "decode",
+    "decode_by_period",
     "describe",
     "plan",
     "pull_reports",
@@ -82,6 +85,8 @@ _MODULES = {
     "Comparison": "comparison.results",
     "Overlap": "comparison.overlap",
     "compare": "comparison.compare",
+    "Trends": "comparison.trends",
+    "decode_by_period": "comparison.trends",
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",

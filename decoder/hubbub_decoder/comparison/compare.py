@@ -57,7 +57,7 @@ def compare(
 
     Raises SummaryError for different definitions, no reports, common periods or arguments out of range, and CandidateError as `decode`.
     """
-    samples = [_collect(name, given) for name, given in (("a", a), ("b", b))]
+    samples = [collect(name, given) for name, given in (("a", a), ("b", b))]
     first, second = (each if isinstance(each, BitCounts) else each.bit_counts() for each in samples)
     _check_pair(first, second, overlap, same_clients)
     grouped = set(first.periods) == set(second.periods) != set()
@@ -110,8 +110,8 @@ def compare_decodings(
     )
 
 
-def _collect(name: str, given: Collected | Sequence[Collected]) -> Collected:
-    """Sum of the summaries of one sample; raises SummaryError for anything else, and without a report."""
+def collect(name: str, given: Collected | Sequence[Collected]) -> Collected:
+    """Sum of the summaries of the sample `name`; raises SummaryError for anything else, and without a report."""
     parts = [given] if isinstance(given, BitCounts | PatternCounts | Reports) else given
     if not isinstance(parts, Sequence) or not all(
         isinstance(part, BitCounts | PatternCounts | Reports) for part in parts

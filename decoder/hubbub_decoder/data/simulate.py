@@ -31,7 +31,7 @@ _CELLS_PER_BLOCK = 1 << 22
 Population = Mapping[str, int]
 """Number of clients with each value; the values of a boolean metric are "true" and "false"."""
 
-Transitions = Mapping[tuple[str | None, str | None], int]
+Transitions = Mapping[tuple[str | None, str | None], int] | Mapping[tuple[str, str], int]
 """Number of clients with each pair of values in two periods; None: no value."""
 
 
