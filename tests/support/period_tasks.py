@@ -4,7 +4,7 @@ Ranges (`draw_period_task`):
 
     string metrics: k 8 .. 256, h 1 .. 2, m 8 .. 64; a symmetric response, L-OSUE and other asymmetric ones; categories and booleans
     epsilon of one report .5 .. 4, of the permanent response larger by .1 .. 4
-    N 1e4 .. 1e6, 5 .. 300 candidates, or up to as many as the bits, half of them absent; uniform, Zipf and few heavy shares
+    N 1e4 .. 1e6, 5 .. 300 candidates, or a twentieth to half as many as the bits, half of them absent; uniform, Zipf and few heavy shares
     s 0, .5 or 1 of the clients keep their value; the same part of each value, or none of some values and all of the others
     no, small or one heavy unlisted string, which keeps its share or changes it; 1 to 5 pairs of values of which 1 to 20 % change over
 """
@@ -86,8 +86,15 @@ def draw_period_task(index: int, seed: int) -> PeriodTask:
     metric, response = _draw_metric(rng, kind, RESPONSES[index // 15 % 3])
     params = metric.params
     size = int(params.num_cohorts * (params.num_bits - 1))
-    limit = {"string": min(300, max(5, size // 21)), "many": min(2_000, size), "categories": params.num_bits}[kind]
-    number = round(math.exp(rng.uniform(math.log(min(5, limit)), math.log(limit))))
+    limit = {
+        "string": min(300, max(5, size // 21)),
+        "many": max(min(2_000, size // 2), size // 20 + 1),
+        "categories": params.num_bits,
+    }[kind]
+    least = (
+        size // 20 + 1 if kind == "many" else min(5, limit)
+    )  # fixed effects end at a twentieth of the independent bits
+    number = round(math.exp(rng.uniform(math.log(least), math.log(limit))))
     prefix = f"{index}.{rng.integers(1 << 30)}."
     unlisted = str(rng.choice(UNLISTED))
     even = bool(rng.random() < 0.7)
