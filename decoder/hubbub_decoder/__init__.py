@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.overlap import Overlap
     from hubbub_decoder.comparison.results import Change, Comparison
+    from hubbub_decoder.comparison.trends import Trends, decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.pull import pull_reports, pull_summary
     from hubbub_decoder.data.simulate import (
@@ -66,11 +67,13 @@ __all__ = [
     "PopulationError",
     "PullError",
     "ShareEstimate",
+    "Trends",
     "UnlistedString",
     "Wishes",
     "associate",
     "compare",
     "decode",
+    "decode_by_period",
     "describe",
     "plan",
     "pull_reports",
@@ -92,6 +95,8 @@ _MODULES = {
     "Association": "association.association",
     "Cell": "association.association",
     "simulate_joint_reports": "data.simulate_joint",
+    "Trends": "comparison.trends",
+    "decode_by_period": "comparison.trends",
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",

@@ -65,6 +65,7 @@ MAY_IMPORT = {
 TYPE_ONLY = {
     ("hubbub_decoder.results.table", "hubbub_decoder.results.decoding"),
     ("hubbub_decoder.comparison.table", "hubbub_decoder.comparison.results"),
+    ("hubbub_decoder.comparison.trend_table", "hubbub_decoder.comparison.trends"),
 }
 """Imports under `if TYPE_CHECKING:` that the layers would forbid: (importer, imported)."""
 

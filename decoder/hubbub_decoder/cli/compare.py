@@ -85,12 +85,14 @@ def command(
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.table import ComparisonTable
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.output_files import check_output_path, check_table_path
+    from hubbub_decoder.data.output_files import check_table_path
 
     if out is not None:
         check_table_path(out)
     if plot is not None:
-        check_output_path(plot)
+        from hubbub_decoder.comparison.plots import check_plot_path
+
+        check_plot_path(plot)
     candidates = None if candidates_path is None else read_candidates(candidates_path)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:

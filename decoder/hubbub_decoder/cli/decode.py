@@ -10,6 +10,7 @@ import click
 from hubbub.cli.output import PATH, json_option, print_json
 
 if TYPE_CHECKING:
+    from hubbub_decoder.comparison.trends import Trends
     from hubbub_decoder.inference.intervals import Target
 
 
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @json_option
 @click.option("--out", type=PATH, help="Also save the estimates to this .csv, .json or .parquet file.")
+@click.option(
+    "--by-period", is_flag=True,
+    help="Decode each period by itself, and show the changes between successive periods. Needs one file or more for each period.",
+)  # fmt: skip
+@click.option(
+    "--plot", type=PATH, help="With --by-period: also save a plot of the shares to this .svg, .png or .pdf file."
+)
 @click.option("--all", "everything", is_flag=True, help="Show every candidate, not only the detected ones.")
 @click.option(
     "--confidence", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -63,6 +71,8 @@ def command(
     words_path: Path | None,
     as_json: bool,
     out: Path | None,
+    by_period: bool,
+    plot: Path | None,
     everything: bool,
     confidence: float,
     fdr: float,
@@ -76,8 +86,9 @@ def command(
     A SUMMARY is a file of counts or of individual reports. Several files of one definition are added up.
 
     \b
-    Example:
+    Examples:
       hubbub decode monday.parquet tuesday.parquet --candidates names.txt --out estimates.csv
+      hubbub decode monday.parquet tuesday.parquet --candidates names.txt --by-period --plot trend.svg
     """
     from dataclasses import replace
 
@@ -86,6 +97,7 @@ def command(
     from hubbub.metrics.metric import Kind
     from hubbub.summary import read_collected
     from hubbub_decoder.cli.progress import elapsed_time
+    from hubbub_decoder.comparison.trends import decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.google_rappor import read_map_design
@@ -99,6 +111,14 @@ def command(
 
     if candidates_path is not None and map_path is not None:
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
+    if by_period and (words_path is not None or weights_path is not None or method != "auto"):
+        raise click.UsageError("--by-period takes no --more-candidates, --weights or --method. Leave them out.")
+    if plot is not None and not by_period:
+        raise click.UsageError("--plot requires --by-period.")
+    if plot is not None:
+        from hubbub_decoder.comparison.plots import check_plot_path
+
+        check_plot_path(plot)
     if out is not None:
         check_table_path(out)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
@@ -120,6 +140,17 @@ def command(
                 )
             candidates = read_map_design(map_path, summary.metric.params)
         show_stage(f"decoding {describe(summary)}")
+        if by_period:
+            trends = decode_by_period(
+                parts,
+                candidates,
+                confidence=confidence,
+                fdr=fdr,
+                target=target,
+                same_clients=not independent_clients,
+            )
+            _print_trends(trends, plot, out, as_json=as_json, everything=everything)
+            return
         decoding = decode(
             summary,
             candidates,
@@ -142,3 +173,24 @@ def command(
         print_json(decoding.to_dict())
     else:
         Console(highlight=False).print(DecodingTable(decoding, everything))
+
+
+def _print_trends(trends: Trends, plot: Path | None, out: Path | None, *, as_json: bool, everything: bool) -> None:
+    """Write the files that are asked for, and print the table or the JSON document."""
+    from rich.console import Console
+
+    from hubbub_decoder.comparison.trend_table import TrendTable
+
+    stderr = Console(stderr=True)
+    if out is not None:
+        trends.save(out)
+        stderr.print(f"wrote {out}", highlight=False)
+    if plot is not None:
+        from hubbub_decoder.comparison.plots import plot_trends, save_plot
+
+        save_plot(plot_trends(trends), plot)
+        stderr.print(f"wrote {plot}", highlight=False)
+    if as_json:
+        print_json(trends.to_dict())
+    else:
+        Console(highlight=False).print(TrendTable(trends, everything))

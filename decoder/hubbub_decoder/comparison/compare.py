@@ -57,7 +57,7 @@ def compare(
 
     Raises SummaryError for different definitions, no reports, common periods or arguments out of range, and CandidateError as `decode`.
     """
-    samples = [_collect(name, given) for name, given in (("a", a), ("b", b))]
+    samples = [collect(name, given) for name, given in (("a", a), ("b", b))]
     first, second = (each if isinstance(each, BitCounts) else each.bit_counts() for each in samples)
     _check_pair(first, second, overlap, same_clients)
     grouped = set(first.periods) == set(second.periods) != set()
@@ -67,26 +67,41 @@ def compare(
         candidates = design_matrix(distinct_candidates(candidates)[0], metric.params)
     names = list(candidates) if candidates is not None and not isinstance(candidates, DesignMatrix) else candidates
     decodings = [decode(each, names, confidence=confidence, fdr=fdr, target=target) for each in samples]
-    if isinstance(names, DesignMatrix):
+    return compare_decodings((first, second), (decodings[0], decodings[1]), names, known)
+
+
+def compare_decodings(
+    counts: tuple[BitCounts, BitCounts],
+    decodings: tuple[Decoding, Decoding],
+    candidates: Sequence[str] | DesignMatrix | None,
+    known: Overlap | None,
+) -> Comparison:
+    """Comparison of two samples that are decoded already, with the decodings' confidence, false discovery rate and target.
+
+    candidates : as they were decoded; a design matrix for a string metric
+    known      : the overlap; None: estimated from the reports
+    """
+    first, second = counts
+    metric = first.metric
+    totals: tuple[Change, ...] = ()
+    if isinstance(candidates, DesignMatrix):
         if not ((first.reports > 0) & (second.reports > 0)).any():
             raise SummaryError(
                 f"{metric.name}: no cohort has reports in both a and b, so nothing can be compared. Compare larger samples."
             )
-        pair = [Sample(counts, _expected(each, names)) for counts, each in zip((first, second), decodings, strict=True)]
-        fit = fit_changes(pair[0], pair[1], names, known)
-        changes, found = _string_changes(fit, names, decodings, target, confidence, fdr), fit.overlap
-        totals = _totals(fit, decodings, target, confidence)
+        before, after = (Sample(each, _expected(d, candidates)) for each, d in zip(counts, decodings, strict=True))
+        fit = fit_changes(before, after, candidates, known)
+        changes, found, totals = _string_changes(fit, candidates, decodings), fit.overlap, _totals(fit, decodings)
     else:
         found = known or Overlap.unknown()
-        changes = _category_rows(first, second, decodings, found, target, confidence, fdr)
-        totals = ()
+        changes = _category_rows(first, second, decodings, found)
     return Comparison(
         metric=metric,
         a=decodings[0],
         b=decodings[1],
-        confidence=confidence,
-        fdr=fdr,
-        target=target,
+        confidence=decodings[0].confidence,
+        fdr=decodings[0].fdr,
+        target=decodings[0].target,
         changes=changes,
         totals=totals,
         overlap=found,
@@ -95,8 +110,8 @@ def compare(
     )
 
 
-def _collect(name: str, given: Collected | Sequence[Collected]) -> Collected:
-    """Sum of the summaries of one sample; raises SummaryError for anything else, and without a report."""
+def collect(name: str, given: Collected | Sequence[Collected]) -> Collected:
+    """Sum of the summaries of the sample `name`; raises SummaryError for anything else, and without a report."""
     parts = [given] if isinstance(given, BitCounts | PatternCounts | Reports) else given
     if not isinstance(parts, Sequence) or not all(
         isinstance(part, BitCounts | PatternCounts | Reports) for part in parts
@@ -158,15 +173,13 @@ def _expected(decoding: Decoding, design: DesignMatrix) -> Floats:
     unlisted = decoding.unlisted.share
     if math.isnan(unlisted):
         unlisted = max(0.0, 1 - float(np.nansum(shares)))
-    return np.nan_to_num(np.array([*shares, unlisted]))
+    return np.asarray(np.nan_to_num([*shares, unlisted]), np.float64)
 
 
-def _string_changes(
-    fit: ChangeFit, design: DesignMatrix, decodings: Sequence[Decoding], target: Target, confidence: float, fdr: float
-) -> tuple[Change, ...]:
+def _string_changes(fit: ChangeFit, design: DesignMatrix, decodings: Sequence[Decoding]) -> tuple[Change, ...]:
     """Tested changes of all groups of candidates."""
-    result = fit.fit
-    variances = result.variances if target == "population" else result.reporter_variances
+    result, confidence = fit.fit, decodings[0].confidence
+    variances = result.variances if decodings[0].target == "population" else result.reporter_variances
     errors, d = np.sqrt(variances), result.shares
     known = np.isfinite(d) & np.isfinite(errors)
     sides = ((result.null_distribution, result.p_values, result.retested), fit.decreases)
@@ -179,7 +192,7 @@ def _string_changes(
     p = np.where(known, np.minimum(1, 2 * np.minimum(*one_sided)), np.nan)
     low, high = d - reaches[0] * errors, d + reaches[1] * errors
     low, high = _agree(d, low, high, p > 1 - confidence)
-    return _rows([*design.groups], decodings, d, errors, (low, high), p, confidence, fdr)
+    return _rows([*design.groups], decodings, d, errors, (low, high), p)
 
 
 def _tail(null: NullDistribution | None, d: Floats, errors: Floats) -> Floats:
@@ -202,9 +215,6 @@ def _category_rows(
     second: BitCounts,
     decodings: Sequence[Decoding],
     overlap: Overlap,
-    target: Target,
-    confidence: float,
-    fdr: float,
 ) -> tuple[Change, ...]:
     """Tested changes of all categories shown."""
     metric: Metric = first.metric
@@ -213,11 +223,11 @@ def _category_rows(
         Sample(counts, np.array([each[name].share for name in names]))
         for counts, each in zip((first, second), decodings, strict=True)
     ]
-    d, variances = category_changes(pair[0], pair[1], names, overlap, target)
+    d, variances = category_changes(pair[0], pair[1], names, overlap, decodings[0].target)
     errors = np.sqrt(variances)
     p = np.minimum(1, 2 * _tail(None, np.abs(d), errors))
-    reach = float(norm.isf((1 - confidence) / 2)) * errors
-    return _rows([(name,) for name in names], decodings, d, errors, (d - reach, d + reach), p, confidence, fdr)
+    reach = float(norm.isf((1 - decodings[0].confidence) / 2)) * errors
+    return _rows([(name,) for name in names], decodings, d, errors, (d - reach, d + reach), p)
 
 
 def _rows(
@@ -227,11 +237,9 @@ def _rows(
     errors: Floats,
     interval: tuple[Floats, Floats],
     p: Floats,
-    confidence: float,
-    fdr: float,
 ) -> tuple[Change, ...]:
     """Changes with q-values: detected ones first, then by size; what is not determined comes last."""
-    known = np.isfinite(p)
+    known, fdr, confidence = np.isfinite(p), decodings[0].fdr, decodings[0].confidence
     q = np.full(len(p), np.nan)
     q[known] = q_values(p[known], fdr)
     shares = [{estimate.candidate: estimate.share for estimate in decoding} for decoding in decodings]
@@ -254,10 +262,10 @@ def _rows(
     return tuple(sorted(rows, key=lambda row: (not row.detected, math.isnan(row.change), -abs(row.change))))
 
 
-def _totals(fit: ChangeFit, decodings: Sequence[Decoding], target: Target, confidence: float) -> tuple[Change, ...]:
+def _totals(fit: ChangeFit, decodings: Sequence[Decoding]) -> tuple[Change, ...]:
     """Changes of the share of all candidates, of the unlisted strings and of "no value"."""
-    result = fit.fit
-    variances = result.total_variances if target == "population" else result.total_reporter_variances
+    result, confidence = fit.fit, decodings[0].confidence
+    variances = result.total_variances if decodings[0].target == "population" else result.total_reporter_variances
     sizes = result.totals * np.array([1, 1, -1])  # "no value" is the rest to 1
     names = ("listed_total", "unlisted", "no_value")
     rows = []

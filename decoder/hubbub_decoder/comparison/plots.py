@@ -9,10 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from hubbub_decoder.comparison.results import Comparison
-from hubbub_decoder.data.output_files import atomic_write
+from hubbub_decoder.comparison.trends import Trends
+from hubbub_decoder.data.output_files import atomic_write, check_output_path
 from hubbub_decoder.errors import OutputError
 
 _CHANGED, _UNCHANGED = "#2563a8", "#9aa5b1"
+_LINES = ("#2563a8", "#d9480f", "#2b8a3e", "#862e9c", "#b08900", "#0b7285", "#a61e4d", "#495057")
 _SUFFIXES = (".svg", ".png", ".pdf")
 
 
@@ -46,11 +48,44 @@ def plot_changes(comparison: Comparison, *, limit: int = 40) -> Figure:
     return figure
 
 
+def plot_trends(trends: Trends, *, limit: int = len(_LINES)) -> Figure:
+    """Figure of the shares by period with their confidence intervals, of the candidates with the largest mean shares.
+
+    limit : largest number of candidates, at most 8
+    """
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    places = range(len(trends))
+    names = [name for name in trends.candidates if any(decoding[name].detected for decoding in trends.decodings)]
+    names = names or list(trends.candidates)  # categories are not tested
+    for name, colour in zip(names[:limit], _LINES, strict=False):
+        estimates = [decoding[name] for decoding in trends.decodings]
+        axes.plot(places, [e.share for e in estimates], "o-", color=colour, linewidth=1.4, markersize=4, label=name)
+        axes.fill_between(
+            places, [e.low for e in estimates], [e.high for e in estimates], color=colour, alpha=0.15, linewidth=0
+        )
+    axes.set_xticks(places, trends.periods, rotation=30 if len(trends) > 6 else 0, fontsize=8)
+    axes.set_ylabel(f"share of reports, {trends.decodings[0].confidence:.0%} confidence interval")
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, axis="y", color="#e6e9ec", linewidth=0.8)
+    axes.set_axisbelow(True)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    return figure
+
+
+def check_plot_path(path: Path) -> None:
+    """Raise OutputError unless `path` ends in .svg, .png or .pdf and can be written."""
+    if path.suffix.lower() not in _SUFFIXES:
+        raise OutputError(f"{path} must end in .svg, .png or .pdf. The suffix selects the format.")
+    check_output_path(path)
+
+
 def save_plot(figure: Figure, path: str | Path) -> None:
     """Write a figure to a .svg, .png or .pdf file; raises OutputError for another suffix, or if it cannot be written."""
     path = Path(path)
-    if path.suffix.lower() not in _SUFFIXES:
-        raise OutputError(f"{path} must end in .svg, .png or .pdf. The suffix selects the format.")
+    check_plot_path(path)
     data = io.BytesIO()
     figure.savefig(data, format=path.suffix.lower()[1:], dpi=150)
     with atomic_write(path) as file:

@@ -33,7 +33,7 @@ Population = Mapping[str, int]
 """Number of clients with each value; the values of a boolean metric are "true" and "false", those of an ordinal metric numbers as text
 or labels of its buckets."""
 
-Transitions = Mapping[tuple[str | None, str | None], int]
+Transitions = Mapping[tuple[str | None, str | None], int] | Mapping[tuple[str, str], int]
 """Number of clients with each pair of values in two periods; None: no value."""
 
 

@@ -47,7 +47,7 @@ def test_change_of_a_moved_value_is_detected_with_its_sign(unseen_seed: int) -> 
         assert 0 < change.std_error < 0.006
         assert (change.low > 0) == (truth > 0)
         assert (change.high < 0) == (truth < 0)
-        assert change.share_b - change.share_a == pytest.approx(change.change, abs=0.02)
+        assert change.share_b - change.share_a == pytest.approx(change.change, abs=0.03)
 
 
 def test_reversed_samples_give_reversed_changes(unseen_seed: int) -> None:
@@ -137,7 +137,8 @@ def test_many_candidates_have_changes_of_both_signs(unseen_seed: int) -> None:
     for name, truth in (("v0", -0.05), ("v1", 0.05)):
         assert comparison[name].detected
         assert comparison[name].change == pytest.approx(truth, abs=6 * comparison[name].std_error)
-    assert comparison.overlap.estimate == pytest.approx(1, abs=0.5)
+    overlap = comparison.overlap
+    assert abs(overlap.estimate - 1) < 6 * overlap.std_error
 
 
 def test_no_value_and_totals_change(unseen_seed: int) -> None:

@@ -1,0 +1,187 @@
+"""Shares by period: a decoding of each period, and the changes from each period to the next."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubbub.errors import SummaryError
+from hubbub.metrics.metric import Kind, Metric
+from hubbub.summary import BitCounts
+from hubbub.text import format_count
+from hubbub_decoder.blas_threads import one_blas_thread
+from hubbub_decoder.comparison.compare import collect, compare_decodings
+from hubbub_decoder.comparison.overlap import Overlap
+from hubbub_decoder.comparison.results import Comparison
+from hubbub_decoder.data.candidates import distinct_candidates
+from hubbub_decoder.data.combine import Collected
+from hubbub_decoder.data.output_files import atomic_write, check_table_path
+from hubbub_decoder.errors import OutputError
+from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.pipeline import decode
+from hubbub_decoder.results.decoding import Decoding
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+_COLUMNS = ("share", "std_error", "low", "high", "p_value", "q_value", "detected")
+_CHANGE_COLUMNS = ("change", "low", "high", "p_value", "q_value", "detected")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Trends:
+    """Result of `decode_by_period`.
+
+    decodings   : of each period, in order of time
+    comparisons : of each period but the first with the period before it
+    """
+
+    metric: Metric
+    decodings: tuple[Decoding, ...]
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        """First days of the periods."""
+        return tuple(decoding.periods[0] for decoding in self.decodings)
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Candidates in descending order of their mean share; what is not determined comes last."""
+        means: dict[str, float] = {}
+        for estimate in self.decodings[0]:
+            shares = [decoding[estimate.candidate].share for decoding in self.decodings]
+            means[estimate.candidate] = math.fsum(shares) / len(shares)
+        return tuple(sorted(means, key=lambda name: (math.isnan(means[name]), -means[name])))
+
+    def __repr__(self) -> str:
+        return f"<Trends of {self.metric.name}: {format_count(len(self.decodings), 'period')}>"
+
+    def __len__(self) -> int:
+        return len(self.decodings)
+
+    def __getitem__(self, period: str) -> Decoding:
+        """Return the decoding of the period with this first day; raises KeyError for another period."""
+        for first, decoding in zip(self.periods, self.decodings, strict=True):
+            if first == period:
+                return decoding
+        raise KeyError(period)
+
+    def has_signal(self, candidate: str) -> bool:
+        """Whether a candidate is detected in a period, or its change between two."""
+        shown = any(decoding[candidate].detected for decoding in self.decodings)
+        return shown or any(comparison[candidate].detected for comparison in self.comparisons)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON-compatible values; nan and infinity become None."""
+        return {
+            "metric": self.metric.to_dict(),
+            "periods": list(self.periods),
+            "decodings": [decoding.to_dict() for decoding in self.decodings],
+            "comparisons": [comparison.to_dict() for comparison in self.comparisons],
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write one row per period and candidate to a .csv file, or all fields to a .json file.
+
+        Raises OutputError for another suffix, or if the file cannot be written.
+        """
+        path = Path(path)
+        check_table_path(path)
+        if path.suffix.lower() == ".parquet":
+            raise OutputError(f"{path} must end in .csv or .json. Trends have no Parquet form.")
+        text = io.StringIO(newline="")
+        if path.suffix.lower() == ".json":
+            text.write(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
+        else:
+            writer = csv.writer(text)
+            writer.writerow(
+                [
+                    "period",
+                    "candidate",
+                    *_COLUMNS,
+                    *("change" if name == "change" else f"change_{name}" for name in _CHANGE_COLUMNS),
+                ]
+            )
+            writer.writerows(self._rows())
+        with atomic_write(path) as file:
+            file.write(text.getvalue().encode())
+
+    def _rows(self) -> Iterator[list[Any]]:
+        """Yield period, candidate, its estimate and its change since the period before, by candidate."""
+        for candidate in self.candidates:
+            for i, decoding in enumerate(self.decodings):
+                estimate = decoding[candidate]
+                row: list[Any] = [decoding.periods[0], candidate, *(getattr(estimate, name) for name in _COLUMNS)]
+                change = self.comparisons[i - 1][candidate] if i else None
+                row += [None if change is None else getattr(change, name) for name in _CHANGE_COLUMNS]
+                yield [None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from hubbub_decoder.comparison.trend_table import TrendTable
+
+        yield from TrendTable(self).__rich_console__(console, options)
+
+
+@one_blas_thread()
+def decode_by_period(
+    summaries: Iterable[Collected],
+    candidates: Iterable[str] | DesignMatrix | None = None,
+    *,
+    confidence: float = 0.95,
+    fdr: float = 0.05,
+    target: Target = "reporters",
+    same_clients: bool = True,
+) -> Trends:
+    """Decode each period, and estimate the changes from each period to the next (`compare`).
+
+    summaries    : of one definition, each of one period; those of the same period are added up
+    same_clients : whether a client may report in two periods
+
+    Parameters and errors as for `decode` and `compare`. Raises SummaryError for a summary without a period, or of several.
+    """
+    periods: dict[str, list[Collected]] = {}
+    for summary in summaries:
+        periods.setdefault(_period_of(summary), []).append(summary)
+    if not periods:
+        raise SummaryError("There is no summary, so nothing can be decoded. Pass one summary for each period.")
+    samples = [collect(period, periods[period]) for period in sorted(periods)]
+    metric = samples[0].metric
+    for sample in samples:
+        if sample.metric.digest != metric.digest:
+            raise SummaryError(
+                f"{metric.name}: the periods {samples[0].periods[0]} and {sample.periods[0]} have different definitions "
+                f"({metric.digest[:12]}, {sample.metric.digest[:12]}). Decode the periods of each definition separately."
+            )
+    design: Sequence[str] | DesignMatrix | None = None
+    if candidates is not None:
+        design = candidates if isinstance(candidates, DesignMatrix) else distinct_candidates(candidates)[0]
+        if metric.kind is Kind.STRING and not isinstance(design, DesignMatrix):
+            design = design_matrix(design, metric.params)
+    decodings = [decode(sample, design, confidence=confidence, fdr=fdr, target=target) for sample in samples]
+    counts = [sample if isinstance(sample, BitCounts) else sample.bit_counts() for sample in samples]
+    known = None if same_clients else Overlap.known(0.0)
+    comparisons = [
+        compare_decodings((counts[i], counts[i + 1]), (decodings[i], decodings[i + 1]), design, known)
+        for i in range(len(samples) - 1)
+    ]
+    return Trends(metric, tuple(decodings), tuple(comparisons))
+
+
+def _period_of(summary: Collected) -> str:
+    """First day of a summary's only period; raises SummaryError if it has none, or several."""
+    periods = collect("a summary", summary).periods
+    if len(periods) != 1:
+        names = f" ({', '.join(periods[:3])}{', ...' if len(periods) > 3 else ''})" if periods else ""
+        raise SummaryError(
+            f"{summary.metric.name}: a summary has {format_count(len(periods), 'period')}{names}, and counts of several periods cannot be "
+            "divided. Download each period alone: hubbub pull --period YYYY-MM-DD."
+        )
+    return periods[0]

@@ -1,0 +1,154 @@
+"""`decode_by_period`, and the commands compare and decode --by-period."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from hubbub import Metric, Params
+from hubbub.cli import main
+from hubbub.errors import SummaryError
+from hubbub.summary import BitCounts, write_summary
+from hubbub_decoder import OutputError, Trends, compare, decode_by_period, simulate_two_periods
+from hubbub_decoder.comparison.plots import plot_changes, plot_trends, save_plot
+from hubbub_decoder.comparison.trend_table import sparkline
+
+WEEKS = ("2026-03-02", "2026-03-09")
+METRIC = Metric.string(
+    "homepage",
+    Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.05, prob_q=0.95, permanent_p=0.1, permanent_q=0.9),
+    period="week",
+)
+SURVEY = Metric.categorical("os", ("linux", "macos"), prob_p=0.1, prob_q=0.9, prob_f=0.5, period="week")
+NAMES = ["a", "b", "c"]
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[BitCounts, BitCounts]:
+    """Of 60,000 clients, 9,000 move from a to b."""
+    people = {("a", "a"): 21_000, ("a", "b"): 9_000, ("b", "b"): 20_000, ("c", "c"): 10_000}
+    return simulate_two_periods(METRIC, people, np.random.default_rng(5), periods=WEEKS)
+
+
+@pytest.fixture(scope="module")
+def trends(pair: tuple[BitCounts, BitCounts]) -> Trends:
+    return decode_by_period(reversed(pair), NAMES)
+
+
+@pytest.fixture
+def files(pair: tuple[BitCounts, BitCounts], tmp_path: Path) -> list[str]:
+    paths = [tmp_path / f"{week}.parquet" for week in WEEKS]
+    for path, summary in zip(paths, pair, strict=True):
+        write_summary(summary, path)
+    (tmp_path / "names.txt").write_text("\n".join(NAMES))
+    return [*map(str, paths), "--candidates", str(tmp_path / "names.txt")]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def test_periods_are_decoded_in_order_of_time(trends: Trends, pair: tuple[BitCounts, BitCounts]) -> None:
+    assert trends.periods == WEEKS
+    assert trends[WEEKS[0]]["a"].share == pytest.approx(0.5, abs=0.05)
+    assert trends[WEEKS[1]]["a"].share == pytest.approx(0.35, abs=0.05)
+    assert trends.comparisons[0]["a"].change == compare(*pair, NAMES)["a"].change
+    assert trends.comparisons[0]["b"].detected
+    assert trends.candidates[:2] in (("a", "b"), ("b", "a"))
+    with pytest.raises(KeyError):
+        trends["2026-03-16"]
+
+
+def test_trends_have_a_row_for_each_period_and_candidate(trends: Trends, tmp_path: Path) -> None:
+    trends.save(tmp_path / "trends.csv")
+    with (tmp_path / "trends.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["period"], row["candidate"]) for row in rows] == [
+        (week, name) for name in trends.candidates for week in WEEKS
+    ]
+    assert rows[0]["change"] == ""
+    assert float(rows[1]["change"]) == trends.comparisons[0][rows[1]["candidate"]].change
+    trends.save(tmp_path / "trends.json")
+    assert json.loads((tmp_path / "trends.json").read_text())["periods"] == list(WEEKS)
+    with pytest.raises(OutputError, match=r"\.csv or \.json"):
+        trends.save(tmp_path / "trends.parquet")
+
+
+def test_categories_have_trends_too() -> None:
+    people = {("linux", "linux"): 5_000, ("linux", "macos"): 2_000, ("macos", "macos"): 3_000}
+    pair = simulate_two_periods(SURVEY, people, np.random.default_rng(2), periods=WEEKS)
+    trends = decode_by_period(pair)
+    assert trends.comparisons[0]["macos"].change == pytest.approx(0.2, abs=0.12)
+    assert trends.comparisons[0].totals == ()
+
+
+def test_summaries_without_one_period_are_refused(pair: tuple[BitCounts, BitCounts]) -> None:
+    first, second = pair
+    with pytest.raises(SummaryError, match="a summary has 2 periods"):
+        decode_by_period([first + second], NAMES)
+    with pytest.raises(SummaryError, match="a summary has 0 periods"):
+        decode_by_period([BitCounts(METRIC, first.reports, first.ones)], NAMES)
+    with pytest.raises(SummaryError, match="There is no summary"):
+        decode_by_period([], NAMES)
+    with pytest.raises(SummaryError, match="holds no report"):
+        decode_by_period([first, BitCounts(METRIC, 0 * first.reports, 0 * first.ones, [WEEKS[1]])], NAMES)
+    with pytest.raises(SummaryError, match="different definitions"):
+        decode_by_period([first, BitCounts(SURVEY, [10], [[4, 5]], [WEEKS[1]])], NAMES)
+
+
+def test_sparkline_has_a_block_for_each_share() -> None:
+    assert sparkline([0.1, float("nan"), 0.0]) == "█ ▁"
+    assert sparkline([0.0, -0.1]) == "▁▁"
+
+
+def test_plots_are_written_in_three_formats(trends: Trends, pair: tuple[BitCounts, BitCounts], tmp_path: Path) -> None:
+    for figure in (plot_trends(trends), plot_changes(compare(*pair, NAMES))):
+        for suffix, start in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
+            save_plot(figure, tmp_path / f"plot.{suffix}")
+            assert (tmp_path / f"plot.{suffix}").read_bytes().startswith(start)
+    with pytest.raises(OutputError, match="must end in"):
+        save_plot(figure, tmp_path / "plot.txt")
+
+
+def test_compare_prints_changes_and_json(files: list[str], tmp_path: Path) -> None:
+    printed = run("compare", *files)
+    assert printed.exit_code == 0, printed.output
+    assert "Changed: " in printed.stdout
+    assert "Clients with the same value in a and b" in printed.stdout
+    saved = run("compare", *files, "--json", "--out", str(tmp_path / "c.csv"), "--plot", str(tmp_path / "c.svg"))
+    document = json.loads(saved.stdout)
+    assert {change["candidate"] for change in document["changes"]} == {*NAMES}
+    assert 0 <= document["overlap"]["low"] <= document["overlap"]["high"] <= 1
+    assert (tmp_path / "c.svg").exists()
+    assert (tmp_path / "c.csv").exists()
+    assert "Intervals take a and b for different clients." in run("compare", *files, "--independent-clients").stdout
+
+
+def test_decode_by_period_prints_trends_and_json(files: list[str], tmp_path: Path) -> None:
+    printed = run("decode", *files, "--by-period", "--plot", str(tmp_path / "t.svg"), "--out", str(tmp_path / "t.csv"))
+    assert printed.exit_code == 0, printed.output
+    assert "2 periods, 2026-03-02 .. 2026-03-09" in printed.stdout
+    assert (tmp_path / "t.svg").exists()
+    document = json.loads(run("decode", *files, "--by-period", "--json").stdout)
+    assert len(document["decodings"]) == 2
+    assert len(document["comparisons"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--plot", "t.svg"), "--plot requires --by-period"),
+        (("--by-period", "--method", "lasso"), "takes no"),
+        (("--by-period", "--plot", "t.txt"), "must end in .svg"),
+        (("--by-period", "--out", "t.txt"), "must end in .csv"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(arguments: tuple[str, ...], problem: str, files: list[str]) -> None:
+    result = run("decode", *files, *arguments)
+    assert result.exit_code != 0
+    assert problem in result.output
