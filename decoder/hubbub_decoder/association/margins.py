@@ -67,17 +67,20 @@ def inverse(matrix: Floats) -> Floats:
     return np.asarray((vectors * weights) @ vectors.T)
 
 
-def fit_margin(sample: Sample, part: int) -> MarginFit:
-    """Fit the shares of a part: on a subsample to convergence, then two steps on all reports. Time O(N C**2)."""
+def fit_point(sample: Sample, part: int) -> Floats:
+    """z of a part, (C,): to convergence on a subsample, then one step on all reports. Time O(N C**2)."""
     point = _maximize(sample.thin(_SUBSAMPLE), part)
-    for _ in range(1 if sample.num_reports > _SUBSAMPLE else 0):
-        mean, information = _moments(sample, part, point)
-        point = _quadratic_step(mean, information)
-    mean, information = _moments(sample, part, point)
-    basis = contrasts(len(point))
-    solve = basis @ inverse(basis.T @ information @ basis) @ basis.T
-    variance = solve @ (information - np.outer(mean, mean)) @ solve / sample.num_reports
-    return MarginFit(point, point + solve @ (mean - 1), np.sqrt(np.maximum(np.diag(variance), 0)))
+    return _quadratic_step(*_moments(sample, part, point)) if sample.num_reports > _SUBSAMPLE else point
+
+
+def fit_margin(point: Floats, mean: Floats, second: Floats, num_reports: int) -> MarginFit:
+    """Margin from the scores at z: one step of Fisher scoring.
+
+    mean : (C - 1,) E' mean l        second : (C - 1, C - 1) E' A E, mean of all reports
+    """
+    basis, inverted = contrasts(len(point)), inverse(second)
+    variance = basis @ inverted @ (second - np.outer(mean, mean)) @ inverted @ basis.T / num_reports
+    return MarginFit(point, point + basis @ inverted @ mean, np.sqrt(np.maximum(np.diag(variance), 0)))
 
 
 def _maximize(sample: Sample, part: int) -> Floats:

@@ -18,7 +18,8 @@ from hubbub_decoder import Association, CandidateError, PopulationError, associa
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import fit_dependence
 from hubbub_decoder.association.joint_shares import nearest_table, shrink_singular_values
-from hubbub_decoder.association.margins import contrasts, fit_margin
+from hubbub_decoder.association.margins import contrasts, fit_point
+from hubbub_decoder.association.moments import CohortMoments
 from hubbub_decoder.data.simulate import simulate_reports
 
 ALPHA = 1e-6
@@ -123,12 +124,13 @@ def test_pairing_at_random_within_cohorts_has_the_moments_of_the_test(unseen_see
     reports = simulate_joint_reports(FLIGHT, clients, rng)
     components = (Components.of_part(CARRIER, CARRIERS), Components.of_part(ORIGIN, ORIGINS))
     sample = Sample.from_reports(reports, components)
-    margins = (fit_margin(sample, 0), fit_margin(sample, 1))
+    points = fit_point(sample, 0), fit_point(sample, 1)
     observed = []
     for _ in range(60):
         order = np.concatenate([rng.permutation(np.arange(a, b)) for a, b in itertools.pairwise(sample.starts)])
         paired = Sample(components, (sample.rows[0], sample.rows[1][order]), sample.starts)
-        test = fit_dependence(paired, margins).test
+        moments = CohortMoments.of_sample(paired, points)
+        test = fit_dependence(moments, (moments.margin(0), moments.margin(1))).test
         observed.append(test.statistic)
     df = test.degrees_of_freedom
     assert abs(np.mean(observed) - df) < stats.norm.isf(ALPHA / 2) * np.sqrt(2 * df / 60) * 1.25
