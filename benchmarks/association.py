@@ -92,7 +92,7 @@ def efficient_score(sample: Sample, table: Floats) -> IndependenceTest:
     fits = []
     for part, shares in zip(sample.parts, (table.sum(axis=1), table.sum(axis=0)), strict=True):
         known = np.append(shares, np.zeros(len(part) - len(shares)))
-        fits.append(MarginFit(np.maximum(known, 1e-9), known, np.zeros(len(known))))
+        fits.append(MarginFit(np.maximum(known, 1e-9), known, np.zeros(len(known)), np.eye(len(known) - 1)))
     return fit_dependence(CohortMoments.of_sample(sample, (fits[0].point, fits[1].point)), (fits[0], fits[1])).test
 
 

@@ -11,8 +11,8 @@ Variance:  mean square of each cell's influence over a sample of reports, divide
 Unlisted strings shift the scores of a cohort. The variances of the margins and of D are multiplied by the ratio of the variance
 between cohorts to that within them, averaged over the components, where it is above 1.
 
-Guess:     singular values s of sqrt(N) V1^1/2 X V2^1/2 become sqrt((s**2 - 1 - b)**2 - 4 b) / s above 1 + sqrt(b), in units of
-           sqrt(max(p, q)) with b = min(p, q) / max(p, q), and 0 below; then the nearest non-negative table with the guessed margins.
+Guess:     of the components that the test compares, singular values s of sqrt(N) V1^1/2 X V2^1/2 become sqrt((s**2 - 1 - b)**2 - 4 b) / s above 1 + sqrt(b), in units of
+           sqrt(max(p, q)) with b = min(p, q) / max(p, q), and 0 below; then the nearest non-negative table with the margins' posterior means.
            Noise has no singular value above 1 + sqrt(b); the shrinkage minimizes the squared error. Source: Gavish and Donoho 2017
 docs/mathematics.md, "Associations".
 """
@@ -78,7 +78,10 @@ def joint_shares(
             np.sqrt(np.maximum(square - (np.maximum(drawn, 0) if of_reporters else 0), 1e-6 * square) / n)
             for square, drawn in zip((of_table, of_rows, of_columns), draw, strict=True)
         ]
-    return JointShares(table, errors[0], rows, errors[1], columns, errors[2], guess_table(moments, margins, dependence))
+    listed = sample.parts[0].listed, sample.parts[1].listed
+    return JointShares(
+        table, errors[0], rows, errors[1], columns, errors[2], guess_table(moments, margins, dependence, listed)
+    )
 
 
 def _mean_squares(
@@ -171,18 +174,31 @@ def _between_cohorts(sizes: Indices, of_cohort: Floats, influence: Floats) -> fl
     return max(1.0, float(np.mean(between / np.where(within > 0, within, 1))))
 
 
-def guess_table(moments: CohortMoments, margins: tuple[MarginFit, MarginFit], dependence: Dependence) -> Floats:
-    """Non-negative joint shares with the margins of maximum likelihood and the shrunken dependence."""
-    x, y = (margin.point for margin in margins)
+def guess_table(
+    moments: CohortMoments, margins: tuple[MarginFit, MarginFit], dependence: Dependence, listed: tuple[int, int]
+) -> Floats:
+    """Non-negative joint shares: guessed margins, and the shrunken dependence of the components that the test compares.
+
+    listed : number of candidates or categories of each part; other components have a share of 0 unless the test compares them
+    """
     n = moments.num_reports
-    weights = moments.sizes / n
-    roots = [_root(np.einsum("m,mab->ab", weights, v)) for v in moments.covariances]
-    whitened = math.sqrt(n) * roots[0][0] @ dependence.interaction @ roots[1][0]
+    x, y = (
+        margin.guess(np.isin(np.arange(len(margin.shares)), [*range(number), *kept]))
+        for margin, number, kept in zip(margins, listed, dependence.test.kept, strict=True)
+    )
+    roots = [
+        _root(np.einsum("m,mab,ap,bq->pq", moments.sizes / n, covariance, kept, kept))
+        for covariance, kept in zip(moments.covariances, dependence.kept, strict=True)
+    ]
+    interaction = np.linalg.lstsq(dependence.information, dependence.cross.ravel(), rcond=1e-10)[0]
+    whitened = math.sqrt(n) * roots[0][0] @ interaction.reshape(dependence.cross.shape) @ roots[1][0]
     left, values, right = np.linalg.svd(whitened, full_matrices=False)
     shrunk = (left * shrink_singular_values(values, *whitened.shape)) @ right / math.sqrt(n)
-    interaction = roots[0][1] @ shrunk @ roots[1][1]
-    table = np.outer(x, y) + contrasts(len(x)) @ interaction @ contrasts(len(y)).T
-    return nearest_table(table, x, y)
+    sides = [
+        contrasts(len(shares)) @ kept @ root
+        for shares, kept, (_, root) in zip((x, y), dependence.kept, roots, strict=True)
+    ]
+    return nearest_table(np.outer(x, y) + sides[0] @ shrunk @ sides[1].T, x, y)
 
 
 def shrink_singular_values(values: Floats, rows: int, columns: int) -> Floats:
@@ -199,13 +215,14 @@ def shrink_singular_values(values: Floats, rows: int, columns: int) -> Floats:
 def nearest_table(table: Floats, x: Floats, y: Floats) -> Floats:
     """Non-negative table with margins x and y near `table`: negative cells become 0, then iterative proportional fitting.
 
-    x, y : positive, each with sum 1
+    x, y : non-negative, each with sum 1
     """
     fitted = np.maximum(table, 1e-9 * np.outer(x, y))
     for _ in range(_MAX_ROUNDS):
-        fitted *= (x / fitted.sum(axis=1))[:, None]
+        rows = fitted.sum(axis=1)
+        fitted *= np.divide(x, rows, out=np.zeros_like(x), where=rows > 0)[:, None]
         sums = fitted.sum(axis=0)
-        fitted *= y / sums
+        fitted *= np.divide(y, sums, out=np.zeros_like(y), where=sums > 0)
         if np.abs(sums - y).max() < 1e-9:
             break
     return np.asarray(fitted / fitted.sum())

@@ -15,11 +15,13 @@ import contextlib
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 from scipy.optimize import nnls
 
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.association.components import Sample
+from hubbub_decoder.inference.shrinkage import posterior_shares
 
 _EM_STEPS, _MAX_STEPS = 15, 12
 _TOLERANCE = 1e-6  # of the largest possible gain in mean log-likelihood
@@ -33,11 +35,30 @@ class MarginFit:
 
     point      : (C,) z, non-negative with sum 1, at which the scores are taken
     shares     : (C,) x, unbiased       std_errors : (C,) of x, with the noise of the reports and the draw of the reporters
+    information : (C - 1, C - 1) N E'A E
     """
 
     point: Floats
     shares: Floats
     std_errors: Floats
+    information: Floats
+
+    def guess(self, allowed: NDArray[np.bool_]) -> Floats:
+        """Posterior means of the shares of the allowed components, with sum 1; the others are 0. Source: `inference/shrinkage.py`.
+
+        The estimates and standard errors behind them are those with the other shares known to be 0.
+        """
+        basis, chosen = contrasts(len(self.shares)), np.flatnonzero(allowed)
+        kept = np.zeros((len(self.shares), len(chosen) - 1))
+        kept[chosen] = contrasts(len(chosen))
+        weights = basis @ self.information @ basis.T
+        covariance = inverse(kept.T @ weights @ kept)
+        even = np.where(allowed, 1 / len(chosen), 0)
+        shares = even + kept @ covariance @ kept.T @ weights @ (self.shares - even)
+        std_errors = np.sqrt(np.diag(kept @ covariance @ kept.T))
+        guessed = np.zeros(len(shares))
+        guessed[chosen] = posterior_shares(shares[chosen], std_errors[chosen], total=1.0).means
+        return guessed
 
 
 def contrasts(number: int) -> Floats:
@@ -80,7 +101,9 @@ def fit_margin(point: Floats, mean: Floats, second: Floats, num_reports: int) ->
     """
     basis, inverted = contrasts(len(point)), inverse(second)
     variance = basis @ inverted @ (second - np.outer(mean, mean)) @ inverted @ basis.T / num_reports
-    return MarginFit(point, point + basis @ inverted @ mean, np.sqrt(np.maximum(np.diag(variance), 0)))
+    return MarginFit(
+        point, point + basis @ inverted @ mean, np.sqrt(np.maximum(np.diag(variance), 0)), num_reports * second
+    )
 
 
 def _maximize(sample: Sample, part: int) -> Floats:

@@ -181,7 +181,7 @@ def test_guess_is_a_distribution_and_near_independence_without_dependence(unseen
     guess = found.joint.guess
     assert guess.min() >= 0
     assert guess.sum() == pytest.approx(1)
-    assert np.allclose(guess.sum(axis=1), found.margins[0].point, atol=1e-6)
+    assert guess[-2:].sum() < 0.05  # unlisted and no value are absent
     assert found.total_variation < 0.1  # the unshrunken dependence of noise alone has about .2
     json.dumps(found.to_dict(), allow_nan=False)
 
