@@ -86,7 +86,11 @@ def test_no_value_and_unlisted_are_components(unseen_seed: int) -> None:
 
 @pytest.mark.slow
 def test_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int) -> None:
-    """40 random tasks: squared z of cells near 1. The mean over >= 360 cells lies in [.7, 1.4] (5 standard deviations of about .08)."""
+    """40 random tasks: the mean squared z of the cells is near 1.
+
+    The cells of a task are dependent. With 4 independent ones in each, the mean is chi-squared(160) / 160, which leaves [.52, 1.63]
+    with a probability of 1e-6.
+    """
     rng = np.random.default_rng(unseen_seed)
     squares: list[float] = []
     conditional: list[float] = []
@@ -113,7 +117,7 @@ def test_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int) -> None:
             half = (cell.conditional_high - cell.conditional_low) / 2 / 1.959964
             conditional.append(((cell.conditional - share) / half) ** 2)
     for each in (squares, conditional):
-        assert 0.7 < np.mean(np.minimum(each, 36)) < 1.4
+        assert 0.5 < np.mean(np.minimum(each, 36)) < 1.7
 
 
 def test_pairing_at_random_within_cohorts_has_the_moments_of_the_test(unseen_seed: int) -> None:
@@ -181,8 +185,9 @@ def test_guess_is_a_distribution_and_near_independence_without_dependence(unseen
     guess = found.joint.guess
     assert guess.min() >= 0
     assert guess.sum() == pytest.approx(1)
-    assert guess[-2:].sum() < 0.05  # unlisted and no value are absent
-    assert found.total_variation < 0.1  # the unshrunken dependence of noise alone has about .2
+    assert (guess.sum(axis=1)[-2:] < 8 * found.margins[0].std_errors[-2:]).all()  # unlisted and no value are absent
+    plain = np.abs(found.joint.shares - np.outer(*(margin.shares for margin in found.margins))).sum() / 2
+    assert found.total_variation < plain
     json.dumps(found.to_dict(), allow_nan=False)
 
 
