@@ -26,7 +26,7 @@ from hubbub_decoder.inference.shrinkage import posterior_shares
 _EM_STEPS, _MAX_STEPS = 15, 12
 _TOLERANCE = 1e-6  # of the largest possible gain in mean log-likelihood
 _MIN_SHARE = 1e-5  # of a component, divided by C, so that every report stays possible
-_SUBSAMPLE = 60_000
+_SUBSAMPLE = 30_000
 
 
 @dataclass(frozen=True, eq=False)
