@@ -12,9 +12,11 @@ import numpy as np
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub.text import with_article
 from hubbub_decoder.blas_threads import idle_blas_threads, one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.combine import Collected
+from hubbub_decoder.data.groups import held_out_counts
 from hubbub_decoder.data.weights import group_weights
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.bit_counts import fit_bits, is_crowded
@@ -66,6 +68,8 @@ def decode(
     weights    : of candidates of a string metric, known before the reports, such as frequencies in an earlier list. Only their order
                  counts, and the reports decide whether it means anything. Intervals and false discoveries hold with a wrong list
 
+    Of a metric with `discover`, only the held-out group reports whole strings: the decoding is that of its reports.
+
     BLAS is limited to one thread in the whole process until `decode` returns; large models use the idle cores (decision 75).
 
     Raises SummaryError without reports or for arguments out of range, CandidateError for candidates that cannot be tested.
@@ -91,10 +95,16 @@ def decode(
             f"{metric.name}: the summary holds no report, so no share can be estimated. Decode it when reports have arrived."
         )
     tests = run_fit_tests(summary)
+    if metric.discover is not None:
+        summary = counts = held_out_counts(counts, metric.discover)
+        if counts.num_reports == 0:
+            raise SummaryError(
+                f"{metric.name}: the held-out group has no report, and the others report prefixes only. Decode when more reports have arrived."
+            )
     if metric.kind is not Kind.STRING:
         if weights is not None:
             raise CandidateError(
-                f"{metric.name}: categories are not tested, so a {metric.kind} metric has no weights. Leave out weights (--weights)."
+                f"{metric.name}: categories are not tested, so {with_article(metric.kind)} metric has no weights. Leave out weights (--weights)."
             )
         selected = select_categories(metric, _category_names(metric, candidates))
         fit = fit_categories(counts, selected)
@@ -165,7 +175,8 @@ def _lowest_detection_limit(summary: Collected, fit: FitResult, decoding: Decodi
     else:
         dimensions = count_filters(params) - 2  # without "no value", and the probabilities sum to 1
     surely = fit.unlisted_variance - 2 * fit.unlisted_variance_error
-    error = unlisted_std_error(surely, params.num_cohorts, dimensions)
+    counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
+    error = unlisted_std_error(surely, int((counts.reports > 0).sum()), dimensions)
     return decoding.detection_limit * min(error / fit.null_error, 1) if error and fit.null_error < math.inf else 0.0
 
 
@@ -201,7 +212,7 @@ def _category_names(metric: Metric, candidates: Iterable[str] | DesignMatrix | N
     """Names of the categories to show, each once; None: all."""
     if isinstance(candidates, DesignMatrix):
         raise CandidateError(
-            f"{metric.name}: a {metric.kind} metric has no design matrix. Pass names of categories, or leave candidates out."
+            f"{metric.name}: {with_article(metric.kind)} metric has no design matrix. Pass names of categories, or leave candidates out."
         )
     return None if candidates is None else distinct_candidates(candidates)[0]
 

@@ -15,6 +15,7 @@ from bitarray import frozenbitarray
 
 from hubbub import (
     Batch,
+    Buckets,
     Client,
     Consent,
     ConsentRecord,
@@ -35,6 +36,7 @@ from hubbub import (
     RefusedError,
     Report,
     Secret,
+    Several,
     Subject,
     SummaryError,
     load_definitions,
@@ -112,6 +114,17 @@ def metrics() -> Metric:
     metric = Metric.string("homepage", params, period=PeriodKind.WEEK, hold=4, owner="you@example.org")
     metric = Metric.categorical("os", ("linux", "mac", "other"), other="other", prob_p=0.25, prob_q=0.75, prob_f=0.5)
     metric = Metric.boolean("dark_mode", prob_p=0, prob_q=1, prob_f=0.5, expires=date(2027, 1, 1))
+    buckets = Buckets((0, 10, 20.5), Several.SUM, "ms", representatives=(5, 12), default=0)
+    assert_type([buckets.edges, buckets.representatives, buckets.centers], list[tuple[float, ...]])
+    assert_type((buckets.several, buckets.unit, buckets.default), tuple[Several, str, float | None])
+    assert_type((buckets.labels, buckets.index_of(3), buckets.accumulates), tuple[tuple[str, ...], int, bool])
+    assert_type(buckets.combine(None, 2.5), float)
+    assert_type((buckets.encoding_fields(), buckets.digest_fields()), tuple[Iterator[bytes], dict[str, Any]])
+    assert_type((buckets.to_dict(), Buckets.from_dict(buckets.to_dict())), tuple[dict[str, Any], Buckets])
+    assert_type([Several.ONE, Several.SUM, Several.MAX, Several.LAST], list[Several])
+    metric = Metric.ordinal("delay", buckets, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    metric = Metric.ordinal("delay", (0, 10, 20), prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    assert_type((metric.buckets, metric.one_hot_names), tuple[Buckets | None, tuple[str, ...]])
     assert_type((metric.name, metric.description, metric.owner, metric.digest), tuple[str, str, str, str])
     assert_type((metric.kind, metric.period), tuple[Kind, PeriodKind])
     assert_type((metric.other, metric.hold, metric.expires), tuple[str | None, int | None, date | None])
@@ -127,7 +140,7 @@ def metrics() -> Metric:
     policy = Policy()
     assert_type(policy.objection(metric), str | None)
     assert_type(policy.units(4.39), float)
-    assert_type({Kind.BOOLEAN: 1, Kind.CATEGORICAL: 3}, dict[Kind, int])
+    assert_type({Kind.BOOLEAN: 1, Kind.CATEGORICAL: 3, Kind.ORDINAL: 8}, dict[Kind, int])
     assert_type([PeriodKind.DAY, PeriodKind.WEEK, PeriodKind.MONTH], list[PeriodKind])
     return metric.require_collectable()
 

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from hubbub import HubbubError, Metric, Params, PeriodKind, Secret
+from hubbub import Buckets, HubbubError, Metric, Params, PeriodKind, Secret
 from hubbub.encoding.bernoulli import BernoulliMask
 from hubbub.encoding.bloom import Value, bloom_bits
 from hubbub.encoding.hashing import google_md5, murmur3_v1
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.encoding.secret import length_prefixed
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.params import PERMANENT_FIELDS
 from hubbub.metrics.periods import period_number
 from hubbub.metrics.probability import numerator, round_to_dyadic
@@ -32,10 +33,13 @@ ABOUT = {
     "cohorts": "secret (hex), num_cohorts -> byte: the stream's first, cohort",
     "positions": "hash_scheme, value_utf8 (hex), cohort, num_bits, num_hashes -> positions in the order of the hashes",
     "permanent": "definition, secret, epoch, bloom; value and value_digest for strings with an asymmetric response -> input: all bytes that SHAKE-256 reads; prr: the row",
+    "discovery": "definition, secret, value -> digest, cohort, group, fragment (hex; null is nothing recorded), bloom, prr",
     "instantaneous": "num_bits, p and q (their a), prr, words (rows in the order in which they are drawn) -> words_of_p, words_of_q: how many each mask takes, irr",
 }
 
 NOISE = {"prob_p": 0.25, "prob_q": 0.75}
+NUMBERS: list[Any] = [0, 1, 0.1, 0.09999999999999999, -7.5, 10, 9.999999999999998, 20, 1e300, 10**400, -(10**400)]
+NUMBERS += [None, True, False, "1", "", [1]]
 STRING = {"name": "s", "kind": "string", "num_bits": 16, "num_hashes": 2, "num_cohorts": 8, "hash_scheme": "murmur3-v1"}
 ONE_HOT = {"num_hashes": 1, "num_cohorts": 1, "hash_scheme": "one-hot"}
 BOOLEAN = {"name": "b", "kind": "boolean", "num_bits": 1, **ONE_HOT}
@@ -51,6 +55,12 @@ def categorical(*categories: str, **more: Any) -> dict[str, Any]:
     } | more
 
 
+def ordinal(*edges: float, **more: Any) -> dict[str, Any]:
+    sizes = {"name": "o", "kind": "ordinal", "num_bits": len(edges) - 1, **ONE_HOT}
+    buckets = {"edges": list(edges), "several": "one", "unit": "", "default": None}
+    return sizes | {"buckets": buckets | more}
+
+
 def definition(fields: dict[str, Any]) -> dict[str, Any]:
     response = {} if "permanent_p" in fields else {"prob_f": 0.5}
     return {"categories": [], "other": None, "period": "day", "hold": None, **NOISE, **response, **fields}
@@ -62,9 +72,13 @@ def pair(permanent_p: float, permanent_q: float) -> dict[str, float]:
 
 def metric_of(fields: dict[str, Any]) -> Metric:
     sizes = ("num_bits", "num_hashes", "num_cohorts", "hash_scheme", "prob_p", "prob_q", *PERMANENT_FIELDS)
-    rest = {name: fields[name] for name in ("name", "kind", "other", "period", "hold")}
+    rest: dict[str, Any] = {name: fields[name] for name in ("name", "kind", "other", "period", "hold")}
+    if "buckets" in fields:
+        rest["buckets"] = Buckets.from_dict(fields["buckets"])
     params = Params(**{name: fields[name] for name in sizes if name in fields})
-    return Metric(**rest, params=params, categories=tuple(fields["categories"])).require_collectable()
+    discover = Discovery.from_dict(fields["discover"]) if "discover" in fields else None
+    metric = Metric(**rest, params=params, categories=tuple(fields["categories"]), discover=discover)
+    return metric.require_collectable()
 
 
 def probabilities() -> Iterator[dict[str, Any]]:
@@ -139,6 +153,15 @@ def asked_definitions() -> Iterator[dict[str, Any]]:
     yield definition(categorical("linux", "macos") | pair(0.1, 0.5))
     yield from (definition(BOOLEAN | pair(b, a)) for b, a in ((0.1, 0.5), (0.25, 0.75)))
     yield definition(STRING | {"prob_f": 0.5} | pair(0.25, 0.75))
+    yield definition(ordinal(0, 10, 20))
+    yield definition(ordinal(-0.0, 0.1, 1e22, unit="\u00b5s", several="sum", default=0))
+    yield definition(ordinal(-5, 0, 5, several="last", representatives=[-1, 4]))
+    yield definition(ordinal(0, 10, 20) | pair(0.1, 0.5))
+    yield from (definition(ordinal(*edges)) for edges in ((0, 10), (0, 10, 10), (20, 10, 0), (0, 1, 2**53, 2**53 + 1)))
+    yield definition(ordinal(0, 10, 20, several="mean"))
+    yield definition(ordinal(0, 10, 20) | {"num_bits": 3})
+    yield definition(categorical("a", "b") | {"buckets": ordinal(0, 1, 2)["buckets"]})
+    yield definition({name: each for name, each in ordinal(0, 1, 2).items() if name != "buckets"})
 
 
 def definitions() -> Iterator[dict[str, Any]]:
@@ -192,6 +215,8 @@ def values() -> Iterator[dict[str, Any]]:
         (BOOLEAN, boolean),
         (systems, listed),
         (strict, listed),
+        (ordinal(0, 0.1, 10, 20), NUMBERS),
+        (ordinal(0, 0.1, 10, 20, default=10), [None, 5]),
     ]
     for fields, of_these in cases:
         metric = metric_of(definition(fields))
@@ -276,6 +301,8 @@ def permanent() -> Iterator[dict[str, Any]]:
         (weekly_pair, "v1"),
         (STRING | {"num_bits": 200} | pair(2.0**-24, 1 - 2.0**-23), "v1"),
         (categorical("linux", "caf\u00e9", "\U0001f600") | pair(0.3, 0.875), "caf\u00e9"),
+        (ordinal(0, 0.1, 10, 20), 12),
+        (ordinal(-5, 0, 5, several="sum", default=0) | pair(0.3, 0.875), None),
     ]
     for fields, value in cases:
         metric = metric_of(definition(fields))
@@ -302,6 +329,34 @@ def permanent() -> Iterator[dict[str, Any]]:
                 "input": whole.hex(),
                 "prr": row(response(bloom, epoch, bloom.value_digest), metric),
             }
+
+
+def discovery() -> Iterator[dict[str, Any]]:
+    sizes = STRING | {"num_cohorts": 64}
+    alphabet = sizes | {"discover": {"longest": 5, "step": 2, "first": 3, "alphabet": "ab\u00e9", "held_out": 0.25}}
+    of_bytes = sizes | {"discover": {"longest": 3, "step": 2, "held_out": 0.125}} | pair(0.1, 0.5)
+    for number, fields in enumerate((alphabet, of_bytes)):
+        metric = metric_of(definition(fields))
+        assert metric.discover is not None
+        for each in range(6):
+            key = SeededBytes(f"discovery {number} {each}")(32)
+            secret, cohort = Secret(key), Secret(key).discovery_cohort(metric.name, 64)
+            group = metric.discover.group(cohort, 64)
+            for value in ("", "ab", "\u00e9ab\u00e9", "ababababab", None):
+                bloom = bloom_bits(metric, value, cohort)
+                fragment = None if value is None else metric.discover.fragment(value.encode(), group).hex()
+                response = PermanentResponse(metric, secret)(bloom, None, bloom.value_digest)
+                yield {
+                    "definition": definition(fields),
+                    "digest": metric.digest,
+                    "secret": key.hex(),
+                    "value": value,
+                    "cohort": cohort,
+                    "group": group,
+                    "fragment": fragment,
+                    "bloom": row(bloom, metric),
+                    "prr": row(response, metric),
+                }
 
 
 def instantaneous() -> Iterator[dict[str, Any]]:
@@ -357,7 +412,7 @@ def row(bits: int, metric: Metric) -> str:
 
 
 def main() -> None:
-    kinds = (probabilities, definitions, values, epochs, cohorts, positions, permanent, instantaneous)
+    kinds = (probabilities, definitions, values, epochs, cohorts, positions, permanent, discovery, instantaneous)
     document = {"about": ABOUT} | {kind.__name__: list(kind()) for kind in kinds}
     lines = [f"{json.dumps(name)}: {json.dumps(document[name])}" for name in document if name == "about"]
     for name in document:

@@ -132,7 +132,8 @@ def _mechanism_lines(about: dict[str, Any], label: str = "", hold: str = "") -> 
     names = [name for name in ("prob_p", "prob_q", *PERMANENT_FIELDS) if name in about]
     probabilities = ", ".join(f"{name.removeprefix('prob_')} = {about[name]:.6g}" for name in names)
     categories = [f"  categories: {', '.join(about['categories'])}"] if about["categories"] else []
-    return [*categories, f"  {label}{sizes}; {probabilities}{f'; hold = {hold}' if hold else ''}"]
+    buckets = [_format_buckets(about["buckets"])] if "buckets" in about else []
+    return [*categories, *buckets, f"  {label}{sizes}; {probabilities}{f'; hold = {hold}' if hold else ''}"]
 
 
 def _format(about: dict[str, Any]) -> str:
@@ -170,3 +171,16 @@ def _format(about: dict[str, Any]) -> str:
             "of the aggregator",
         )
     return "\n".join(lines)
+
+
+def _format_buckets(fields: dict[str, Any]) -> str:
+    from hubbub.metrics.buckets import Buckets, format_number
+
+    buckets = Buckets.from_dict(fields)
+    unit = f" {buckets.unit}" if buckets.unit else ""
+    numbers = {"one": "one at random", "sum": "the sum", "max": "the largest", "last": "the last"}[buckets.several]
+    absent = "no value" if buckets.default is None else format_number(buckets.default)
+    return (
+        f"  {len(buckets)} buckets: {', '.join(map(format_number, buckets.edges))}{unit}; "
+        f"of several recordings: {numbers}; without a recording: {absent}"
+    )

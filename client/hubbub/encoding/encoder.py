@@ -54,7 +54,7 @@ class Encoder:
                 f"secret must be a Secret, got {type(secret).__name__}: pass Secret(key) or Secret.generate()"
             )
         self.metric = metric.require_collectable()
-        self.cohort = secret.cohort(metric.params.num_cohorts)
+        self.cohort = _cohort(metric, secret)
         self._permanent_response = (JointPermanentResponse if metric.parts else PermanentResponse)(metric, secret)
         self._instantaneous_response = (JointInstantaneousResponse if metric.parts else InstantaneousResponse)(
             metric.params, random_bytes
@@ -91,3 +91,8 @@ class Encoder:
             )
         if not has_hold and epoch is not None:
             raise InvalidValueError(f"{self.metric.name}: epoch was given, but the metric has no `hold`: omit epoch")
+
+
+def _cohort(metric: Metric, secret: Secret) -> int:
+    num_cohorts = metric.params.num_cohorts
+    return secret.cohort(num_cohorts) if metric.discover is None else secret.discovery_cohort(metric.name, num_cohorts)

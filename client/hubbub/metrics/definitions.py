@@ -8,7 +8,9 @@
 
 A string or categorical metric may have `permanent_p` and `permanent_q` instead of prob_f.
 A categorical metric has `categories`, and optionally `other`, instead of num_bits, num_hashes and num_cohorts; a boolean metric has neither.
+A string metric may have a table `[metric.discover]` (`hubbub.metrics.discovery`).
 A joint metric has two or three [[metric.part]] tables after it, with `name`, `kind` and the fields of their mechanism.
+An ordinal metric has `edges`, and optionally `several`, `unit`, `representatives` and `default` (`buckets.py`).
 A file may contain several versions of a metric. The last one is current; an aggregator accepts reports of each until it expires.
 """
 
@@ -20,18 +22,21 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import DefinitionError, HubbubError
+from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import PERMANENT_FIELDS, Params
-from hubbub.text import format_count, format_names
+from hubbub.text import format_count, format_names, with_article
 
 _PROBABILITIES = ("prob_p", "prob_q")
 _SIZES = ("num_bits", "num_hashes", "num_cohorts")
 _REQUIRED = ("name", "kind", "description", "owner", "expires")
 _FIELDS_OF_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    Kind.STRING: (_SIZES, ("hash_scheme",)),
+    Kind.STRING: (_SIZES, ("hash_scheme", "discover")),
     Kind.CATEGORICAL: (("categories",), ("other",)),
     Kind.BOOLEAN: ((), ()),
     Kind.JOINT: (("part",), ()),
+    Kind.ORDINAL: (BUCKET_FIELDS[:1], BUCKET_FIELDS[1:]),
 }
 _OPTIONAL = ("period", "hold")
 
@@ -135,7 +140,7 @@ def _check_keys(table: dict[str, Any]) -> None:
         return
     from difflib import get_close_matches
 
-    listed = f"a {kinds[0]} metric" if len(kinds) == 1 else "a metric"
+    listed = f"{with_article(kinds[0])} metric" if len(kinds) == 1 else "a metric"
     near = get_close_matches(unknown, [field for field in allowed if field not in table], 1)
     hint = f"did you mean {near[0]}? A{listed[1:]}" if near else listed
     raise DefinitionError(f"unknown key {unknown!r}: {hint} has {', '.join(allowed)}")
@@ -211,23 +216,25 @@ def _kind(table: dict[str, Any]) -> Kind:
     required = _FIELDS_OF_KIND[kind][0]
     for field in required:
         if field not in table:
-            raise DefinitionError(f"{field} is missing: a {kind} metric needs {', '.join(required)}")
+            raise DefinitionError(f"{field} is missing: {with_article(kind)} metric needs {', '.join(required)}")
     return kind
 
 
 def _parse_mechanism(table: dict[str, Any], kind: Kind, shared: dict[str, Any]) -> Metric:
     """Return the metric of a table's mechanism: kind, sizes and probabilities."""
-    optional = _FIELDS_OF_KIND[kind][1]
     probabilities = {field: table[field] for field in (*_PROBABILITIES, *PERMANENT_FIELDS) if field in table}
     match kind:
         case Kind.STRING:
-            sizes = {field: table[field] for field in (*_SIZES, *optional) if field in table}
-            return Metric.string(table["name"], Params(**sizes, **probabilities), **shared)
+            sizes = {field: table[field] for field in (*_SIZES, "hash_scheme") if field in table}
+            discover = Discovery.from_dict(table["discover"]) if "discover" in table else None
+            return Metric.string(table["name"], Params(**sizes, **probabilities), discover=discover, **shared)
         case Kind.CATEGORICAL:
             if not isinstance(table["categories"], list):
                 raise DefinitionError(f"categories must be a list of strings, got {table['categories']!r}")
             return Metric.categorical(
                 table["name"], tuple(table["categories"]), other=table.get("other"), **probabilities, **shared
             )
+        case Kind.ORDINAL:
+            return Metric.ordinal(table["name"], Buckets.from_dict(table), **probabilities, **shared)
         case _:
             return Metric.boolean(table["name"], **probabilities, **shared)

@@ -13,10 +13,13 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from hubbub.errors import DefinitionError, ParameterError
+from hubbub.metrics.buckets import Buckets
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.joint import JointParams, check_part_names
 from hubbub.metrics.params import MAX_BITS, PERMANENT_FIELDS, Params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.probability import DYADIC_DIGITS, numerator
+from hubbub.text import with_article
 
 MIN_STRING_BITS = 8
 MAX_CLIENT_COHORTS = 256
@@ -35,6 +38,7 @@ class Kind(StrEnum):
     STRING = "string"
     CATEGORICAL = "categorical"
     BOOLEAN = "boolean"
+    ORDINAL = "ordinal"
     JOINT = "joint"
 
 
@@ -43,17 +47,20 @@ class Metric:
     """Definition of one metric. Do not change a definition after collection has started: add a new version instead.
 
     name        : lower-case letters, digits, `_ . -`, at most 64 characters, starting with a letter
-    kind        : `string` (Bloom filter), `categorical` (one bit per category), `boolean` (one bit), `joint` (two or three parts)
-    params      : parameters of the mechanism; one-hot for categorical and boolean metrics, JointParams for joint metrics
+    kind        : `string` (Bloom filter), `categorical` (one bit per category), `boolean` (one bit), `ordinal` (one bit per bucket),
+                  `joint` (two or three parts)
+    params      : parameters of the mechanism; one-hot for categorical, boolean and ordinal metrics, JointParams for joint metrics
     categories  : categories of a categorical metric, in the order of their bits
     other       : category that replaces unknown values; None: unknown values are invalid
     period      : reporting period: a client sends one report for each
     hold        : epoch length in periods. All reports of an epoch repeat the value of its first report, and each epoch
                   has new permanent noise. None: the permanent noise of a value never changes under one secret
+    discover    : prefix groups of a string metric whose strings `hubbub discover` finds; None: each client reports the whole string
     expires     : first day without collection
     description, owner : documentation for users; the reports do not depend on them
     parts       : metrics whose values a joint metric reports together; their names are local to it. Period, hold and expiry
                   are those of the joint metric
+    buckets     : buckets of an ordinal metric, and what it reports of several recordings
 
     `digest` covers every field on which the bits of a report depend.
 
@@ -71,7 +78,9 @@ class Metric:
     expires: date | None = None
     description: str = ""
     owner: str = ""
+    discover: Discovery | None = None
     parts: tuple[Metric, ...] = ()
+    buckets: Buckets | None = None
 
     def __post_init__(self) -> None:
         if not is_metric_name(self.name):
@@ -92,12 +101,20 @@ class Metric:
                 self._check_categorical()
             case Kind.BOOLEAN:
                 self._check_one_hot(1)
+            case Kind.ORDINAL:
+                self._check_ordinal()
             case Kind.JOINT:
                 self._check_joint()
+        if self.kind is not Kind.ORDINAL and self.buckets is not None:
+            raise DefinitionError(f"{self.name}: only an ordinal metric has buckets, got {with_article(self.kind)} one")
         if self.kind is not Kind.JOINT and self.parts:
-            raise DefinitionError(f"{self.name}: only a joint metric has parts, got a {self.kind} one")
+            raise DefinitionError(f"{self.name}: only a joint metric has parts, got {with_article(self.kind)} one")
         if self.kind is not Kind.CATEGORICAL and (self.categories or self.other is not None):
-            raise DefinitionError(f"{self.name}: only a categorical metric has categories, got a {self.kind} one")
+            raise DefinitionError(
+                f"{self.name}: only a categorical metric has categories, got {with_article(self.kind)} one"
+            )
+        if self.discover is not None:
+            self._check_discover(self.discover)
 
     @classmethod
     def string(cls, name: str, params: Params, **fields: Any) -> Metric:
@@ -148,6 +165,32 @@ class Metric:
         return cls(name, Kind.BOOLEAN, params, **fields)
 
     @classmethod
+    def ordinal(
+        cls,
+        name: str,
+        buckets: Buckets | Sequence[float],
+        *,
+        prob_p: float,
+        prob_q: float,
+        prob_f: float | None = None,
+        permanent_p: float | None = None,
+        permanent_q: float | None = None,
+        **fields: Any,
+    ) -> Metric:
+        """Return an ordinal metric: numbers in declared buckets, one bit per bucket; `buckets` may be the edges alone."""
+        if not isinstance(buckets, Buckets):
+            buckets = Buckets(tuple(buckets))
+        params = Params.one_hot(
+            len(buckets),
+            prob_p=prob_p,
+            prob_q=prob_q,
+            prob_f=prob_f,
+            permanent_p=permanent_p,
+            permanent_q=permanent_q,
+        )
+        return cls(name, Kind.ORDINAL, params, buckets=buckets, **fields)
+
+    @classmethod
     def joint(cls, name: str, parts: Sequence[Metric], **fields: Any) -> Metric:
         """Return a joint metric: a report has the bits of all parts, so that the decoder can estimate how their values depend.
 
@@ -177,6 +220,15 @@ class Metric:
                 raise DefinitionError(
                     f"{self.name}: part {part.name} must not have period, hold or expires: set them for the joint metric"
                 )
+            if part.kind is Kind.ORDINAL:
+                raise DefinitionError(
+                    f"{self.name}: part {part.name} must be a string, categorical or boolean metric, got an ordinal one: "
+                    "declare its buckets as categories"
+                )
+            if part.discover is not None:
+                raise DefinitionError(
+                    f"{self.name}: part {part.name} must not have a discover table: its cohort is that of the joint metric"
+                )
 
     def _check_string(self) -> None:
         if self.params.hash_scheme == "one-hot":
@@ -186,6 +238,17 @@ class Metric:
                 f"{self.name}: num_bits of a string metric must be {MIN_STRING_BITS} to {MAX_BITS}, "
                 f"got {self.params.num_bits}"
             )
+
+    def _check_discover(self, discover: Discovery) -> None:
+        if self.kind is not Kind.STRING or self.params.hash_scheme != "murmur3-v1":
+            raise DefinitionError(
+                f"{self.name}: only a string metric with hash_scheme = 'murmur3-v1' has a discover table, "
+                f"got a {self.kind} metric with {self.params.hash_scheme}"
+            )
+        try:
+            discover.check_cohorts(self.params.num_cohorts)
+        except DefinitionError as problem:
+            raise DefinitionError(f"{self.name}: {problem}") from None
 
     def _check_categorical(self) -> None:
         _check_number_of_categories(self.name, len(self.categories))
@@ -203,10 +266,17 @@ class Metric:
         if self.other is not None and self.other not in self.categories:
             raise DefinitionError(f"{self.name}: other must be one of the categories, got {self.other!r}")
 
+    def _check_ordinal(self) -> None:
+        if not isinstance(self.buckets, Buckets):
+            raise DefinitionError(
+                f"{self.name}: an ordinal metric needs buckets, got {self.buckets!r}: pass Buckets((0, 10, 20))"
+            )
+        self._check_one_hot(len(self.buckets))
+
     def _check_one_hot(self, num_bits: int) -> None:
         if self.params.hash_scheme != "one-hot" or self.params.num_bits != num_bits:
             raise DefinitionError(
-                f"{self.name}: a {self.kind} metric needs one-hot parameters of {num_bits} bits, "
+                f"{self.name}: {with_article(self.kind)} metric needs one-hot parameters of {num_bits} bits, "
                 f"got {self.params.hash_scheme} of {self.params.num_bits}"
             )
 
@@ -243,6 +313,13 @@ class Metric:
         return self
 
     @property
+    def one_hot_names(self) -> tuple[str, ...]:
+        """Name of each bit of a one-hot metric: its categories, the labels of its buckets, or "true"; () of a string metric."""
+        if self.kind is Kind.BOOLEAN:
+            return ("true",)
+        return self.categories if self.buckets is None else self.buckets.labels
+
+    @property
     def has_response_per_value(self) -> bool:
         """Whether values with equal Bloom bits have permanent responses of their own: strings with an asymmetric response.
 
@@ -275,14 +352,21 @@ class Metric:
             yield number.to_bytes(8, "little")
         for category in self.categories:
             yield category.encode()
+        if self.discover is not None:
+            yield _canonical_json(self.discover.encoding_fields(params.num_cohorts)).encode()
+        if self.buckets is not None:
+            yield from self.buckets.encoding_fields()
 
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of every field on which the bits of a report depend, in canonical JSON."""
         bits = {"parts": [_canonical(part) for part in self.parts]} if self.parts else _canonical(self)
         canonical = {**bits, "hold": self.hold, "kind": self.kind, "name": self.name, "period": self.period}
-        text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(b"hubbub-metric-v1\n" + text.encode()).hexdigest()
+        if self.discover is not None:
+            canonical["discover"] = self.discover.encoding_fields(self.params.num_cohorts)
+        if self.buckets is not None:
+            canonical["buckets"] = self.buckets.digest_fields()
+        return hashlib.sha256(b"hubbub-metric-v1\n" + _canonical_json(canonical).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the definition as JSON values; `from_dict` returns an equal metric."""
@@ -295,7 +379,9 @@ class Metric:
             "period": str(self.period),
             "hold": self.hold,
             "expires": self.expires.isoformat() if self.expires else None,
+            **({} if self.buckets is None else {"buckets": self.buckets.to_dict()}),
             "digest": self.digest,
+            **({} if self.discover is None else {"discover": self.discover.to_dict()}),
         }
 
     @classmethod
@@ -318,6 +404,8 @@ class Metric:
                 expires=date.fromisoformat(fields["expires"]) if fields["expires"] else None,
                 description=fields["description"],
                 owner=fields["owner"],
+                discover=Discovery.from_dict(fields["discover"]) if "discover" in fields else None,
+                buckets=Buckets.from_dict(fields["buckets"]) if "buckets" in fields else None,
             )
             stored_digest = fields["digest"]
         except (KeyError, TypeError) as problem:
@@ -335,6 +423,10 @@ class Metric:
 def has_expired(metric: Metric, day: date) -> bool:
     """Return whether a metric is no longer collected on a day."""
     return metric.expires is not None and day >= metric.expires
+
+
+def _canonical_json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def _canonical(metric: Metric) -> dict[str, Any]:

@@ -70,6 +70,8 @@ def distinct_values(metric: Metric) -> float:
             return len(metric.categories) + 1
         case Kind.JOINT:
             return math.prod(map(distinct_values, metric.parts))
+        case Kind.ORDINAL:
+            return metric.params.num_bits + (metric.buckets is None or metric.buckets.default is None)
         case _:
             return math.inf
 

@@ -2,6 +2,7 @@
 
 The n-th recording of a period replaces its draft with probability 1/n, so each of them is reported with the same probability.
 A draft is final: its bits are randomized twice before they are written.
+The draft of an ordinal metric that reports a sum, a maximum or the last number is replaced at each recording, and keeps that number sealed.
 Call every method but `postpone` inside `with journal`.
 """
 
@@ -129,7 +130,7 @@ class Recorder:
         if metric.kind is Kind.STRING and type(value) is str and value.isascii():
             return subject, encoder, value  # valid; its bits are computed only if it becomes the draft
         try:
-            return subject, encoder, encoder.bloom_bits(value)
+            return subject, encoder, encoder.check(value)
         except InvalidValueError as problem:
             self._log_once(f"record: {problem}")
             raise _Ignored("invalid") from None
@@ -166,12 +167,16 @@ class Recorder:
             "period": period,
             "num_recordings": count,
         }
-        if count == 1 or uniform_below(count, self._random_bytes) == 0:
+        local = state.consent is Consent.LOCAL
+        kept = draft.number if draft is not None and count > 1 and draft.local == local else b""
+        value, number = encoder.add_recording(value, kept)
+        if count == 1 or number or uniform_below(count, self._random_bytes) == 0:
             report = encoder.encode_period(account, value, period)
             if report is None:
                 raise _Ignored("policy")
-            local = state.consent is Consent.LOCAL
             event |= {"event": "draft_replaced", "report": report.to_dict(), "local": local}
+            if number:
+                event["number"] = number.hex()
         self._journal.write(event)
 
     def postpone(self, subject_id: str | None, name: str, value: Value | JointValue) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hubbub.encoding.bloom import BloomBits, JointValue, Value
+from hubbub.encoding.bloom import BloomBits, JointValue, Value, recorded_number
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.sealed_values import Sealer
 from hubbub.encoding.secret import SECRET_BYTES, Secret
@@ -34,6 +34,31 @@ class SubjectEncoder:
     def bloom_bits(self, value: Value | JointValue) -> BloomBits:
         """Return the true bits of a value; raises InvalidValueError for a value of the wrong kind."""
         return self.encoder.bloom_bits(value)
+
+    def check(self, value: Value | JointValue) -> Value | BloomBits:
+        """Return a valid value in the form that `encode_period` or `add_recording` takes; raises InvalidValueError for another kind.
+
+        The Bloom bits; the number itself where the number of a period depends on all its recordings.
+        """
+        metric = self.encoder.metric
+        if metric.buckets is None or not metric.buckets.accumulates:
+            return self.bloom_bits(value)
+        return None if value is None else recorded_number(metric, value)
+
+    def add_recording(
+        self, value: Value | JointValue | BloomBits, sealed: bytes
+    ) -> tuple[Value | JointValue | BloomBits, bytes]:
+        """Return the value to report after one more recording, and the number to keep for the next, sealed.
+
+        sealed : number of the earlier recordings of the period; empty if there is none. Without such numbers the value is unchanged
+        """
+        buckets = self.encoder.metric.buckets
+        if buckets is None or not buckets.accumulates:
+            return value, b""
+        number = self._sealer.open_number(sealed)
+        if isinstance(value, float):
+            number = buckets.combine(number, value)
+        return number, b"" if number is None else self._sealer.seal_number(number)
 
     def encode_period(
         self, account: Account, value: Value | JointValue | BloomBits, period: str
