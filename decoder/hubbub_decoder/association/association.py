@@ -19,7 +19,8 @@ from hubbub.wire.json_values import replace_non_finite
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import IndependenceTest, fit_dependence
 from hubbub_decoder.association.joint_shares import JointShares, joint_shares
-from hubbub_decoder.association.margins import MarginFit, fit_margin
+from hubbub_decoder.association.margins import MarginFit, fit_point
+from hubbub_decoder.association.moments import CohortMoments
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.errors import CandidateError
@@ -183,9 +184,10 @@ def associate(
             "could not be told from 0. Pass fewer candidates: those that `decode` of each part detects."
         )
     sample = Sample.from_reports(reports, components)
-    margins = (fit_margin(sample, 0), fit_margin(sample, 1))
-    dependence = fit_dependence(sample, margins)
-    joint = joint_shares(sample, margins, dependence, of_reporters=target == "reporters")
+    moments = CohortMoments.of_sample(sample, (fit_point(sample, 0), fit_point(sample, 1)))
+    margins = (moments.margin(0), moments.margin(1))
+    dependence = fit_dependence(moments, margins)
+    joint = joint_shares(sample, moments, margins, dependence, of_reporters=target == "reporters")
     return Association(
         reports.metric,
         first.name,

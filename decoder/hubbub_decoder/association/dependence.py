@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.association.components import Sample
 from hubbub_decoder.association.margins import MarginFit, contrasts, inverse
+from hubbub_decoder.association.moments import CohortMoments
 from hubbub_decoder.model.distributions import chi2
 
 _KEPT_STANDARD_ERRORS = 2.0
@@ -48,15 +48,17 @@ class IndependenceTest:
 class Dependence:
     """Estimate of D and the matrices behind it.
 
-    interaction   : (C1 - 1, C2 - 1) X             covariances : of each part, (m, C - 1, C - 1) E'V_c E
-    means         : of each part, (m, C) mean score of each cohort
+    interaction   : (C1 - 1, C2 - 1) X
+    kept          : of each part, (C - 1, I - 1) the contrasts of the components that the test compares, in contrasts
+    cross         : (I - 1, J - 1) S in the kept contrasts           information : its covariance under independence
     inverse_information : J^-1, the covariance of vec X under independence
     overdispersion : at least 1, mean square of the cohorts' residuals S_c - (n_c - 1) V1_c X V2_c over their variance under independence
     """
 
     interaction: Floats
-    covariances: tuple[Floats, Floats]
-    means: tuple[Floats, Floats]
+    kept: tuple[Floats, Floats]
+    cross: Floats
+    information: Floats
     inverse_information: Floats
     overdispersion: float
     test: IndependenceTest
@@ -68,38 +70,42 @@ class Dependence:
         return np.asarray(contrasts(p + 1) @ self.interaction @ contrasts(q + 1).T)
 
 
-def fit_dependence(sample: Sample, margins: tuple[MarginFit, MarginFit], pair: tuple[int, int] = (0, 1)) -> Dependence:
-    """Estimate D of two parts and test independence. Time O(N C1 C2 + m (C1 C2)**2), memory O((C1 C2)**2)."""
-    bases = tuple(contrasts(len(margin.point)) for margin in margins)
-    crosses, covariances, means = _within_cohorts(sample, margins, pair)
-    cross = crosses.sum(axis=0)
+def fit_dependence(moments: CohortMoments, margins: tuple[MarginFit, MarginFit]) -> Dependence:
+    """Estimate D of two parts and test independence. Time O(m (C1 C2)**2 + (C1 C2)**3), memory O((C1 C2)**2)."""
+    cross, covariances = moments.crosses.sum(axis=0), moments.covariances
     p, q = cross.shape
-    weights = np.maximum(sample.sizes - 1, 0)
+    weights = np.maximum(moments.sizes - 1, 0)
     information = _kronecker_sum(weights, *covariances)
     inverted = inverse(information)
     interaction = (inverted @ cross.ravel()).reshape(p, q)
     kept = (_kept(margins[0]), _kept(margins[1]))
-    chosen = tuple(basis.T @ _sub_contrasts(len(basis), keep) for basis, keep in zip(bases, kept, strict=True))
+    chosen = tuple(contrasts(n + 1).T @ _sub_contrasts(n + 1, keep) for n, keep in zip((p, q), kept, strict=True))
     tested = (chosen[0].T @ cross @ chosen[1]).ravel()
     reduced = tuple(np.einsum("mab,ap,bq->mpq", v, g, g) for v, g in zip(covariances, chosen, strict=True))
     null = _kronecker_sum(weights, *reduced)
     statistic = float(tested @ np.linalg.lstsq(null, tested, rcond=1e-10)[0])
     df = len(tested)
     test = IndependenceTest(statistic, df, float(chi2.sf(statistic, df)), kept)
-    overdispersion = _overdispersion(crosses, weights, covariances, interaction)
-    return Dependence(interaction, covariances, means, inverted, overdispersion, test)
+    overdispersion = _overdispersion(moments, interaction)
+    return Dependence(
+        interaction,
+        (chosen[0], chosen[1]),
+        tested.reshape(chosen[0].shape[1], -1),
+        null,
+        inverted,
+        overdispersion,
+        test,
+    )
 
 
-def _overdispersion(
-    crosses: Floats, weights: np.ndarray, covariances: tuple[Floats, Floats], interaction: Floats
-) -> float:
+def _overdispersion(moments: CohortMoments, interaction: Floats) -> float:
     """Mean square of the cohorts' residual cross products, in their standard deviations under independence; at least 1."""
-    used = weights > 0
+    used = moments.sizes > 1
     if used.sum() < MIN_COHORTS:
         return 1.0
-    v1, v2 = (covariance[used] for covariance in covariances)
-    n = weights[used, None, None]
-    residuals = crosses[used] - n * (v1 @ interaction @ v2)
+    v1, v2 = (covariance[used] for covariance in moments.covariances)
+    n = moments.sizes[used, None, None] - 1
+    residuals = moments.crosses[used] - n * (v1 @ interaction @ v2)
     variances = n * np.einsum("mpp->mp", v1)[:, :, None] * np.einsum("mqq->mq", v2)[:, None, :]
     return max(1.0, float(np.mean(residuals**2 / np.where(variances > 0, variances, 1))) * len(n) / (len(n) - 1))
 
@@ -117,35 +123,6 @@ def _sub_contrasts(number: int, kept: tuple[int, ...]) -> Floats:
     basis = np.zeros((number, len(kept) - 1))
     basis[list(kept)] = contrasts(len(kept))
     return basis
-
-
-def _within_cohorts(
-    sample: Sample, margins: tuple[MarginFit, MarginFit], pair: tuple[int, int]
-) -> tuple[Floats, tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """S_c of each cohort, covariances (m, C - 1, C - 1) and mean scores (m, C - 1) of each part, in contrasts."""
-    bases = [contrasts(len(margin.point)) for margin in margins]
-    m, dims = len(sample.sizes), [basis.shape[1] for basis in bases]
-    sums = [np.zeros((m, d)) for d in dims]
-    squares = [np.zeros((m, d, d)) for d in dims]
-    crosses = np.zeros((m, *dims))
-    for (cohort, first), (_, second) in zip(sample.blocks(pair[0]), sample.blocks(pair[1]), strict=True):
-        scores = [
-            basis.T @ (ratios / (margin.point @ ratios))
-            for basis, ratios, margin in zip(bases, (first, second), margins, strict=True)
-        ]
-        for part in (0, 1):
-            sums[part][cohort] += scores[part].sum(axis=1)
-            squares[part][cohort] += scores[part] @ scores[part].T
-        crosses[cohort] += scores[0] @ scores[1].T
-    n = np.maximum(sample.sizes, 1)[:, None]
-    means = [each / n for each in sums]
-    unbiased = np.maximum(sample.sizes - 1, 1)[:, None, None]
-    covariances = [
-        (square - n[..., None] * mean[:, :, None] * mean[:, None, :]) / unbiased
-        for square, mean in zip(squares, means, strict=True)
-    ]
-    centred = crosses - n[..., None] * means[0][:, :, None] * means[1][:, None, :]
-    return centred, (covariances[0], covariances[1]), (means[0], means[1])
 
 
 def _kronecker_sum(weights: np.ndarray, first: Floats, second: Floats) -> Floats:

@@ -11,8 +11,8 @@ Variance:  mean square of each cell's influence over a sample of reports, divide
 Unlisted strings shift the scores of a cohort. The variances of the margins and of D are multiplied by the ratio of the variance
 between cohorts to that within them, averaged over the components, where it is above 1.
 
-Guess:     singular values s of sqrt(N) V1^1/2 X V2^1/2 become sqrt((s**2 - 1 - b)**2 - 4 b) / s above 1 + sqrt(b), in units of
-           sqrt(max(p, q)) with b = min(p, q) / max(p, q), and 0 below; then the nearest non-negative table with the guessed margins.
+Guess:     of the components that the test compares, singular values s of sqrt(N) V1^1/2 X V2^1/2 become sqrt((s**2 - 1 - b)**2 - 4 b) / s above 1 + sqrt(b), in units of
+           sqrt(max(p, q)) with b = min(p, q) / max(p, q), and 0 below; then the nearest non-negative table with the margins' posterior means.
            Noise has no singular value above 1 + sqrt(b); the shrinkage minimizes the squared error. Source: Gavish and Donoho 2017
 docs/mathematics.md, "Associations".
 """
@@ -24,12 +24,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub_decoder.array_types import Floats
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.association.components import Sample
 from hubbub_decoder.association.dependence import MIN_COHORTS, Dependence
 from hubbub_decoder.association.margins import MarginFit, contrasts, inverse
+from hubbub_decoder.association.moments import CohortMoments
 
-_SAMPLE = 10_000
+_MIN_SAMPLE, _MAX_SAMPLE = 2_000, 10_000
 _BLOCK_CELLS = 1 << 22
 _MAX_ROUNDS = 200
 
@@ -55,9 +56,9 @@ class JointShares:
 
 def joint_shares(
     sample: Sample,
+    moments: CohortMoments,
     margins: tuple[MarginFit, MarginFit],
     dependence: Dependence,
-    pair: tuple[int, int] = (0, 1),
     *,
     of_reporters: bool = True,
 ) -> JointShares:
@@ -70,40 +71,43 @@ def joint_shares(
     with np.errstate(divide="ignore", invalid="ignore"):
         rows = np.where(x[:, None] > 0, table / x[:, None], np.nan)
         columns = np.where(y > 0, table / y, np.nan)
-        of_table, of_rows, of_columns = _mean_squares(sample, margins, dependence, pair, rows, columns)
+        of_table, of_rows, of_columns = _mean_squares(sample, moments, margins, dependence, rows, columns)
         draw = table * (1 - table), rows * (1 - rows) / x[:, None], columns * (1 - columns) / y
         n = sample.num_reports
         errors = [
             np.sqrt(np.maximum(square - (np.maximum(drawn, 0) if of_reporters else 0), 1e-6 * square) / n)
             for square, drawn in zip((of_table, of_rows, of_columns), draw, strict=True)
         ]
-    return JointShares(table, errors[0], rows, errors[1], columns, errors[2], guess_table(margins, dependence, sample))
+    listed = sample.parts[0].listed, sample.parts[1].listed
+    return JointShares(
+        table, errors[0], rows, errors[1], columns, errors[2], guess_table(moments, margins, dependence, listed)
+    )
 
 
 def _mean_squares(
     sample: Sample,
+    moments: CohortMoments,
     margins: tuple[MarginFit, MarginFit],
     dependence: Dependence,
-    pair: tuple[int, int],
     rows: Floats,
     columns: Floats,
 ) -> tuple[Floats, Floats, Floats]:
     """Mean squares of the influences on P, on P(second | first) and on P(first | second), each (C1, C2)."""
-    thin = sample.thin(_SAMPLE)
     (x, y), bases = (margin.shares for margin in margins), [contrasts(len(margin.point)) for margin in margins]
+    thin = sample.thin(max(_MIN_SAMPLE, min(_MAX_SAMPLE, _BLOCK_CELLS // (len(x) * len(y)))))
     cohorts = np.repeat(np.arange(len(thin.sizes)), thin.sizes)
     centred = []
-    for part, margin, basis, means in zip(pair, margins, bases, dependence.means, strict=True):
+    for part, (margin, basis, means) in enumerate(zip(margins, bases, moments.means, strict=True)):
         ratios = np.concatenate([block for _, block in thin.blocks(part)], axis=1)
         centred.append((basis.T @ (ratios / (margin.point @ ratios))).T - means[cohorts])
     first, second = centred
     solved = [inverse(scores.T @ scores / len(scores)) for scores in centred]
     on_margins = [scores @ inverted @ basis.T for scores, inverted, basis in zip(centred, solved, bases, strict=True)]
     inflation = [
-        _between_cohorts(sample, means @ inverted @ basis.T, influence)
-        for means, inverted, basis, influence in zip(dependence.means, solved, bases, on_margins, strict=True)
+        _between_cohorts(moments.sizes, means @ inverted @ basis.T, influence)
+        for means, inverted, basis, influence in zip(moments.means, solved, bases, on_margins, strict=True)
     ]
-    v1, v2 = dependence.covariances
+    v1, v2 = moments.covariances
     right = np.einsum("pq,mqr->mpr", dependence.interaction, v2)  # X V2_c
     left = np.einsum("mpr,rq->mpq", v1, dependence.interaction)  # V1_c X
     along_first = np.einsum("np,npq->nq", first, right[cohorts])
@@ -154,33 +158,47 @@ def _mean_squares(
     return of_table, of_rows, of_columns
 
 
-def _between_cohorts(sample: Sample, of_cohort: Floats, influence: Floats) -> float:
+def _between_cohorts(sizes: Indices, of_cohort: Floats, influence: Floats) -> float:
     """Ratio, at least 1, of the variance of the margins' estimates by the cohorts' means to that by single reports.
 
     of_cohort : (m, C) mean influence of each cohort        influence : (n, C) of single reports
     """
-    used = sample.sizes > 0
+    used = sizes > 0
     m = int(used.sum())
     if m < MIN_COHORTS:
         return 1.0
-    sizes = sample.sizes[used, None]
-    deviations = of_cohort[used] - np.average(of_cohort[used], axis=0, weights=sizes[:, 0])
-    between = (sizes * deviations**2).sum(axis=0) / (m - 1)
+    weights = sizes[used]
+    deviations = of_cohort[used] - np.average(of_cohort[used], axis=0, weights=weights)
+    between = (weights[:, None] * deviations**2).sum(axis=0) / (m - 1)
     within = np.mean(influence**2, axis=0)
     return max(1.0, float(np.mean(between / np.where(within > 0, within, 1))))
 
 
-def guess_table(margins: tuple[MarginFit, MarginFit], dependence: Dependence, sample: Sample) -> Floats:
-    """Non-negative joint shares with the margins of maximum likelihood and the shrunken dependence."""
-    x, y = (margin.point for margin in margins)
-    weights = sample.sizes / max(sample.num_reports, 1)
-    roots = [_root(np.einsum("m,mab->ab", weights, v)) for v in dependence.covariances]
-    whitened = math.sqrt(sample.num_reports) * roots[0][0] @ dependence.interaction @ roots[1][0]
+def guess_table(
+    moments: CohortMoments, margins: tuple[MarginFit, MarginFit], dependence: Dependence, listed: tuple[int, int]
+) -> Floats:
+    """Non-negative joint shares: guessed margins, and the shrunken dependence of the components that the test compares.
+
+    listed : number of candidates or categories of each part; other components have a share of 0 unless the test compares them
+    """
+    n = moments.num_reports
+    x, y = (
+        margin.guess(np.isin(np.arange(len(margin.shares)), [*range(number), *kept]))
+        for margin, number, kept in zip(margins, listed, dependence.test.kept, strict=True)
+    )
+    roots = [
+        _root(np.einsum("m,mab,ap,bq->pq", moments.sizes / n, covariance, kept, kept))
+        for covariance, kept in zip(moments.covariances, dependence.kept, strict=True)
+    ]
+    interaction = np.linalg.lstsq(dependence.information, dependence.cross.ravel(), rcond=1e-10)[0]
+    whitened = math.sqrt(n) * roots[0][0] @ interaction.reshape(dependence.cross.shape) @ roots[1][0]
     left, values, right = np.linalg.svd(whitened, full_matrices=False)
-    shrunk = (left * shrink_singular_values(values, *whitened.shape)) @ right / math.sqrt(sample.num_reports)
-    interaction = roots[0][1] @ shrunk @ roots[1][1]
-    table = np.outer(x, y) + contrasts(len(x)) @ interaction @ contrasts(len(y)).T
-    return nearest_table(table, x, y)
+    shrunk = (left * shrink_singular_values(values, *whitened.shape)) @ right / math.sqrt(n)
+    sides = [
+        contrasts(len(shares)) @ kept @ root
+        for shares, kept, (_, root) in zip((x, y), dependence.kept, roots, strict=True)
+    ]
+    return nearest_table(np.outer(x, y) + sides[0] @ shrunk @ sides[1].T, x, y)
 
 
 def shrink_singular_values(values: Floats, rows: int, columns: int) -> Floats:
@@ -197,13 +215,14 @@ def shrink_singular_values(values: Floats, rows: int, columns: int) -> Floats:
 def nearest_table(table: Floats, x: Floats, y: Floats) -> Floats:
     """Non-negative table with margins x and y near `table`: negative cells become 0, then iterative proportional fitting.
 
-    x, y : positive, each with sum 1
+    x, y : non-negative, each with sum 1
     """
     fitted = np.maximum(table, 1e-9 * np.outer(x, y))
     for _ in range(_MAX_ROUNDS):
-        fitted *= (x / fitted.sum(axis=1))[:, None]
+        rows = fitted.sum(axis=1)
+        fitted *= np.divide(x, rows, out=np.zeros_like(x), where=rows > 0)[:, None]
         sums = fitted.sum(axis=0)
-        fitted *= y / sums
+        fitted *= np.divide(y, sums, out=np.zeros_like(y), where=sums > 0)
         if np.abs(sums - y).max() < 1e-9:
             break
     return np.asarray(fitted / fitted.sum())

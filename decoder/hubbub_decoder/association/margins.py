@@ -15,16 +15,18 @@ import contextlib
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 from scipy.optimize import nnls
 
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.association.components import Sample
+from hubbub_decoder.inference.shrinkage import posterior_shares
 
 _EM_STEPS, _MAX_STEPS = 15, 12
 _TOLERANCE = 1e-6  # of the largest possible gain in mean log-likelihood
 _MIN_SHARE = 1e-5  # of a component, divided by C, so that every report stays possible
-_SUBSAMPLE = 60_000
+_SUBSAMPLE = 30_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +35,30 @@ class MarginFit:
 
     point      : (C,) z, non-negative with sum 1, at which the scores are taken
     shares     : (C,) x, unbiased       std_errors : (C,) of x, with the noise of the reports and the draw of the reporters
+    information : (C - 1, C - 1) N E'A E
     """
 
     point: Floats
     shares: Floats
     std_errors: Floats
+    information: Floats
+
+    def guess(self, allowed: NDArray[np.bool_]) -> Floats:
+        """Posterior means of the shares of the allowed components, with sum 1; the others are 0. Source: `inference/shrinkage.py`.
+
+        The estimates and standard errors behind them are those with the other shares known to be 0.
+        """
+        basis, chosen = contrasts(len(self.shares)), np.flatnonzero(allowed)
+        kept = np.zeros((len(self.shares), len(chosen) - 1))
+        kept[chosen] = contrasts(len(chosen))
+        weights = basis @ self.information @ basis.T
+        covariance = inverse(kept.T @ weights @ kept)
+        even = np.where(allowed, 1 / len(chosen), 0)
+        shares = even + kept @ covariance @ kept.T @ weights @ (self.shares - even)
+        std_errors = np.sqrt(np.diag(kept @ covariance @ kept.T))
+        guessed = np.zeros(len(shares))
+        guessed[chosen] = posterior_shares(shares[chosen], std_errors[chosen], total=1.0).means
+        return guessed
 
 
 def contrasts(number: int) -> Floats:
@@ -67,17 +88,22 @@ def inverse(matrix: Floats) -> Floats:
     return np.asarray((vectors * weights) @ vectors.T)
 
 
-def fit_margin(sample: Sample, part: int) -> MarginFit:
-    """Fit the shares of a part: on a subsample to convergence, then two steps on all reports. Time O(N C**2)."""
+def fit_point(sample: Sample, part: int) -> Floats:
+    """z of a part, (C,): to convergence on a subsample, then one step on all reports. Time O(N C**2)."""
     point = _maximize(sample.thin(_SUBSAMPLE), part)
-    for _ in range(1 if sample.num_reports > _SUBSAMPLE else 0):
-        mean, information = _moments(sample, part, point)
-        point = _quadratic_step(mean, information)
-    mean, information = _moments(sample, part, point)
-    basis = contrasts(len(point))
-    solve = basis @ inverse(basis.T @ information @ basis) @ basis.T
-    variance = solve @ (information - np.outer(mean, mean)) @ solve / sample.num_reports
-    return MarginFit(point, point + solve @ (mean - 1), np.sqrt(np.maximum(np.diag(variance), 0)))
+    return _quadratic_step(*_moments(sample, part, point)) if sample.num_reports > _SUBSAMPLE else point
+
+
+def fit_margin(point: Floats, mean: Floats, second: Floats, num_reports: int) -> MarginFit:
+    """Margin from the scores at z: one step of Fisher scoring.
+
+    mean : (C - 1,) E' mean l        second : (C - 1, C - 1) E' A E, mean of all reports
+    """
+    basis, inverted = contrasts(len(point)), inverse(second)
+    variance = basis @ inverted @ (second - np.outer(mean, mean)) @ inverted @ basis.T / num_reports
+    return MarginFit(
+        point, point + basis @ inverted @ mean, np.sqrt(np.maximum(np.diag(variance), 0)), num_reports * second
+    )
 
 
 def _maximize(sample: Sample, part: int) -> Floats:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,8 @@ from hubbub_decoder.errors import PopulationError
 
 _CELLS_PER_BLOCK = 1 << 22
 
-JointPopulation = Mapping[tuple[str | None, ...], int]
-"""Number of clients with each combination of values; None: no value of the part. Values of a boolean part are "true" and "false"."""
+JointPopulation = Mapping[Any, int]
+"""Number of clients with each combination of values, a tuple; None: no value of the part. Values of a boolean part are "true" and "false"."""
 
 
 def simulate_joint_reports(metric: Metric, population: JointPopulation, rng: np.random.Generator) -> Reports:
