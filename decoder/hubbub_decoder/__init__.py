@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.pull import pull_reports, pull_summary
     from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+    from hubbub_decoder.discovery.discover import Discoveries, discover
     from hubbub_decoder.errors import (
         CandidateError,
         ForeignFileError,
@@ -42,6 +43,7 @@ __all__ = [
     "CandidateError",
     "Decoding",
     "Description",
+    "Discoveries",
     "Estimate",
     "FitTest",
     "ForeignFileError",
@@ -55,6 +57,7 @@ __all__ = [
     "Wishes",
     "decode",
     "describe",
+    "discover",
     "plan",
     "pull_reports",
     "pull_summary",
@@ -76,6 +79,8 @@ _MODULES = {
     "Wishes": "planning.wishes",
     "Description": "planning.description",
     "describe": "planning.description",
+    "Discoveries": "discovery.discover",
+    "discover": "discovery.discover",
     "pull_reports": "data.pull",
     "pull_summary": "data.pull",
     "read_candidates": "data.candidates",
