@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_discover_prints_the_found_strings(summary: Path) -> None:
     assert done.exit_code == 0, done.output
     for word in ("abc", "abcd", "head", "a "):
         assert f"\n{word}" in done.stdout
-    assert "1 string longer than `longest`, found in part and not tested: abcdef" in done.stdout
+    assert re.search("longer than `longest`, found in part and not tested: .*abcdef", done.stdout)
     assert "searched bit counts of 72,000 reports" in done.stderr
 
 
@@ -65,7 +66,7 @@ def test_discover_saves_and_prints_json(summary: Path, tmp_path: Path) -> None:
     done = run("discover", summary, "--json", "--out", out, "--beam", "50", "--target", "population")
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
-    assert document["truncated"] == ["abcdef"]
+    assert "abcdef" in document["truncated"]
     detected = {each["candidate"] for each in document["decoding"]["estimates"] if each["detected"]}
     assert detected >= {"abc", "abcd", "head", "a"}
     with out.open(newline="") as file:
