@@ -19,9 +19,17 @@ from typing import TYPE_CHECKING
 from hubbub.text import install_hint
 
 if TYPE_CHECKING:
+    from hubbub_decoder.comparison.compare import compare
+    from hubbub_decoder.comparison.overlap import Overlap
+    from hubbub_decoder.comparison.results import Change, Comparison
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.pull import pull_reports, pull_summary
-    from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+    from hubbub_decoder.data.simulate import (
+        simulate_bit_counts,
+        simulate_pattern_counts,
+        simulate_reports,
+        simulate_two_periods,
+    )
     from hubbub_decoder.discovery.discover import Discoveries, discover
     from hubbub_decoder.errors import (
         CandidateError,
@@ -41,6 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CandidateError",
+    "Change",
+    "Comparison",
     "Decoding",
     "Description",
     "Discoveries",
@@ -48,6 +58,7 @@ __all__ = [
     "FitTest",
     "ForeignFileError",
     "OutputError",
+    "Overlap",
     "Plan",
     "PlanError",
     "PopulationError",
@@ -55,6 +66,7 @@ __all__ = [
     "ShareEstimate",
     "UnlistedString",
     "Wishes",
+    "compare",
     "decode",
     "describe",
     "discover",
@@ -65,9 +77,14 @@ __all__ = [
     "simulate_bit_counts",
     "simulate_pattern_counts",
     "simulate_reports",
+    "simulate_two_periods",
 ]
 
 _MODULES = {
+    "Change": "comparison.results",
+    "Comparison": "comparison.results",
+    "Overlap": "comparison.overlap",
+    "compare": "comparison.compare",
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",
@@ -87,6 +104,7 @@ _MODULES = {
     "simulate_bit_counts": "data.simulate",
     "simulate_pattern_counts": "data.simulate",
     "simulate_reports": "data.simulate",
+    "simulate_two_periods": "data.simulate",
 }
 """The module of each public name; exceptions are in `errors`."""
 

@@ -31,6 +31,9 @@ _CELLS_PER_BLOCK = 1 << 22
 Population = Mapping[str, int]
 """Number of clients with each value; the values of a boolean metric are "true" and "false"."""
 
+Transitions = Mapping[tuple[str | None, str | None], int]
+"""Number of clients with each pair of values in two periods; None: no value."""
+
 
 def simulate_bit_counts(
     metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0, periods: Sequence[str] = ()
@@ -70,6 +73,51 @@ def simulate_bit_counts(
             permanent = _draw_ones(true_ones, clients, params.permanent_q, params.permanent_p, rng)
             ones += _draw_ones(size * permanent, size * clients, params.prob_q, params.prob_p, rng)
     return BitCounts(metric, max(1, len(periods)) * reports, ones, periods)
+
+
+def simulate_two_periods(
+    metric: Metric, transitions: Transitions, rng: np.random.Generator, *, periods: Sequence[str] = ()
+) -> tuple[BitCounts, BitCounts]:
+    """Random bit counts of the same clients in two periods, of which some change their value.
+
+        A_ij = Binomial(B_ij, q) + Binomial(s_j - B_ij, p) + (clients with another value in the other period, as for one report)
+
+    B_ij of the s_j clients of cohort j with the same value in both periods have a permanent response with bit i. It is the same in both
+    periods if both are in one epoch of `hold`. A client that changes its value keeps its cohort, and draws another permanent response.
+
+    transitions : number of clients with each pair of values; (None, None) are those that report "no value" twice
+    periods     : first days of the two periods; (): in one epoch, without dates
+
+    Raises PopulationError as `simulate_bit_counts` does, and for another number of periods.
+    """
+    if len(periods) not in (0, 2):
+        raise PopulationError(f"{metric.name}: periods must be two first days, or (), got {len(periods)}.")
+    _check_arguments(metric, {value or "": 0 for pair in transitions for value in pair}, 0)
+    _check_arguments(metric, {str(pair): number for pair, number in transitions.items()}, 0)
+    params, one_epoch = metric.params, len(epoch_sizes(metric, periods)) == 1
+    m, k = params.num_cohorts, params.num_bits
+    values = sorted({value for pair in transitions for value in pair if value is not None})
+    positions = np.full((len(values) + 1, m, params.num_hashes), k, np.int64)
+    if values:
+        positions[:-1] = _positions(metric, values)
+    index = {None: len(values)} | {value: i for i, value in enumerate(values)}
+    clients = np.zeros((2, m, k), np.int64)  # of those that keep their value, and of those that change it
+    true_ones = np.zeros((3, m, k + 1), np.int64)  # of those that keep it, and in each period of those that change it
+    for (before, after), number in transitions.items():
+        in_cohort = _draw_cohorts(np.array([number]), m, rng)[0]
+        kept = before == after and one_epoch
+        clients[0 if kept else 1] += in_cohort[:, None]
+        for row, value in ((0, before),) if kept else ((1, before), (2, after)):
+            np.add.at(true_ones[row], (np.arange(m)[:, None], positions[index[value]]), in_cohort[:, None])
+    permanent = _draw_ones(true_ones[0, :, :k], clients[0], params.permanent_q, params.permanent_p, rng)
+    ones = [
+        _draw_ones(permanent, clients[0], params.prob_q, params.prob_p, rng)
+        + _draw_ones(true_ones[row, :, :k], clients[1], params.q_star, params.p_star, rng)
+        for row in (1, 2)
+    ]
+    reports = clients.sum(axis=0)[:, 0]
+    first, second = (BitCounts(metric, reports, each, periods[i : i + 1]) for i, each in enumerate(ones))
+    return first, second
 
 
 def _draw_ones(
