@@ -202,7 +202,7 @@ def test_epsilon_of_a_discovery_metric_equals_enumeration(hashes: int, reports: 
 @pytest.mark.parametrize("response", [{"prob_f": 0.5}, {"permanent_p": 0.1, "permanent_q": 0.5}])
 def test_values_with_one_fragment_have_responses_of_their_own(response: dict[str, float]) -> None:
     """Else the permanent bits would show whether a changed value kept its prefix, which no epsilon bounds."""
-    params = Params(num_bits=128, num_hashes=1, num_cohorts=64, prob_p=0, prob_q=1, **response)
+    params = Params(num_bits=128, num_hashes=1, num_cohorts=64, prob_p=0, prob_q=1, **response)  # type: ignore[arg-type]
     metric = Metric.string("words", params, discover=DISCOVER)
     equal = 0
     for number in range(60):
