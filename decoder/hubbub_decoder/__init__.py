@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from hubbub.text import install_hint
 
 if TYPE_CHECKING:
+    from hubbub_decoder.association.association import Association, Cell, associate
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.overlap import Overlap
     from hubbub_decoder.comparison.results import Change, Comparison
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         simulate_reports,
         simulate_two_periods,
     )
+    from hubbub_decoder.data.simulate_joint import simulate_joint_reports
     from hubbub_decoder.discovery.discover import Discoveries, discover
     from hubbub_decoder.errors import (
         CandidateError,
@@ -48,7 +50,9 @@ if TYPE_CHECKING:
     from hubbub_decoder.results.unlisted_strings import UnlistedString
 
 __all__ = [
+    "Association",
     "CandidateError",
+    "Cell",
     "Change",
     "Comparison",
     "Decoding",
@@ -66,6 +70,7 @@ __all__ = [
     "ShareEstimate",
     "UnlistedString",
     "Wishes",
+    "associate",
     "compare",
     "decode",
     "describe",
@@ -75,6 +80,7 @@ __all__ = [
     "pull_summary",
     "read_candidates",
     "simulate_bit_counts",
+    "simulate_joint_reports",
     "simulate_pattern_counts",
     "simulate_reports",
     "simulate_two_periods",
@@ -85,6 +91,10 @@ _MODULES = {
     "Comparison": "comparison.results",
     "Overlap": "comparison.overlap",
     "compare": "comparison.compare",
+    "associate": "association.association",
+    "Association": "association.association",
+    "Cell": "association.association",
+    "simulate_joint_reports": "data.simulate_joint",
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",

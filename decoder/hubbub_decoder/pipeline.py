@@ -12,6 +12,7 @@ import numpy as np
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub.text import with_article
 from hubbub_decoder.blas_threads import idle_blas_threads, one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.combine import Collected
@@ -103,7 +104,7 @@ def decode(
     if metric.kind is not Kind.STRING:
         if weights is not None:
             raise CandidateError(
-                f"{metric.name}: categories are not tested, so a {metric.kind} metric has no weights. Leave out weights (--weights)."
+                f"{metric.name}: categories are not tested, so {with_article(metric.kind)} metric has no weights. Leave out weights (--weights)."
             )
         selected = select_categories(metric, _category_names(metric, candidates))
         fit = fit_categories(counts, selected)
@@ -211,7 +212,7 @@ def _category_names(metric: Metric, candidates: Iterable[str] | DesignMatrix | N
     """Names of the categories to show, each once; None: all."""
     if isinstance(candidates, DesignMatrix):
         raise CandidateError(
-            f"{metric.name}: a {metric.kind} metric has no design matrix. Pass names of categories, or leave candidates out."
+            f"{metric.name}: {with_article(metric.kind)} metric has no design matrix. Pass names of categories, or leave candidates out."
         )
     return None if candidates is None else distinct_candidates(candidates)[0]
 
@@ -224,6 +225,11 @@ def _check_arguments(
         raise SummaryError(
             f"summary must be BitCounts, PatternCounts or Reports, got {type(summary).__name__}: "
             "hubbub.summary.read_collected(path) reads whichever a file holds"
+        )
+    if summary.metric.parts:
+        raise SummaryError(
+            f"{summary.metric.name}: a joint metric has the bits of {len(summary.metric.parts)} parts. Use `hubbub associate` for "
+            "their joint distribution, or decode(summary.part(name)) for one part."
         )
     for name, value in (("confidence", confidence), ("fdr", fdr)):
         if not isinstance(value, Real) or not 0 < value < 1:

@@ -28,6 +28,7 @@ from hubbub_decoder.audit.pair_search import (
     find_candidates,
 )
 from hubbub_decoder.audit.trials import Laboratory, Progress, Schedule
+from hubbub_decoder.errors import AuditError
 
 MIN_TRIALS, DEFAULT_TRIALS, MAX_DEFAULT_TRIALS = 4_000, 200_000, 2_000_000
 _ROUNDING_SLACK = 1e-9
@@ -98,6 +99,11 @@ def audit_metric(
     seed       : of the seeds that the client receives; the encoder of this project ignores them
     values     : values to compare, None among them for "no value"; None: `audited_values`
     """
+    if metric.parts:
+        raise AuditError(
+            f"{metric.name}: a joint metric is not audited as a whole: its parts' bits are independent given the values, and its "
+            "epsilon is their sum. Audit each part as a metric of its own."
+        )
     schedule = Schedule.of(reports, metric.hold)
     claim = declared_epsilon(metric, reports) if claim is None else claim
     values = audited_values(metric) if values is None else values

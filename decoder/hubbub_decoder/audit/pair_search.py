@@ -74,6 +74,8 @@ def audited_values(metric: Metric) -> list[Value]:
         return [True, False, None]
     if metric.kind is Kind.CATEGORICAL:
         return [*metric.categories, None]
+    if metric.buckets is not None:
+        return [*metric.buckets.edges[:-1], None]
     strings: list[Value] = []
     covered = np.zeros(metric.params.num_bits, bool)
     for number in range(1, _MAX_STRINGS_TRIED + 1):

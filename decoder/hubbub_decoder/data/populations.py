@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from hubbub.metrics.metric import Kind, Metric
-from hubbub.text import escape_untrusted
+from hubbub.text import escape_untrusted, with_article
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import read_text
 from hubbub_decoder.errors import CandidateError, PopulationError
@@ -49,18 +49,22 @@ def draw_from_distribution(
 ) -> dict[str, int]:
     """Random population of a named distribution: the number of reports of each value of the metric.
 
-    num_values : number of values of a string metric, 100 if None; a categorical or boolean metric uses its own values
+    num_values : number of values of a string metric, 100 if None; other metrics use their own values
     """
     match metric.kind:
         case Kind.STRING:
             return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
-        case Kind.CATEGORICAL:
-            values = metric.categories
+        case Kind.CATEGORICAL | Kind.ORDINAL:
+            values = metric.one_hot_names
         case Kind.BOOLEAN:
             values = ("true", "false")
+        case Kind.JOINT:
+            raise PopulationError(
+                f"{metric.name}: a joint metric has no named distribution. Give a population of combinations (--population)."
+            )
     if num_values not in (None, len(values)):
         raise PopulationError(
-            f"{metric.name}: a {metric.kind} metric has {len(values)} values, got {num_values}. Leave out num_values (--values)."
+            f"{metric.name}: {with_article(metric.kind)} metric has {len(values)} values, got {num_values}. Leave out num_values (--values)."
         )
     shares = distribution_shares(distribution, len(values)).values()
     return draw_population(dict(zip(values, shares, strict=True)), num_reports, rng)

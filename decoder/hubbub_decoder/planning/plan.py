@@ -66,13 +66,18 @@ class Plan:
 
 
 def plan(
-    wishes: Wishes, *, name: str = "metric", categories: Sequence[str] | None = None, expires: date | None = None
+    wishes: Wishes,
+    *,
+    name: str = "metric",
+    categories: Sequence[str] | None = None,
+    edges: Sequence[float] | None = None,
+    expires: date | None = None,
 ) -> Plan:
     """Definition with the smallest mean variance within the wishes.
 
     The mean is over half the smallest share that matters and half the candidates, with shares under Zipf's law.
 
-    name, expires : of the definition      categories : their names; None: placeholders
+    name, expires : of the definition      categories, edges : names, or edges of the buckets; None: placeholders
 
     Raises PlanError for wishes that no definition fulfils.
     """
@@ -103,8 +108,10 @@ def plan(
     if wishes.kind is Kind.STRING:
         counted = replace(wishes, retained=False)  # the law of bits orders sizes as that of reports does, and is fast
         size = best_size(h, cohorts, wishes.bits, lambda each: law(each, chain, counted), smallest)
-    names = categories or [f"category {i + 1}" for i in range(wishes.candidates)]
-    metric = build_metric(wishes, name, size, chain, names)
+    values: Sequence[Any] = categories or [f"category {i + 1}" for i in range(wishes.candidates)]
+    if wishes.kind is Kind.ORDINAL:
+        values = edges or range(wishes.candidates + 1)
+    metric = build_metric(wishes, name, size, chain, values)
     metric = replace(
         metric, description="What the metric collects, for its users.", owner="you@example.org", expires=expires
     )
