@@ -9,6 +9,7 @@ from hubbub.encoding.secret import Secret
 from hubbub.errors import DefinitionError, HubbubError, InvalidValueError, ParameterError, SummaryError
 from hubbub.metrics.buckets import Buckets, Several
 from hubbub.metrics.definitions import Definitions, load_definitions, parse_definitions
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.periods import Period, PeriodKind
@@ -27,6 +28,7 @@ __all__ = [
     "ConsentRecord",
     "DefinitionError",
     "Definitions",
+    "Discovery",
     "Encoder",
     "HubbubError",
     "InvalidValueError",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         simulate_two_periods,
     )
     from hubbub_decoder.data.simulate_joint import simulate_joint_reports
+    from hubbub_decoder.discovery.discover import Discoveries, discover
     from hubbub_decoder.errors import (
         CandidateError,
         ForeignFileError,
@@ -57,6 +58,7 @@ __all__ = [
     "Comparison",
     "Decoding",
     "Description",
+    "Discoveries",
     "Estimate",
     "FitTest",
     "ForeignFileError",
@@ -75,6 +77,7 @@ __all__ = [
     "decode",
     "decode_by_period",
     "describe",
+    "discover",
     "plan",
     "pull_reports",
     "pull_summary",
@@ -108,6 +111,8 @@ _MODULES = {
     "Wishes": "planning.wishes",
     "Description": "planning.description",
     "describe": "planning.description",
+    "Discoveries": "discovery.discover",
+    "discover": "discovery.discover",
     "pull_reports": "data.pull",
     "pull_summary": "data.pull",
     "read_candidates": "data.candidates",

@@ -94,7 +94,7 @@ def decode(
         raise SummaryError(
             f"{metric.name}: the summary holds no report, so no share can be estimated. Decode it when reports have arrived."
         )
-    tests = run_fit_tests(summary)
+    tests, collected = run_fit_tests(summary), counts
     if metric.discover is not None:
         summary = counts = held_out_counts(counts, metric.discover)
         if counts.num_reports == 0:
@@ -125,10 +125,10 @@ def decode(
         )
         if len(selection.columns) < len(design.groups):
             decoding = replace(decoding, num_kept=len(selection.columns))
-        messages = _warnings(summary, counts, design, repeated, selection, fit, decoding)
+        messages = _warnings(summary, collected, design, repeated, selection, fit, decoding)
     assumed = same_clients if len(periods) > 1 else None
     decoding = replace(decoding, periods=periods, same_clients=assumed)
-    return replace(decoding, fit_tests=tests, warnings=(*messages, *warnings.warn_failed_fit_tests(tests, counts)))
+    return replace(decoding, fit_tests=tests, warnings=(*messages, *warnings.warn_failed_fit_tests(tests, collected)))
 
 
 def _fit(

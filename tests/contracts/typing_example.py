@@ -21,6 +21,7 @@ from hubbub import (
     ConsentRecord,
     DefinitionError,
     Definitions,
+    Discovery,
     Encoder,
     HubbubError,
     InvalidValueError,
@@ -130,6 +131,15 @@ def metrics() -> Metric:
     assert_type((metric.other, metric.hold, metric.expires), tuple[str | None, int | None, date | None])
     assert_type((metric.categories, metric.params), tuple[tuple[str, ...], Params])
     assert_type(metric.has_response_per_value, bool)
+    discovery = Discovery(longest=12, step=2, first=3, alphabet="abc", held_out=0.2)
+    assert_type((discovery.longest, discovery.step, discovery.shortest), tuple[int, int, int])
+    assert_type((discovery.first, discovery.alphabet, discovery.held_out), tuple[int | None, str | None, float])
+    assert_type((discovery.lengths, discovery.fragment(b"ab", 0)), tuple[tuple[int, ...], bytes])
+    assert_type((discovery.prefix_cohorts(64), discovery.group(3, 64)), tuple[int, int])
+    assert_type(discovery.cohorts(0, 64), range)
+    discovery.check_cohorts(64)
+    assert_type((discovery.encoding_fields(64), discovery.to_dict()), tuple[dict[str, Any], dict[str, Any]])
+    assert_type((Discovery.from_dict(discovery.to_dict()), metric.discover), tuple[Discovery, Discovery | None])
     metric = Metric.joint("both", (metric, Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5)))
     assert_type((metric.parts, metric.components), tuple[tuple[Metric, ...], tuple[Metric, ...]])
     assert_type(params.parts, tuple[Params, ...])
@@ -149,7 +159,7 @@ def one_report(metric: Metric) -> bytes:
     secret = secret_at("state/secret")
     secret = Secret(bytes(32))
     secret = Secret.generate()
-    assert_type(secret.cohort(64), int)
+    assert_type((secret.cohort(64), secret.discovery_cohort("command", 64)), tuple[int, int])
     assert_type(secret.stream("my-app/v1", b"field").digest(16), bytes)
     encoder = Encoder(metric, secret)
     assert_type((encoder.metric, encoder.cohort), tuple[Metric, int])

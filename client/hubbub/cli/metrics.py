@@ -155,6 +155,7 @@ def _format(about: dict[str, Any]) -> str:
             for line in _mechanism_lines(part, f"{part['name']} ({part['kind']}): ")
         ),
         *(["  hold = " + hold] if "parts" in about else _mechanism_lines(about, hold=hold)),
+        *_discovery_lines(about),
         f"  epsilon under the default Policy ({', '.join(f'{name} = {getattr(policy, name):g}' for name in limits)}):",
         *(
             f"    {titles.get(row.label, row.label):16}  {shown_epsilon(row.epsilon):>8}  {row.note}"
@@ -171,6 +172,22 @@ def _format(about: dict[str, Any]) -> str:
             "of the aggregator",
         )
     return "\n".join(lines)
+
+
+def _discovery_lines(about: dict[str, Any]) -> list[str]:
+    """Return the groups of a metric with `discover`, and what its cohort numbers reveal."""
+    from hubbub.metrics.discovery import Discovery
+
+    if "discover" not in about:
+        return []
+    discover, m = Discovery.from_dict(about["discover"]), about["num_cohorts"]
+    lengths = ", ".join(map(str, discover.lengths))
+    held_out = len(discover.cohorts(len(discover.lengths), m))
+    symbols = "bytes" if discover.alphabet is None else f"characters of {len(discover.alphabet)}"
+    return [
+        f"  discover: each client reports a prefix of {lengths} {symbols}, or the whole value ({held_out} of {m} cohorts)",
+        f"  cohort and group of this metric alone: an identifier of {m.bit_length() - 1} bits, the same in all of a client's reports",
+    ]
 
 
 def _format_buckets(fields: dict[str, Any]) -> str:

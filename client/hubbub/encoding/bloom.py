@@ -27,8 +27,8 @@ DIGEST_BYTES = 16
 class BloomBits(int):
     """True bits of a value in one cohort: bit i is one where the Bloom filter, the category or the bucket sets bit i.
 
-    value_digest : first 16 bytes of SHA-256 of the hashed bytes (the value, or its fragment), if each value of the metric has its
-                   own permanent response; else empty. Of a joint metric: those of its parts, one after the other
+    value_digest : first 16 bytes of SHA-256 of the value, if each value of the metric has its own permanent response; else empty. Of a
+                   joint metric: those of its parts, one after the other
     """
 
     value_digest: bytes = b""
@@ -138,9 +138,8 @@ def recorded_number(metric: Metric, value: Value | JointValue) -> float:
 
 def _string_bits(metric: Metric, text: bytes, cohort: int) -> BloomBits:
     params, discover = metric.params, metric.discover
-    if discover is not None:
-        text = discover.fragment(text, discover.group(cohort, params.num_cohorts))
-    bits = _bits_at(_HASH_FUNCTIONS[params.hash_scheme](text, cohort, params.num_bits, params.num_hashes))
+    hashed = text if discover is None else discover.fragment(text, discover.group(cohort, params.num_cohorts))
+    bits = _bits_at(_HASH_FUNCTIONS[params.hash_scheme](hashed, cohort, params.num_bits, params.num_hashes))
     if metric.has_response_per_value:
         bits.value_digest = hashlib.sha256(text).digest()[:DIGEST_BYTES]
     return bits

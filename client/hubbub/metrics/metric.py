@@ -321,11 +321,11 @@ class Metric:
 
     @property
     def has_response_per_value(self) -> bool:
-        """Whether values with equal Bloom bits have permanent responses of their own: strings with an asymmetric response.
+        """Whether values with equal Bloom bits have permanent responses of their own: strings with an asymmetric response or `discover`.
 
         Other metrics have one response for equal Bloom bits. Then reports show whether two values of a client have equal bits.
         """
-        return self.kind is Kind.STRING and self.params.prob_f is None
+        return self.kind is Kind.STRING and (self.params.prob_f is None or self.discover is not None)
 
     @property
     def components(self) -> tuple[Metric, ...]:

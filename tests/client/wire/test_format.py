@@ -321,7 +321,8 @@ def prr_input(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: b
     parts += [len(inner).to_bytes(8, "little")] if inner else []
     parts += [double_of(edge, "<") for edge in inner]
     parts += [b"" if epoch is None else epoch.to_bytes(8, "little", signed=True), bloom]
-    parts += [value] if "f" not in response and fields["kind"] == "string" else []
+    per_value = "f" not in response or "discover" in fields
+    parts += [value] if per_value and fields["kind"] == "string" else []
     return b"".join(map(framed, parts))
 
 
@@ -382,7 +383,7 @@ def test_format_page_implementation_matches_every_vector() -> None:
         assert (v["group"], v["fragment"]) == (group, None if fragment is None else fragment.hex()), v
         at = [] if fragment is None else positions_of(fields["hash_scheme"], fragment, v["cohort"], 16, 2)
         row = sum(1 << bit for bit in at).to_bytes(2, "little")
-        digest = b"" if fragment is None else hashlib.sha256(fragment).digest()[:16]
+        digest = value_digest_of(v["value"])
         assert (v["bloom"], v["prr"]) == (row.hex(), prr_of(fields, key, None, row, digest).hex()), v
     for v in VECTORS["instantaneous"]:
         words = [bytes.fromhex(word) for word in v["words"]]
