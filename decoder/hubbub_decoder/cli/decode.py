@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @json_option
 @click.option("--out", type=PATH, help="Also save the estimates to this .csv, .json or .parquet file.")
+@click.option("--plot", type=PATH, help="Also plot the estimates with their intervals (.svg or .png).")
 @click.option("--all", "everything", is_flag=True, help="Show every candidate, not only the detected ones.")
 @click.option(
     "--confidence", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -63,6 +64,7 @@ def command(
     words_path: Path | None,
     as_json: bool,
     out: Path | None,
+    plot: Path | None,
     everything: bool,
     confidence: float,
     fdr: float,
@@ -89,7 +91,7 @@ def command(
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.google_rappor import read_map_design
-    from hubbub_decoder.data.output_files import check_table_path
+    from hubbub_decoder.data.output_files import check_plot_path, check_table_path, write_figure
     from hubbub_decoder.data.weights import read_weights
     from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -101,6 +103,8 @@ def command(
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
     if out is not None:
         check_table_path(out)
+    if plot is not None:
+        check_plot_path(plot)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)
@@ -138,6 +142,11 @@ def command(
     if out is not None:
         decoding.save(out)
         stderr.print(f"wrote {out}", highlight=False)
+    if plot is not None:
+        from hubbub_decoder.results.plots import plot_intervals, plot_numbers
+
+        write_figure(plot_intervals(decoding) if decoding.numbers is None else plot_numbers(decoding), plot)
+        stderr.print(f"wrote {plot}", highlight=False)
     if as_json:
         print_json(decoding.to_dict())
     else:

@@ -33,6 +33,8 @@ from hubbub_decoder.inference.smoothing import smooth_shares
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.repetition import Repetition
 
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
@@ -105,7 +107,7 @@ class BucketShares:
         difference = t0 + roots * x
         places = edges[:-1] + roots * np.diff(edges)
         total, error = float(x.sum()), z * math.sqrt(max(float(v.sum()), 0.0))
-        rising, falling = places[inside & (difference <= 0)], places[inside & (difference >= 0)]
+        rising, falling = (places[inside & (sign * difference <= _ROUNDING)] for sign in (1, -1))
         low = edges[0] if total <= error else rising.min(initial=edges[-1])
         high = edges[-1] if total <= error else falling.max(initial=edges[0])
         return float(min(low, high)), float(max(low, high))
@@ -144,6 +146,8 @@ def _first_crossing(cumulative: Floats, edges: Floats, t: float) -> float:
 
 def _quadratic_roots(a: Floats, b: Floats, c: Floats) -> Floats:
     """Real roots (2, n) of a f**2 + b f + c; nan where there is none."""
+    discriminant = b**2 - 4 * a * c
+    discriminant = np.where(np.abs(discriminant) <= _ROUNDING * b**2, 0, discriminant)  # a double root: no noise
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = -(b + np.copysign(np.sqrt(b**2 - 4 * a * c), b)) / 2
+        half = -(b + np.copysign(np.sqrt(discriminant), b)) / 2
         return np.array([half / a, c / half])
