@@ -1,7 +1,7 @@
 """Does the client keep the epsilon that the surfaces print? Audits every definition of examples/.
 
     python -m benchmarks.audit [--trials N] [FILE ...]
-    python -m benchmarks.audit --cells [--most N] [--only TEXT]     bound over claim for every kind of metric, without surfaces
+    python -m benchmarks.audit --cells [--most N] [--only TEXT ...]   bound over claim for every kind of metric, without surfaces
 
 For each metric, the epsilons that `hubbub metrics show` (text and JSON), the aggregator's page, GET /v1/metrics and the decoder print are
 parsed. Each is compared with the declared epsilon, computed from the parameters, and with the lower bound that an audit of the encoder
@@ -28,8 +28,10 @@ from typing import Any
 from hubbub import Metric, Params
 from hubbub.metrics.definitions import load_definitions
 from hubbub.privacy import epsilon, epsilon_permanent
-from hubbub_decoder.audit.audit import Audit, audit_metric, declared_epsilon
+from hubbub_decoder.audit.audit import MIN_TRIALS, Audit, audit_metric, declared_epsilon
+from hubbub_decoder.audit.bound import epsilon_lower_bounds
 from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.loss_law import declared_event, loss_law
 from hubbub_decoder.audit.pair_search import audited_values, declared_pair
 from hubbub_decoder.audit.replay import replay_tests_of
 from hubbub_decoder.audit.trials import Schedule
@@ -129,12 +131,14 @@ def all_kinds() -> Iterator[tuple[str, Metric, int]]:
     many_hashes = Params(num_bits=8, num_hashes=6, num_cohorts=64, **fields[".25/.75/.25"])
     for name, params in (("google-md5 128, 2, .25/.75/.5", md5), ("string 8, 6, .25/.75/.25 (no value)", many_hashes)):
         yield name, Metric.string("page", params), 1
-    for epsilon_report, p, b in ((1.0, 0.27125, 1 / (1 + math.exp(2))), (2.0, 0.1875, 1 / (1 + math.exp(4)))):
-        noisy = Params(
-            num_bits=128, num_hashes=1, num_cohorts=16, prob_p=p, prob_q=1 - p, permanent_p=b, permanent_q=0.5
-        )
-        for reports in (1, 7):
-            yield f"string, asymmetric, epsilon about {epsilon_report:g}", Metric.string("page", noisy), reports
+    for first, last in ((1, 2), (2, 4)):
+        b = 1 / (1 + math.exp(last))
+        p = (1 / (1 + math.exp(first)) - b) / (1 - 2 * b)
+        noise_of_loss: dict[str, Any] = {"prob_p": p, "prob_q": 1 - p, "permanent_p": b, "permanent_q": 0.5}
+        page = Metric.string("page", Params(num_bits=128, num_hashes=1, num_cohorts=16, **noise_of_loss))
+        for reports in (1, 7, 30):
+            yield f"string 128, 1, asymmetric {first}, {last}", page, reports
+        yield f"categorical, asymmetric {first}, {last}", Metric.categorical("os", tuple("abcd"), **noise_of_loss), 1
     for noise in (".25/.75/.5", "0/1/.5"):
         for reports in (1, 2, 7, 30):
             yield f"categorical {noise}", Metric.categorical("os", tuple("abcd"), **fields[noise]), reports
@@ -151,28 +155,38 @@ def all_kinds() -> Iterator[tuple[str, Metric, int]]:
         yield "boolean 0/1/.5, hold 1", Metric.boolean("dark", hold=1, **fields["0/1/.5"]), reports
 
 
-def run_cells(most: int, only: str) -> int:
-    """Audit the cells that need at most `most` clients, and return the number of bounds above the claim."""
+def run_cells(most: int, only: list[str]) -> int:
+    """Audit the cells with at most `most` reports each, and return the number of bounds above the claim."""
     failed = 0
-    print("| metric | reports | declared | measured bound | share | clients | needed | clients/s |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| metric | reports | declared | measured bound | share | share by the law | clients | needed | clients/s |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name, metric, reports in all_kinds():
-        if only not in f"{name} t={reports}":
+        if not any(text in f"{name} t={reports}." for text in only):
             continue
         claim, needed = declared_epsilon(metric, reports), _trials_needed(metric, reports, CELL_CONFIDENCE)
-        if needed > most:
-            print(f"| {name} | {reports} | {claim:.3f} | | | | {needed:.2g} | |", flush=True)
-            continue
+        clients = int(min(max(needed, MIN_TRIALS), most // reports))
+        expected = _expected_bound(metric, reports, clients // 4, 1 - CELL_CONFIDENCE)
         start = time.process_time()
-        audit = audit_metric(metric, reports=reports, confidence=CELL_CONFIDENCE)
+        audit = audit_metric(metric, reports=reports, confidence=CELL_CONFIDENCE, trials=clients)
         failed += audit.refuted
         speed = audit.trials / (time.process_time() - start)
         print(
             f"| {name} | {reports} | {claim:.3f} | {audit.bound.epsilon:.3f} | {audit.bound.epsilon / claim:.3f} "
-            f"| {audit.trials:,} | {needed:.2g} | {speed:,.0f} |",
+            f"| {expected / claim:.3f} | {audit.trials:,} | {needed:.2g} | {speed:,.0f} |",
             flush=True,
         )
     return failed
+
+
+def _expected_bound(metric: Metric, reports: int, trials: int, alpha: float) -> float:
+    """Bound of the declared pair and event for so many trials of each value, at the expected counts."""
+    bits = [true_bits(metric, value) for value in audited_values(metric)]
+    schedule = Schedule.of(reports, metric.hold)
+    i, j, _ = declared_pair(metric, bits, schedule, declared_epsilon(metric, reports), alpha)
+    law = loss_law(metric, bits[i], bits[j], schedule.per_epoch, schedule.epochs)
+    event = declared_event(law, trials, alpha)
+    count, other = (trials * each[event.occurs(law.loss)].sum() for each in (law.first, law.second)[:: event.sign])
+    return float(epsilon_lower_bounds(count, trials, other, trials, alpha))
 
 
 def main() -> None:
@@ -184,9 +198,12 @@ def main() -> None:
         help="clients for each cell; default: enough for 95 % of the claim, at most 2,000,000 reports",
     )
     parser.add_argument("--cells", action="store_true", help="audit every kind of metric instead of files")
-    parser.add_argument("--most", type=int, default=600_000, help="with --cells: largest number of clients of a cell")
+    parser.add_argument("--most", type=int, default=3_000_000, help="with --cells: largest number of reports of a cell")
     parser.add_argument(
-        "--only", default="", help="with --cells: part of the name of the cells, as in 'boolean' or 't=7'"
+        "--only",
+        nargs="+",
+        default=[""],
+        help="with --cells: parts of the names of the cells, as in 'boolean' or 't=7.'",
     )
     arguments = parser.parse_args()
     if arguments.cells:

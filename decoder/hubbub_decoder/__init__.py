@@ -19,9 +19,19 @@ from typing import TYPE_CHECKING
 from hubbub.text import install_hint
 
 if TYPE_CHECKING:
+    from hubbub_decoder.association.association import Association, Cell, associate
+    from hubbub_decoder.comparison.compare import compare
+    from hubbub_decoder.comparison.overlap import Overlap
+    from hubbub_decoder.comparison.results import Change, Comparison
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.pull import pull_reports, pull_summary
-    from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+    from hubbub_decoder.data.simulate import (
+        simulate_bit_counts,
+        simulate_pattern_counts,
+        simulate_reports,
+        simulate_two_periods,
+    )
+    from hubbub_decoder.data.simulate_joint import simulate_joint_reports
     from hubbub_decoder.errors import (
         CandidateError,
         ForeignFileError,
@@ -39,13 +49,18 @@ if TYPE_CHECKING:
     from hubbub_decoder.results.unlisted_strings import UnlistedString
 
 __all__ = [
+    "Association",
     "CandidateError",
+    "Cell",
+    "Change",
+    "Comparison",
     "Decoding",
     "Description",
     "Estimate",
     "FitTest",
     "ForeignFileError",
     "OutputError",
+    "Overlap",
     "Plan",
     "PlanError",
     "PopulationError",
@@ -53,6 +68,8 @@ __all__ = [
     "ShareEstimate",
     "UnlistedString",
     "Wishes",
+    "associate",
+    "compare",
     "decode",
     "describe",
     "plan",
@@ -60,11 +77,21 @@ __all__ = [
     "pull_summary",
     "read_candidates",
     "simulate_bit_counts",
+    "simulate_joint_reports",
     "simulate_pattern_counts",
     "simulate_reports",
+    "simulate_two_periods",
 ]
 
 _MODULES = {
+    "Change": "comparison.results",
+    "Comparison": "comparison.results",
+    "Overlap": "comparison.overlap",
+    "compare": "comparison.compare",
+    "associate": "association.association",
+    "Association": "association.association",
+    "Cell": "association.association",
+    "simulate_joint_reports": "data.simulate_joint",
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",
@@ -82,6 +109,7 @@ _MODULES = {
     "simulate_bit_counts": "data.simulate",
     "simulate_pattern_counts": "data.simulate",
     "simulate_reports": "data.simulate",
+    "simulate_two_periods": "data.simulate",
 }
 """The module of each public name; exceptions are in `errors`."""
 

@@ -16,6 +16,7 @@ from hubbub.text import with_article
 from hubbub_decoder.blas_threads import idle_blas_threads, one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.combine import Collected
+from hubbub_decoder.data.groups import held_out_counts
 from hubbub_decoder.data.weights import group_weights
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.bit_counts import fit_bits, is_crowded
@@ -67,6 +68,8 @@ def decode(
     weights    : of candidates of a string metric, known before the reports, such as frequencies in an earlier list. Only their order
                  counts, and the reports decide whether it means anything. Intervals and false discoveries hold with a wrong list
 
+    Of a metric with `discover`, only the held-out group reports whole strings: the decoding is that of its reports.
+
     BLAS is limited to one thread in the whole process until `decode` returns; large models use the idle cores (decision 75).
 
     Raises SummaryError without reports or for arguments out of range, CandidateError for candidates that cannot be tested.
@@ -92,6 +95,12 @@ def decode(
             f"{metric.name}: the summary holds no report, so no share can be estimated. Decode it when reports have arrived."
         )
     tests = run_fit_tests(summary)
+    if metric.discover is not None:
+        summary = counts = held_out_counts(counts, metric.discover)
+        if counts.num_reports == 0:
+            raise SummaryError(
+                f"{metric.name}: the held-out group has no report, and the others report prefixes only. Decode when more reports have arrived."
+            )
     if metric.kind is not Kind.STRING:
         if weights is not None:
             raise CandidateError(
@@ -166,7 +175,8 @@ def _lowest_detection_limit(summary: Collected, fit: FitResult, decoding: Decodi
     else:
         dimensions = count_filters(params) - 2  # without "no value", and the probabilities sum to 1
     surely = fit.unlisted_variance - 2 * fit.unlisted_variance_error
-    error = unlisted_std_error(surely, params.num_cohorts, dimensions)
+    counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
+    error = unlisted_std_error(surely, int((counts.reports > 0).sum()), dimensions)
     return decoding.detection_limit * min(error / fit.null_error, 1) if error and fit.null_error < math.inf else 0.0
 
 
@@ -215,6 +225,11 @@ def _check_arguments(
         raise SummaryError(
             f"summary must be BitCounts, PatternCounts or Reports, got {type(summary).__name__}: "
             "hubbub.summary.read_collected(path) reads whichever a file holds"
+        )
+    if summary.metric.parts:
+        raise SummaryError(
+            f"{summary.metric.name}: a joint metric has the bits of {len(summary.metric.parts)} parts. Use `hubbub associate` for "
+            "their joint distribution, or decode(summary.part(name)) for one part."
         )
     for name, value in (("confidence", confidence), ("fdr", fdr)):
         if not isinstance(value, Real) or not 0 < value < 1:

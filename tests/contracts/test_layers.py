@@ -46,6 +46,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("estimators",),
         ("results",),
         ("pipeline", "plots", "planning"),
+        ("association", "comparison", "discovery"),
         ("audit", "demo"),
         ("cli",),
         (".",),
@@ -61,7 +62,10 @@ MAY_IMPORT = {
     "hubbub_aggregator": {"hubbub", "hubbub_aggregator"},
     "hubbub_decoder": {"hubbub", "hubbub_decoder"},
 }
-TYPE_ONLY = {("hubbub_decoder.results.table", "hubbub_decoder.results.decoding")}
+TYPE_ONLY = {
+    ("hubbub_decoder.results.table", "hubbub_decoder.results.decoding"),
+    ("hubbub_decoder.comparison.table", "hubbub_decoder.comparison.results"),
+}
 """Imports under `if TYPE_CHECKING:` that the layers would forbid: (importer, imported)."""
 
 

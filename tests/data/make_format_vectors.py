@@ -18,6 +18,7 @@ from hubbub.encoding.hashing import google_md5, murmur3_v1
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.encoding.secret import length_prefixed
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.params import PERMANENT_FIELDS
 from hubbub.metrics.periods import period_number
 from hubbub.metrics.probability import numerator, round_to_dyadic
@@ -32,6 +33,7 @@ ABOUT = {
     "cohorts": "secret (hex), num_cohorts -> byte: the stream's first, cohort",
     "positions": "hash_scheme, value_utf8 (hex), cohort, num_bits, num_hashes -> positions in the order of the hashes",
     "permanent": "definition, secret, epoch, bloom; value and value_digest for strings with an asymmetric response -> input: all bytes that SHAKE-256 reads; prr: the row",
+    "discovery": "definition, secret, value -> digest, cohort, group, fragment (hex; null is nothing recorded), bloom, prr",
     "instantaneous": "num_bits, p and q (their a), prr, words (rows in the order in which they are drawn) -> words_of_p, words_of_q: how many each mask takes, irr",
 }
 
@@ -74,7 +76,9 @@ def metric_of(fields: dict[str, Any]) -> Metric:
     if "buckets" in fields:
         rest["buckets"] = Buckets.from_dict(fields["buckets"])
     params = Params(**{name: fields[name] for name in sizes if name in fields})
-    return Metric(**rest, params=params, categories=tuple(fields["categories"])).require_collectable()
+    discover = Discovery.from_dict(fields["discover"]) if "discover" in fields else None
+    metric = Metric(**rest, params=params, categories=tuple(fields["categories"]), discover=discover)
+    return metric.require_collectable()
 
 
 def probabilities() -> Iterator[dict[str, Any]]:
@@ -327,6 +331,34 @@ def permanent() -> Iterator[dict[str, Any]]:
             }
 
 
+def discovery() -> Iterator[dict[str, Any]]:
+    sizes = STRING | {"num_cohorts": 64}
+    alphabet = sizes | {"discover": {"longest": 5, "step": 2, "first": 3, "alphabet": "ab\u00e9", "held_out": 0.25}}
+    of_bytes = sizes | {"discover": {"longest": 3, "step": 2, "held_out": 0.125}} | pair(0.1, 0.5)
+    for number, fields in enumerate((alphabet, of_bytes)):
+        metric = metric_of(definition(fields))
+        assert metric.discover is not None
+        for each in range(6):
+            key = SeededBytes(f"discovery {number} {each}")(32)
+            secret, cohort = Secret(key), Secret(key).discovery_cohort(metric.name, 64)
+            group = metric.discover.group(cohort, 64)
+            for value in ("", "ab", "\u00e9ab\u00e9", "ababababab", None):
+                bloom = bloom_bits(metric, value, cohort)
+                fragment = None if value is None else metric.discover.fragment(value.encode(), group).hex()
+                response = PermanentResponse(metric, secret)(bloom, None, bloom.value_digest)
+                yield {
+                    "definition": definition(fields),
+                    "digest": metric.digest,
+                    "secret": key.hex(),
+                    "value": value,
+                    "cohort": cohort,
+                    "group": group,
+                    "fragment": fragment,
+                    "bloom": row(bloom, metric),
+                    "prr": row(response, metric),
+                }
+
+
 def instantaneous() -> Iterator[dict[str, Any]]:
     one = 1 << 24
     for k, p, q in (
@@ -380,7 +412,7 @@ def row(bits: int, metric: Metric) -> str:
 
 
 def main() -> None:
-    kinds = (probabilities, definitions, values, epochs, cohorts, positions, permanent, instantaneous)
+    kinds = (probabilities, definitions, values, epochs, cohorts, positions, permanent, discovery, instantaneous)
     document = {"about": ABOUT} | {kind.__name__: list(kind()) for kind in kinds}
     lines = [f"{json.dumps(name)}: {json.dumps(document[name])}" for name in document if name == "about"]
     for name in document:

@@ -70,8 +70,11 @@ class Outcome:
     declared: float
 
 
-def draw_case(index: int, seed: int) -> Case:
-    """Random case; every third has the same data."""
+def draw_case(index: int, seed: int, cohorts: int | None = None) -> Case:
+    """Random case; every third has the same data.
+
+    cohorts : m; None: drawn
+    """
     rng = np.random.default_rng((seed, index))
     data = DATA[index % 3]
     k = int(rng.integers(8, 13)) if data == "patterns" else int(2 ** rng.uniform(5, 8 if data == "bits" else 7))
@@ -85,7 +88,7 @@ def draw_case(index: int, seed: int) -> Case:
     }[str(rng.choice(["none", "symmetric", "asymmetric"]))]
     epsilon, q = float(np.exp(rng.uniform(math.log(0.5), math.log(5)))), float(rng.uniform(0.4, 0.9))
     odds = q / (1 - q) / math.exp(epsilon / h)
-    params = Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=odds / (1 + odds), prob_q=q, **permanent)
+    params = Params(num_bits=k, num_hashes=h, num_cohorts=cohorts or m, prob_p=odds / (1 + odds), prob_q=q, **permanent)
     candidates = int(np.exp(rng.uniform(math.log(10), math.log(60 if data == "reports" else 200))))
     return Case(data, Metric.string("planned", params, hold=hold), _CLIENTS[data], candidates, periods)
 

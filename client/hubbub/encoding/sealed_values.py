@@ -4,7 +4,7 @@
     sealed = nonce (16 bytes) + (V XOR SHAKE-256(secret, metric.encoding_fields(), nonce))
 
 V is the Bloom bits; for metrics with a permanent response for each value (`Metric.has_response_per_value`) a digest of the value follows,
-which is zero for "no value".
+which is zero for "no value". A joint metric has one digest for each part with such responses.
 
 A number is sealed in the same way, as an IEEE 754 double: that of the open period, where it depends on all recordings (`Buckets.several`).
 
@@ -35,7 +35,7 @@ class Sealer:
         self._tags = secret.stream("hubbub/tag/v1", *fields)
         self._pads = secret.stream("hubbub/seal/v1", *fields)
         self._row_bytes = metric.params.row_bytes
-        self._width = self._row_bytes + (DIGEST_BYTES if metric.has_response_per_value else 0)
+        self._width = self._row_bytes + DIGEST_BYTES * sum(part.has_response_per_value for part in metric.components)
         self._random_bytes = random_bytes
 
     def tag(self, bloom: BloomBits) -> bytes:
@@ -45,7 +45,7 @@ class Sealer:
         return shake.digest(TAG_BYTES)
 
     def seal(self, bloom: BloomBits) -> bytes:
-        """Return a value encrypted under a new nonce: 16 + ceil(k / 8) bytes, 16 more with a response for each value."""
+        """Return a value encrypted under a new nonce: 16 + ceil(k / 8) bytes, 16 more for each part with a response for each value."""
         nonce = self._random_bytes(TAG_BYTES)
         return nonce + self._xor_pad(self._plaintext(bloom), nonce)
 

@@ -12,8 +12,10 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar
 
-from hubbub.errors import DefinitionError
+from hubbub.errors import DefinitionError, ParameterError
 from hubbub.metrics.buckets import Buckets
+from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.joint import JointParams, check_part_names
 from hubbub.metrics.params import MAX_BITS, PERMANENT_FIELDS, Params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.probability import DYADIC_DIGITS, numerator
@@ -37,6 +39,7 @@ class Kind(StrEnum):
     CATEGORICAL = "categorical"
     BOOLEAN = "boolean"
     ORDINAL = "ordinal"
+    JOINT = "joint"
 
 
 @dataclass(frozen=True)
@@ -44,15 +47,19 @@ class Metric:
     """Definition of one metric. Do not change a definition after collection has started: add a new version instead.
 
     name        : lower-case letters, digits, `_ . -`, at most 64 characters, starting with a letter
-    kind        : `string` (Bloom filter), `categorical` (one bit per category), `boolean` (one bit), `ordinal` (one bit per bucket)
-    params      : parameters of the mechanism; one-hot for all but string metrics
+    kind        : `string` (Bloom filter), `categorical` (one bit per category), `boolean` (one bit), `ordinal` (one bit per bucket),
+                  `joint` (two or three parts)
+    params      : parameters of the mechanism; one-hot for categorical, boolean and ordinal metrics, JointParams for joint metrics
     categories  : categories of a categorical metric, in the order of their bits
     other       : category that replaces unknown values; None: unknown values are invalid
     period      : reporting period: a client sends one report for each
     hold        : epoch length in periods. All reports of an epoch repeat the value of its first report, and each epoch
                   has new permanent noise. None: the permanent noise of a value never changes under one secret
+    discover    : prefix groups of a string metric whose strings `hubbub discover` finds; None: each client reports the whole string
     expires     : first day without collection
     description, owner : documentation for users; the reports do not depend on them
+    parts       : metrics whose values a joint metric reports together; their names are local to it. Period, hold and expiry
+                  are those of the joint metric
     buckets     : buckets of an ordinal metric, and what it reports of several recordings
 
     `digest` covers every field on which the bits of a report depend.
@@ -71,6 +78,8 @@ class Metric:
     expires: date | None = None
     description: str = ""
     owner: str = ""
+    discover: Discovery | None = None
+    parts: tuple[Metric, ...] = ()
     buckets: Buckets | None = None
 
     def __post_init__(self) -> None:
@@ -82,6 +91,7 @@ class Metric:
         object.__setattr__(self, "kind", _member(Kind, "kind", self.kind, self.name))
         object.__setattr__(self, "period", _member(PeriodKind, "period", self.period, self.name))
         object.__setattr__(self, "categories", tuple(self.categories))
+        object.__setattr__(self, "parts", tuple(self.parts))
         if self.hold is not None and (isinstance(self.hold, bool) or not isinstance(self.hold, int) or self.hold < 1):
             raise DefinitionError(f"{self.name}: hold must be an integer >= 1, got {self.hold!r}")
         match self.kind:
@@ -93,12 +103,18 @@ class Metric:
                 self._check_one_hot(1)
             case Kind.ORDINAL:
                 self._check_ordinal()
+            case Kind.JOINT:
+                self._check_joint()
         if self.kind is not Kind.ORDINAL and self.buckets is not None:
             raise DefinitionError(f"{self.name}: only an ordinal metric has buckets, got {with_article(self.kind)} one")
+        if self.kind is not Kind.JOINT and self.parts:
+            raise DefinitionError(f"{self.name}: only a joint metric has parts, got {with_article(self.kind)} one")
         if self.kind is not Kind.CATEGORICAL and (self.categories or self.other is not None):
             raise DefinitionError(
                 f"{self.name}: only a categorical metric has categories, got {with_article(self.kind)} one"
             )
+        if self.discover is not None:
+            self._check_discover(self.discover)
 
     @classmethod
     def string(cls, name: str, params: Params, **fields: Any) -> Metric:
@@ -174,6 +190,46 @@ class Metric:
         )
         return cls(name, Kind.ORDINAL, params, buckets=buckets, **fields)
 
+    @classmethod
+    def joint(cls, name: str, parts: Sequence[Metric], **fields: Any) -> Metric:
+        """Return a joint metric: a report has the bits of all parts, so that the decoder can estimate how their values depend.
+
+        >>> chains = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+        >>> parts = (Metric.boolean("paid", **chains), Metric.categorical("os", ("linux", "macos"), **chains))
+        >>> Metric.joint("purchase", parts).params.num_bits
+        3
+        """
+        parts = tuple(parts)
+        if not all(isinstance(part, Metric) for part in parts):
+            raise DefinitionError(f"{name}: parts must be metrics, such as Metric.string(...), got {parts!r}")
+        try:
+            params = _joint_params(parts)
+        except ParameterError as problem:
+            raise DefinitionError(f"{name}: {problem}") from None
+        return cls(name, Kind.JOINT, params, parts=parts, **fields)
+
+    def _check_joint(self) -> None:
+        params = tuple(part.params for part in self.parts)
+        if not isinstance(self.params, JointParams) or self.params.parts != params:
+            raise DefinitionError(
+                f"{self.name}: the parameters of a joint metric must be those of its parts; use Metric.joint(...)"
+            )
+        check_part_names(self.name, [part.name for part in self.parts])
+        for part in self.parts:
+            if part.hold is not None or part.expires is not None or part.period is not PeriodKind.DAY:
+                raise DefinitionError(
+                    f"{self.name}: part {part.name} must not have period, hold or expires: set them for the joint metric"
+                )
+            if part.kind is Kind.ORDINAL:
+                raise DefinitionError(
+                    f"{self.name}: part {part.name} must be a string, categorical or boolean metric, got an ordinal one: "
+                    "declare its buckets as categories"
+                )
+            if part.discover is not None:
+                raise DefinitionError(
+                    f"{self.name}: part {part.name} must not have a discover table: its cohort is that of the joint metric"
+                )
+
     def _check_string(self) -> None:
         if self.params.hash_scheme == "one-hot":
             raise DefinitionError(f"{self.name}: a string metric needs a Bloom filter; use hash_scheme = 'murmur3-v1'")
@@ -182,6 +238,17 @@ class Metric:
                 f"{self.name}: num_bits of a string metric must be {MIN_STRING_BITS} to {MAX_BITS}, "
                 f"got {self.params.num_bits}"
             )
+
+    def _check_discover(self, discover: Discovery) -> None:
+        if self.kind is not Kind.STRING or self.params.hash_scheme != "murmur3-v1":
+            raise DefinitionError(
+                f"{self.name}: only a string metric with hash_scheme = 'murmur3-v1' has a discover table, "
+                f"got a {self.kind} metric with {self.params.hash_scheme}"
+            )
+        try:
+            discover.check_cohorts(self.params.num_cohorts)
+        except DefinitionError as problem:
+            raise DefinitionError(f"{self.name}: {problem}") from None
 
     def _check_categorical(self) -> None:
         _check_number_of_categories(self.name, len(self.categories))
@@ -219,6 +286,13 @@ class Metric:
         Raises DefinitionError for parameters that only imported reports may have: p > q, a cohort number that is not a power of two,
         or a permanent response with noise that has no finite epsilon.
         """
+        if self.parts:
+            for part in self.parts:
+                try:
+                    part.require_collectable()
+                except DefinitionError as problem:
+                    raise DefinitionError(f"{self.name}: part {problem}") from None
+            return self
         if self.params.prob_p > self.params.prob_q:
             raise DefinitionError(
                 f"{self.name}: prob_p must be below prob_q, got {self.params.prob_p:.6g} and "
@@ -253,10 +327,24 @@ class Metric:
         """
         return self.kind is Kind.STRING and self.params.prob_f is None
 
-    def encoding_fields(self) -> Iterator[bytes]:
-        """Yield the fields that determine the permanent noise, together with the secret and the Bloom bits. The format is fixed."""
+    @property
+    def components(self) -> tuple[Metric, ...]:
+        """Parts of a joint metric; of every other metric, the metric alone."""
+        return self.parts or (self,)
+
+    def encoding_fields(self, joint: str = "") -> Iterator[bytes]:
+        """Yield the fields that determine the permanent noise, together with the secret and the Bloom bits. The format is fixed.
+
+        joint : name of the joint metric of which this is a part. No metric's name has a `/`, so a part shares its permanent
+                responses with no metric of its own
+        """
         params = self.params
-        yield self.name.encode()
+        if self.parts:
+            yield self.name.encode()
+            for part in self.parts:
+                yield from part.encoding_fields(self.name)
+            return
+        yield (f"{joint}/{self.name}" if joint else self.name).encode()
         yield self.kind.encode()
         yield params.hash_scheme.encode()
         response = _permanent_numerators(params).values()
@@ -264,54 +352,36 @@ class Metric:
             yield number.to_bytes(8, "little")
         for category in self.categories:
             yield category.encode()
+        if self.discover is not None:
+            yield _canonical_json(self.discover.encoding_fields(params.num_cohorts)).encode()
         if self.buckets is not None:
             yield from self.buckets.encoding_fields()
 
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of every field on which the bits of a report depend, in canonical JSON."""
-        params = self.params
-        canonical = {
-            "categories": list(self.categories),
-            **_permanent_numerators(params),
-            "hash_scheme": params.hash_scheme,
-            "hold": self.hold,
-            "kind": self.kind,
-            "name": self.name,
-            "num_bits": params.num_bits,
-            "num_cohorts": params.num_cohorts,
-            "num_hashes": params.num_hashes,
-            "other": self.other,
-            "p": numerator(params.prob_p, DYADIC_DIGITS),
-            "period": self.period,
-            "q": numerator(params.prob_q, DYADIC_DIGITS),
-            **({} if self.buckets is None else {"buckets": self.buckets.digest_fields()}),
-        }
-        text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(b"hubbub-metric-v1\n" + text.encode()).hexdigest()
+        bits = {"parts": [_canonical(part) for part in self.parts]} if self.parts else _canonical(self)
+        canonical = {**bits, "hold": self.hold, "kind": self.kind, "name": self.name, "period": self.period}
+        if self.discover is not None:
+            canonical["discover"] = self.discover.encoding_fields(self.params.num_cohorts)
+        if self.buckets is not None:
+            canonical["buckets"] = self.buckets.digest_fields()
+        return hashlib.sha256(b"hubbub-metric-v1\n" + _canonical_json(canonical).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the definition as JSON values; `from_dict` returns an equal metric."""
-        params = self.params
         return {
             "name": self.name,
             "kind": str(self.kind),
             "description": self.description,
             "owner": self.owner,
-            "hash_scheme": params.hash_scheme,
-            "num_bits": params.num_bits,
-            "num_hashes": params.num_hashes,
-            "num_cohorts": params.num_cohorts,
-            "prob_p": params.prob_p,
-            "prob_q": params.prob_q,
-            **params.permanent_fields,
-            "categories": list(self.categories),
-            "other": self.other,
+            **({"parts": [_part_fields(part) for part in self.parts]} if self.parts else _mechanism_fields(self)),
             "period": str(self.period),
             "hold": self.hold,
             "expires": self.expires.isoformat() if self.expires else None,
             **({} if self.buckets is None else {"buckets": self.buckets.to_dict()}),
             "digest": self.digest,
+            **({} if self.discover is None else {"discover": self.discover.to_dict()}),
         }
 
     @classmethod
@@ -321,25 +391,20 @@ class Metric:
         Raises DefinitionError if a field is missing or invalid, or if the stored digest differs from the computed one.
         """
         try:
+            parts = tuple(cls(**_parsed_mechanism(part)) for part in fields.get("parts", ()))
+            mechanism: dict[str, Any] = (
+                {"name": fields["name"], "kind": fields["kind"], "params": _joint_params(parts), "parts": parts}
+                if parts
+                else _parsed_mechanism(fields)
+            )
             metric = cls(
-                name=fields["name"],
-                kind=fields["kind"],
-                params=Params(
-                    num_bits=fields["num_bits"],
-                    num_hashes=fields["num_hashes"],
-                    num_cohorts=fields["num_cohorts"],
-                    prob_p=fields["prob_p"],
-                    prob_q=fields["prob_q"],
-                    **{name: fields[name] for name in PERMANENT_FIELDS if name in fields},
-                    hash_scheme=fields["hash_scheme"],
-                ),
-                categories=tuple(fields["categories"]),
-                other=fields["other"],
+                **mechanism,
                 period=fields["period"],
                 hold=fields["hold"],
                 expires=date.fromisoformat(fields["expires"]) if fields["expires"] else None,
                 description=fields["description"],
                 owner=fields["owner"],
+                discover=Discovery.from_dict(fields["discover"]) if "discover" in fields else None,
                 buckets=Buckets.from_dict(fields["buckets"]) if "buckets" in fields else None,
             )
             stored_digest = fields["digest"]
@@ -358,6 +423,72 @@ class Metric:
 def has_expired(metric: Metric, day: date) -> bool:
     """Return whether a metric is no longer collected on a day."""
     return metric.expires is not None and day >= metric.expires
+
+
+def _canonical_json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _canonical(metric: Metric) -> dict[str, Any]:
+    """Return the fields of a mechanism that the digest covers, with the name and kind of a part."""
+    params = metric.params
+    return {
+        "categories": list(metric.categories),
+        **_permanent_numerators(params),
+        "hash_scheme": params.hash_scheme,
+        "kind": metric.kind,
+        "name": metric.name,
+        "num_bits": params.num_bits,
+        "num_cohorts": params.num_cohorts,
+        "num_hashes": params.num_hashes,
+        "other": metric.other,
+        "p": numerator(params.prob_p, DYADIC_DIGITS),
+        "q": numerator(params.prob_q, DYADIC_DIGITS),
+    }
+
+
+def _part_fields(part: Metric) -> dict[str, Any]:
+    return {"name": part.name, "kind": str(part.kind), **_mechanism_fields(part)}
+
+
+def _mechanism_fields(metric: Metric) -> dict[str, Any]:
+    """Return the fields of a mechanism as JSON values."""
+    params = metric.params
+    return {
+        "hash_scheme": params.hash_scheme,
+        "num_bits": params.num_bits,
+        "num_hashes": params.num_hashes,
+        "num_cohorts": params.num_cohorts,
+        "prob_p": params.prob_p,
+        "prob_q": params.prob_q,
+        **params.permanent_fields,
+        "categories": list(metric.categories),
+        "other": metric.other,
+    }
+
+
+def _parsed_mechanism(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a metric that the fields of its mechanism define."""
+    params = Params(
+        num_bits=fields["num_bits"],
+        num_hashes=fields["num_hashes"],
+        num_cohorts=fields["num_cohorts"],
+        prob_p=fields["prob_p"],
+        prob_q=fields["prob_q"],
+        **{name: fields[name] for name in PERMANENT_FIELDS if name in fields},
+        hash_scheme=fields["hash_scheme"],
+    )
+    return {
+        "name": fields["name"],
+        "kind": fields["kind"],
+        "params": params,
+        "categories": tuple(fields["categories"]),
+        "other": fields["other"],
+    }
+
+
+def _joint_params(parts: Sequence[Metric]) -> JointParams:
+    return JointParams(tuple(part.params for part in parts))
 
 
 def _permanent_numerators(params: Params) -> dict[str, int]:

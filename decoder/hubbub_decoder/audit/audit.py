@@ -19,8 +19,16 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.bound import Bound, Event, bound_of_event
 from hubbub_decoder.audit.clients import AuditedClient, EncoderClient
 from hubbub_decoder.audit.distinguisher import true_bits
-from hubbub_decoder.audit.pair_search import audited_values, choose, declared_pair, find_candidates
+from hubbub_decoder.audit.pair_search import (
+    Candidate,
+    audited_values,
+    choose,
+    declared_candidate,
+    declared_pair,
+    find_candidates,
+)
 from hubbub_decoder.audit.trials import Laboratory, Progress, Schedule
+from hubbub_decoder.errors import AuditError
 
 MIN_TRIALS, DEFAULT_TRIALS, MAX_DEFAULT_TRIALS = 4_000, 200_000, 2_000_000
 _ROUNDING_SLACK = 1e-9
@@ -91,6 +99,11 @@ def audit_metric(
     seed       : of the seeds that the client receives; the encoder of this project ignores them
     values     : values to compare, None among them for "no value"; None: `audited_values`
     """
+    if metric.parts:
+        raise AuditError(
+            f"{metric.name}: a joint metric is not audited as a whole: its parts' bits are independent given the values, and its "
+            "epsilon is their sum. Audit each part as a metric of its own."
+        )
     schedule = Schedule.of(reports, metric.hold)
     claim = declared_epsilon(metric, reports) if claim is None else claim
     values = audited_values(metric) if values is None else values
@@ -101,7 +114,8 @@ def audit_metric(
     laboratory = Laboratory(
         client or EncoderClient(metric), metric.params.num_bits, schedule, np.random.default_rng(seed), progress
     )
-    return _audit(laboratory, values, claim, trials, confidence, needed, metric, (i, j))
+    declared = declared_candidate(metric, values, (i, j), schedule, trials // 4, 1 - confidence)
+    return _audit(laboratory, values, claim, trials, confidence, needed, metric, declared)
 
 
 def audit_client(
@@ -132,12 +146,12 @@ def _audit(
     confidence: float,
     needed: float,
     metric: Metric | None,
-    pair: tuple[int, int] | None,
+    declared: Candidate | None,
 ) -> Audit:
     alpha = 1 - confidence
-    candidates = find_candidates(laboratory, values, max(1, trials // (4 * len(values))), metric, pair)
+    candidates = find_candidates(laboratory, values, max(1, trials // (4 * len(values))), metric, declared)
     compared = {number for each in candidates for number in (each.first, each.second)}
-    choice = choose(laboratory, values, trials // (4 * len(compared)), candidates, alpha)
+    choice = choose(laboratory, values, trials // (4 * len(compared)), candidates, claim, alpha)
     first, second = values[choice.candidate.first], values[choice.candidate.second]
     (scores,), (scores_other,) = (
         laboratory.scores(value, trials // 4, [choice.candidate.distinguisher]) for value in (first, second)

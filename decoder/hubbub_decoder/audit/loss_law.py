@@ -1,16 +1,18 @@
-"""Law of the log-likelihood ratio of two values under the declared mechanism, and the trials that an audit needs.
+"""Law of the log-likelihood ratio of two values under the declared mechanism: the trials that an audit needs, and its event.
 
-    n = min over events of ((z_a (sqrt(r_v) + sqrt(r_w)) + z_b sqrt(r_v + r_w)) / (ln(P_v / P_w) - tightness * claim))**2
+    bound reached with power z_b in n trials     ln(P_v / P_w) - c / sqrt(n)        c = z_a (sqrt(r_v) + sqrt(r_w)) + z_b sqrt(r_v + r_w)
+    trials for a bound of tightness * claim      n = (c / (ln(P_v / P_w) - tightness * claim))**2
 
     r = (1 - P) / P : n times the variance of the log of a frequency, delta method        P_v, P_w : probabilities of the event
 
-z_a belongs to the Clopper-Pearson limits, z_b to the power. Only planning uses this law; no bound does.
+z_a belongs to the Clopper-Pearson limits, z_b to the power. The law chooses trials and events; no bound uses it.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,6 +22,7 @@ from scipy.stats import norm
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats
+from hubbub_decoder.audit.bound import Event
 from hubbub_decoder.audit.distinguisher import count_probabilities, log_ratio
 
 TIGHTNESS = 0.95
@@ -82,17 +85,48 @@ def _merged(loss: Floats, first: Floats, second: Floats) -> LossLaw:
     return LossLaw(atoms, merged, merged_second)
 
 
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """Events of the score in favour of one value, by threshold.
+
+    sign, thresholds : of `Event`, (atoms,)        ratio : ln(P_v / P_w)        spread : c of the module's formulas
+    """
+
+    sign: int
+    thresholds: Floats
+    ratio: Floats
+    spread: Floats
+
+
+def _events(law: LossLaw, alpha: float, power: float) -> Iterator[_Events]:
+    """Yield the events in favour of the first value, then those in favour of the second."""
+    for sign, numerator, other in ((1, law.first, law.second), (-1, law.second[::-1], law.first[::-1])):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            p, q = (np.cumsum(each[::-1])[::-1].clip(0, 1) for each in (numerator, other))
+            r, s = np.maximum(1 - p, 0) / p, np.maximum(1 - q, 0) / q
+            spread = norm.isf(alpha / 2) * (np.sqrt(r) + np.sqrt(s)) + norm.ppf(power) * np.sqrt(r + s)
+            yield _Events(sign, sign * law.loss[::sign], np.log(p / q), np.where(q > 0, spread, np.inf))
+
+
 def trials_needed(
     law: LossLaw, claim: float, alpha: float, *, tightness: float = TIGHTNESS, power: float = POWER
 ) -> float:
     """Trials of each value for a bound of at least `tightness * claim` with a power; infinite if no number suffices."""
     best = math.inf
-    for numerator, other in ((law.first, law.second), (law.second[::-1], law.first[::-1])):
+    for events in _events(law, alpha, power):
+        margin = events.ratio - tightness * claim
         with np.errstate(divide="ignore", invalid="ignore"):
-            p, q = (np.cumsum(each[::-1])[::-1].clip(0, 1) for each in (numerator, other))
-            margin = np.log(p / q) - tightness * claim
-            r, s = np.maximum(1 - p, 0) / p, np.maximum(1 - q, 0) / q
-            spread = norm.isf(alpha / 2) * (np.sqrt(r) + np.sqrt(s)) + norm.ppf(power) * np.sqrt(r + s)
-            needed = np.where((margin > 0) & (q > 0), (spread / margin) ** 2, np.inf)
+            needed = np.where((margin > 0) & np.isfinite(events.spread), (events.spread / margin) ** 2, np.inf)
         best = min(best, float(np.nanmin(needed)))
+    return best
+
+
+def declared_event(law: LossLaw, trials: int, alpha: float, *, power: float = POWER) -> Event:
+    """Event whose bound, in so many trials of each value, is the largest with a power."""
+    best, largest = Event(1, math.inf), -math.inf
+    for events in _events(law, alpha, power):
+        bounds = np.where(np.isfinite(events.spread), events.ratio - events.spread / math.sqrt(trials), -np.inf)
+        at = int(bounds.argmax())
+        if bounds[at] > largest:
+            best, largest = Event(events.sign, float(events.thresholds[at])), float(bounds[at])
     return best

@@ -2,12 +2,15 @@
 
 Three kinds of candidates, from one scan over all values:
 
-    declared mechanism    the pair that needs the fewest trials by the declared law, with its exact likelihood ratio
+    declared mechanism    the pair that needs the fewest trials by the declared law, with its exact likelihood ratio and the event
+                          that reaches the largest bound by that law
     learned noise         the same pair, with the noise that was measured given the true bit
     learned bits          two pairs, with ratios learned for each bit of each cohort: the pair with the most extreme single bit,
                           and the pair with the largest divergence over all bits
 
 The last finds a fault at a few bits, or of a client without a known mechanism.
+The declared mechanism is preferred: by its law no candidate is better, so another candidate with a larger bound has it by chance.
+Another candidate replaces it if a 95 % bound of that candidate exceeds the claim, or the estimate of the declared event.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from numpy.typing import NDArray
 from hubbub.encoding.bloom import Value
 from hubbub.metrics.metric import Kind, Metric
 from hubbub_decoder.array_types import Bits, Floats
-from hubbub_decoder.audit.bound import Event, choose_event
+from hubbub_decoder.audit.bound import Event, bound_of_event, choose_event
 from hubbub_decoder.audit.distinguisher import (
     Distinguisher,
     count_histogram,
@@ -32,32 +35,33 @@ from hubbub_decoder.audit.distinguisher import (
     likelihood_ratio,
     true_bits,
 )
-from hubbub_decoder.audit.loss_law import loss_law, trials_needed
+from hubbub_decoder.audit.loss_law import declared_event, loss_law, trials_needed
 from hubbub_decoder.audit.trials import Laboratory, Schedule
 
 _MIN_STRINGS = 8
 _MAX_STRINGS_TRIED = 4_096
 _MAX_PAIRS_BY_DIVERGENCE = 66
 _MAX_COHORTS = 256
+_ALPHA_OF_CHOICE = 0.05
 Histogram = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Pair of values, by position in the list of values, and a distinguisher of them."""
+    """Pair of values, by position in the list of values, a distinguisher of them, and its event if no trials are to choose it."""
 
     first: int
     second: int
     distinguisher: Distinguisher
+    event: Event | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Candidate and event that were chosen on the first half of the trials, with the bound that they reached there."""
+    """Candidate and event that were chosen on the first half of the trials."""
 
     candidate: Candidate
     event: Event
-    bound: float
 
 
 def audited_values(metric: Metric) -> list[Value]:
@@ -150,35 +154,47 @@ def _divergence(counts: Histogram, counts_other: Histogram) -> float:
     return float((table * (counts / clients - counts_other / clients_other)).sum())
 
 
+def declared_candidate(
+    metric: Metric, values: list[Value], pair: tuple[int, int], schedule: Schedule, trials: int, alpha: float
+) -> Candidate:
+    """Declared mechanism of a pair of values, with the event for a bound of so many trials of each value."""
+    first, second = (true_bits(metric, values[number]) for number in pair)
+    event = declared_event(loss_law(metric, first, second, schedule.per_epoch, schedule.epochs), trials, alpha)
+    noise = count_probabilities(metric.params, schedule.per_epoch)
+    ratio = likelihood_ratio("likelihood ratio of the declared noise", noise, first, second)
+    return Candidate(*pair, ratio, event)
+
+
 def find_candidates(
-    laboratory: Laboratory, values: list[Value], clients: int, metric: Metric | None, pair: tuple[int, int] | None
+    laboratory: Laboratory, values: list[Value], clients: int, metric: Metric | None, declared: Candidate | None
 ) -> list[Candidate]:
-    """Candidates from one scan over all values. metric, pair: definition and `declared_pair`, None for an unknown mechanism."""
+    """Candidates from one scan over all values. metric, declared: definition and `declared_candidate`, None for an unknown mechanism."""
     histograms = scan(laboratory, values, clients)
     candidates = learned_candidates(histograms)
-    if metric is not None and pair is not None:
+    if metric is not None and declared is not None:
         bits = [true_bits(metric, value) for value in values]
-        laws = {
-            "likelihood ratio of the declared noise": count_probabilities(metric.params, laboratory.schedule.per_epoch),
-            "likelihood ratio of the measured noise": learned_noise(histograms, bits),
-        }
-        i, j = pair
-        candidates += [Candidate(i, j, likelihood_ratio(name, law, bits[i], bits[j])) for name, law in laws.items()]
+        first, second = declared.first, declared.second
+        noise = learned_noise(histograms, bits)
+        measured = likelihood_ratio("likelihood ratio of the measured noise", noise, bits[first], bits[second])
+        candidates += [declared, Candidate(first, second, measured)]
     return candidates
 
 
 def choose(
-    laboratory: Laboratory, values: list[Value], clients: int, candidates: list[Candidate], alpha: float
+    laboratory: Laboratory, values: list[Value], clients: int, candidates: list[Candidate], claim: float, alpha: float
 ) -> Choice:
-    """Candidate and event with the largest bound among `clients` new clients of each value that a candidate compares."""
+    """Choice from `clients` new clients of each value that a candidate compares: the declared mechanism, or the largest bound."""
     used = {number for candidate in candidates for number in (candidate.first, candidate.second)}
     scored: dict[int, dict[int, Floats]] = {}
     for number in used:
         mine = [at for at, each in enumerate(candidates) if number in (each.first, each.second)]
         columns = laboratory.scores(values[number], clients, [candidates[at].distinguisher for at in mine])
         scored[number] = dict(zip(mine, columns, strict=True))
-    choices = []
+    figures, choices = [], []
     for at, candidate in enumerate(candidates):
-        event, bound = choose_event(scored[candidate.first][at], scored[candidate.second][at], alpha)
-        choices.append(Choice(candidate, event, bound))
-    return max(choices, key=lambda choice: choice.bound)
+        scores, scores_other = scored[candidate.first][at], scored[candidate.second][at]
+        event = candidate.event or choose_event(scores, scores_other, alpha)
+        bound = bound_of_event(event, scores, scores_other, _ALPHA_OF_CHOICE)
+        figures.append(min(bound.estimate, claim) if candidate.event else bound.epsilon)
+        choices.append(Choice(candidate, event))
+    return choices[int(np.argmax(figures))]

@@ -58,6 +58,10 @@ def draw_from_distribution(
             values = metric.one_hot_names
         case Kind.BOOLEAN:
             values = ("true", "false")
+        case Kind.JOINT:
+            raise PopulationError(
+                f"{metric.name}: a joint metric has no named distribution. Give a population of combinations (--population)."
+            )
     if num_values not in (None, len(values)):
         raise PopulationError(
             f"{metric.name}: {with_article(metric.kind)} metric has {len(values)} values, got {num_values}. Leave out num_values (--values)."

@@ -25,13 +25,16 @@ from hubbub.summary.counting import count_patterns
 from hubbub_decoder.array_types import Indices
 from hubbub_decoder.errors import PopulationError
 from hubbub_decoder.model.repetition import epoch_sizes
-from hubbub_decoder.model.vectorized_hashing import bit_positions
+from hubbub_decoder.model.vectorized_hashing import bit_positions, discovery_positions
 
 _CELLS_PER_BLOCK = 1 << 22
 
 Population = Mapping[str, int]
 """Number of clients with each value; the values of a boolean metric are "true" and "false", those of an ordinal metric numbers as text
 or labels of its buckets."""
+
+Transitions = Mapping[tuple[str | None, str | None], int]
+"""Number of clients with each pair of values in two periods; None: no value."""
 
 
 def simulate_bit_counts(
@@ -73,6 +76,51 @@ def simulate_bit_counts(
             permanent = _draw_ones(true_ones, clients, params.permanent_q, params.permanent_p, rng)
             ones += _draw_ones(size * permanent, size * clients, params.prob_q, params.prob_p, rng)
     return BitCounts(metric, max(1, len(periods)) * reports, ones, periods)
+
+
+def simulate_two_periods(
+    metric: Metric, transitions: Transitions, rng: np.random.Generator, *, periods: Sequence[str] = ()
+) -> tuple[BitCounts, BitCounts]:
+    """Random bit counts of the same clients in two periods, of which some change their value.
+
+        A_ij = Binomial(B_ij, q) + Binomial(s_j - B_ij, p) + (clients with another value in the other period, as for one report)
+
+    B_ij of the s_j clients of cohort j with the same value in both periods have a permanent response with bit i. It is the same in both
+    periods if both are in one epoch of `hold`. A client that changes its value keeps its cohort, and draws another permanent response.
+
+    transitions : number of clients with each pair of values; (None, None) are those that report "no value" twice
+    periods     : first days of the two periods; (): in one epoch, without dates
+
+    Raises PopulationError as `simulate_bit_counts` does, and for another number of periods.
+    """
+    if len(periods) not in (0, 2):
+        raise PopulationError(f"{metric.name}: periods must be two first days, or (), got {len(periods)}.")
+    _check_arguments(metric, {value or "": 0 for pair in transitions for value in pair}, 0)
+    _check_arguments(metric, {str(pair): number for pair, number in transitions.items()}, 0)
+    params, one_epoch = metric.params, len(epoch_sizes(metric, periods)) == 1
+    m, k = params.num_cohorts, params.num_bits
+    values = sorted({value for pair in transitions for value in pair if value is not None})
+    positions = np.full((len(values) + 1, m, params.num_hashes), k, np.int64)
+    if values:
+        positions[:-1] = value_positions(metric, values)
+    index = {None: len(values)} | {value: i for i, value in enumerate(values)}
+    clients = np.zeros((2, m, k), np.int64)  # of those that keep their value, and of those that change it
+    true_ones = np.zeros((3, m, k + 1), np.int64)  # of those that keep it, and in each period of those that change it
+    for (before, after), number in transitions.items():
+        in_cohort = _draw_cohorts(np.array([number]), m, rng)[0]
+        kept = before == after and one_epoch
+        clients[0 if kept else 1] += in_cohort[:, None]
+        for row, value in ((0, before),) if kept else ((1, before), (2, after)):
+            np.add.at(true_ones[row], (np.arange(m)[:, None], positions[index[value]]), in_cohort[:, None])
+    permanent = _draw_ones(true_ones[0, :, :k], clients[0], params.permanent_q, params.permanent_p, rng)
+    ones = [
+        _draw_ones(permanent, clients[0], params.prob_q, params.prob_p, rng)
+        + _draw_ones(true_ones[row, :, :k], clients[1], params.q_star, params.p_star, rng)
+        for row in (1, 2)
+    ]
+    reports = clients.sum(axis=0)[:, 0]
+    first, second = (BitCounts(metric, reports, each, periods[i : i + 1]) for i, each in enumerate(ones))
+    return first, second
 
 
 def _draw_ones(
@@ -173,6 +221,11 @@ def _check_arguments(metric: Metric, population: Population, no_value: int) -> N
         raise PopulationError(
             f"metric must be a Metric, got {type(metric).__name__}. Pass Metric.string(...), for example."
         )
+    if metric.parts:
+        raise PopulationError(
+            f"{metric.name}: a joint metric needs a population of combinations. Use `simulate_joint_reports`, or `hubbub simulate` with "
+            "--population of one column for each part."
+        )
     if not isinstance(population, Mapping):
         raise PopulationError(
             f"{metric.name}: population must be a dict of value and number of reports, got {type(population).__name__}."
@@ -205,10 +258,13 @@ def _blocks(metric: Metric, population: Population) -> Iterator[tuple[NDArray[np
     values = list(population)
     block_size = max(1, _CELLS_PER_BLOCK // (params.num_cohorts * params.num_hashes))
     for start in range(0, len(values), block_size):
-        yield _positions(metric, values[start : start + block_size]), counts[start : start + block_size]
+        yield value_positions(metric, values[start : start + block_size]), counts[start : start + block_size]
 
 
-def _positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
+def value_positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
+    """Bit positions of values in every cohort, (M, m, h); k for no bit. One-hot metrics have one cohort."""
+    if metric.discover is not None:
+        return discovery_positions(values, metric.params, metric.discover)
     if metric.kind is Kind.STRING:
         return bit_positions(values, metric.params)
     if metric.buckets is not None:

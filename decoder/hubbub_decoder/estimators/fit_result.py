@@ -217,7 +217,7 @@ def is_determined(contrasts: Floats, null_space: Floats) -> Flags:
 
 def contrast_variances(contrasts: Floats, covariance: Floats) -> Floats:
     """Variance a' Cov a of each contrast a, a row of `contrasts` (n, M + 1): (n,)."""
-    return np.asarray(np.einsum("ij,jk,ik->i", contrasts, covariance, contrasts))
+    return np.asarray(np.sum((contrasts @ covariance) * contrasts, axis=1))
 
 
 def sum_totals(shares: Floats, covariance: Floats) -> tuple[Floats, Floats]:

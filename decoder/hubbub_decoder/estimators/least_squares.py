@@ -16,11 +16,11 @@ docs/mathematics.md, sections 3 to 5.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
@@ -65,50 +65,71 @@ def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int 
     shares, unlisted, estimated = np.zeros(len(design.groups)), random_string.any_value_share(counts), 0.0
     for _ in range(1 + _REFITS):
         unlisted_variance = estimated
-        normal = _normal_equations(counts, blocks, random_string, shares, unlisted, unlisted_variance)
-        covariance, null_space = _covariance(normal.information)
+        observations = _observations(counts, blocks, random_string, shares, unlisted, unlisted_variance)
+        normal = normal_equations(observations, random_string.mean, len(shares))
+        covariance, null_space = invert_information(normal.information)
         solution = covariance @ normal.moment
         shares, unlisted = solution[:-1], float(solution[-1])
-        estimated, error = _estimate_unlisted_variance(normal, solution, rows, null_space.shape[1], unlisted_variance)
+        freedom = rows - len(solution) + null_space.shape[1]
+        step, error = normal.excess(solution, rows, freedom)
+        estimated = max(0.0, unlisted_variance + step) if freedom > 0 else 0.0
 
     def reporter_variances(contrasts: Floats) -> Floats:
         return reporter_variance(contrast_variances(contrasts, covariance), contrasts @ solution, n)
 
     fit = FitResult.from_fixed_effects(solution, covariance, null_space, reporter_variances, (unlisted_variance, error))
-    return fit.with_tests(_compare_with_random_strings(fit, solution, covariance, counts, blocks, random_string))
+    filters, cohorts = RandomFilters.from_params(counts.metric.params), int((counts.reports > 0).sum())
+
+    def last_observations() -> Iterator[Observation]:
+        return _observations(counts, blocks, random_string, shares, unlisted, unlisted_variance)
+
+    return fit.with_tests(
+        compare_with_filters(fit, solution, covariance, last_observations, random_string.mean, filters, cohorts)
+    )
+
+
+Observation = tuple[Floats, sparse.csr_array, Floats, Callable[[Floats], float]]
+"""y_j (k,), X_j (k, M) and S_j (k, k) of a cohort, and tr(A S_j' A') of a matrix A, S_j' by the parameter that the residuals estimate."""
 
 
 @dataclass(frozen=True, eq=False)
-class _NormalEquations:
-    """Sums over cohorts: information X'S^-1 X (M + 1, M + 1), moment X'S^-1 y (M + 1,), square y'S^-1 y, trace tr(S^-1 V)."""
+class NormalEquations:
+    """Sums over cohorts: information X'S^-1 X (M + 1, M + 1), moment X'S^-1 y (M + 1,), square y'S^-1 y, trace tr(S^-1 S')."""
 
     information: Floats
     moment: Floats
     square: float
     trace: float
 
+    def excess(self, solution: Floats, rows: int, freedom: int) -> tuple[float, float]:
+        """Step of the parameter of S by the method of moments, and the standard error of the parameter; nan and inf without residuals.
 
-def _normal_equations(
-    counts: BitCounts,
-    blocks: list[sparse.csr_array],
-    random_string: RandomStringMoments,
-    shares: Floats,
-    unlisted: float,
-    unlisted_variance: float,
-) -> _NormalEquations:
-    """Sum over the cohorts; the whitened rows of some cohorts are stored at a time, and multiplied at once."""
-    gram = np.zeros((len(shares) + 2, len(shares) + 2))
+        E Q = D + step tr(S^-1 S') D / rows        Q = sum_j r_j' S_j^-1 r_j, D = `freedom` = rows - unknowns
+        """
+        if freedom <= 0 or not self.trace:
+            return math.nan, math.inf
+        per_unit = self.trace * freedom / rows
+        lack_of_fit = self.square - float(solution @ self.moment)
+        return (lack_of_fit - freedom) / per_unit, math.sqrt(2 * freedom) / abs(per_unit)
+
+
+def normal_equations(observations: Iterable[Observation], mean: Floats, size: int) -> NormalEquations:
+    """Sum over the cohorts; the whitened rows of some cohorts are stored at a time, and multiplied at once.
+
+    mean : (k,) w, the column of the unlisted strings      size : M
+    """
+    gram = np.zeros((size + 2, size + 2))
     trace = 0.0
     held: list[Floats] = []
-    for y_j, bits, s in _observations(counts, blocks, random_string, shares, unlisted, unlisted_variance):
+    for y_j, bits, s, trace_of_product in observations:
         whitener = inverse_root(s)
-        held.append(np.column_stack([(bits.T @ whitener.T).T, whitener @ random_string.mean, whitener @ y_j]))
-        trace += float(np.sum((whitener @ random_string.covariance) * whitener))
+        held.append(np.column_stack([(bits.T @ whitener.T).T, whitener @ mean, whitener @ y_j]))
+        trace += trace_of_product(whitener)
         if len(held) * len(s) >= _MAX_SLAB_ROWS:
             gram += _gram(held)
             held = []
     gram += _gram(held) if held else 0.0
-    return _NormalEquations(gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1]), trace)
+    return NormalEquations(gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1]), trace)
 
 
 def _observations(
@@ -118,10 +139,10 @@ def _observations(
     shares: Floats,
     unlisted: float,
     unlisted_variance: float,
-) -> Iterator[tuple[Floats, sparse.csr_array, Floats]]:
-    """Yield y_j, X_j and S_j of each cohort with reports."""
+) -> Iterator[Observation]:
+    """Yield y_j, X_j, S_j and the trace tr(A V A') of each cohort with reports."""
     for y_j, bits, s in bit_shares_and_covariances(counts, blocks, random_string, shares, unlisted):
-        yield y_j, bits, s + unlisted_variance * random_string.covariance
+        yield y_j, bits, s + unlisted_variance * random_string.covariance, random_string.trace_of_product
 
 
 def _gram(blocks: list[Floats]) -> Floats:
@@ -129,7 +150,7 @@ def _gram(blocks: list[Floats]) -> Floats:
     return rows.T @ rows
 
 
-def _covariance(information: Floats) -> tuple[Floats, Floats]:
+def invert_information(information: Floats) -> tuple[Floats, Floats]:
     """Inverse of the information, and directions without information: (M + 1, M + 1) and (M + 1, d)."""
     scale = np.sqrt(np.diag(information))
     scale[scale == 0] = 1
@@ -142,44 +163,30 @@ def _covariance(information: Floats) -> tuple[Floats, Floats]:
     return pseudo_inverse(information, _MIN_EIGENVALUE, 1 / _MAX_VARIANCE_INFLATION)
 
 
-def _estimate_unlisted_variance(
-    normal: _NormalEquations, solution: Floats, rows: int, null_dimensions: int, current: float
-) -> tuple[float, float]:
-    """Estimate of tau**2 by the method of moments, at least 0, and its standard error where tau = 0.
-
-    E Q = D + (tau**2 - t) tr(S^-1 V) D / rows        Q = sum_j r_j' S_j^-1 r_j, D = rows - unknowns, t = `current`
-    """
-    freedom = rows - len(solution) + null_dimensions
-    if freedom <= 0:
-        return 0.0, math.inf
-    per_unit = normal.trace * freedom / rows
-    lack_of_fit = normal.square - float(solution @ normal.moment)
-    return max(0.0, current + (lack_of_fit - freedom) / per_unit), math.sqrt(2 * freedom) / per_unit
-
-
-def _compare_with_random_strings(
+def compare_with_filters(
     fit: FitResult,
     solution: Floats,
     covariance: Floats,
-    counts: BitCounts,
-    blocks: list[sparse.csr_array],
-    random_string: RandomStringMoments,
+    observations: Callable[[], Iterable[Observation]],
+    mean: Floats,
+    filters: RandomFilters,
+    cohorts: int,
 ) -> CandidateTests:
     """Null distribution of the estimates, and the p-value of each candidate, (M,).
 
     In each cohort a random string's score is the sum of S^-1 (y - X x - w x_o) over the bits that it sets. Where candidate j is left
     out, (x, x_o) is less Cov e_j x_j / Cov_jj.
+
+    mean : (k,) w      cohorts : number with reports
     """
     errors = np.sqrt(fit.variances)
     if np.isnan(errors).all():
         return CandidateTests.unknown(len(errors))
-    filters = RandomFilters.from_params(counts.metric.params)
 
     def scores(solutions: Floats, scales: Floats) -> Iterator[tuple[sparse.csr_array, Floats]]:
-        observations = _observations(counts, blocks, random_string, solution[:-1], solution[-1], fit.unlisted_variance)
-        for y_j, bits, s in observations:
-            fitted = bits @ solutions[:-1] + np.outer(random_string.mean, solutions[-1])
-            yield bits, scales * np.linalg.solve(s, y_j[:, None] - fitted)
+        for y_j, bits, s, _ in observations():
+            fitted = bits @ solutions[:-1] + np.outer(mean, solutions[-1])
+            yield bits, scales * linalg.solve(s, y_j[:, None] - fitted, assume_a="pos")
 
     def leave_out(candidates: Indices) -> Iterator[LeaveOneOutScores]:
         moved = covariance[:, candidates] * (solution[candidates] / errors[candidates] ** 2)
@@ -190,5 +197,4 @@ def _compare_with_random_strings(
 
     typical = np.array([np.nanmedian(errors)])
     random_scores = (filters.scores(score[:, 0]) for _, score in scores(solution[:, None], typical))
-    cohorts = int((counts.reports > 0).sum())
     return test_candidates(solution[:-1], errors, random_scores, leave_out, filters, cohorts)

@@ -61,6 +61,7 @@ class HashedCohorts:
     random_string : (p,)        w
     positions     : (m, h, M)   of the candidates
     strata        : (M,)        of the candidates, each with its own prior of shares; None: one prior
+    signed        : whether x are changes of shares, of either sign
     """
 
     responses: Floats
@@ -70,6 +71,7 @@ class HashedCohorts:
     random_string: Floats
     positions: NDArray[np.integer]
     strata: Indices | None = None
+    signed: bool = False
 
     @classmethod
     def from_observations(
@@ -79,6 +81,8 @@ class HashedCohorts:
         fixed_patterns: Floats,
         covariance: Floats,
         strata: Indices | None = None,
+        *,
+        signed: bool = False,
     ) -> HashedCohorts:
         """Rotate the observations.
 
@@ -93,7 +97,8 @@ class HashedCohorts:
             spreads[c, : len(y)], responses[c, : len(y)] = np.maximum(values, 0), vectors.T @ y
             features[c, : len(y)] = vectors.T @ a
         positions = positions.astype(np.intp, copy=False)
-        return cls(responses, features, spreads, features @ fixed_patterns, fixed_patterns[:, 0], positions, strata)
+        fixed, random_string = features @ fixed_patterns, fixed_patterns[:, 0]
+        return cls(responses, features, spreads, fixed, random_string, positions, strata, signed)
 
     @property
     def num_candidates(self) -> int:
@@ -205,7 +210,7 @@ class MessagePassingFit:
         others from their mean sum to 0, and are noise (sum E (x_v - mean)**2) K_c. So no prior decides the sum of hundreds of small shares.
         """
         cohorts, estimates, beliefs = self.cohorts, self.estimates, self.beliefs
-        strong = _strong_candidates(estimates, cohorts.size)
+        strong = _strong_candidates(estimates, cohorts)
         weak = np.ones(cohorts.num_candidates, bool)
         weak[strong] = False
         deviations = beliefs.means[weak] - (beliefs.means[weak].mean() if weak.any() else 0)
@@ -307,7 +312,7 @@ def estimate_given_beliefs(
     return MessagePassingFit(
         cohorts=cohorts,
         estimates=estimates,
-        beliefs=_updated(beliefs, estimates, before, damping, cohorts.strata),
+        beliefs=_updated(beliefs, estimates, before, damping, cohorts),
         variance=before,
         variance_error=error,
         means=beliefs.means,
@@ -317,11 +322,12 @@ def estimate_given_beliefs(
     )
 
 
-def _strong_candidates(estimates: ShareEstimates, size: int) -> Indices:
+def _strong_candidates(estimates: ShareEstimates, cohorts: HashedCohorts) -> Indices:
     """Candidates above 3.5 standard errors: the largest scores, at most a quarter of the observations and 300."""
     scores = estimates.shares / np.sqrt(estimates.variances)
+    scores = np.abs(scores) if cohorts.signed else scores
     strong = np.flatnonzero(scores > _STRONG_STANDARD_ERRORS)
-    most = min(_MAX_STRONG, size // _ROWS_PER_STRONG_CANDIDATE)
+    most = min(_MAX_STRONG, cohorts.size // _ROWS_PER_STRONG_CANDIDATE)
     return np.sort(strong[np.argsort(-scores[strong])[:most]])
 
 
@@ -366,14 +372,14 @@ def _scoring_step(
 
 
 def _updated(
-    beliefs: Beliefs, estimates: ShareEstimates, variance: float, damping: float, strata: Indices | None
+    beliefs: Beliefs, estimates: ShareEstimates, variance: float, damping: float, cohorts: HashedCohorts
 ) -> Beliefs:
     """Posteriors under a prior fitted to all estimates, and the part of t that the earlier posteriors do not explain."""
     unlisted_variance = max(variance - float(beliefs.variances.sum()), 0.0)
     if not len(estimates.shares):
         return Beliefs(beliefs.means, beliefs.variances, unlisted_variance)
     x, v = np.nan_to_num(estimates.shares), np.minimum(estimates.variances, 1.0)
-    means, variances = fit_prior(x, v, strata).posterior(x, v)
+    means, variances = fit_prior(x, v, cohorts.strata, signed=cohorts.signed).posterior(x, v)
     damping = damping if beliefs.variances.any() else 1.0
     return Beliefs(
         beliefs.means + damping * (means - beliefs.means),

@@ -80,7 +80,7 @@ class Prior:
         return members, means, variances[:, None] * self.widths**2 / total
 
 
-def fit_prior(x: Floats, variances: Floats, strata: Indices | None = None) -> Prior:
+def fit_prior(x: Floats, variances: Floats, strata: Indices | None = None, *, signed: bool = False) -> Prior:
     """Fit the prior to estimates x (M,) with these variances (M,).
 
         maximize over weights  sum_v ln sum_k weights_k N(x_v | centre_k, variance_v + width_k**2) + .1 sum_k ln weights_k
@@ -90,17 +90,21 @@ def fit_prior(x: Floats, variances: Floats, strata: Indices | None = None) -> Pr
     centre keep a prior of few candidates from being more certain than their estimates.
 
     strata : (M,) of the candidates; each stratum has its own weights, drawn towards the common ones by 10 candidates. None: one stratum
+    signed : whether x are changes of shares: centres on both sides of 0, and no bound on the mean
     """
     error = float(np.sqrt(np.median(variances)))
-    top = max(1.1 * float(x.max()), 3 * error)
+    top = max(1.1 * float((np.abs(x) if signed else x).max()), 3 * error)
     steps = 1 + int(np.ceil(np.log(top / (_SMALLEST_CENTRE * error)) / np.log(_CENTRE_RATIO)))
     centres = np.append(0, _SMALLEST_CENTRE * error * _CENTRE_RATIO ** np.arange(steps))
-    logs, _ = _log_densities(x, variances, centres, _RELATIVE_WIDTH * centres)
+    if signed:
+        centres = np.append(centres, -centres[1:])
+    widths = _RELATIVE_WIDTH * np.abs(centres)
+    logs, _ = _log_densities(x, variances, centres, widths)
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
-    weights = mixture_weights(likelihood, centres, 1 / len(x), _PSEUDO_CANDIDATES)
+    weights = mixture_weights(likelihood, centres, np.inf if signed else 1 / len(x), _PSEUDO_CANDIDATES)
     if strata is not None:
         weights = stratified_weights(likelihood, weights, strata)[strata]
-    return Prior(centres, _RELATIVE_WIDTH * centres, weights)
+    return Prior(centres, widths, weights)
 
 
 def stratified_weights(likelihood: Floats, common: Floats, strata: Indices) -> Floats:

@@ -26,6 +26,7 @@ from hubbub_decoder.model.repetition import ONCE, Repetition
 _RELATIVE_RIDGE = (
     1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
 )
+_MIN_ERROR_REPORTS = 0.1  # without noise a bit that no string sets is 0 for certain, and would outweigh all others
 
 
 def report_covariance(
@@ -93,7 +94,7 @@ def bit_shares_and_covariances(
 ) -> Iterator[tuple[Floats, sparse.csr_array, Floats]]:
     """Yield, for each cohort with reports: bit shares y_j (k,), the candidates' bits (k, M), and the covariance of y_j (k, k).
 
-        Cov y_j = C_j / (n_j (q* - p*)**2), plus a ridge of 1e-9 of its mean variance
+        Cov y_j = C_j / (n_j (q* - p*)**2), plus a ridge: 1e-9 of its mean variance, and a tenth of a report, (.1 / n_j)**2
 
     C_j is `report_covariance` at these shares, first cut to [0, 1] and scaled to sum to at most 1. Reports of several periods are those
     of the same clients.
@@ -107,5 +108,6 @@ def bit_shares_and_covariances(
         if n:
             covariance = report_covariance(bits, cut / total, rest / total, random_string, params, repetition)
             covariance /= n * (params.q_star - params.p_star) ** 2
-            covariance[np.diag_indices_from(covariance)] += _RELATIVE_RIDGE * covariance.trace() / len(covariance)
+            ridge = _RELATIVE_RIDGE * covariance.trace() / len(covariance) + (_MIN_ERROR_REPORTS / n) ** 2
+            covariance[np.diag_indices_from(covariance)] += ridge
             yield y, bits, covariance

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -44,10 +45,23 @@ class RandomStringMoments:
     mean: Floats
     second_moment: Floats
 
-    @property
+    @cached_property
     def covariance(self) -> Floats:
         """V = W - w w', (k, k)."""
         return self.second_moment - np.outer(self.mean, self.mean)
+
+    def trace_of_product(self, root: Floats) -> float:
+        """tr(A V A') for A (r, k), in O(r k): bits of equal probability are exchangeable, so V is diagonal but for one number a pair of classes.
+
+        V = diag(d) + Z B Z'        tr(A V A') = sum_i d_i |A_i|**2 + sum((Z'A'A Z) * B)        Z (k, c) classes of the bits, B (c, c)
+        """
+        k = len(self.mean)
+        _, first, classes = np.unique(self.mean, return_index=True, return_inverse=True)
+        last = k - 1 - np.unique(self.mean[::-1], return_index=True)[1]
+        between = self.covariance[np.ix_(first, last)]
+        own = self.covariance.diagonal() - between.diagonal()[classes]
+        sums = root @ np.eye(len(first))[classes]
+        return float(own @ np.einsum("ri,ri->i", root, root) + np.sum((sums.T @ sums) * between))
 
     def any_value_share(self, counts: BitCounts) -> float:
         """Share of the reports that have a value, if every value were a random string: their debiased ones over the sum of w."""

@@ -62,15 +62,47 @@ ONCE = Repetition()
 """Each report has another client."""
 
 
+@dataclass(frozen=True, slots=True)
+class CommonReports:
+    """Pairs of reports of one client, one in each of two sets of periods, that repeat its value and its permanent response.
+
+    per_client   : T_A T_B pairs with the same client      per_response : sum_e T_Ae T_Be pairs with the same permanent response
+    """
+
+    per_client: float
+    per_response: float
+
+    @classmethod
+    def from_periods(cls, metric: Metric, before: Sequence[str], after: Sequence[str]) -> CommonReports:
+        """Pairs if a client reports the same value in all of these periods; unknown periods, (), are one of the same epoch without `hold`.
+
+        >>> weekly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, period="week", hold=2)
+        >>> CommonReports.from_periods(weekly, ["1970-01-12"], ["1970-01-19", "1970-01-26"])  # week 2; weeks 3 and 4, epochs 1 and 2
+        CommonReports(per_client=2.0, per_response=1.0)
+        """
+        sizes = max(1, len(before)), max(1, len(after))
+        pairs = float(sizes[0] * sizes[1])
+        if metric.hold is None:
+            return cls(pairs, pairs)
+        if not before or not after:
+            return cls(pairs, 0.0)
+        epochs = [Counter(epoch_numbers(metric, periods)) for periods in (before, after)]
+        return cls(pairs, float(sum(size * epochs[1][epoch] for epoch, size in epochs[0].items())))
+
+
 def epoch_sizes(metric: Metric, periods: Sequence[str]) -> list[int]:
     """Numbers of these periods in each epoch, in which a client keeps its permanent response; [1] of unknown periods, ()."""
     if metric.hold is None or not periods:
         return [max(1, len(periods))]
+    return list(Counter(epoch_numbers(metric, periods)).values())
+
+
+def epoch_numbers(metric: Metric, periods: Sequence[str]) -> list[int]:
+    """Number of the epoch of `hold` that each of these periods is in."""
     try:
-        numbers = [period_number(metric.period, first) for first in periods]
+        return [period_number(metric.period, first) // (metric.hold or 1) for first in periods]
     except ValueError:
         raise SummaryError(
             f"{metric.name}: periods must be first days, YYYY-MM-DD, got {', '.join(map(repr, periods))}. "
             "Without them, reports of one epoch (hold) cannot be found. Correct them, or leave them out."
         ) from None
-    return list(Counter(number // metric.hold for number in numbers).values())

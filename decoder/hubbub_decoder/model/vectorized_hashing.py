@@ -12,6 +12,7 @@ import mmh3
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.params import Params
 
 _MAX_CHUNK_VALUES = 1 << 12
@@ -27,21 +28,36 @@ def bit_positions(candidates: Sequence[str], params: Params) -> Positions:
 
     Where hashes of google-md5 coincide, k fills the missing places, after the others.
     """
-    m, h = params.num_cohorts, params.num_hashes
-    positions = np.empty((len(candidates), m, h), np.int16)
-    hash_chunk = _google_md5 if params.hash_scheme == "google-md5" else _murmur3_v1
-    for start in range(0, len(candidates), _MAX_CHUNK_VALUES):
-        values = [candidate.encode() for candidate in candidates[start : start + _MAX_CHUNK_VALUES]]
-        positions[start : start + len(values)] = hash_chunk(values, params)
+    return hash_positions([candidate.encode() for candidate in candidates], params, range(params.num_cohorts))
+
+
+def discovery_positions(candidates: Sequence[str], params: Params, discover: Discovery) -> Positions:
+    """Bits that each candidate sets in each cohort of a metric with `discover`, those of the cohort's fragment: (M, m, h)."""
+    values = [candidate.encode() for candidate in candidates]
+    positions = np.empty((len(values), params.num_cohorts, params.num_hashes), np.int16)
+    for group in range(len(discover.lengths) + 1):
+        cohorts = discover.cohorts(group, params.num_cohorts)
+        fragments = [discover.fragment(value, group) for value in values]
+        positions[:, cohorts.start : cohorts.stop] = hash_positions(fragments, params, cohorts)
     return positions
 
 
-def _murmur3_v1(values: list[bytes], params: Params) -> Positions:
+def hash_positions(values: Sequence[bytes], params: Params, cohorts: range) -> Positions:
+    """Bits that each byte string sets in each of these cohorts: (M, cohorts, h)."""
+    positions = np.empty((len(values), len(cohorts), params.num_hashes), np.int16)
+    hash_chunk = _google_md5 if params.hash_scheme == "google-md5" else _murmur3_v1
+    for start in range(0, len(values), _MAX_CHUNK_VALUES):
+        chunk = values[start : start + _MAX_CHUNK_VALUES]
+        positions[start : start + len(chunk)] = hash_chunk(chunk, params, cohorts)
+    return positions
+
+
+def _murmur3_v1(values: Sequence[bytes], params: Params, cohorts: range) -> Positions:
     """Hash each value once with MurmurHash3, then mix in the cohorts by arithmetic modulo 2**64: (M, m, h)."""
     k, h = params.num_bits, params.num_hashes
     words = np.frombuffer(b"".join(mmh3.mmh3_x64_128_digest(value, 0) for value in values), "<u8").reshape(-1, 2)
-    cohorts = _mix(np.arange(params.num_cohorts, dtype=np.uint64))
-    base = _mix(words[:, :1] ^ cohorts) + words[:, 1:]
+    mixed_cohorts = _mix(np.arange(cohorts.start, cohorts.stop, dtype=np.uint64))
+    base = _mix(words[:, :1] ^ mixed_cohorts) + words[:, 1:]
     taken = np.empty((*base.shape, h), np.int16)
     for i in range(h):
         uniform = _mix(base + np.uint64(i)) >> np.uint64(32)
@@ -60,10 +76,10 @@ def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return word ^ (word >> np.uint64(31))
 
 
-def _google_md5(values: list[bytes], params: Params) -> Positions:
+def _google_md5(values: Sequence[bytes], params: Params, cohorts: range) -> Positions:
     """One byte of MD5(cohort || value) modulo k for each hash; a bit that two hashes hit counts once: (M, m, h)."""
     k, h = params.num_bits, params.num_hashes
-    prefixes = [cohort.to_bytes(4, "big") for cohort in range(params.num_cohorts)]
+    prefixes = [cohort.to_bytes(4, "big") for cohort in cohorts]
     digests = b"".join(md5(prefix + value, usedforsecurity=False).digest() for value in values for prefix in prefixes)
     hashed = np.frombuffer(digests, np.uint8).reshape(len(values), len(prefixes), -1)[..., :h]
     taken = np.sort(hashed.astype(np.int16) % k, axis=-1)

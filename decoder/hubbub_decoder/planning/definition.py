@@ -35,10 +35,10 @@ def build_metric(wishes: Wishes, name: str, size: tuple[int, int, int], chain: C
             return Metric.string(name, params, **fields)
         case Kind.CATEGORICAL:
             return Metric.categorical(name, tuple(values), **probabilities, **fields)
-        case Kind.BOOLEAN:
-            return Metric.boolean(name, **probabilities, **fields)
         case Kind.ORDINAL:
             return Metric.ordinal(name, values, **probabilities, **fields)
+        case _:
+            return Metric.boolean(name, **probabilities, **fields)
 
 
 def toml_lines(metric: Metric) -> Iterator[str]:

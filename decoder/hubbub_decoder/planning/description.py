@@ -132,6 +132,10 @@ def describe(
             raise PlanError(
                 f"{name} must be an integer of at least 1, got {number!r}: it is a number of {name}. Pass {name} = 1 or more."
             )
+    if metric.parts:
+        raise PlanError(
+            f"{metric.name}: a joint metric has no accuracy of its own, its parts have. Plan each part on its own."
+        )
     params = metric.params
     default = 100 if metric.kind is Kind.STRING else len(metric.one_hot_names)
     law = Accuracy(

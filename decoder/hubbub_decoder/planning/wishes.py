@@ -82,6 +82,10 @@ class Wishes:
             raise PlanError(
                 f"bits must be an integer in [{MIN_STRING_BITS}, {MAX_BITS}], got {self.bits!r}: a report of strings has so many. Pass bits = 128."
             )
+        if self.kind is Kind.JOINT:
+            raise PlanError(
+                "A joint metric was asked for, and its epsilon is the sum of its parts'. Plan each part with its share of epsilon."
+            )
         _check_candidates(self.kind, self.candidates)
         if self.reports is None and self.share is None:
             raise PlanError(

@@ -146,6 +146,8 @@ def digest_of(fields: dict[str, Any]) -> str:
     )
     canonical = {name: fields[name] for name in names}
     canonical |= {"p": a_of(fields["prob_p"], 24), "q": a_of(fields["prob_q"], 24), **(response_of(fields) or {})}
+    if "discover" in fields:
+        canonical["discover"] = discover_of(fields)
     if "buckets" in fields:
         buckets = fields["buckets"]
         canonical["buckets"] = {
@@ -155,6 +157,38 @@ def digest_of(fields: dict[str, Any]) -> str:
             "unit": buckets["unit"],
         }
     return hashlib.sha256(b"hubbub-metric-v1\n" + as_json(canonical).encode("ascii")).hexdigest()
+
+
+def discover_of(fields: dict[str, Any]) -> dict[str, Any]:
+    """Discovery: the table with its defaults, held_out as a number of cohorts."""
+    table = {"step": 2, "alphabet": None, "held_out": 0.1} | fields["discover"]
+    held_out: int = max(1, round(table["held_out"] * fields["num_cohorts"]))
+    whole: dict[str, Any] = {"first": min(table["step"], table["longest"] + 1)} | table | {"held_out": held_out}
+    return whole
+
+
+def group_and_fragment_of(fields: dict[str, Any], cohort: int, value: str | None) -> tuple[int, bytes | None]:
+    """Discovery: the group of a cohort, and the bytes that it reports of a value."""
+    table = discover_of(fields)
+    lengths, length = [], table["first"]
+    while length < table["longest"] + 1:
+        lengths.append(length)
+        length += table["step"]
+    lengths.append(table["longest"] + 1)
+    prefixes = fields["num_cohorts"] - table["held_out"]
+    group = len(lengths) if cohort >= prefixes else cohort * len(lengths) // prefixes
+    if value is None or group == len(lengths):
+        return group, None if value is None else value.encode()
+    if table["alphabet"] is None:
+        symbols = [bytes([byte]) for byte in value.encode()]
+    else:
+        symbols = [character.encode() for character in value]
+    return group, b"".join([*symbols, b"\xff"][: lengths[group]])
+
+
+def discovery_cohort_of(secret: bytes, name: str, m: int) -> int:
+    stream = framed(b"hubbub/discovery-cohort/v1") + framed(secret) + framed(name.encode())
+    return hashlib.shake_256(stream).digest(1)[0] % m
 
 
 def double_of(number: float, order: str) -> bytes:
@@ -282,6 +316,7 @@ def prr_input(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: b
     parts = [label, secret, *(fields[name].encode() for name in ("name", "kind", "hash_scheme"))]
     parts += [number.to_bytes(8, "little") for number in numbers]
     parts += [category.encode() for category in fields["categories"]]
+    parts += [as_json(discover_of(fields)).encode()] if "discover" in fields else []
     inner = fields["buckets"]["edges"][1:-1] if "buckets" in fields else []
     parts += [len(inner).to_bytes(8, "little")] if inner else []
     parts += [double_of(edge, "<") for edge in inner]
@@ -339,6 +374,16 @@ def test_format_page_implementation_matches_every_vector() -> None:
         assert v.get("value_digest", "") == value.hex(), v
         inputs = v["definition"], bytes.fromhex(v["secret"]), v["epoch"], bytes.fromhex(v["bloom"]), value
         assert (v["input"], v["prr"]) == (prr_input(*inputs).hex(), prr_of(*inputs).hex()), v
+    for v in VECTORS["discovery"]:
+        fields, key = v["definition"], bytes.fromhex(v["secret"])
+        assert v["digest"] == digest_of(fields)
+        assert v["cohort"] == discovery_cohort_of(key, fields["name"], fields["num_cohorts"])
+        group, fragment = group_and_fragment_of(fields, v["cohort"], v["value"])
+        assert (v["group"], v["fragment"]) == (group, None if fragment is None else fragment.hex()), v
+        at = [] if fragment is None else positions_of(fields["hash_scheme"], fragment, v["cohort"], 16, 2)
+        row = sum(1 << bit for bit in at).to_bytes(2, "little")
+        digest = b"" if fragment is None else hashlib.sha256(fragment).digest()[:16]
+        assert (v["bloom"], v["prr"]) == (row.hex(), prr_of(fields, key, None, row, digest).hex()), v
     for v in VECTORS["instantaneous"]:
         words = [bytes.fromhex(word) for word in v["words"]]
         assert len(words) == v["words_of_p"] + v["words_of_q"]

@@ -137,3 +137,13 @@ def test_decodes_more_candidates_than_bits_without_screening(unseen_seed: int) -
         assert abs(mass.share - truth) < norm.isf(ALPHA / 6) * mass.std_error
         assert mass.std_error < 0.1
     assert decoding.listed_total.share + decoding.unlisted.share + decoding.no_value.share == pytest.approx(1)
+
+
+def test_reports_without_noise_are_decoded(unseen_seed: int) -> None:
+    """A bit that no string sets is 0 for certain then. Standard errors are .001: the tolerance is ten of them."""
+    params = Params(num_bits=32, num_hashes=1, num_cohorts=64, prob_p=0, prob_q=1, prob_f=0)
+    population = {f"{unseen_seed} {v}": 2_000 // (v + 1) for v in range(50)}
+    counts = simulate_bit_counts(Metric.string("m", params), population, np.random.default_rng(unseen_seed))
+    estimates = decode(counts, list(population)).estimates
+    truth = np.array([population[each.candidate] for each in estimates]) / sum(population.values())
+    assert [each.share for each in estimates] == pytest.approx(truth, abs=0.01)

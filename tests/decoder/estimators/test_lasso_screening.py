@@ -45,7 +45,7 @@ def test_variance_doubles_with_candidates_for_half_of_the_independent_counts(
 
     Tolerance: 2 % (.13 +- .07 % in 100 draws). tau**2 is left out, because it is estimated from the reports.
     """
-    monkeypatch.setattr(fit_module, "_estimate_unlisted_variance", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr(fit_module.NormalEquations, "excess", lambda *_: (0.0, 0.0))
     assert independent_numbers(counts) == 241
     few, many = (fit_least_squares(counts, design_matrix(NAMES[:size], PARAMS)).variances for size in (12, 120))
     ratio = many[:12].mean() / few[:12].mean()

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
 from hubbub.consent import Consent
-from hubbub.encoding.bloom import BloomBits, Value
+from hubbub.encoding.bloom import BloomBits, JointValue, Value
 from hubbub.errors import InvalidValueError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Kind, Metric, has_expired
@@ -77,16 +78,16 @@ class Recorder:
         self._limit = limit
         self._random_bytes = random_bytes
         self._is_new, self._is_new_name = OncePerKey(), OncePerKey()
-        self._postponed: deque[tuple[str | None, str, Value]] = deque()
+        self._postponed: deque[tuple[str | None, str, Value | JointValue]] = deque()
         self.unsaved_ignored: Counter[str] = Counter()
 
-    def take(self, state: State, subject_id: str | None, name: str, value: Value) -> Consent:
+    def take(self, state: State, subject_id: str | None, name: str, value: Value | JointValue) -> Consent:
         """Take one recording, then the postponed ones; return the saved consent."""
         self.record(state, subject_id, name, value)
         self.record_postponed(state)
         return state.consent
 
-    def record(self, state: State, subject_id: str | None, name: str, value: Value) -> None:
+    def record(self, state: State, subject_id: str | None, name: str, value: Value | JointValue) -> None:
         """Take one recording, or count it as ignored with its reason.
 
         The steps: check the consent, find the definition and its encoder, read the account once, write the draft.
@@ -118,8 +119,8 @@ class Recorder:
         return metric
 
     def _encoder(
-        self, state: State, metric: Metric, subject_id: str | None, value: Value
-    ) -> tuple[str, SubjectEncoder, Value | BloomBits]:
+        self, state: State, metric: Metric, subject_id: str | None, value: Value | JointValue
+    ) -> tuple[str, SubjectEncoder, Value | JointValue | BloomBits]:
         """Subject, its encoder of a metric, and a valid value or its Bloom filter bits."""
         secret = self._encoders.secret(state)
         if secret is None:
@@ -149,7 +150,12 @@ class Recorder:
         )  # a clock that was set back does not reopen a period
 
     def _draft(
-        self, state: State, account: Account, period: str, encoder: SubjectEncoder, value: Value | BloomBits
+        self,
+        state: State,
+        account: Account,
+        period: str,
+        encoder: SubjectEncoder,
+        value: Value | JointValue | BloomBits,
     ) -> None:
         """Write the recording as the period's draft, or as one more recording that the draft stands for."""
         draft = state.drafts.get(account.key)
@@ -173,10 +179,10 @@ class Recorder:
                 event["number"] = number.hex()
         self._journal.write(event)
 
-    def postpone(self, subject_id: str | None, name: str, value: Value) -> None:
+    def postpone(self, subject_id: str | None, name: str, value: Value | JointValue) -> None:
         """Keep a recording in memory until the journal can be locked; beyond `MAX_POSTPONED` it is counted as `no-state`."""
         if len(self._postponed) < MAX_POSTPONED:
-            self._postponed.append((subject_id, name, value))
+            self._postponed.append((subject_id, name, dict(value) if isinstance(value, Mapping) else value))
         else:
             self.unsaved_ignored["no-state"] += 1
 

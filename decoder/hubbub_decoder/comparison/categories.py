@@ -1,0 +1,42 @@
+"""Changes of the shares of categories, one bit each and no hashing.
+
+    d_i = x_Bi - x_Ai        Var d_i among the reporters = Var x_Ai + Var x_Bi - 2 s min(N_A, N_B) / (n_A n_B) R G_i / (q* - p*)**2
+
+Each category has its own share, so no residual shows s: unless it is known, s = 0, which is conservative.
+docs/mathematics.md, section 19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.comparison.covariance import Sample, sampling_variance
+from hubbub_decoder.comparison.overlap import Overlap
+from hubbub_decoder.estimators.categories import fit_categories
+from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.model.bit_covariance import bit_noise
+from hubbub_decoder.model.repetition import CommonReports
+
+
+def category_changes(
+    before: Sample, after: Sample, selected: Sequence[str], overlap: Overlap, target: Target
+) -> tuple[Floats, Floats]:
+    """Changes (a,) of the selected categories, and their variances (a,).
+
+    before, after : with the expected shares (a,) of the selected categories
+    """
+    counts, params = (before.counts, after.counts), before.counts.metric.params
+    fits = [fit_categories(each, selected) for each in counts]
+    variances = fits[0].reporter_variances + fits[1].reporter_variances
+    if target == "population":
+        variances = variances + sampling_variance(before, after, overlap.low)
+    x = [np.clip(fit.shares, 0, 1) for fit in fits]
+    pairs = CommonReports.from_periods(counts[0].metric, counts[0].periods, counts[1].periods).per_response
+    permanent = bit_noise(np.minimum(*x), params)[1]  # a client that moved to or from the category has another response
+    clients = min(before.num_clients, after.num_clients)
+    reports = counts[0].num_reports * counts[1].num_reports
+    common = 2 * clients * pairs * permanent / (reports * (params.q_star - params.p_star) ** 2)
+    return fits[1].shares - fits[0].shares, np.maximum(variances - overlap.low * common, 0)

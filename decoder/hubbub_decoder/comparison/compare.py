@@ -1,0 +1,282 @@
+"""Comparison of two samples on one page: decode both -> changes of the counts -> overlap -> fit -> tests -> comparison."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from numbers import Real
+
+import numpy as np
+
+from hubbub.errors import SummaryError
+from hubbub.metrics.metric import Kind, Metric
+from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub_decoder.array_types import Flags, Floats
+from hubbub_decoder.blas_threads import one_blas_thread
+from hubbub_decoder.comparison.categories import category_changes
+from hubbub_decoder.comparison.covariance import Sample
+from hubbub_decoder.comparison.fit import ChangeFit, fit_changes
+from hubbub_decoder.comparison.overlap import Overlap
+from hubbub_decoder.comparison.results import Change, Comparison
+from hubbub_decoder.data.candidates import distinct_candidates
+from hubbub_decoder.data.combine import Collected, combine
+from hubbub_decoder.inference.intervals import Target, normal_interval
+from hubbub_decoder.inference.multiple_testing import q_values
+from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.pipeline import decode
+from hubbub_decoder.results.decoding import Decoding
+
+
+@one_blas_thread()
+def compare(
+    a: Collected | Sequence[Collected],
+    b: Collected | Sequence[Collected],
+    candidates: Iterable[str] | DesignMatrix | None = None,
+    *,
+    confidence: float = 0.95,
+    fdr: float = 0.05,
+    target: Target = "reporters",
+    same_clients: bool | None = None,
+    overlap: float | None = None,
+) -> Comparison:
+    """Estimate how the share of each candidate changes from `a` to `b`: two periods, or two groups of clients.
+
+    a, b         : summaries of one definition, each with reports; of a list, the sum
+    candidates   : strings to look for, or a design matrix of them; for a categorical metric, the categories to show (None: all)
+    confidence   : level of the intervals, in (0, 1)
+    fdr          : false discovery rate of the detected changes, in (0, 1)
+    target       : "reporters": changes among the reporters; "population": of the populations of which they are random samples
+    same_clients : whether clients of `a` may be in `b`. False: two groups, or two periods without a common client. None: False if both
+                   have the same periods, since a client reports once in a period, and True otherwise
+    overlap      : share in [0, 1] of the clients of the smaller sample that are in the other with the same value, if it is known.
+                   None: estimated from the reports, and 0 (wider intervals) where they do not determine it
+
+    Strings are compared by bit counts, in whatever form the reports are.
+
+    Raises SummaryError for different definitions, no reports, common periods or arguments out of range, and CandidateError as `decode`.
+    """
+    samples = [_collect(name, given) for name, given in (("a", a), ("b", b))]
+    first, second = (each if isinstance(each, BitCounts) else each.bit_counts() for each in samples)
+    _check_pair(first, second, overlap, same_clients)
+    grouped = set(first.periods) == set(second.periods) != set()
+    known = _known_overlap(overlap, not grouped if same_clients is None else same_clients)
+    metric = first.metric
+    if metric.kind is Kind.STRING and candidates is not None and not isinstance(candidates, DesignMatrix):
+        candidates = design_matrix(distinct_candidates(candidates)[0], metric.params)
+    names = list(candidates) if candidates is not None and not isinstance(candidates, DesignMatrix) else candidates
+    decodings = [decode(each, names, confidence=confidence, fdr=fdr, target=target) for each in samples]
+    if isinstance(names, DesignMatrix):
+        if not ((first.reports > 0) & (second.reports > 0)).any():
+            raise SummaryError(
+                f"{metric.name}: no cohort has reports in both a and b, so nothing can be compared. Compare larger samples."
+            )
+        pair = [Sample(counts, _expected(each, names)) for counts, each in zip((first, second), decodings, strict=True)]
+        fit = fit_changes(pair[0], pair[1], names, known)
+        changes, found = _string_changes(fit, names, decodings, target, confidence, fdr), fit.overlap
+        totals = _totals(fit, decodings, target, confidence)
+    else:
+        found = known or Overlap.unknown()
+        changes = _category_rows(first, second, decodings, found, target, confidence, fdr)
+        totals = ()
+    return Comparison(
+        metric=metric,
+        a=decodings[0],
+        b=decodings[1],
+        confidence=confidence,
+        fdr=fdr,
+        target=target,
+        changes=changes,
+        totals=totals,
+        overlap=found,
+        same_clients=known is None or known.estimate > 0,
+        warnings=_warnings(decodings),
+    )
+
+
+def _collect(name: str, given: Collected | Sequence[Collected]) -> Collected:
+    """Sum of the summaries of one sample; raises SummaryError for anything else, and without a report."""
+    parts = [given] if isinstance(given, BitCounts | PatternCounts | Reports) else given
+    if not isinstance(parts, Sequence) or not all(
+        isinstance(part, BitCounts | PatternCounts | Reports) for part in parts
+    ):
+        raise SummaryError(
+            f"{name} must be BitCounts, PatternCounts, Reports or a list of them, got {type(given).__name__}: "
+            "hubbub.summary.read_collected(path) reads whichever a file holds"
+        )
+    if not parts:
+        raise SummaryError(
+            f"{name} has no summary, so nothing can be compared. Pass at least one summary for a and for b."
+        )
+    collected = combine(list(parts))
+    if collected.num_reports == 0:
+        raise SummaryError(
+            f"{collected.metric.name}: {name} holds no report, so no change can be estimated. Compare periods with reports."
+        )
+    return collected
+
+
+def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients: object) -> None:
+    """Raise SummaryError for samples that cannot be compared, and for arguments out of range."""
+    if a.metric.digest != b.metric.digest:
+        raise SummaryError(
+            f"a and b have different definitions: {a.metric.name} {a.metric.digest[:12]} and {b.metric.name} {b.metric.digest[:12]}. "
+            "Only reports of one definition can be compared: decode each, and compare the shares yourself."
+        )
+    if same_clients not in (None, True, False):
+        raise SummaryError(f"same_clients must be True, False or None, got {same_clients!r}")
+    if overlap is not None and (isinstance(overlap, bool) or not isinstance(overlap, Real) or not 0 <= overlap <= 1):
+        raise SummaryError(f"overlap must be a number in [0, 1] or None, got {overlap!r}")
+    if overlap is not None and same_clients is False and overlap > 0:
+        raise SummaryError(
+            f"same_clients=False means that no client is in both samples, but overlap is {overlap!r}. Leave one of them out."
+        )
+    if np.array_equal(a.reports, b.reports) and np.array_equal(a.ones, b.ones):
+        raise SummaryError(
+            f"{a.metric.name}: a and b hold the same reports, so nothing changes. Pass two different samples."
+        )
+    common = sorted({*a.periods} & {*b.periods})
+    if common and {*a.periods} != {*b.periods} and same_clients is not False:
+        raise SummaryError(
+            f"{a.metric.name}: a and b have {len(common)} common periods ({', '.join(common[:3])}), so reports may count in both. "
+            "Remove these periods from one of them, or pass same_clients=False (--independent-clients) for two groups of clients."
+        )
+
+
+def _known_overlap(overlap: float | None, same_clients: bool) -> Overlap | None:
+    """Overlap that need not be estimated; None if it must be."""
+    if overlap is not None:
+        return Overlap.known(float(overlap))
+    return None if same_clients else Overlap.known(0.0)
+
+
+def _expected(decoding: Decoding, design: DesignMatrix) -> Floats:
+    """Expected shares (M + 1,) of the candidates, in the order of the design, and of the unlisted strings."""
+    means = {estimate.candidate: estimate.posterior_mean for estimate in decoding}
+    shares = [means[group[0]] for group in design.groups]
+    unlisted = decoding.unlisted.share
+    if math.isnan(unlisted):
+        unlisted = max(0.0, 1 - float(np.nansum(shares)))
+    return np.nan_to_num(np.array([*shares, unlisted]))
+
+
+def _string_changes(
+    fit: ChangeFit, design: DesignMatrix, decodings: Sequence[Decoding], target: Target, confidence: float, fdr: float
+) -> tuple[Change, ...]:
+    """Tested changes of all groups of candidates."""
+    result = fit.fit
+    variances = result.variances if target == "population" else result.reporter_variances
+    errors, d = np.sqrt(variances), result.shares
+    known = np.isfinite(d) & np.isfinite(errors)
+    sides = ((result.null_distribution, result.p_values, result.retested), fit.decreases)
+    one_sided, reaches = [], []
+    for sign, (null, tested, retested) in zip((1, -1), sides, strict=True):
+        p = _tail(null, sign * d, errors)
+        again = np.zeros(len(d), bool) if retested is None else retested
+        one_sided.append(np.where(again, np.fmax(p, tested), p))
+        reaches.append(float(norm.isf((1 - confidence) / 2)) if null is None else null.quantile((1 - confidence) / 2))
+    p = np.where(known, np.minimum(1, 2 * np.minimum(*one_sided)), np.nan)
+    low, high = d - reaches[0] * errors, d + reaches[1] * errors
+    low, high = _agree(d, low, high, p > 1 - confidence)
+    return _rows([*design.groups], decodings, d, errors, (low, high), p, confidence, fdr)
+
+
+def _tail(null: NullDistribution | None, d: Floats, errors: Floats) -> Floats:
+    """P(error >= d); 0 where d > 0 has no error, and 1 where d = 0 has none."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.where((d == 0) & (errors == 0), 0.0, d / errors)
+    tail: Floats = norm.sf(z) if null is None else null.tail(z)
+    return tail
+
+
+def _agree(d: Floats, low: Floats, high: Floats, kept: Flags) -> tuple[Floats, Floats]:
+    """Intervals, widened to reach 0 where the test across cohorts does not reject 0."""
+    reach = np.where(d > 0, d - low, high - d)
+    factor = np.where(kept & ((low > 0) | (high < 0)), np.abs(d) / np.where(reach > 0, reach, 1), 1)
+    return d - factor * (d - low), d + factor * (high - d)
+
+
+def _category_rows(
+    first: BitCounts,
+    second: BitCounts,
+    decodings: Sequence[Decoding],
+    overlap: Overlap,
+    target: Target,
+    confidence: float,
+    fdr: float,
+) -> tuple[Change, ...]:
+    """Tested changes of all categories shown."""
+    metric: Metric = first.metric
+    names = [name for name in metric.categories or ("true",) if name in decodings[0]]
+    pair = [
+        Sample(counts, np.array([each[name].share for name in names]))
+        for counts, each in zip((first, second), decodings, strict=True)
+    ]
+    d, variances = category_changes(pair[0], pair[1], names, overlap, target)
+    errors = np.sqrt(variances)
+    p = np.minimum(1, 2 * _tail(None, np.abs(d), errors))
+    reach = float(norm.isf((1 - confidence) / 2)) * errors
+    return _rows([(name,) for name in names], decodings, d, errors, (d - reach, d + reach), p, confidence, fdr)
+
+
+def _rows(
+    groups: Sequence[tuple[str, ...]],
+    decodings: Sequence[Decoding],
+    changes: Floats,
+    errors: Floats,
+    interval: tuple[Floats, Floats],
+    p: Floats,
+    confidence: float,
+    fdr: float,
+) -> tuple[Change, ...]:
+    """Changes with q-values: detected ones first, then by size; what is not determined comes last."""
+    known = np.isfinite(p)
+    q = np.full(len(p), np.nan)
+    q[known] = q_values(p[known], fdr)
+    shares = [{estimate.candidate: estimate.share for estimate in decoding} for decoding in decodings]
+    rows = [
+        Change(
+            candidate=group[0],
+            share_a=shares[0][group[0]],
+            share_b=shares[1][group[0]],
+            change=float(changes[i]),
+            std_error=float(errors[i]),
+            low=float(interval[0][i]),
+            high=float(interval[1][i]),
+            p_value=float(p[i]),
+            q_value=float(q[i]),
+            detected=bool(q[i] <= fdr and p[i] < 1 - confidence),
+            indistinguishable_from=group[1:],
+        )
+        for i, group in enumerate(groups)
+    ]
+    return tuple(sorted(rows, key=lambda row: (not row.detected, math.isnan(row.change), -abs(row.change))))
+
+
+def _totals(fit: ChangeFit, decodings: Sequence[Decoding], target: Target, confidence: float) -> tuple[Change, ...]:
+    """Changes of the share of all candidates, of the unlisted strings and of "no value"."""
+    result = fit.fit
+    variances = result.total_variances if target == "population" else result.total_reporter_variances
+    sizes = result.totals * np.array([1, 1, -1])  # "no value" is the rest to 1
+    names = ("listed_total", "unlisted", "no_value")
+    rows = []
+    for name, change, error in zip(names, sizes.tolist(), np.sqrt(variances).tolist(), strict=True):
+        low, high = normal_interval(change, error, confidence)
+        p = min(1.0, 2 * float(norm.sf(abs(change) / error))) if error > 0 else math.nan
+        shares = [getattr(decoding, name).share for decoding in decodings]
+        rows.append(Change(name, shares[0], shares[1], change, error, low, high, p, math.nan, detected=False))
+    return tuple(rows)
+
+
+def _warnings(decodings: Sequence[Decoding]) -> tuple[str, ...]:
+    """Warnings of both decodings; one that both have is listed once."""
+    first, second = (decoding.warnings for decoding in decodings)
+    both = [f"a and b: {text}" for text in first if text in second]
+    rest = [
+        f"{name}: {text}"
+        for name, texts, other in (("a", first, second), ("b", second, first))
+        for text in texts
+        if text not in other
+    ]
+    return (*both, *rest)

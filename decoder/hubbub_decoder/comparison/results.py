@@ -1,0 +1,147 @@
+"""Result types of a comparison: `Change` of one candidate, and `Comparison`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubbub.metrics.metric import Metric
+from hubbub.text import format_count
+from hubbub_decoder.comparison.overlap import Overlap
+from hubbub_decoder.data.output_files import atomic_write, check_table_path
+from hubbub_decoder.errors import OutputError
+from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.results.decoding import Decoding
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Change of the share of one candidate, from `a` to `b`; all numbers are nan where the reports do not determine it.
+
+    share_a, share_b : shares as `decode` estimates them in each
+    change           : estimated from the changes of the counts, so it may differ a little from share_b - share_a, and is more precise
+    std_error, low, high : standard error and confidence interval of the change
+    p_value          : two-sided; null hypothesis: the share is the same in both
+    q_value          : p_value adjusted for the number of candidates
+    detected         : q_value <= fdr and p_value < 1 - confidence; so 0 is outside the interval
+    indistinguishable_from : candidates with the same bits in every cohort; the change is that of the group
+    """
+
+    candidate: str
+    share_a: float
+    share_b: float
+    change: float
+    std_error: float
+    low: float
+    high: float
+    p_value: float
+    q_value: float
+    detected: bool
+    indistinguishable_from: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """Result of `compare`: changes in descending order of their size, detected ones first.
+
+    a, b             : decodings of both samples
+    changes          : of all candidates
+    unlisted, no_value : changes of the totals (`candidate` is a label)
+    overlap          : share of clients with the same value in both
+    same_clients     : whether a client may be in both; False: s = 0 is known
+    """
+
+    metric: Metric
+    a: Decoding
+    b: Decoding
+    confidence: float
+    fdr: float
+    target: Target
+    changes: tuple[Change, ...]
+    totals: tuple[Change, ...]
+    overlap: Overlap
+    same_clients: bool
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def detected(self) -> tuple[Change, ...]:
+        """Changes that are detected, the largest first."""
+        return tuple(change for change in self.changes if change.detected)
+
+    def __repr__(self) -> str:
+        changes = format_count(len(self.changes), "candidate")
+        return f"<Comparison of {self.metric.name}: {len(self.detected):,} of {changes} changed>"
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self.changes)
+
+    def __getitem__(self, candidate: str) -> Change:
+        """Return the change of a candidate; raises KeyError for a string that was not a candidate."""
+        for change in self.changes:
+            if candidate == change.candidate or candidate in change.indistinguishable_from:
+                return change
+        raise KeyError(candidate)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON-compatible values; nan and infinity become None."""
+        return {
+            "metric": self.metric.to_dict(),
+            "a": {"periods": list(self.a.periods), "num_reports": self.a.num_reports},
+            "b": {"periods": list(self.b.periods), "num_reports": self.b.num_reports},
+            "target": self.target,
+            "confidence": self.confidence,
+            "fdr": self.fdr,
+            "same_clients": self.same_clients,
+            "overlap": _json_fields(self.overlap),
+            "totals": [_json_fields(change) for change in self.totals],
+            "warnings": list(self.warnings),
+            "changes": [_json_fields(change) for change in self.changes],
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write one row per candidate to a .csv file, or all fields to a .json file.
+
+        Raises OutputError for another suffix, or if the file cannot be written.
+        """
+        path = Path(path)
+        check_table_path(path)
+        if path.suffix.lower() == ".parquet":
+            raise OutputError(f"{path} must end in .csv or .json. A comparison has no Parquet form.")
+        text = io.StringIO(newline="")
+        if path.suffix.lower() == ".json":
+            text.write(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
+        else:
+            rows = [_json_fields(change) for change in self.changes]
+            writer = csv.DictWriter(text, list(Change.__dataclass_fields__))
+            writer.writeheader()
+            for row in rows:
+                others = row["indistinguishable_from"]
+                writer.writerow(
+                    row | {"indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else ""}
+                )
+        with atomic_write(path) as file:
+            file.write(text.getvalue().encode())
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from hubbub_decoder.comparison.table import ComparisonTable
+
+        yield from ComparisonTable(self).__rich_console__(console, options)
+
+
+def _json_fields(value: Change | Overlap) -> dict[str, Any]:
+    return {
+        name: None if isinstance(field, float) and not math.isfinite(field) else field
+        for name, field in asdict(value).items()
+    }

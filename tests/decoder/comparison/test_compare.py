@@ -1,0 +1,206 @@
+"""`compare`: changes between two samples, their intervals, and bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hubbub import Metric, Params
+from hubbub.errors import SummaryError
+from hubbub.summary import BitCounts
+from hubbub_decoder import CandidateError, OutputError, compare, simulate_two_periods
+from hubbub_decoder.comparison.results import Comparison
+
+PARAMS = Params(num_bits=32, num_hashes=1, num_cohorts=32, prob_p=0.1, prob_q=0.9, permanent_p=0.1, permanent_q=0.5)
+METRIC = Metric.string("homepage", PARAMS)
+NAMES = [f"v{i}" for i in range(10)]
+SURVEY = Metric.boolean("dark", prob_p=0.1, prob_q=0.9, prob_f=0.5)
+
+
+def transitions(size: int, overlap: float, moved: int = 0) -> dict[tuple[str | None, str | None], int]:
+    """`size` clients of each of ten values; a share `overlap` keeps its value, `moved` clients move from v0 to v1, the rest to the next but two."""
+    pairs: dict[tuple[str | None, str | None], int] = {}
+    for i, name in enumerate(NAMES):
+        kept = round(overlap * size)
+        pairs[name, name] = kept - moved * (i == 0)
+        pairs[name, NAMES[(i + 3) % 10]] = size - kept
+    pairs["v0", "v1"] = pairs.get(("v0", "v1"), 0) + moved
+    return pairs
+
+
+def counts(seed: int, overlap: float = 1.0, moved: int = 0) -> tuple[BitCounts, BitCounts]:
+    return simulate_two_periods(METRIC, transitions(10_000, overlap, moved), np.random.default_rng(seed))
+
+
+def test_change_of_a_moved_value_is_detected_with_its_sign(unseen_seed: int) -> None:
+    """5 % of the clients move from v0 to v1: 10 standard errors."""
+    comparison = compare(*counts(unseen_seed, moved=5_000), NAMES)
+    assert {change.candidate for change in comparison.detected} >= {"v0", "v1"}
+    for name, truth in (("v0", -0.05), ("v1", 0.05)):
+        change = comparison[name]
+        assert change.change == pytest.approx(truth, abs=6 * change.std_error)
+        assert 0 < change.std_error < 0.006
+        assert (change.low > 0) == (truth > 0)
+        assert (change.high < 0) == (truth < 0)
+        assert change.share_b - change.share_a == pytest.approx(change.change, abs=0.02)
+
+
+def test_reversed_samples_give_reversed_changes(unseen_seed: int) -> None:
+    a, b = counts(unseen_seed, moved=2_000)
+    there, back = compare(a, b, NAMES), compare(b, a, NAMES)
+    for name in NAMES:
+        assert back[name].change == pytest.approx(-there[name].change, abs=1e-9)
+        assert back[name].low == pytest.approx(-there[name].high, abs=1e-9)
+        assert back[name].p_value == pytest.approx(there[name].p_value, rel=1e-6)
+    assert back.overlap.estimate == pytest.approx(there.overlap.estimate, abs=1e-9)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def test_overlap_is_estimated_without_linking_clients(share: float, unseen_seed: int) -> None:
+    """1,024 bits: within 6 standard errors, of at most .15, and the limits are one standard error away."""
+    overlap = compare(*counts(unseen_seed, share), NAMES).overlap
+    assert overlap.std_error < 0.15
+    assert abs(overlap.estimate - share) < 6 * overlap.std_error
+    if overlap.low > 0:
+        assert overlap.low == pytest.approx(
+            overlap.estimate - overlap.std_error, abs=0.05
+        )  # the estimate may be cut at 1
+    assert 0 <= overlap.low <= overlap.estimate <= overlap.high <= 1
+
+
+def test_error_shrinks_as_the_permanent_noise_of_the_same_clients_cancels(unseen_seed: int) -> None:
+    """Variances at known s: 2 (V_irr + (1 - s) V_prr) / N, to 15 % for what shares of .1 and collisions add."""
+    a, b, p, q = PARAMS.permanent_q, PARAMS.permanent_p, PARAMS.prob_p, PARAMS.prob_q
+    v_prr = b * (1 - b) / (a - b) ** 2
+    v_irr = (b * q * (1 - q) + (1 - b) * p * (1 - p)) / ((a - b) * (q - p)) ** 2
+    pair = counts(unseen_seed, 1.0)
+    absent = [*NAMES, *(f"no{i}" for i in range(20))]
+    for s in (0.0, 0.5, 1.0):
+        comparison = compare(*pair, absent, overlap=s)
+        errors = [comparison[f"no{i}"].std_error for i in range(20)]
+        assert 100_000 * np.mean(errors) ** 2 == pytest.approx(2 * (v_irr + (1 - s) * v_prr), rel=0.15)
+
+
+def test_error_of_a_constant_unlisted_string_cancels(unseen_seed: int) -> None:
+    """An unlisted string with 30 % of the reports: each share has its hashing error, .3 / sqrt(32 x 31) or more; the change has none."""
+    people = transitions(5_000, 1.0) | {("heavy", "heavy"): 20_000}
+    comparison = compare(*simulate_two_periods(METRIC, people, np.random.default_rng(unseen_seed)), NAMES)
+    same = compare(*simulate_two_periods(METRIC, transitions(5_000, 1.0), np.random.default_rng(unseen_seed)), NAMES)
+    ratio = np.mean([comparison[name].std_error / same[name].std_error for name in NAMES])
+    assert ratio < 1.25 * math.sqrt(5 / 7)  # 70,000 clients instead of 50,000
+
+
+def test_groups_of_one_period_have_different_clients(unseen_seed: int) -> None:
+    a, b = counts(unseen_seed)
+    a, b = (BitCounts(METRIC, each.reports, each.ones, ["2026-03-01"]) for each in (a, b))
+    comparison = compare(a, b, NAMES)
+    assert not comparison.same_clients
+    assert comparison.overlap.high == 0
+    assert compare(*counts(unseen_seed), NAMES, same_clients=False)["v1"].std_error == pytest.approx(
+        comparison["v1"].std_error
+    )
+
+
+def test_epochs_of_hold_share_no_permanent_noise(unseen_seed: int) -> None:
+    """Weeks 1 and 2 are in epochs 0 and 1 of `hold` 2: a client that keeps its value has two independent responses."""
+    weekly = Metric.string("homepage", PARAMS, period="week", hold=2)
+    pair = simulate_two_periods(
+        weekly, transitions(10_000, 1.0), np.random.default_rng(unseen_seed), periods=("1970-01-05", "1970-01-12")
+    )
+    ratio = compare(*pair, NAMES, overlap=1)["v1"].std_error / compare(*pair, NAMES, overlap=0)["v1"].std_error
+    assert ratio == pytest.approx(1, abs=0.02)
+
+
+def test_change_of_a_boolean_has_the_closed_form(unseen_seed: int) -> None:
+    pair = simulate_two_periods(SURVEY, {("true", "true"): 300, ("false", "false"): 600, ("false", "true"): 100}, np.random.default_rng(unseen_seed))  # fmt: skip
+    comparison = compare(*pair)
+    before, after = ((each.ones[0, 0] / 1000 - 0.3) / 0.4 for each in pair)
+    assert comparison["true"].change == pytest.approx(after - before)
+    assert comparison["true"].std_error == pytest.approx(math.sqrt(2 * 0.3 * 0.7 / 1000) / 0.4)
+    permanent = 0.8**2 * 0.25 * 0.75
+    assert compare(*pair, overlap=0.5)["true"].std_error == pytest.approx(
+        math.sqrt((2 * 0.21 - permanent) / 1000) / 0.4
+    )
+    assert comparison.overlap.low == 0
+    assert math.isnan(comparison.overlap.estimate)
+
+
+def test_many_candidates_have_changes_of_both_signs(unseen_seed: int) -> None:
+    """700 candidates for 1,024 bits: message passing."""
+    names = [*NAMES, *(f"no{i}" for i in range(690))]
+    comparison = compare(*counts(unseen_seed, moved=5_000), names)
+    for name, truth in (("v0", -0.05), ("v1", 0.05)):
+        assert comparison[name].detected
+        assert comparison[name].change == pytest.approx(truth, abs=6 * comparison[name].std_error)
+    assert comparison.overlap.estimate == pytest.approx(1, abs=0.5)
+
+
+def test_no_value_and_totals_change(unseen_seed: int) -> None:
+    people: Mapping[tuple[str | None, str | None], int] = transitions(9_000, 1.0) | {("v0", None): 10_000}
+    totals = {
+        row.candidate: row
+        for row in compare(*simulate_two_periods(METRIC, people, np.random.default_rng(unseen_seed)), NAMES).totals
+    }
+    assert totals["no_value"].change == pytest.approx(0.1, abs=6 * totals["no_value"].std_error)
+    assert totals["listed_total"].change == pytest.approx(-0.1, abs=6 * totals["listed_total"].std_error)
+
+
+def test_comparison_is_saved_and_printed_as_json(tmp_path: Path) -> None:
+    comparison = compare(*counts(1, moved=5_000), NAMES)
+    comparison.save(tmp_path / "changes.json")
+    stored = json.loads((tmp_path / "changes.json").read_text())
+    assert stored == json.loads(json.dumps(comparison.to_dict()))
+    assert stored["changes"][0]["detected"] is True
+    comparison.save(tmp_path / "changes.csv")
+    lines = (tmp_path / "changes.csv").read_text().splitlines()
+    assert lines[0].startswith("candidate,share_a,share_b,change,")
+    assert len(lines) == 11
+    with pytest.raises(OutputError, match=r"must end in \.csv or \.json"):
+        comparison.save(tmp_path / "changes.parquet")
+    assert isinstance(comparison, Comparison)
+    with pytest.raises(KeyError):
+        comparison["nothing"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"overlap": 1.5}, "overlap must be a number"),
+        ({"overlap": True}, "overlap must be a number"),
+        ({"same_clients": "no"}, "same_clients must be"),
+        ({"overlap": 0.5, "same_clients": False}, "no client is in both"),
+        ({"confidence": 1}, "confidence must be"),
+        ({"target": "all"}, "target must be"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments: dict[str, object], problem: str) -> None:
+    with pytest.raises(SummaryError, match=problem):
+        compare(*counts(1), NAMES, **arguments)  # type: ignore[arg-type]
+
+
+def test_samples_that_cannot_be_compared_are_refused() -> None:
+    a, b = counts(1)
+    with pytest.raises(SummaryError, match="different definitions"):
+        compare(a, BitCounts.empty(SURVEY) + BitCounts(SURVEY, [10], [[4]]), NAMES)
+    with pytest.raises(SummaryError, match="the same reports"):
+        compare(a, a, NAMES)
+    with pytest.raises(SummaryError, match="b holds no report"):
+        compare(a, BitCounts.empty(METRIC), NAMES)
+    with pytest.raises(SummaryError, match="a has no summary"):
+        compare([], b, NAMES)
+    with pytest.raises(SummaryError, match="b must be BitCounts"):
+        compare(a, "b.parquet", NAMES)  # type: ignore[arg-type]
+    with pytest.raises(CandidateError, match="candidates"):
+        compare(a, b)
+    march = BitCounts(METRIC, a.reports, a.ones, ["2026-03-01", "2026-03-02"])
+    with pytest.raises(SummaryError, match="1 common periods"):
+        compare(march, BitCounts(METRIC, b.reports, b.ones, ["2026-03-02"]), NAMES)
+    ones, reports = np.zeros((2, 32, 32), int), np.zeros((2, 32), int)
+    reports[0, 0] = reports[1, 1] = 10
+    with pytest.raises(SummaryError, match="no cohort has reports in both"):
+        compare(BitCounts(METRIC, reports[0], ones[0]), BitCounts(METRIC, reports[1], ones[1]), NAMES)
