@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hubbub import load_definitions
+from hubbub import Kind, load_definitions
+from hubbub.summary import BitCounts
+from hubbub_decoder import decode, plan
+from hubbub_decoder.planning.wishes import Wishes
 from tests.decoder.cli.test_cli import error_of, hubbub
 
 DEFINITION = """
@@ -146,3 +149,17 @@ def test_audit_compares_buckets(definitions: Path) -> None:
     assert result.exit_code == 0, result.output
     (audited,) = json.loads(result.stdout)
     assert audited["metric"] == "delay"
+
+
+def test_plan_states_the_standard_errors_that_a_decoding_has() -> None:
+    """Against the decoding of the expected counts of equal shares: the same to 1 %."""
+    wishes = Wishes(kind=Kind.ORDINAL, candidates=6, epsilon=2, reports=120_000, share=0.1)
+    planned = plan(wishes, edges=(0, 1, 2, 4, 8, 16, 32))
+    (note,) = [note for note in planned.notes if "distribution function" in note]
+    of_mean, of_distribution = map(float, re.findall(r"is (\S+) and that .* up to (\S+) %", note)[0])
+    params = planned.metric.params
+    ones = round(20_000 * params.q_star + 100_000 * params.p_star)
+    numbers = decode(BitCounts(planned.metric, [120_000], [[ones] * 6])).numbers
+    assert numbers is not None
+    assert numbers.mean.std_error == pytest.approx(of_mean, rel=0.01)
+    assert 100 * max(point.std_error for point in numbers.distribution) == pytest.approx(of_distribution, rel=0.01)
