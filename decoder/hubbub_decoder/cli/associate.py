@@ -66,6 +66,7 @@ def command(
     from hubbub_decoder.association.output import AssociationTable, check_paths, plot_heat_map, write_cells
     from hubbub_decoder.cli.progress import elapsed_time
     from hubbub_decoder.data.candidates import read_candidates
+    from hubbub_decoder.data.output_files import write_figure
 
     check_paths(out, plot)
     candidates = {name: read_candidates(path) for name, path in map(_part_and_file, candidate_files)}
@@ -86,7 +87,7 @@ def command(
         write_cells(found, out)
         stderr.print(f"wrote {out}", highlight=False)
     if plot is not None:
-        plot_heat_map(found, everything=everything).savefig(plot)
+        write_figure(plot_heat_map(found, everything=everything), plot)
         stderr.print(f"wrote {plot}", highlight=False)
     if as_json:
         print_json(found.to_dict())

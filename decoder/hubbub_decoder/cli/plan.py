@@ -156,11 +156,12 @@ def _parse_buckets(text: str) -> Buckets:
     from hubbub.metrics.buckets import Buckets
 
     try:
-        return Buckets(tuple(map(float, text.split(","))))
+        edges = tuple(map(float, text.split(",")))
     except ValueError:
         raise click.UsageError(
             f"--edges must be numbers separated by commas, got {text!r}. Pass 0,10,20, for example."
         ) from None
+    return Buckets(edges)
 
 
 def _check_description_options(

@@ -13,7 +13,7 @@ If the metric has a `default`, every report has a value, so d = 1 is known. x^ i
 
                x~ = x^ - V 1 (1' x^ - 1) / (1' V 1)        V~ = V - V 1 1' V / (1' V 1)
 
-docs/mathematics.md, section 19. Sources: Fieller 1954; Woodruff 1952, "Confidence intervals for medians and other position measures".
+docs/mathematics.md, section 22. Sources: Fieller 1954; Woodruff 1952, "Confidence intervals for medians and other position measures".
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from hubbub_decoder.inference.shrinkage import project_to_total
 from hubbub_decoder.inference.smoothing import smooth_shares
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.repetition import Repetition
+
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class BucketShares:
         difference = t0 + roots * x
         places = edges[:-1] + roots * np.diff(edges)
         total, error = float(x.sum()), z * math.sqrt(max(float(v.sum()), 0.0))
-        rising, falling = places[inside & (difference <= 0)], places[inside & (difference >= 0)]
+        rising, falling = (places[inside & (sign * difference <= _ROUNDING)] for sign in (1, -1))
         low = edges[0] if total <= error else rising.min(initial=edges[-1])
         high = edges[-1] if total <= error else falling.max(initial=edges[0])
         return float(min(low, high)), float(max(low, high))
@@ -144,6 +146,8 @@ def _first_crossing(cumulative: Floats, edges: Floats, t: float) -> float:
 
 def _quadratic_roots(a: Floats, b: Floats, c: Floats) -> Floats:
     """Real roots (2, n) of a f**2 + b f + c; nan where there is none."""
+    discriminant = b**2 - 4 * a * c
+    discriminant = np.where(np.abs(discriminant) <= _ROUNDING * b**2, 0, discriminant)  # a double root: no noise
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = -(b + np.copysign(np.sqrt(b**2 - 4 * a * c), b)) / 2
+        half = -(b + np.copysign(np.sqrt(discriminant), b)) / 2
         return np.array([half / a, c / half])

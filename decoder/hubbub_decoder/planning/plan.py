@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+import numpy as np
+
+from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.privacy import amplified, epsilon
 from hubbub.privacy.allocation import policy_warnings
@@ -133,6 +136,8 @@ def _notes(planned: Plan) -> Iterator[str]:
     """Yield what limits the definition: accuracy, permanent response, changes, budget, linkability."""
     wishes, metric, law = planned.wishes, planned.metric, planned.description.accuracy
     params, limits = metric.params, planned.description.detection_limits
+    if metric.buckets is not None:
+        yield _number_accuracy(metric.buckets, law)
     if wishes.share is not None and planned.reports_needed > law.clients:
         needed = (
             f"{planned.reports_needed:,.0f}" if planned.reports_needed < math.inf else f"more than {MAX_REPORTS:.0e}"
@@ -168,6 +173,20 @@ def _notes(planned: Plan) -> Iterator[str]:
             f"Two reports of one client can be linked among up to {planned.description.group_size:,.3g} clients by their permanent noise. "
             "Pass fewer bits (bits), a smaller epsilon, or hold = 1."
         )
+
+
+def _number_accuracy(buckets: Buckets, law: Accuracy) -> str:
+    """Sentence with the standard errors of the mean and of the distribution function, where every bucket has the same share.
+
+    Var(mean) = V sum_i (c_i - c)**2        Var(F) = V k / 4 at the middle edge        V: variance of a share of 1/k
+    """
+    k, centers = len(buckets), np.array(buckets.centers)
+    error = law.std_error(1 / k)
+    of_mean = error * float(np.sqrt(((centers - centers.mean()) ** 2).sum()))
+    return (
+        f"With numbers spread evenly over the {k} buckets, the standard error of their mean is {of_mean:.3g} and that of the "
+        f"distribution function up to {100 * error * math.sqrt(k) / 2:.3g} %. Fewer buckets lower both."
+    )
 
 
 def _allowed_cohorts(wishes: Wishes, local: float) -> tuple[int, ...]:

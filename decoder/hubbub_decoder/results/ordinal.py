@@ -38,7 +38,7 @@ class Mean:
 class Quantile:
     """Number with a share `probability` of the values below it.
 
-    value, low, high : with values spread evenly within each bucket; `value` from the smoothed shares
+    value, low, high : with values spread evenly within each bucket; `value` from the smoothed shares, within the interval
     lowest, highest  : edges of the buckets of `low` and `high`. They cover the quantile of the numbers themselves, cut to [e_0, e_k],
                        wherever these are in their buckets
     """
@@ -116,6 +116,7 @@ def _mean(fit: BucketShares, level: float) -> Mean:
 
 def _quantile(fit: BucketShares, probability: float, level: float) -> Quantile:
     value, low, high = fit.quantile(probability, level)
+    value = min(max(value, low), high) if not math.isnan(value) else value  # smoothing may leave the interval
     return Quantile(probability, value, low, high, *_bucket_ends(fit.buckets, low, high))
 
 
