@@ -76,14 +76,16 @@ def _plot_accuracy(descriptions: Sequence[Description]) -> Figure:
     figure, axes = _axes()
     for each, colour in zip(descriptions, cycle(_COLOURS), strict=False):
         points = [point for point in each.by_reports() if math.isfinite(point[1])]
-        numbers, errors, _ = zip(*points, strict=True)
+        numbers, errors = ([point[i] for point in points] for i in (0, 1))
         axes.plot(numbers, errors, color=colour, label=f"{_plain(each.label)}: standard error")
         limits = [(number, limit) for number, _, limit in points if limit <= 1]
         if limits:
             label = f"{_plain(each.label)}: detection limit, power {POWERS[0]:.0%}"
             axes.plot(*zip(*limits, strict=True), color=colour, linestyle="--", label=label)
         axes.axvline(each.reports, color="#9aa5b1", linewidth=0.8)
-    axes.set(xscale="log", yscale="log", xlabel="reports of a period", ylabel="share")
+    axes.set(xscale="log", xlabel="reports of a period", ylabel="share")
+    if any(math.isfinite(each.accuracy.std_error(0.0)) for each in descriptions):
+        axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
     return _finish(figure)
 

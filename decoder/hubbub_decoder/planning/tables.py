@@ -89,7 +89,7 @@ def _curves(each: Description, title: str) -> Iterator[Text | Table]:
     yield _curve(("t", "epsilon"), rows)
     yield Text(f"\n{title}Accuracy by reports of a period", style="bold")
     points = [(number, error, limit) for number, error, limit in each.by_reports() if math.isfinite(error)]
-    lowest, highest = (math.log(f(error for _, error, _ in points)) for f in (min, max))
+    lowest, highest = (math.log(f((error for _, error, _ in points), default=1.0)) for f in (min, max))
     reach = max(highest - lowest, 1e-9)
     yield _curve(
         ("reports", "standard error", f"detection limit at {POWERS[0]:.0%}"),

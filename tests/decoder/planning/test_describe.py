@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import math
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from hubbub import Metric, Params
 from hubbub.cli import main
@@ -17,6 +19,8 @@ from hubbub.metrics.definitions import parse_definitions
 from hubbub.privacy import central_epsilon, epsilon
 from hubbub_decoder import PlanError, describe
 from hubbub_decoder.planning.description import periods_epsilon, permanent_entropy, recovery_probability
+from hubbub_decoder.planning.page import render_page
+from hubbub_decoder.planning.tables import DescriptionTables, figure_rows
 
 DEFINITION = """
 [[metric]]
@@ -94,6 +98,16 @@ def test_detection_limit_shrinks_with_reports() -> None:
     few, many = (describe(string(64), reports=n).detection_limits for n in (100_000, 10_000_000))
     assert few[0] < few[1]
     assert few[0] / many[0] == pytest.approx(10, rel=0.1)
+
+
+def test_one_crowded_cohort_is_shown_without_an_accuracy() -> None:
+    """More candidates than bits of the only cohort: the decoder determines no share."""
+    params = Params(num_bits=16, num_hashes=1, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
+    bought = describe(Metric.string("s", params), reports=1000, candidates=100)
+    assert bought.detection_limits == (math.inf, math.inf)
+    assert "none up to 100 %" in "".join(text for _, texts in figure_rows([bought]) for text in texts)
+    Console(file=io.StringIO()).print(DescriptionTables([bought]))
+    assert "<svg" in render_page([bought])
 
 
 def test_describe_refuses_a_number_below_one() -> None:
