@@ -61,7 +61,7 @@ lint: .venv/.dev-installed
 types: .venv/.dev-installed
 	$(BIN)/mypy
 
-audit: .venv/.dev-installed          ## measure the privacy of the client for every definition in examples/, against the printed epsilons
+audit: .venv/.dev-installed          ## measure the privacy of the client for every definition in examples/ and the demo, against the printed epsilons
 	$(BIN)/python -m benchmarks.audit
 
 bench: bench-client bench-encode bench-ingest                ## print figures; nothing is asserted

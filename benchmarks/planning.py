@@ -3,7 +3,7 @@
     python -m benchmarks.planning --results planning.jsonl [--cases 60] [--data bits] [--cohorts 8] [--estimates 2000] [--seconds 150]
 
 Seeds derive from the commit's hash (HUBBUB_SEED repeats a run). All figures are means over the candidates, times the number of clients.
-A run stops after --seconds, and the next one with the same file continues it.
+A run stops after --seconds, and the next one with the same file continues it. Predictions are made when the table is printed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.runs import commit_seed
-from tests.support.planned_accuracy import DATA, Case, Outcome, draw_case, measure
+from tests.support.planned_accuracy import DATA, Case, Outcome, draw_case, measure, predicted_variance
 
 TARGET = 0.05  # largest relative difference from the predicted variance
 _STANDARD_ERRORS = 2
@@ -51,7 +51,10 @@ def main() -> None:
                 with options.results.open("a") as file:
                     print(json.dumps({"seed": text} | found[index]), file=file)
     print(f"planning, HUBBUB_SEED={text}\n")
-    _print_table([found[index] for index in sorted(found)])
+    rows = [found[index] for index in sorted(found)]
+    _print_table(
+        [row | {"predicted": predicted_variance(draw_case(row["index"], seed, options.cohorts))} for row in rows]
+    )
 
 
 def _row(index: int, case: Case, outcome: Outcome, seconds: float) -> dict[str, Any]:

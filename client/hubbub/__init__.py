@@ -7,7 +7,9 @@ from hubbub.consent import Consent, ConsentRecord
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.secret import Secret
 from hubbub.errors import DefinitionError, HubbubError, InvalidValueError, ParameterError, SummaryError
+from hubbub.metrics.buckets import Buckets, Several
 from hubbub.metrics.definitions import Definitions, load_definitions, parse_definitions
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.periods import Period, PeriodKind
@@ -20,11 +22,13 @@ from hubbub.wire.report import Report
 
 __all__ = [
     "Batch",
+    "Buckets",
     "Client",
     "Consent",
     "ConsentRecord",
     "DefinitionError",
     "Definitions",
+    "Discovery",
     "Encoder",
     "HubbubError",
     "InvalidValueError",
@@ -40,6 +44,7 @@ __all__ = [
     "RefusedError",
     "Report",
     "Secret",
+    "Several",
     "Subject",
     "SummaryError",
     "load_definitions",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from hubbub.consent import Consent, ConsentRecord, consent_limit, consent_variable_warning
-from hubbub.encoding.bloom import Value
+from hubbub.encoding.bloom import JointValue, Value
 from hubbub.errors import HubbubError, ParameterError
 from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.metrics.periods import utc_now
@@ -224,7 +224,7 @@ class Client:
             disk, journal, compactor, encoders, enrollment, builder, recorder, limit, consent_manager, sender, uploader
         )
 
-    def record(self, metric: str, value: Value = None) -> None:
+    def record(self, metric: str, value: Value | JointValue = None) -> None:
         """Record a value; returns at once and never raises.
 
         Of several recordings in a period one is reported, each with the same probability. None means "no value". A recording that is
@@ -232,7 +232,7 @@ class Client:
         """
         self._record(None, metric, value)
 
-    async def arecord(self, metric: str, value: Value = None) -> None:
+    async def arecord(self, metric: str, value: Value | JointValue = None) -> None:
         """Record from asyncio, in a dedicated thread, so that the event loop never waits for a disk. Never raises, like `record`."""
         await self._async_worker.run(self._record, None, metric, value)
 
@@ -327,7 +327,7 @@ class Client:
                 return report(read_state(self._directory))
         return parts.journal.run(report)
 
-    def _record(self, subject_id: str | None, metric: str, value: Value) -> None:
+    def _record(self, subject_id: str | None, metric: str, value: Value | JointValue) -> None:
         try:
             parts = self._parts
             if parts.limit.allowed is Consent.OFF:
@@ -431,11 +431,11 @@ class Subject:
         self._client = client
         self._id = subject_id
 
-    def record(self, metric: str, value: Value = None) -> None:
+    def record(self, metric: str, value: Value | JointValue = None) -> None:
         """Record a value of this subject, like `Client.record`."""
         self._client._record(self._id, metric, value)
 
-    async def arecord(self, metric: str, value: Value = None) -> None:
+    async def arecord(self, metric: str, value: Value | JointValue = None) -> None:
         """Record a value of this subject from asyncio, like `Client.arecord`."""
         await self._client._async_worker.run(self._client._record, self._id, metric, value)
 

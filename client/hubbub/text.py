@@ -14,6 +14,15 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
+def with_article(noun: str) -> str:
+    """Return a noun with its indefinite article.
+
+    >>> with_article("ordinal metric"), with_article("string")
+    ('an ordinal metric', 'a string')
+    """
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 def format_names(names: Sequence[str], most: int = 3) -> str:
     """Return the first few names and the number of the others.
 

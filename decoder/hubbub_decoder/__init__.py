@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from hubbub.text import install_hint
 
 if TYPE_CHECKING:
+    from hubbub_decoder.association.association import Association, Cell, associate
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.overlap import Overlap
     from hubbub_decoder.comparison.results import Change, Comparison
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
         simulate_reports,
         simulate_two_periods,
     )
+    from hubbub_decoder.data.simulate_joint import simulate_joint_reports
+    from hubbub_decoder.discovery.discover import Discoveries, discover
     from hubbub_decoder.errors import (
         CandidateError,
         ForeignFileError,
@@ -48,11 +51,14 @@ if TYPE_CHECKING:
     from hubbub_decoder.results.unlisted_strings import UnlistedString
 
 __all__ = [
+    "Association",
     "CandidateError",
+    "Cell",
     "Change",
     "Comparison",
     "Decoding",
     "Description",
+    "Discoveries",
     "Estimate",
     "FitTest",
     "ForeignFileError",
@@ -66,15 +72,18 @@ __all__ = [
     "Trends",
     "UnlistedString",
     "Wishes",
+    "associate",
     "compare",
     "decode",
     "decode_by_period",
     "describe",
+    "discover",
     "plan",
     "pull_reports",
     "pull_summary",
     "read_candidates",
     "simulate_bit_counts",
+    "simulate_joint_reports",
     "simulate_pattern_counts",
     "simulate_reports",
     "simulate_two_periods",
@@ -85,6 +94,10 @@ _MODULES = {
     "Comparison": "comparison.results",
     "Overlap": "comparison.overlap",
     "compare": "comparison.compare",
+    "associate": "association.association",
+    "Association": "association.association",
+    "Cell": "association.association",
+    "simulate_joint_reports": "data.simulate_joint",
     "Trends": "comparison.trends",
     "decode_by_period": "comparison.trends",
     "decode": "pipeline",
@@ -98,6 +111,8 @@ _MODULES = {
     "Wishes": "planning.wishes",
     "Description": "planning.description",
     "describe": "planning.description",
+    "Discoveries": "discovery.discover",
+    "discover": "discovery.discover",
     "pull_reports": "data.pull",
     "pull_summary": "data.pull",
     "read_candidates": "data.candidates",

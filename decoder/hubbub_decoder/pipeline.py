@@ -12,6 +12,7 @@ import numpy as np
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub.text import with_article
 from hubbub_decoder.blas_threads import idle_blas_threads, one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.combine import Collected
@@ -93,7 +94,7 @@ def decode(
         raise SummaryError(
             f"{metric.name}: the summary holds no report, so no share can be estimated. Decode it when reports have arrived."
         )
-    tests = run_fit_tests(summary)
+    tests, collected = run_fit_tests(summary), counts
     if metric.discover is not None:
         summary = counts = held_out_counts(counts, metric.discover)
         if counts.num_reports == 0:
@@ -103,7 +104,7 @@ def decode(
     if metric.kind is not Kind.STRING:
         if weights is not None:
             raise CandidateError(
-                f"{metric.name}: categories are not tested, so a {metric.kind} metric has no weights. Leave out weights (--weights)."
+                f"{metric.name}: categories are not tested, so {with_article(metric.kind)} metric has no weights. Leave out weights (--weights)."
             )
         selected = select_categories(metric, _category_names(metric, candidates))
         fit = fit_categories(counts, selected)
@@ -124,10 +125,10 @@ def decode(
         )
         if len(selection.columns) < len(design.groups):
             decoding = replace(decoding, num_kept=len(selection.columns))
-        messages = _warnings(summary, counts, design, repeated, selection, fit, decoding)
+        messages = _warnings(summary, collected, design, repeated, selection, fit, decoding)
     assumed = same_clients if len(periods) > 1 else None
     decoding = replace(decoding, periods=periods, same_clients=assumed)
-    return replace(decoding, fit_tests=tests, warnings=(*messages, *warnings.warn_failed_fit_tests(tests, counts)))
+    return replace(decoding, fit_tests=tests, warnings=(*messages, *warnings.warn_failed_fit_tests(tests, collected)))
 
 
 def _fit(
@@ -211,7 +212,7 @@ def _category_names(metric: Metric, candidates: Iterable[str] | DesignMatrix | N
     """Names of the categories to show, each once; None: all."""
     if isinstance(candidates, DesignMatrix):
         raise CandidateError(
-            f"{metric.name}: a {metric.kind} metric has no design matrix. Pass names of categories, or leave candidates out."
+            f"{metric.name}: {with_article(metric.kind)} metric has no design matrix. Pass names of categories, or leave candidates out."
         )
     return None if candidates is None else distinct_candidates(candidates)[0]
 
@@ -224,6 +225,11 @@ def _check_arguments(
         raise SummaryError(
             f"summary must be BitCounts, PatternCounts or Reports, got {type(summary).__name__}: "
             "hubbub.summary.read_collected(path) reads whichever a file holds"
+        )
+    if summary.metric.parts:
+        raise SummaryError(
+            f"{summary.metric.name}: a joint metric has the bits of {len(summary.metric.parts)} parts. Use `hubbub associate` for "
+            "their joint distribution, or decode(summary.part(name)) for one part."
         )
     for name, value in (("confidence", confidence), ("fdr", fdr)):
         if not isinstance(value, Real) or not 0 < value < 1:

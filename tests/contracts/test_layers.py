@@ -46,7 +46,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("estimators",),
         ("results",),
         ("pipeline", "plots", "planning"),
-        ("comparison", "discovery"),
+        ("association", "comparison", "discovery"),
         ("audit", "demo"),
         ("cli",),
         (".",),

@@ -15,11 +15,13 @@ from bitarray import frozenbitarray
 
 from hubbub import (
     Batch,
+    Buckets,
     Client,
     Consent,
     ConsentRecord,
     DefinitionError,
     Definitions,
+    Discovery,
     Encoder,
     HubbubError,
     InvalidValueError,
@@ -35,6 +37,7 @@ from hubbub import (
     RefusedError,
     Report,
     Secret,
+    Several,
     Subject,
     SummaryError,
     load_definitions,
@@ -68,6 +71,7 @@ def an_app(path: Path) -> None:
         assert_type((client.inspect(last=3), client.ledger()), tuple[dict[str, Any], dict[str, Any]])
         client.record("homepage", "https://example.org/")
         client.record("dark_mode", True)
+        client.record("both", ("linux", True))
         client.record("nothing_to_say")
         assert_type(client.flush(2.5), bool)
         assert_type(client.accounting(), dict[str, Any])
@@ -111,18 +115,42 @@ def metrics() -> Metric:
     metric = Metric.string("homepage", params, period=PeriodKind.WEEK, hold=4, owner="you@example.org")
     metric = Metric.categorical("os", ("linux", "mac", "other"), other="other", prob_p=0.25, prob_q=0.75, prob_f=0.5)
     metric = Metric.boolean("dark_mode", prob_p=0, prob_q=1, prob_f=0.5, expires=date(2027, 1, 1))
+    buckets = Buckets((0, 10, 20.5), Several.SUM, "ms", representatives=(5, 12), default=0)
+    assert_type([buckets.edges, buckets.representatives, buckets.centers], list[tuple[float, ...]])
+    assert_type((buckets.several, buckets.unit, buckets.default), tuple[Several, str, float | None])
+    assert_type((buckets.labels, buckets.index_of(3), buckets.accumulates), tuple[tuple[str, ...], int, bool])
+    assert_type(buckets.combine(None, 2.5), float)
+    assert_type((buckets.encoding_fields(), buckets.digest_fields()), tuple[Iterator[bytes], dict[str, Any]])
+    assert_type((buckets.to_dict(), Buckets.from_dict(buckets.to_dict())), tuple[dict[str, Any], Buckets])
+    assert_type([Several.ONE, Several.SUM, Several.MAX, Several.LAST], list[Several])
+    metric = Metric.ordinal("delay", buckets, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    metric = Metric.ordinal("delay", (0, 10, 20), prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    assert_type((metric.buckets, metric.one_hot_names), tuple[Buckets | None, tuple[str, ...]])
     assert_type((metric.name, metric.description, metric.owner, metric.digest), tuple[str, str, str, str])
     assert_type((metric.kind, metric.period), tuple[Kind, PeriodKind])
     assert_type((metric.other, metric.hold, metric.expires), tuple[str | None, int | None, date | None])
     assert_type((metric.categories, metric.params), tuple[tuple[str, ...], Params])
     assert_type(metric.has_response_per_value, bool)
+    discovery = Discovery(longest=12, step=2, first=3, alphabet="abc", held_out=0.2)
+    assert_type((discovery.longest, discovery.step, discovery.shortest), tuple[int, int, int])
+    assert_type((discovery.first, discovery.alphabet, discovery.held_out), tuple[int | None, str | None, float])
+    assert_type((discovery.lengths, discovery.fragment(b"ab", 0)), tuple[tuple[int, ...], bytes])
+    assert_type((discovery.prefix_cohorts(64), discovery.group(3, 64)), tuple[int, int])
+    assert_type(discovery.cohorts(0, 64), range)
+    discovery.check_cohorts(64)
+    assert_type((discovery.encoding_fields(64), discovery.to_dict()), tuple[dict[str, Any], dict[str, Any]])
+    assert_type((Discovery.from_dict(discovery.to_dict()), metric.discover), tuple[Discovery, Discovery | None])
+    metric = Metric.joint("both", (metric, Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5)))
+    assert_type((metric.parts, metric.components), tuple[tuple[Metric, ...], tuple[Metric, ...]])
+    assert_type(params.parts, tuple[Params, ...])
+    assert_type(metric.kind is Kind.JOINT, bool)
     assert_type(metric.encoding_fields(), Iterator[bytes])
     assert_type(metric.to_dict(), dict[str, Any])
     assert_type(Metric.from_dict(metric.to_dict()), Metric)
     policy = Policy()
     assert_type(policy.objection(metric), str | None)
     assert_type(policy.units(4.39), float)
-    assert_type({Kind.BOOLEAN: 1, Kind.CATEGORICAL: 3}, dict[Kind, int])
+    assert_type({Kind.BOOLEAN: 1, Kind.CATEGORICAL: 3, Kind.ORDINAL: 8}, dict[Kind, int])
     assert_type([PeriodKind.DAY, PeriodKind.WEEK, PeriodKind.MONTH], list[PeriodKind])
     return metric.require_collectable()
 
@@ -131,7 +159,7 @@ def one_report(metric: Metric) -> bytes:
     secret = secret_at("state/secret")
     secret = Secret(bytes(32))
     secret = Secret.generate()
-    assert_type(secret.cohort(64), int)
+    assert_type((secret.cohort(64), secret.discovery_cohort("command", 64)), tuple[int, int])
     assert_type(secret.stream("my-app/v1", b"field").digest(16), bytes)
     encoder = Encoder(metric, secret)
     assert_type((encoder.metric, encoder.cohort), tuple[Metric, int])

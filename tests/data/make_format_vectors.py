@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from hubbub import HubbubError, Metric, Params, PeriodKind, Secret
+from hubbub import Buckets, HubbubError, Metric, Params, PeriodKind, Secret
 from hubbub.encoding.bernoulli import BernoulliMask
 from hubbub.encoding.bloom import Value, bloom_bits
 from hubbub.encoding.hashing import google_md5, murmur3_v1
@@ -38,6 +38,8 @@ ABOUT = {
 }
 
 NOISE = {"prob_p": 0.25, "prob_q": 0.75}
+NUMBERS: list[Any] = [0, 1, 0.1, 0.09999999999999999, -7.5, 10, 9.999999999999998, 20, 1e300, 10**400, -(10**400)]
+NUMBERS += [None, True, False, "1", "", [1]]
 STRING = {"name": "s", "kind": "string", "num_bits": 16, "num_hashes": 2, "num_cohorts": 8, "hash_scheme": "murmur3-v1"}
 ONE_HOT = {"num_hashes": 1, "num_cohorts": 1, "hash_scheme": "one-hot"}
 BOOLEAN = {"name": "b", "kind": "boolean", "num_bits": 1, **ONE_HOT}
@@ -53,6 +55,12 @@ def categorical(*categories: str, **more: Any) -> dict[str, Any]:
     } | more
 
 
+def ordinal(*edges: float, **more: Any) -> dict[str, Any]:
+    sizes = {"name": "o", "kind": "ordinal", "num_bits": len(edges) - 1, **ONE_HOT}
+    buckets = {"edges": list(edges), "several": "one", "unit": "", "default": None}
+    return sizes | {"buckets": buckets | more}
+
+
 def definition(fields: dict[str, Any]) -> dict[str, Any]:
     response = {} if "permanent_p" in fields else {"prob_f": 0.5}
     return {"categories": [], "other": None, "period": "day", "hold": None, **NOISE, **response, **fields}
@@ -64,7 +72,9 @@ def pair(permanent_p: float, permanent_q: float) -> dict[str, float]:
 
 def metric_of(fields: dict[str, Any]) -> Metric:
     sizes = ("num_bits", "num_hashes", "num_cohorts", "hash_scheme", "prob_p", "prob_q", *PERMANENT_FIELDS)
-    rest = {name: fields[name] for name in ("name", "kind", "other", "period", "hold")}
+    rest: dict[str, Any] = {name: fields[name] for name in ("name", "kind", "other", "period", "hold")}
+    if "buckets" in fields:
+        rest["buckets"] = Buckets.from_dict(fields["buckets"])
     params = Params(**{name: fields[name] for name in sizes if name in fields})
     discover = Discovery.from_dict(fields["discover"]) if "discover" in fields else None
     metric = Metric(**rest, params=params, categories=tuple(fields["categories"]), discover=discover)
@@ -143,6 +153,15 @@ def asked_definitions() -> Iterator[dict[str, Any]]:
     yield definition(categorical("linux", "macos") | pair(0.1, 0.5))
     yield from (definition(BOOLEAN | pair(b, a)) for b, a in ((0.1, 0.5), (0.25, 0.75)))
     yield definition(STRING | {"prob_f": 0.5} | pair(0.25, 0.75))
+    yield definition(ordinal(0, 10, 20))
+    yield definition(ordinal(-0.0, 0.1, 1e22, unit="\u00b5s", several="sum", default=0))
+    yield definition(ordinal(-5, 0, 5, several="last", representatives=[-1, 4]))
+    yield definition(ordinal(0, 10, 20) | pair(0.1, 0.5))
+    yield from (definition(ordinal(*edges)) for edges in ((0, 10), (0, 10, 10), (20, 10, 0), (0, 1, 2**53, 2**53 + 1)))
+    yield definition(ordinal(0, 10, 20, several="mean"))
+    yield definition(ordinal(0, 10, 20) | {"num_bits": 3})
+    yield definition(categorical("a", "b") | {"buckets": ordinal(0, 1, 2)["buckets"]})
+    yield definition({name: each for name, each in ordinal(0, 1, 2).items() if name != "buckets"})
 
 
 def definitions() -> Iterator[dict[str, Any]]:
@@ -196,6 +215,8 @@ def values() -> Iterator[dict[str, Any]]:
         (BOOLEAN, boolean),
         (systems, listed),
         (strict, listed),
+        (ordinal(0, 0.1, 10, 20), NUMBERS),
+        (ordinal(0, 0.1, 10, 20, default=10), [None, 5]),
     ]
     for fields, of_these in cases:
         metric = metric_of(definition(fields))
@@ -280,6 +301,8 @@ def permanent() -> Iterator[dict[str, Any]]:
         (weekly_pair, "v1"),
         (STRING | {"num_bits": 200} | pair(2.0**-24, 1 - 2.0**-23), "v1"),
         (categorical("linux", "caf\u00e9", "\U0001f600") | pair(0.3, 0.875), "caf\u00e9"),
+        (ordinal(0, 0.1, 10, 20), 12),
+        (ordinal(-5, 0, 5, several="sum", default=0) | pair(0.3, 0.875), None),
     ]
     for fields, value in cases:
         metric = metric_of(definition(fields))

@@ -93,6 +93,12 @@ def draw_case(index: int, seed: int, cohorts: int | None = None) -> Case:
     return Case(data, Metric.string("planned", params, hold=hold), _CLIENTS[data], candidates, periods)
 
 
+def predicted_variance(case: Case) -> float:
+    """N times the mean over the candidates of the predicted variance."""
+    accuracy = case.accuracy()
+    return case.clients * accuracy.shares.mean(accuracy.variance(accuracy.shares.values))
+
+
 def measure(case: Case, estimates: int, rng: np.random.Generator) -> Outcome:
     """Simulate and decode populations until there are so many estimates, at least 8 populations."""
     runs = max(8, math.ceil(estimates / case.candidates))
@@ -105,11 +111,10 @@ def measure(case: Case, estimates: int, rng: np.random.Generator) -> Outcome:
         truth = np.array([people[e.candidate] / case.clients for e in decoding])
         squares[run] = np.mean((np.array([e.share for e in decoding]) - truth) ** 2)
         declared[run] = np.mean(np.array([e.std_error for e in decoding]) ** 2)
-    accuracy, n = case.accuracy(), case.clients
-    predicted = accuracy.shares.mean(accuracy.variance(accuracy.shares.values))
+    n = case.clients
     of_independent = squares.mean() * math.sqrt(2 / (runs * case.candidates))  # the spread of few runs is uncertain
     error = max(squares.std(ddof=1) / math.sqrt(runs), of_independent)
-    return Outcome(n * predicted, n * float(squares.mean()), n * float(error), n * float(declared.mean()))
+    return Outcome(predicted_variance(case), n * float(squares.mean()), n * float(error), n * float(declared.mean()))
 
 
 def mean_ratio(outcomes: list[Outcome]) -> tuple[float, float]:

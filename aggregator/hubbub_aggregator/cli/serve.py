@@ -19,6 +19,7 @@ import click
 
 from hubbub.cli.output import PATH
 from hubbub.errors import ParameterError
+from hubbub.metrics.metric import Metric
 from hubbub.text import format_exact_size
 from hubbub_aggregator.cli.database_option import DatabaseName, is_named
 from hubbub_aggregator.cli.size_option import Size
@@ -247,7 +248,7 @@ def command(
         run(app, listeners, checked.connection_limits(), ready, store.stop)
 
 
-def _settings_warnings(settings: Settings, metrics: Iterable[str]) -> list[str]:
+def _settings_warnings(settings: Settings, metrics: Mapping[str, Metric]) -> list[str]:
     """Return warnings of settings that bias results or have no effect, for the log at the start."""
     warnings = []
     if settings.reject_implausible:
@@ -260,4 +261,10 @@ def _settings_warnings(settings: Settings, metrics: Iterable[str]) -> list[str]:
             f"--{option} {name}: no metric has this name, so it has no effect; the metrics are {', '.join(metrics)}"
             for name in named.keys() - set(metrics)
         ]
+    warnings += [
+        f"{name}: a joint metric without --keep-reports {name}=N keeps only the counts of each part's bits. They do not show how the parts "
+        "depend on each other, so `hubbub associate` cannot be used. Add the option before clients report"
+        for name, metric in metrics.items()
+        if metric.parts and name not in settings.keep_reports
+    ]
     return warnings

@@ -61,7 +61,8 @@ def check(definitions: Path, *, as_json: bool) -> None:
         f"{metric.name}: num_cohorts = {metric.params.num_cohorts}: a detected candidate may be a frequent unlisted string. "
         "Use 8 or more cohorts."
         for metric in collected
-        if metric.kind is Kind.STRING and metric.params.num_cohorts < _MIN_STRING_COHORTS
+        if any(part.kind is Kind.STRING for part in metric.components)
+        and metric.params.num_cohorts < _MIN_STRING_COHORTS
     )
     if as_json:
         digests = {metric.name: metric.digest for metric in loaded.versions()}
@@ -116,32 +117,45 @@ def _describe(metric: Any, reports: int | None) -> dict[str, Any]:
         central["reports_per_cohort"] = per_cohort
     return {
         **metric.to_dict(),
-        "p_star": metric.params.p_star,
-        "q_star": metric.params.q_star,
+        **({} if metric.parts else {"p_star": metric.params.p_star, "q_star": metric.params.q_star}),
         "privacy": privacy_figures(metric, Policy()),
         "effective_group_size_2_reports": 1.0 if metric.hold == 1 else effective_group_size(metric.params),
         **central,
     }
 
 
-def _format(about: dict[str, Any]) -> str:
+def _mechanism_lines(about: dict[str, Any], label: str = "", hold: str = "") -> list[str]:
+    """Return the lines of the parameters of a metric, or of a part, which has no hold of its own."""
     from hubbub.metrics.params import PERMANENT_FIELDS
+
+    sizes = f"k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}"
+    names = [name for name in ("prob_p", "prob_q", *PERMANENT_FIELDS) if name in about]
+    probabilities = ", ".join(f"{name.removeprefix('prob_')} = {about[name]:.6g}" for name in names)
+    categories = [f"  categories: {', '.join(about['categories'])}"] if about["categories"] else []
+    buckets = [_format_buckets(about["buckets"])] if "buckets" in about else []
+    return [*categories, *buckets, f"  {label}{sizes}; {probabilities}{f'; hold = {hold}' if hold else ''}"]
+
+
+def _format(about: dict[str, Any]) -> str:
     from hubbub.privacy.policy import Policy
     from hubbub.privacy.pricing import shown_epsilon
 
     policy, figures = Policy(), about["privacy"]
-    sizes = f"k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}"
-    names = [name for name in ("prob_p", "prob_q", *PERMANENT_FIELDS) if name in about]
-    probabilities = ", ".join(f"{name.removeprefix('prob_')} = {about[name]:.6g}" for name in names)
     titles = {"lifetime": "lifetime epsilon"}
     limits = ("epsilon_enrollment", "epsilon_metric", "epsilon_total")
+    hold = str(about["hold"] or "none")
     group_size = f"{about['effective_group_size_2_reports']:,.3g}"
     linked = f"effective group size of two reports of one value: {group_size} client{'' if group_size == '1' else 's'}"
     lines = [
         f"{about['name']}  ({about['kind']}, one report per {about['period']}, expires {about['expires']})",
         f"  {about['description']}  [{about['owner']}]",
-        *([f"  categories: {', '.join(about['categories'])}"] if about["categories"] else []),
-        f"  {sizes}; {probabilities}; hold = {about['hold'] or 'none'}",
+        *(
+            line
+            for part in about.get("parts", ())
+            for line in _mechanism_lines(part, f"{part['name']} ({part['kind']}): ")
+        ),
+        *(["  hold = " + hold] if "parts" in about else _mechanism_lines(about, hold=hold)),
+        *_discovery_lines(about),
         f"  epsilon under the default Policy ({', '.join(f'{name} = {getattr(policy, name):g}' for name in limits)}):",
         *(
             f"    {titles.get(row.label, row.label):16}  {shown_epsilon(row.epsilon):>8}  {row.note}"
@@ -158,3 +172,32 @@ def _format(about: dict[str, Any]) -> str:
             "of the aggregator",
         )
     return "\n".join(lines)
+
+
+def _discovery_lines(about: dict[str, Any]) -> list[str]:
+    """Return the groups of a metric with `discover`, and what its cohort numbers reveal."""
+    from hubbub.metrics.discovery import Discovery
+
+    if "discover" not in about:
+        return []
+    discover, m = Discovery.from_dict(about["discover"]), about["num_cohorts"]
+    lengths = ", ".join(map(str, discover.lengths))
+    held_out = len(discover.cohorts(len(discover.lengths), m))
+    symbols = "bytes" if discover.alphabet is None else f"characters of {len(discover.alphabet)}"
+    return [
+        f"  discover: each client reports a prefix of {lengths} {symbols}, or the whole value ({held_out} of {m} cohorts)",
+        f"  cohort and group of this metric alone: an identifier of {m.bit_length() - 1} bits, the same in all of a client's reports",
+    ]
+
+
+def _format_buckets(fields: dict[str, Any]) -> str:
+    from hubbub.metrics.buckets import Buckets, format_number
+
+    buckets = Buckets.from_dict(fields)
+    unit = f" {buckets.unit}" if buckets.unit else ""
+    numbers = {"one": "one at random", "sum": "the sum", "max": "the largest", "last": "the last"}[buckets.several]
+    absent = "no value" if buckets.default is None else format_number(buckets.default)
+    return (
+        f"  {len(buckets)} buckets: {', '.join(map(format_number, buckets.edges))}{unit}; "
+        f"of several recordings: {numbers}; without a recording: {absent}"
+    )

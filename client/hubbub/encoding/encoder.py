@@ -5,6 +5,8 @@
     S       instantaneous randomized response of B', with p and q      `encoding/instantaneous.py`
     report  (cohort, S)                                                `wire/report.py`
 
+Both responses of a joint metric work on each of its parts: `encoding/joint.py`.
+
 `Encoder.encode` makes every report: those of apps (`sdk/recording/subject_encoders.py`), of `hubbub encode` and of the demo.
 The tests of the decoder's simulator compare its reports with those of `Encoder.encode`.
 
@@ -13,8 +15,9 @@ Source: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2.
 
 from __future__ import annotations
 
-from hubbub.encoding.bloom import BloomBits, Value, bloom_bits
+from hubbub.encoding.bloom import BloomBits, JointValue, Value, bloom_bits
 from hubbub.encoding.instantaneous import InstantaneousResponse
+from hubbub.encoding.joint import JointInstantaneousResponse, JointPermanentResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.encoding.secret import Secret
 from hubbub.errors import InvalidValueError, ParameterError
@@ -52,14 +55,16 @@ class Encoder:
             )
         self.metric = metric.require_collectable()
         self.cohort = _cohort(metric, secret)
-        self._permanent_response = PermanentResponse(metric, secret)
-        self._instantaneous_response = InstantaneousResponse(metric.params, random_bytes)
+        self._permanent_response = (JointPermanentResponse if metric.parts else PermanentResponse)(metric, secret)
+        self._instantaneous_response = (JointInstantaneousResponse if metric.parts else InstantaneousResponse)(
+            metric.params, random_bytes
+        )
 
-    def encode(self, value: Value | BloomBits, epoch: int | None = None) -> Report:
+    def encode(self, value: Value | JointValue | BloomBits, epoch: int | None = None) -> Report:
         """Return the report of a value: its Bloom bits after both randomized responses.
 
         value : str for a string or categorical metric, bool for a boolean metric; None means that no value was recorded
-                and has the Bloom bits 0. Bloom bits from `bloom_bits` are accepted in place of their value.
+                and has the Bloom bits 0. For a joint metric a tuple, or a mapping, of its parts' values. Bloom bits from `bloom_bits` are accepted in place of their value.
         epoch : number of the permanent response, required for a metric with `hold` and rejected for all others
 
         Raises InvalidValueError; its message never contains the value.
@@ -70,7 +75,7 @@ class Encoder:
         bits = self._instantaneous_response(permanent)
         return Report.from_int(self.cohort, bits, self.metric.params.num_bits)
 
-    def bloom_bits(self, value: Value | BloomBits) -> BloomBits:
+    def bloom_bits(self, value: Value | JointValue | BloomBits) -> BloomBits:
         """Return the true bits of a value in the client's cohort. Never send or store them.
 
         Raises InvalidValueError for a value of the wrong kind, so that an app can check a value before it is encoded.

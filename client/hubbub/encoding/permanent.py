@@ -30,7 +30,8 @@ class PermanentResponse:
 
     __slots__ = ("_per_value", "_prefix", "_respond", "_size", "_width", "_without_epoch", "_words")
 
-    def __init__(self, metric: Metric, secret: Secret) -> None:
+    def __init__(self, metric: Metric, secret: Secret, joint: str = "") -> None:
+        """joint : name of the joint metric of which this metric is a part."""
         params = metric.params
         self._width = params.row_bytes
         label, num_words, self._respond = (
@@ -38,7 +39,7 @@ class PermanentResponse:
         )
         self._words = RandomWords(self._width, num_words)
         self._per_value = metric.has_response_per_value
-        self._prefix = secret.stream(label, *metric.encoding_fields())
+        self._prefix = secret.stream(label, *metric.encoding_fields(joint))
         self._size = length_prefixed(bytes(self._width))[: -self._width]
         self._without_epoch = self._start(b"")
 

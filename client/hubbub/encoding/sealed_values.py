@@ -4,7 +4,9 @@
     sealed = nonce (16 bytes) + (V XOR SHAKE-256(secret, metric.encoding_fields(), nonce))
 
 V is the Bloom bits; for metrics with a permanent response for each value (`Metric.has_response_per_value`) a digest of the value follows,
-which is zero for "no value".
+which is zero for "no value". A joint metric has one digest for each part with such responses.
+
+A number is sealed in the same way, as an IEEE 754 double: that of the open period, where it depends on all recordings (`Buckets.several`).
 
 The ledger stores a tag of each reported value, and the last reported value sealed: for `hold`, and for the value that stands in
 after the budget is spent. Both look random without the secret. With the secret and the state directory, guesses of a value can be
@@ -13,12 +15,16 @@ tested (docs/privacy.md).
 
 from __future__ import annotations
 
+import math
+import struct
+
 from hubbub.encoding.bloom import DIGEST_BYTES, BloomBits
 from hubbub.encoding.secret import Secret
 from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes
 
 TAG_BYTES = 16
+_NUMBER_BYTES = 8
 
 
 class Sealer:
@@ -29,7 +35,7 @@ class Sealer:
         self._tags = secret.stream("hubbub/tag/v1", *fields)
         self._pads = secret.stream("hubbub/seal/v1", *fields)
         self._row_bytes = metric.params.row_bytes
-        self._width = self._row_bytes + (DIGEST_BYTES if metric.has_response_per_value else 0)
+        self._width = self._row_bytes + DIGEST_BYTES * sum(part.has_response_per_value for part in metric.components)
         self._random_bytes = random_bytes
 
     def tag(self, bloom: BloomBits) -> bytes:
@@ -39,7 +45,7 @@ class Sealer:
         return shake.digest(TAG_BYTES)
 
     def seal(self, bloom: BloomBits) -> bytes:
-        """Return a value encrypted under a new nonce: 16 + ceil(k / 8) bytes, 16 more with a response for each value."""
+        """Return a value encrypted under a new nonce: 16 + ceil(k / 8) bytes, 16 more for each part with a response for each value."""
         nonce = self._random_bytes(TAG_BYTES)
         return nonce + self._xor_pad(self._plaintext(bloom), nonce)
 
@@ -51,11 +57,23 @@ class Sealer:
             bloom.value_digest = plaintext[self._row_bytes :]
         return bloom
 
+    def seal_number(self, number: float) -> bytes:
+        """Return a number encrypted under a new nonce: 24 bytes."""
+        nonce = self._random_bytes(TAG_BYTES)
+        return nonce + self._xor_pad(struct.pack("<d", number), nonce)
+
+    def open_number(self, sealed: bytes) -> float | None:
+        """Return a sealed number; None of bytes that no finite number gives, as under another secret."""
+        if len(sealed) != TAG_BYTES + _NUMBER_BYTES:
+            return None
+        (number,) = struct.unpack("<d", self._xor_pad(sealed[TAG_BYTES:], sealed[:TAG_BYTES]))
+        return number if math.isfinite(number) else None
+
     def _plaintext(self, bloom: BloomBits) -> bytes:
         return (bloom.to_bytes(self._row_bytes, "little") + bloom.value_digest).ljust(self._width, b"\0")
 
     def _xor_pad(self, text: bytes, nonce: bytes) -> bytes:
         shake = self._pads.copy()
         shake.update(nonce)
-        pad = shake.digest(self._width)
-        return (int.from_bytes(text, "little") ^ int.from_bytes(pad, "little")).to_bytes(self._width, "little")
+        pad = shake.digest(len(text))
+        return (int.from_bytes(text, "little") ^ int.from_bytes(pad, "little")).to_bytes(len(text), "little")

@@ -9,6 +9,8 @@
 A string or categorical metric may have `permanent_p` and `permanent_q` instead of prob_f.
 A categorical metric has `categories`, and optionally `other`, instead of num_bits, num_hashes and num_cohorts; a boolean metric has neither.
 A string metric may have a table `[metric.discover]` (`hubbub.metrics.discovery`).
+A joint metric has two or three [[metric.part]] tables after it, with `name`, `kind` and the fields of their mechanism.
+An ordinal metric has `edges`, and optionally `several`, `unit`, `representatives` and `default` (`buckets.py`).
 A file may contain several versions of a metric. The last one is current; an aggregator accepts reports of each until it expires.
 """
 
@@ -20,18 +22,21 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import DefinitionError, HubbubError
+from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import PERMANENT_FIELDS, Params
-from hubbub.text import format_count, format_names
+from hubbub.text import format_count, format_names, with_article
 
 _PROBABILITIES = ("prob_p", "prob_q")
 _SIZES = ("num_bits", "num_hashes", "num_cohorts")
-_REQUIRED = ("name", "kind", "description", "owner", "expires", *_PROBABILITIES)
+_REQUIRED = ("name", "kind", "description", "owner", "expires")
 _FIELDS_OF_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Kind.STRING: (_SIZES, ("hash_scheme", "discover")),
     Kind.CATEGORICAL: (("categories",), ("other",)),
     Kind.BOOLEAN: ((), ()),
+    Kind.JOINT: (("part",), ()),
+    Kind.ORDINAL: (BUCKET_FIELDS[:1], BUCKET_FIELDS[1:]),
 }
 _OPTIONAL = ("period", "hold")
 
@@ -128,13 +133,14 @@ def _check_keys(table: dict[str, Any]) -> None:
     kind = table.get("kind")
     kinds = [Kind(kind)] if kind in tuple(Kind) else list(Kind)
     fields = (field for each in kinds for group in _FIELDS_OF_KIND[each] for field in group)
-    allowed = sorted({*_REQUIRED, *PERMANENT_FIELDS, *fields, *_OPTIONAL})
+    chances = () if kinds == [Kind.JOINT] else (*_PROBABILITIES, *PERMANENT_FIELDS)
+    allowed = sorted({*_REQUIRED, *chances, *fields, *_OPTIONAL})
     unknown = next((field for field in table if field not in allowed), None)
     if unknown is None:
         return
     from difflib import get_close_matches
 
-    listed = f"a {kinds[0]} metric" if len(kinds) == 1 else "a metric"
+    listed = f"{with_article(kinds[0])} metric" if len(kinds) == 1 else "a metric"
     near = get_close_matches(unknown, [field for field in allowed if field not in table], 1)
     hint = f"did you mean {near[0]}? A{listed[1:]}" if near else listed
     raise DefinitionError(f"unknown key {unknown!r}: {hint} has {', '.join(allowed)}")
@@ -142,27 +148,80 @@ def _check_keys(table: dict[str, Any]) -> None:
 
 def _parse_metric(table: dict[str, Any]) -> Metric:
     _check_keys(table)
-    for field in _REQUIRED:
-        if field not in table:
-            raise DefinitionError(f"{field} is missing: every metric needs {', '.join(_REQUIRED)}")
-    if not any(field in table for field in PERMANENT_FIELDS):
-        raise DefinitionError(
-            f"prob_f is missing: every metric needs {', '.join(_REQUIRED)}, and prob_f or the pair permanent_p, permanent_q"
-        )
-    try:
-        kind = Kind(table["kind"])
-    except ValueError:
-        raise DefinitionError(f"kind must be one of {', '.join(Kind)}, got {table['kind']!r}") from None
-    required, _ = _FIELDS_OF_KIND[kind]
-    for field in required:
-        if field not in table:
-            raise DefinitionError(f"{field} is missing: a {kind} metric needs {', '.join(required)}")
+    is_joint = table.get("kind") == Kind.JOINT
+    _check_required(table, _REQUIRED if is_joint else (*_REQUIRED, *_PROBABILITIES))
+    kind = _kind(table)
     for field in ("description", "owner"):
         if not isinstance(table[field], str) or not table[field].strip():
             raise DefinitionError(f"{field} must be a non-empty text for the users, got {table[field]!r}")
     if not isinstance(table["expires"], date) or isinstance(table["expires"], datetime):
         raise DefinitionError(f"expires must be a date such as 2027-01-01, got {table['expires']!r}")
     shared = {field: table[field] for field in (*_OPTIONAL, "description", "owner", "expires") if field in table}
+    if is_joint:
+        return Metric.joint(table["name"], _parse_parts(table["part"]), **shared)
+    return _parse_mechanism(table, kind, shared)
+
+
+def _parse_parts(tables: Any) -> list[Metric]:
+    """Return the parts of a joint metric."""
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise DefinitionError(f"part must be [[metric.part]] tables, got {tables!r}")
+    parts = []
+    for table in tables:
+        try:
+            _check_required(table, ("name", "kind", *_PROBABILITIES))
+            kind = _kind(table)
+            if kind is Kind.JOINT:
+                raise DefinitionError(
+                    "kind must be string, categorical or boolean, got 'joint': list its parts instead"
+                )
+            groups = (
+                "name",
+                "kind",
+                *_PROBABILITIES,
+                *PERMANENT_FIELDS,
+                *_FIELDS_OF_KIND[kind][0],
+                *_FIELDS_OF_KIND[kind][1],
+            )
+            unknown = next((field for field in table if field not in groups), None)
+            if unknown is not None:
+                raise DefinitionError(f"unknown key {unknown!r}: a {kind} part has {', '.join(sorted(groups))}")
+            parts.append(_parse_mechanism(table, kind, {}))
+        except HubbubError as problem:
+            message = str(problem)
+            name = str(table.get("name", "without a name"))
+            raise DefinitionError(
+                f"part {message if message.startswith(f'{name}:') else f'{name}: {message}'}"
+            ) from None
+    return parts
+
+
+def _check_required(table: dict[str, Any], required: tuple[str, ...]) -> None:
+    """Raise DefinitionError if a required field of every metric, or its permanent response, is missing."""
+    for field in required:
+        if field not in table:
+            raise DefinitionError(f"{field} is missing: every metric needs {', '.join(required)}")
+    if "prob_p" in required and not any(field in table for field in PERMANENT_FIELDS):
+        raise DefinitionError(
+            f"prob_f is missing: every metric needs {', '.join(required)}, and prob_f or the pair permanent_p, permanent_q"
+        )
+
+
+def _kind(table: dict[str, Any]) -> Kind:
+    """Return the kind of a table that has the fields which its kind requires."""
+    try:
+        kind = Kind(table["kind"])
+    except ValueError:
+        raise DefinitionError(f"kind must be one of {', '.join(Kind)}, got {table['kind']!r}") from None
+    required = _FIELDS_OF_KIND[kind][0]
+    for field in required:
+        if field not in table:
+            raise DefinitionError(f"{field} is missing: {with_article(kind)} metric needs {', '.join(required)}")
+    return kind
+
+
+def _parse_mechanism(table: dict[str, Any], kind: Kind, shared: dict[str, Any]) -> Metric:
+    """Return the metric of a table's mechanism: kind, sizes and probabilities."""
     probabilities = {field: table[field] for field in (*_PROBABILITIES, *PERMANENT_FIELDS) if field in table}
     match kind:
         case Kind.STRING:
@@ -175,5 +234,7 @@ def _parse_metric(table: dict[str, Any]) -> Metric:
             return Metric.categorical(
                 table["name"], tuple(table["categories"]), other=table.get("other"), **probabilities, **shared
             )
-        case Kind.BOOLEAN:
+        case Kind.ORDINAL:
+            return Metric.ordinal(table["name"], Buckets.from_dict(table), **probabilities, **shared)
+        case _:
             return Metric.boolean(table["name"], **probabilities, **shared)

@@ -38,7 +38,7 @@ class Discovery:
     alphabet : characters of the strings to find; None: symbols are the bytes of UTF-8. Other strings are reported but not found
     held_out : share of the cohorts that report whole values, for the test of the strings that the prefix groups find
 
-    >>> Discovery(longest=8, step=2, first=3).lengths
+    >>> Discovery(longest=8, step=2, first=3, alphabet="abcdefgh").lengths
     (3, 5, 7, 9)
     """
 

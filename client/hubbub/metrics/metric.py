@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar
 
-from hubbub.errors import DefinitionError
+from hubbub.errors import DefinitionError, ParameterError
+from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.joint import JointParams, check_part_names
 from hubbub.metrics.params import MAX_BITS, PERMANENT_FIELDS, Params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.probability import DYADIC_DIGITS, numerator
+from hubbub.text import with_article
 
 MIN_STRING_BITS = 8
 MAX_CLIENT_COHORTS = 256
@@ -35,6 +38,8 @@ class Kind(StrEnum):
     STRING = "string"
     CATEGORICAL = "categorical"
     BOOLEAN = "boolean"
+    ORDINAL = "ordinal"
+    JOINT = "joint"
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,9 @@ class Metric:
     """Definition of one metric. Do not change a definition after collection has started: add a new version instead.
 
     name        : lower-case letters, digits, `_ . -`, at most 64 characters, starting with a letter
-    kind        : `string` (Bloom filter), `categorical` (one bit per category), `boolean` (one bit)
-    params      : parameters of the mechanism; one-hot for categorical and boolean metrics
+    kind        : `string` (Bloom filter), `categorical` (one bit per category), `boolean` (one bit), `ordinal` (one bit per bucket),
+                  `joint` (two or three parts)
+    params      : parameters of the mechanism; one-hot for categorical, boolean and ordinal metrics, JointParams for joint metrics
     categories  : categories of a categorical metric, in the order of their bits
     other       : category that replaces unknown values; None: unknown values are invalid
     period      : reporting period: a client sends one report for each
@@ -52,6 +58,9 @@ class Metric:
     discover    : prefix groups of a string metric whose strings `hubbub discover` finds; None: each client reports the whole string
     expires     : first day without collection
     description, owner : documentation for users; the reports do not depend on them
+    parts       : metrics whose values a joint metric reports together; their names are local to it. Period, hold and expiry
+                  are those of the joint metric
+    buckets     : buckets of an ordinal metric, and what it reports of several recordings
 
     `digest` covers every field on which the bits of a report depend.
 
@@ -70,6 +79,8 @@ class Metric:
     description: str = ""
     owner: str = ""
     discover: Discovery | None = None
+    parts: tuple[Metric, ...] = ()
+    buckets: Buckets | None = None
 
     def __post_init__(self) -> None:
         if not is_metric_name(self.name):
@@ -80,6 +91,7 @@ class Metric:
         object.__setattr__(self, "kind", _member(Kind, "kind", self.kind, self.name))
         object.__setattr__(self, "period", _member(PeriodKind, "period", self.period, self.name))
         object.__setattr__(self, "categories", tuple(self.categories))
+        object.__setattr__(self, "parts", tuple(self.parts))
         if self.hold is not None and (isinstance(self.hold, bool) or not isinstance(self.hold, int) or self.hold < 1):
             raise DefinitionError(f"{self.name}: hold must be an integer >= 1, got {self.hold!r}")
         match self.kind:
@@ -89,8 +101,18 @@ class Metric:
                 self._check_categorical()
             case Kind.BOOLEAN:
                 self._check_one_hot(1)
+            case Kind.ORDINAL:
+                self._check_ordinal()
+            case Kind.JOINT:
+                self._check_joint()
+        if self.kind is not Kind.ORDINAL and self.buckets is not None:
+            raise DefinitionError(f"{self.name}: only an ordinal metric has buckets, got {with_article(self.kind)} one")
+        if self.kind is not Kind.JOINT and self.parts:
+            raise DefinitionError(f"{self.name}: only a joint metric has parts, got {with_article(self.kind)} one")
         if self.kind is not Kind.CATEGORICAL and (self.categories or self.other is not None):
-            raise DefinitionError(f"{self.name}: only a categorical metric has categories, got a {self.kind} one")
+            raise DefinitionError(
+                f"{self.name}: only a categorical metric has categories, got {with_article(self.kind)} one"
+            )
         if self.discover is not None:
             self._check_discover(self.discover)
 
@@ -142,6 +164,72 @@ class Metric:
         )
         return cls(name, Kind.BOOLEAN, params, **fields)
 
+    @classmethod
+    def ordinal(
+        cls,
+        name: str,
+        buckets: Buckets | Sequence[float],
+        *,
+        prob_p: float,
+        prob_q: float,
+        prob_f: float | None = None,
+        permanent_p: float | None = None,
+        permanent_q: float | None = None,
+        **fields: Any,
+    ) -> Metric:
+        """Return an ordinal metric: numbers in declared buckets, one bit per bucket; `buckets` may be the edges alone."""
+        if not isinstance(buckets, Buckets):
+            buckets = Buckets(tuple(buckets))
+        params = Params.one_hot(
+            len(buckets),
+            prob_p=prob_p,
+            prob_q=prob_q,
+            prob_f=prob_f,
+            permanent_p=permanent_p,
+            permanent_q=permanent_q,
+        )
+        return cls(name, Kind.ORDINAL, params, buckets=buckets, **fields)
+
+    @classmethod
+    def joint(cls, name: str, parts: Sequence[Metric], **fields: Any) -> Metric:
+        """Return a joint metric: a report has the bits of all parts, so that the decoder can estimate how their values depend.
+
+        >>> chains = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+        >>> parts = (Metric.boolean("paid", **chains), Metric.categorical("os", ("linux", "macos"), **chains))
+        >>> Metric.joint("purchase", parts).params.num_bits
+        3
+        """
+        parts = tuple(parts)
+        if not all(isinstance(part, Metric) for part in parts):
+            raise DefinitionError(f"{name}: parts must be metrics, such as Metric.string(...), got {parts!r}")
+        try:
+            params = _joint_params(parts)
+        except ParameterError as problem:
+            raise DefinitionError(f"{name}: {problem}") from None
+        return cls(name, Kind.JOINT, params, parts=parts, **fields)
+
+    def _check_joint(self) -> None:
+        params = tuple(part.params for part in self.parts)
+        if not isinstance(self.params, JointParams) or self.params.parts != params:
+            raise DefinitionError(
+                f"{self.name}: the parameters of a joint metric must be those of its parts; use Metric.joint(...)"
+            )
+        check_part_names(self.name, [part.name for part in self.parts])
+        for part in self.parts:
+            if part.hold is not None or part.expires is not None or part.period is not PeriodKind.DAY:
+                raise DefinitionError(
+                    f"{self.name}: part {part.name} must not have period, hold or expires: set them for the joint metric"
+                )
+            if part.kind is Kind.ORDINAL:
+                raise DefinitionError(
+                    f"{self.name}: part {part.name} must be a string, categorical or boolean metric, got an ordinal one: "
+                    "declare its buckets as categories"
+                )
+            if part.discover is not None:
+                raise DefinitionError(
+                    f"{self.name}: part {part.name} must not have a discover table: its cohort is that of the joint metric"
+                )
+
     def _check_string(self) -> None:
         if self.params.hash_scheme == "one-hot":
             raise DefinitionError(f"{self.name}: a string metric needs a Bloom filter; use hash_scheme = 'murmur3-v1'")
@@ -178,10 +266,17 @@ class Metric:
         if self.other is not None and self.other not in self.categories:
             raise DefinitionError(f"{self.name}: other must be one of the categories, got {self.other!r}")
 
+    def _check_ordinal(self) -> None:
+        if not isinstance(self.buckets, Buckets):
+            raise DefinitionError(
+                f"{self.name}: an ordinal metric needs buckets, got {self.buckets!r}: pass Buckets((0, 10, 20))"
+            )
+        self._check_one_hot(len(self.buckets))
+
     def _check_one_hot(self, num_bits: int) -> None:
         if self.params.hash_scheme != "one-hot" or self.params.num_bits != num_bits:
             raise DefinitionError(
-                f"{self.name}: a {self.kind} metric needs one-hot parameters of {num_bits} bits, "
+                f"{self.name}: {with_article(self.kind)} metric needs one-hot parameters of {num_bits} bits, "
                 f"got {self.params.hash_scheme} of {self.params.num_bits}"
             )
 
@@ -191,6 +286,13 @@ class Metric:
         Raises DefinitionError for parameters that only imported reports may have: p > q, a cohort number that is not a power of two,
         or a permanent response with noise that has no finite epsilon.
         """
+        if self.parts:
+            for part in self.parts:
+                try:
+                    part.require_collectable()
+                except DefinitionError as problem:
+                    raise DefinitionError(f"{self.name}: part {problem}") from None
+            return self
         if self.params.prob_p > self.params.prob_q:
             raise DefinitionError(
                 f"{self.name}: prob_p must be below prob_q, got {self.params.prob_p:.6g} and "
@@ -211,17 +313,38 @@ class Metric:
         return self
 
     @property
+    def one_hot_names(self) -> tuple[str, ...]:
+        """Name of each bit of a one-hot metric: its categories, the labels of its buckets, or "true"; () of a string metric."""
+        if self.kind is Kind.BOOLEAN:
+            return ("true",)
+        return self.categories if self.buckets is None else self.buckets.labels
+
+    @property
     def has_response_per_value(self) -> bool:
-        """Whether values with equal Bloom bits have permanent responses of their own: strings with an asymmetric response.
+        """Whether values with equal Bloom bits have permanent responses of their own: strings with an asymmetric response or `discover`.
 
         Other metrics have one response for equal Bloom bits. Then reports show whether two values of a client have equal bits.
         """
-        return self.kind is Kind.STRING and self.params.prob_f is None
+        return self.kind is Kind.STRING and (self.params.prob_f is None or self.discover is not None)
 
-    def encoding_fields(self) -> Iterator[bytes]:
-        """Yield the fields that determine the permanent noise, together with the secret and the Bloom bits. The format is fixed."""
+    @property
+    def components(self) -> tuple[Metric, ...]:
+        """Parts of a joint metric; of every other metric, the metric alone."""
+        return self.parts or (self,)
+
+    def encoding_fields(self, joint: str = "") -> Iterator[bytes]:
+        """Yield the fields that determine the permanent noise, together with the secret and the Bloom bits. The format is fixed.
+
+        joint : name of the joint metric of which this is a part. No metric's name has a `/`, so a part shares its permanent
+                responses with no metric of its own
+        """
         params = self.params
-        yield self.name.encode()
+        if self.parts:
+            yield self.name.encode()
+            for part in self.parts:
+                yield from part.encoding_fields(self.name)
+            return
+        yield (f"{joint}/{self.name}" if joint else self.name).encode()
         yield self.kind.encode()
         yield params.hash_scheme.encode()
         response = _permanent_numerators(params).values()
@@ -231,50 +354,32 @@ class Metric:
             yield category.encode()
         if self.discover is not None:
             yield _canonical_json(self.discover.encoding_fields(params.num_cohorts)).encode()
+        if self.buckets is not None:
+            yield from self.buckets.encoding_fields()
 
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of every field on which the bits of a report depend, in canonical JSON."""
-        params = self.params
-        canonical: dict[str, Any] = {
-            "categories": list(self.categories),
-            **_permanent_numerators(params),
-            "hash_scheme": params.hash_scheme,
-            "hold": self.hold,
-            "kind": self.kind,
-            "name": self.name,
-            "num_bits": params.num_bits,
-            "num_cohorts": params.num_cohorts,
-            "num_hashes": params.num_hashes,
-            "other": self.other,
-            "p": numerator(params.prob_p, DYADIC_DIGITS),
-            "period": self.period,
-            "q": numerator(params.prob_q, DYADIC_DIGITS),
-        }
+        bits = {"parts": [_canonical(part) for part in self.parts]} if self.parts else _canonical(self)
+        canonical = {**bits, "hold": self.hold, "kind": self.kind, "name": self.name, "period": self.period}
         if self.discover is not None:
-            canonical["discover"] = self.discover.encoding_fields(params.num_cohorts)
+            canonical["discover"] = self.discover.encoding_fields(self.params.num_cohorts)
+        if self.buckets is not None:
+            canonical["buckets"] = self.buckets.digest_fields()
         return hashlib.sha256(b"hubbub-metric-v1\n" + _canonical_json(canonical).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the definition as JSON values; `from_dict` returns an equal metric."""
-        params = self.params
         return {
             "name": self.name,
             "kind": str(self.kind),
             "description": self.description,
             "owner": self.owner,
-            "hash_scheme": params.hash_scheme,
-            "num_bits": params.num_bits,
-            "num_hashes": params.num_hashes,
-            "num_cohorts": params.num_cohorts,
-            "prob_p": params.prob_p,
-            "prob_q": params.prob_q,
-            **params.permanent_fields,
-            "categories": list(self.categories),
-            "other": self.other,
+            **({"parts": [_part_fields(part) for part in self.parts]} if self.parts else _mechanism_fields(self)),
             "period": str(self.period),
             "hold": self.hold,
             "expires": self.expires.isoformat() if self.expires else None,
+            **({} if self.buckets is None else {"buckets": self.buckets.to_dict()}),
             "digest": self.digest,
             **({} if self.discover is None else {"discover": self.discover.to_dict()}),
         }
@@ -286,26 +391,21 @@ class Metric:
         Raises DefinitionError if a field is missing or invalid, or if the stored digest differs from the computed one.
         """
         try:
+            parts = tuple(cls(**_parsed_mechanism(part)) for part in fields.get("parts", ()))
+            mechanism: dict[str, Any] = (
+                {"name": fields["name"], "kind": fields["kind"], "params": _joint_params(parts), "parts": parts}
+                if parts
+                else _parsed_mechanism(fields)
+            )
             metric = cls(
-                name=fields["name"],
-                kind=fields["kind"],
-                params=Params(
-                    num_bits=fields["num_bits"],
-                    num_hashes=fields["num_hashes"],
-                    num_cohorts=fields["num_cohorts"],
-                    prob_p=fields["prob_p"],
-                    prob_q=fields["prob_q"],
-                    **{name: fields[name] for name in PERMANENT_FIELDS if name in fields},
-                    hash_scheme=fields["hash_scheme"],
-                ),
-                categories=tuple(fields["categories"]),
-                other=fields["other"],
+                **mechanism,
                 period=fields["period"],
                 hold=fields["hold"],
                 expires=date.fromisoformat(fields["expires"]) if fields["expires"] else None,
                 description=fields["description"],
                 owner=fields["owner"],
                 discover=Discovery.from_dict(fields["discover"]) if "discover" in fields else None,
+                buckets=Buckets.from_dict(fields["buckets"]) if "buckets" in fields else None,
             )
             stored_digest = fields["digest"]
         except (KeyError, TypeError) as problem:
@@ -327,6 +427,68 @@ def has_expired(metric: Metric, day: date) -> bool:
 
 def _canonical_json(fields: dict[str, Any]) -> str:
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _canonical(metric: Metric) -> dict[str, Any]:
+    """Return the fields of a mechanism that the digest covers, with the name and kind of a part."""
+    params = metric.params
+    return {
+        "categories": list(metric.categories),
+        **_permanent_numerators(params),
+        "hash_scheme": params.hash_scheme,
+        "kind": metric.kind,
+        "name": metric.name,
+        "num_bits": params.num_bits,
+        "num_cohorts": params.num_cohorts,
+        "num_hashes": params.num_hashes,
+        "other": metric.other,
+        "p": numerator(params.prob_p, DYADIC_DIGITS),
+        "q": numerator(params.prob_q, DYADIC_DIGITS),
+    }
+
+
+def _part_fields(part: Metric) -> dict[str, Any]:
+    return {"name": part.name, "kind": str(part.kind), **_mechanism_fields(part)}
+
+
+def _mechanism_fields(metric: Metric) -> dict[str, Any]:
+    """Return the fields of a mechanism as JSON values."""
+    params = metric.params
+    return {
+        "hash_scheme": params.hash_scheme,
+        "num_bits": params.num_bits,
+        "num_hashes": params.num_hashes,
+        "num_cohorts": params.num_cohorts,
+        "prob_p": params.prob_p,
+        "prob_q": params.prob_q,
+        **params.permanent_fields,
+        "categories": list(metric.categories),
+        "other": metric.other,
+    }
+
+
+def _parsed_mechanism(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a metric that the fields of its mechanism define."""
+    params = Params(
+        num_bits=fields["num_bits"],
+        num_hashes=fields["num_hashes"],
+        num_cohorts=fields["num_cohorts"],
+        prob_p=fields["prob_p"],
+        prob_q=fields["prob_q"],
+        **{name: fields[name] for name in PERMANENT_FIELDS if name in fields},
+        hash_scheme=fields["hash_scheme"],
+    )
+    return {
+        "name": fields["name"],
+        "kind": fields["kind"],
+        "params": params,
+        "categories": tuple(fields["categories"]),
+        "other": fields["other"],
+    }
+
+
+def _joint_params(parts: Sequence[Metric]) -> JointParams:
+    return JointParams(tuple(part.params for part in parts))
 
 
 def _permanent_numerators(params: Params) -> dict[str, int]:

@@ -159,6 +159,11 @@ class Params:
         return {"p": self.prob_p, "q": self.prob_q, **response}
 
     @property
+    def parts(self) -> tuple[Params, ...]:
+        """Parameters of each part of a joint metric; of every other metric, these parameters alone."""
+        return (self,)
+
+    @property
     def has_permanent_noise(self) -> bool:
         """Return whether permanent bits may differ from true bits; false at f = 0."""
         return (self.permanent_p, self.permanent_q) != (0, 1)

@@ -3,7 +3,7 @@
 Attacker: has individual reports without order or addresses, and compares two sets of them. Reports of one client share their
 permanent bits; those of two clients are independent. All clients report the same unchanging value, so only permanent noise differs.
 
-    I = mutual information between t reports and t other reports of one client, in nats; I adds up over the k independent bits
+    I = mutual information between t reports and t other reports of one client, in nats; I adds up over the k independent bits, and over parts
     P(correct match among n clients) <= (I + ln 2) / ln n          Fano's inequality
 
 So e**I is the effective group size: near 1, reports cannot be linked; reports of one client can be found among about e**I clients.
@@ -42,6 +42,8 @@ def mutual_information(params: Params, reports: float = 1) -> float:
     """Return I in nats, for the value ("no value" included) for which it is largest."""
     if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
         raise ParameterError(f"reports must be an integer >= 1 or math.inf, got {reports}")
+    if len(params.parts) > 1:
+        return math.fsum(mutual_information(part, reports) for part in params.parts)
     p, q = params.prob_p, params.prob_q
     zero, one = (_bit_information(p, q, chance, reports) for chance in (params.permanent_p, params.permanent_q))
     k, h = params.num_bits, params.num_hashes

@@ -33,6 +33,7 @@ def epsilon(params: Params, reports: float = 1) -> float:
     - google-md5 (bits may coincide):           max of i T1 + j T0 over i, j <= h, i + j <= k
     - one-hot, several categories:              T1 + T0
     - one-hot, one bit (boolean):               max(T1, T0)
+    - joint:                                    sum of the parts' eps(t), whose bits are independent given the values
 
     For h <= k/2 the first is h (T1 + T0); for larger h, "no value" may be the worst neighbour.
 
@@ -48,6 +49,8 @@ def epsilon(params: Params, reports: float = 1) -> float:
     """
     if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
         raise ParameterError(f"reports must be an integer >= 1 or math.inf, got {reports}")
+    if len(params.parts) > 1:
+        return math.fsum(epsilon(part, reports) for part in params.parts)
     one, zero = _bit_losses(params, reports)
     high, low = max(one, zero), min(one, zero)
     k, h = params.num_bits, params.num_hashes

@@ -27,6 +27,9 @@ def unit_price(metric: Metric) -> Price:
     - no hold, f > 0:   each distinct value costs `epsilon_permanent`, for any number of reports
     - no hold, f = 0:   each report costs eps(1), because there is no permanent response
 
+    A joint metric charges each distinct combination of its parts' values. That bounds the true loss, the sum over the parts of their
+    distinct values: a part whose value stays keeps its permanent response.
+
     permanent_p = 0 or permanent_q = 1 with permanent noise: a value has no bound, because t correlated reports can cost more than
     t eps(1).
 
@@ -65,6 +68,10 @@ def distinct_values(metric: Metric) -> float:
             return 2
         case Kind.CATEGORICAL:
             return len(metric.categories) + 1
+        case Kind.JOINT:
+            return math.prod(map(distinct_values, metric.parts))
+        case Kind.ORDINAL:
+            return metric.params.num_bits + (metric.buckets is None or metric.buckets.default is None)
         case _:
             return math.inf
 

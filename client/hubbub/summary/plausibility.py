@@ -98,12 +98,17 @@ def plausible_ones(params: Params) -> tuple[int, int]:
 
 @lru_cache(maxsize=256)
 def ones_distributions(params: Params) -> Distributions:
-    """Return P(number of ones = t | a true bits) for a = 0 .. h, t = 0 .. k, shape (h + 1, k + 1).
+    """Return P(number of ones = t | a true bits) for a = 0 .. h, t = 0 .. k, shape (h + 1, k + 1); for every combination of a joint metric's parts.
 
     The number of ones of a report depends on its value only through the number a of its true bits.
 
         P(t | a) = sum_j Binomial(j; a, q*) Binomial(t - j; k - a, p*)
     """
+    if len(params.parts) > 1:  # one row for each combination of the parts' numbers of true bits
+        rows: Distributions = np.ones((1, 1))
+        for part in params.parts:
+            rows = np.array([np.convolve(row, each) for row in rows for each in ones_distributions(part)])
+        return rows
     k = params.num_bits
     return np.array(
         [

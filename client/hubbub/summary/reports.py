@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary.base import ReportData
@@ -64,6 +65,30 @@ class Reports(ReportData):
         """N, the number of reports."""
         return len(self.cohorts)
 
+    def part(self, name: str) -> Reports:
+        """Return the reports of one part of a joint metric, as reports of a metric of its own.
+
+        Raises SummaryError if the metric has no such part.
+
+        >>> chances = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+        >>> parts = (Metric.categorical("os", ("linux", "macos"), **chances), Metric.boolean("paid", **chances))
+        >>> Reports(Metric.joint("device", parts), [0, 0], [[0b101], [0b010]]).part("paid").rows.tolist()
+        [[1], [0]]
+        """
+        names = [part.name for part in self.metric.parts]
+        if name not in names:
+            raise SummaryError(
+                f"{self.metric.name}: there is no part {name!r}: "
+                + (f"its parts are {', '.join(names)}" if names else "only a joint metric has parts")
+            )
+        index = names.index(name)
+        params = self.metric.params.parts
+        start = sum(each.num_bits for each in params[:index])
+        metric = replace(self.metric.parts[index], period=self.metric.period, hold=self.metric.hold)
+        cohorts = self.cohorts if metric.params.num_cohorts > 1 else np.zeros_like(self.cohorts)
+        rows = _bit_range(self.rows, start, params[index].num_bits)
+        return Reports(metric, cohorts, rows, self.periods, implausible_rejected=self.implausible_rejected)
+
     def bit_counts(self) -> BitCounts:
         """Return the bit counts."""
         params = self.metric.params
@@ -91,3 +116,17 @@ class Reports(ReportData):
             np.concatenate([self.rows, other.rows]),
             **merged,
         )
+
+
+def _bit_range(rows: NDArray[np.uint8], start: int, number: int) -> NDArray[np.uint8]:
+    """Return packed bits start .. start + number - 1 of each row: shifts of whole bytes, without unpacking."""
+    width, shift = (number + 7) // 8, start % 8
+    taken = np.zeros((len(rows), width + 1), np.uint8)
+    source = rows[:, start // 8 : start // 8 + width + 1]
+    taken[:, : source.shape[1]] = source
+    if shift:
+        taken[:, :-1] = taken[:, :-1] >> shift | taken[:, 1:] << (8 - shift)
+    selected = taken[:, :width].copy()
+    if number % 8:
+        selected[:, -1] &= (1 << number % 8) - 1
+    return selected

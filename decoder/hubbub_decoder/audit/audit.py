@@ -2,6 +2,9 @@
 
 first half of the trials     half of it scans all values and learns distinguishers, half chooses pair, distinguisher and event
 second half                  new clients of the two chosen values; the bound is computed on them alone
+
+A second candidate that may exceed the claim is tested too, on half as many clients more, and each of the two bounds has half of the error
+probability. The larger bound is reported.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from hubbub_decoder.audit.pair_search import (
     find_candidates,
 )
 from hubbub_decoder.audit.trials import Laboratory, Progress, Schedule
+from hubbub_decoder.errors import AuditError
 
 MIN_TRIALS, DEFAULT_TRIALS, MAX_DEFAULT_TRIALS = 4_000, 200_000, 2_000_000
 _ROUNDING_SLACK = 1e-9
@@ -41,7 +45,7 @@ class Audit:
     bound           : lower bound on epsilon, with its counts; above the truth with probability at most 1 - confidence
     values          : the pair of values that was chosen, in the order that the distinguisher compares
     distinguisher   : name of the statistic       event : set of its values
-    trials          : clients of all parts of the audit
+    trials          : clients of all parts of the audit, those of a second candidate included
     trials_needed   : trials after which the bound of a client that is exactly as declared reaches 95 % of the claim, with
                       power 99 %; infinite if none do, NaN for a client without a definition
     scores, scores_other : scores of the second half, by value
@@ -93,11 +97,17 @@ def audit_metric(
     client     : None: the encoder of this project
     reports    : consecutive reports of each client, from the start of an epoch
     claim      : epsilon to test; None: the declared one
-    trials     : number of clients; None: enough for a bound of 95 % of the claim, between 4,000 and 2,000,000
+    trials     : number of clients, without those of a second candidate; None: enough for a bound of 95 % of the claim, between
+                 4,000 and 2,000,000
     confidence : of the bound, in (0, 1)
     seed       : of the seeds that the client receives; the encoder of this project ignores them
     values     : values to compare, None among them for "no value"; None: `audited_values`
     """
+    if metric.parts:
+        raise AuditError(
+            f"{metric.name}: a joint metric is not audited as a whole: its parts' bits are independent given the values, and its "
+            "epsilon is their sum. Audit each part as a metric of its own."
+        )
     schedule = Schedule.of(reports, metric.hold)
     claim = declared_epsilon(metric, reports) if claim is None else claim
     values = audited_values(metric) if values is None else values
@@ -142,27 +152,30 @@ def _audit(
     metric: Metric | None,
     declared: Candidate | None,
 ) -> Audit:
-    alpha = 1 - confidence
     candidates = find_candidates(laboratory, values, max(1, trials // (4 * len(values))), metric, declared)
     compared = {number for each in candidates for number in (each.first, each.second)}
-    choice = choose(laboratory, values, trials // (4 * len(compared)), candidates, claim, alpha)
-    first, second = values[choice.candidate.first], values[choice.candidate.second]
-    (scores,), (scores_other,) = (
-        laboratory.scores(value, trials // 4, [choice.candidate.distinguisher]) for value in (first, second)
-    )
-    return Audit(
-        claim=claim,
-        confidence=confidence,
-        schedule=laboratory.schedule,
-        bound=bound_of_event(choice.event, scores, scores_other, alpha),
-        values=(first, second),
-        distinguisher=choice.candidate.distinguisher.name,
-        event=choice.event,
-        trials=trials,
-        trials_needed=needed,
-        scores=scores,
-        scores_other=scores_other,
-    )
+    choices = choose(laboratory, values, trials // (4 * len(compared)), candidates, claim, 1 - confidence)
+    audits = []
+    for choice in choices:
+        first, second = values[choice.candidate.first], values[choice.candidate.second]
+        (scores,), (scores_other,) = (
+            laboratory.scores(value, trials // 4, [choice.candidate.distinguisher]) for value in (first, second)
+        )
+        audit = Audit(
+            claim=claim,
+            confidence=confidence,
+            schedule=laboratory.schedule,
+            bound=bound_of_event(choice.event, scores, scores_other, (1 - confidence) / len(choices)),
+            values=(first, second),
+            distinguisher=choice.candidate.distinguisher.name,
+            event=choice.event,
+            trials=trials + (len(choices) - 1) * 2 * (trials // 4),
+            trials_needed=needed,
+            scores=scores,
+            scores_other=scores_other,
+        )
+        audits.append(audit)
+    return max(audits, key=lambda audit: audit.bound.epsilon)
 
 
 def _check(values: list[Value], confidence: float, trials: int | None, claim: float) -> None:

@@ -15,10 +15,8 @@ from matplotlib.figure import Figure
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.audit import Audit
 from hubbub_decoder.audit.report import odds, value_text
-from hubbub_decoder.data.output_files import atomic_write, check_output_path
-from hubbub_decoder.errors import OutputError
+from hubbub_decoder.data.output_files import write_figure
 
-_FORMATS = ("svg", "png")
 _MEASURED, _LIMIT, _CHANCE = "#2563a8", "#d9480f", "#9aa5b1"
 
 
@@ -76,16 +74,6 @@ def plot_trade_off(audit: Audit, name: str) -> Figure:
     return figure
 
 
-def check_plot_path(path: Path) -> None:
-    """Raise OutputError unless `path` ends in .svg or .png and can be written."""
-    if path.suffix.lower().removeprefix(".") not in _FORMATS:
-        raise OutputError(f"{path} must end in .svg or .png. The suffix selects the format.")
-    check_output_path(path)
-
-
 def write_plot(audit: Audit, name: str, path: Path) -> None:
     """Write the trade-off curve as .svg or .png."""
-    kind = path.suffix.lower().removeprefix(".")
-    metadata = {"Date": None} if kind == "svg" else None
-    with atomic_write(path) as file:
-        plot_trade_off(audit, name).savefig(file, format=kind, dpi=150, metadata=metadata)
+    write_figure(plot_trade_off(audit, name), path)

@@ -85,13 +85,11 @@ def command(
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.table import ComparisonTable
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.output_files import check_table_path
+    from hubbub_decoder.data.output_files import check_plot_path, check_table_path, write_figure
 
     if out is not None:
         check_table_path(out)
     if plot is not None:
-        from hubbub_decoder.comparison.plots import check_plot_path
-
         check_plot_path(plot)
     candidates = None if candidates_path is None else read_candidates(candidates_path)
     stderr = Console(stderr=True)
@@ -113,9 +111,9 @@ def command(
         comparison.save(out)
         stderr.print(f"wrote {out}", highlight=False)
     if plot is not None:
-        from hubbub_decoder.comparison.plots import plot_changes, save_plot
+        from hubbub_decoder.comparison.plots import plot_changes
 
-        save_plot(plot_changes(comparison), plot)
+        write_figure(plot_changes(comparison), plot)
         stderr.print(f"wrote {plot}", highlight=False)
     if as_json:
         print_json(comparison.to_dict())

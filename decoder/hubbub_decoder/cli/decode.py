@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     help="Decode each period by itself, and show the changes between successive periods. Needs one file or more for each period.",
 )  # fmt: skip
 @click.option(
-    "--plot", type=PATH, help="With --by-period: also save a plot of the shares to this .svg, .png or .pdf file."
-)
+    "--plot", type=PATH,
+    help="Also plot the estimates with their intervals, or with --by-period the shares of each period (.svg, .png or .pdf).",
+)  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Show every candidate, not only the detected ones.")
 @click.option(
     "--confidence", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -101,7 +102,7 @@ def command(
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.google_rappor import read_map_design
-    from hubbub_decoder.data.output_files import check_table_path
+    from hubbub_decoder.data.output_files import check_plot_path, check_table_path, write_figure
     from hubbub_decoder.data.weights import read_weights
     from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -113,14 +114,10 @@ def command(
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
     if by_period and (words_path is not None or weights_path is not None or method != "auto"):
         raise click.UsageError("--by-period takes no --more-candidates, --weights or --method. Leave them out.")
-    if plot is not None and not by_period:
-        raise click.UsageError("--plot requires --by-period.")
-    if plot is not None:
-        from hubbub_decoder.comparison.plots import check_plot_path
-
-        check_plot_path(plot)
     if out is not None:
         check_table_path(out)
+    if plot is not None:
+        check_plot_path(plot)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)
@@ -169,6 +166,11 @@ def command(
     if out is not None:
         decoding.save(out)
         stderr.print(f"wrote {out}", highlight=False)
+    if plot is not None:
+        from hubbub_decoder.results.plots import plot_intervals, plot_numbers
+
+        write_figure(plot_intervals(decoding) if decoding.numbers is None else plot_numbers(decoding), plot)
+        stderr.print(f"wrote {plot}", highlight=False)
     if as_json:
         print_json(decoding.to_dict())
     else:
@@ -186,9 +188,10 @@ def _print_trends(trends: Trends, plot: Path | None, out: Path | None, *, as_jso
         trends.save(out)
         stderr.print(f"wrote {out}", highlight=False)
     if plot is not None:
-        from hubbub_decoder.comparison.plots import plot_trends, save_plot
+        from hubbub_decoder.comparison.plots import plot_trends
+        from hubbub_decoder.data.output_files import write_figure
 
-        save_plot(plot_trends(trends), plot)
+        write_figure(plot_trends(trends), plot)
         stderr.print(f"wrote {plot}", highlight=False)
     if as_json:
         print_json(trends.to_dict())

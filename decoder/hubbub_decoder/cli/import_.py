@@ -43,6 +43,10 @@ def command() -> None:
     type=PATH,
     help="Output file (.parquet): a summary; with --reports and k > 16, the individual reports.",
 )
+@click.option(
+    "--variable", "variables", multiple=True, metavar="NAME=TYPE",
+    help="Column of --reports with a variable, string or boolean. Repeat it for a joint metric; read it with hubbub associate.",
+)  # fmt: skip
 @click.option("--candidates-out", type=PATH, help="Also write the candidates of the map to this file, one per line.")
 @json_option
 def google_rappor(
@@ -53,6 +57,7 @@ def google_rappor(
     name: str,
     client: str | None,
     out: Path,
+    variables: tuple[str, ...],
     candidates_out: Path | None,
     as_json: bool,
 ) -> None:
@@ -91,6 +96,11 @@ def google_rappor(
 
     if counts_path is None and reports_path is None:
         raise click.UsageError("Pass --counts or --reports.")
+    if variables:
+        if reports_path is None or counts_path is not None or map_path is not None or candidates_out is not None:
+            raise click.UsageError("--variable needs --reports, and excludes --counts, --map and --candidates-out.")
+        _import_joint(params_path, reports_path, name, client, out, variables, as_json=as_json)
+        return
     if candidates_out is not None and map_path is None:
         raise click.UsageError("--candidates-out requires --map.")
     check_parquet_path(out)
@@ -161,3 +171,38 @@ def google_rappor(
             "warnings": warnings,
         }
         print_json(result)
+
+
+def _import_joint(
+    params_path: Path,
+    reports_path: Path,
+    name: str,
+    client: str | None,
+    out: Path,
+    variables: tuple[str, ...],
+    *,
+    as_json: bool,
+) -> None:
+    """Write the reports of several variables as reports of a joint metric."""
+    from rich.console import Console
+
+    from hubbub.summary import write_reports
+    from hubbub.text import format_count
+    from hubbub_decoder.data.google_rappor import read_params
+    from hubbub_decoder.data.google_rappor_joint import VARIABLE_TYPES, joint_metric, read_joint_reports
+    from hubbub_decoder.data.output_files import check_parquet_path
+
+    types = {}
+    for text in variables:
+        variable, _, kind = text.partition("=")
+        if kind not in VARIABLE_TYPES:
+            raise click.UsageError(f"--variable must be NAME=string or NAME=boolean, got {text!r}.")
+        types[variable] = kind
+    check_parquet_path(out)
+    stderr = Console(stderr=True)
+    with stderr.status("importing ..."):
+        reports = read_joint_reports(reports_path, joint_metric(name, types, read_params(params_path, client)))
+        write_reports(reports, out)
+    stderr.print(f"wrote {out}: {format_count(reports.num_reports, 'report')}", highlight=False, soft_wrap=True)
+    if as_json:
+        print_json({"out": str(out), "metric": name, "kind": "joint", "num_reports": reports.num_reports})

@@ -10,6 +10,7 @@ import click
 from hubbub.cli.output import PATH, json_option, print_json
 
 if TYPE_CHECKING:
+    from hubbub.metrics.buckets import Buckets
     from hubbub_decoder.planning.description import Description
 
 _DEFAULT_REPORTS = 1_000_000
@@ -30,22 +31,34 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 )  # fmt: skip
 @click.option("--share", type=float, help="Smallest share that matters, such as 0.01.")
 @click.option(
-    "--kind", type=click.Choice(["string", "categorical", "boolean"]), help="Kind of the values. Default: string."
+    "--kind",
+    type=click.Choice(["string", "categorical", "boolean", "ordinal"]),
+    help="Kind of the values. Default: string.",
 )
-@click.option("--candidates", type=int, metavar="M", help="Number of strings to look for, or of categories.")
+@click.option(
+    "--candidates",
+    type=int,
+    metavar="M",
+    help="Number of strings to look for, all taken for present, of categories, or of buckets.",
+)
 @click.option("--category", "categories", multiple=True, help="Name of a category; repeat it. Replaces --candidates.")
+@click.option(
+    "--edges", metavar="E0,E1,...",
+    help="Edges of the buckets of an ordinal metric, such as 0,10,20,50. Replaces --candidates.",
+)  # fmt: skip
 @click.option("--periods", type=int, metavar="T", help="Periods that are decoded together. Default: 1.")
 @click.option(
     "--values", type=int, metavar="V",
-    help='Distinct values of a client over its lifetime, "no value" among them. Each costs epsilon. Default: 1.',
+    help='Distinct values of a client over its lifetime, "no value" among them. Default: 1. With --lifetime-periods, --hold is chosen.',
 )  # fmt: skip
 @click.option(
     "--hold", type=int, metavar="E",
     help="Length of an epoch in periods, in which a client keeps its value. Each epoch costs epsilon.",
 )  # fmt: skip
 @click.option(
-    "--lifetime-periods", type=int, metavar="L", help="Periods that --lifetime lasts for with --hold. Default: T."
-)
+    "--lifetime-periods", type=int, metavar="L",
+    help="Periods that --lifetime lasts for, with --hold or several --values. Default: T.",
+)  # fmt: skip
 @click.option("--central", type=float, help="Largest central epsilon of the decoded periods, at delta = 1e-9.")
 @click.option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
 @click.option("--bits", type=int, metavar="K", help="Largest number of bits of a report of strings. Default: 256.")
@@ -62,6 +75,7 @@ def command(
     metric: str | None,
     name: str,
     categories: tuple[str, ...],
+    edges: str | None,
     compare: tuple[Path, Path] | None,
     html_path: Path | None,
     as_json: bool,
@@ -94,7 +108,9 @@ def command(
         check_output_path(html_path)
     stdout, stderr = (Console(stderr=stderr, highlight=False) for stderr in (False, True))
     if compare or definitions is not None:
-        _check_description_options(given, compare, definitions, categories)
+        _check_description_options(
+            given, compare, definitions, ["category"] * bool(categories) + ["edges"] * (edges is not None)
+        )
         about = {"reports": _DEFAULT_REPORTS} | given
         paths = compare or [path for path in (definitions,) if path is not None]
         loaded = [(path, definitions_with(path, [metric] if metric else [])) for path in paths]
@@ -113,9 +129,18 @@ def command(
         )
     if categories:
         given = {"kind": "categorical", "candidates": len(categories)} | given
+    buckets = None if edges is None else _parse_buckets(edges)
+    if buckets is not None:
+        given = {"kind": "ordinal", "candidates": len(buckets)} | given
     today = datetime.now(UTC).date()
     expires = today.replace(year=today.year + 1, day=1)
-    planned = plan(Wishes(**given), name=name, categories=categories or None, expires=expires)
+    planned = plan(
+        Wishes(**given),
+        name=name,
+        categories=categories or None,
+        edges=buckets.edges if buckets else None,
+        expires=expires,
+    )
     if as_json:
         print_json(planned.to_dict())
     else:
@@ -126,13 +151,26 @@ def command(
     _write_page(html_path, [planned.description], planned.toml(), planned.notes)
 
 
+def _parse_buckets(text: str) -> Buckets:
+    """Buckets with these edges; raises UsageError for anything but numbers, and DefinitionError for edges that do not increase."""
+    from hubbub.metrics.buckets import Buckets
+
+    try:
+        edges = tuple(map(float, text.split(",")))
+    except ValueError:
+        raise click.UsageError(
+            f"--edges must be numbers separated by commas, got {text!r}. Pass 0,10,20, for example."
+        ) from None
+    return Buckets(edges)
+
+
 def _check_description_options(
-    given: dict[str, Any], compare: tuple[Path, Path] | None, definitions: Path | None, categories: tuple[str, ...]
+    given: dict[str, Any], compare: tuple[Path, Path] | None, definitions: Path | None, values: list[str]
 ) -> None:
-    """Raise UsageError for options that only choose parameters."""
+    """Raise UsageError for options that only choose parameters; values : those of them that list the values."""
     if compare and definitions is not None:
         raise click.UsageError("--compare and DEFINITIONS exclude each other. Pass one of them.")
-    other = [option for option in given if option not in _OF_DESCRIPTION] + ["category"] * bool(categories)
+    other = [option for option in given if option not in _OF_DESCRIPTION] + values
     if other:
         raise click.UsageError(
             f"--{other[0].replace('_', '-')} chooses parameters, and a definition has them. Leave it out, or leave out the file."

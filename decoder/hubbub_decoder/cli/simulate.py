@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hubbub.metrics.metric import Metric
 
 
 @click.command(short_help="Simulate a summary or reports.")
@@ -30,7 +36,7 @@ from hubbub.cli.output import PATH, json_option, print_json
     "--population",
     "population_path",
     type=PATH,
-    help="Population: .csv with the columns value and count; an empty value means no value.",
+    help="Population: .csv with the columns value and count; an empty value means no value. Of a joint metric: a column for each part.",
 )
 @click.option("--no-value", type=click.IntRange(min=0), default=0, help="Number of additional clients without a value.")
 @click.option(
@@ -75,6 +81,7 @@ def command(
     from rich.console import Console
 
     from hubbub.cli.definitions_file import definitions_with
+    from hubbub.summary import read_reports
     from hubbub.text import format_count
     from hubbub_decoder.data.output_files import (
         check_output_path,
@@ -101,6 +108,16 @@ def command(
         check_output_path(truth_out)
     definition = definitions_with(definitions, [metric])[metric]
     stderr = Console(stderr=True)
+    if definition.parts:
+        if population_path is None or kind != "reports" or periods or no_value or truth_out is not None:
+            raise click.UsageError(
+                f"{metric} is a joint metric. Pass --population with a column for each part and count, and --kind reports, without "
+                "--periods, --no-value and --truth-out."
+            )
+        _simulate_joint(definition, population_path, reports, seed, out, stderr)
+        if as_json:
+            print_json({"out": str(out), "metric": metric, "num_reports": read_reports(out).num_reports})
+        return
     rng = np.random.default_rng(seed)
     with stderr.status("simulating ..."):
         if population_path is not None:
@@ -130,3 +147,25 @@ def command(
     stderr.print(f"wrote {' and '.join(written)}: {format_count(num_reports, 'report')} of {metric}", highlight=False)
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})
+
+
+def _simulate_joint(
+    metric: Metric, population_path: Path, reports: int | None, seed: int | None, out: Path, stderr: Console
+) -> None:
+    """Write simulated reports of a joint metric; `reports` of them are drawn from the population, with replacement."""
+    import numpy as np
+
+    from hubbub.summary import write_reports
+    from hubbub.text import format_count
+    from hubbub_decoder.data.populations import read_joint_population
+    from hubbub_decoder.data.simulate_joint import simulate_joint_reports
+
+    rng = np.random.default_rng(seed)
+    population = read_joint_population(population_path, [part.name for part in metric.parts])
+    if reports is not None:
+        counts = np.array(list(population.values()), float)
+        population = dict(zip(population, rng.multinomial(reports, counts / counts.sum()).tolist(), strict=True))
+    with stderr.status("simulating ..."):
+        simulated = simulate_joint_reports(metric, population, rng)
+    write_reports(simulated, out)
+    stderr.print(f"wrote {out}: {format_count(simulated.num_reports, 'report')} of {metric.name}", highlight=False)

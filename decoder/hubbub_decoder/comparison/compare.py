@@ -218,7 +218,7 @@ def _category_rows(
 ) -> tuple[Change, ...]:
     """Tested changes of all categories shown."""
     metric: Metric = first.metric
-    names = [name for name in metric.categories or ("true",) if name in decodings[0]]
+    names = [name for name in metric.one_hot_names if name in decodings[0]]
     pair = [
         Sample(counts, np.array([each[name].share for name in names]))
         for counts, each in zip((first, second), decodings, strict=True)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
-
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from hubbub_decoder.comparison.results import Comparison
 from hubbub_decoder.comparison.trends import Trends
-from hubbub_decoder.data.output_files import atomic_write, check_output_path
-from hubbub_decoder.errors import OutputError
 
 _CHANGED, _UNCHANGED = "#2563a8", "#9aa5b1"
 _LINES = ("#2563a8", "#d9480f", "#2b8a3e", "#862e9c", "#b08900", "#0b7285", "#a61e4d", "#495057")
-_SUFFIXES = (".svg", ".png", ".pdf")
 
 
 def plot_changes(comparison: Comparison, *, limit: int = 40) -> Figure:
@@ -73,20 +67,3 @@ def plot_trends(trends: Trends, *, limit: int = len(_LINES)) -> Figure:
     axes.set_axisbelow(True)
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     return figure
-
-
-def check_plot_path(path: Path) -> None:
-    """Raise OutputError unless `path` ends in .svg, .png or .pdf and can be written."""
-    if path.suffix.lower() not in _SUFFIXES:
-        raise OutputError(f"{path} must end in .svg, .png or .pdf. The suffix selects the format.")
-    check_output_path(path)
-
-
-def save_plot(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a .svg, .png or .pdf file; raises OutputError for another suffix, or if it cannot be written."""
-    path = Path(path)
-    check_plot_path(path)
-    data = io.BytesIO()
-    figure.savefig(data, format=path.suffix.lower()[1:], dpi=150)
-    with atomic_write(path) as file:
-        file.write(data.getvalue())

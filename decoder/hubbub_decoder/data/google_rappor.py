@@ -49,10 +49,10 @@ def read_params(path: str | Path, client: str | None = None) -> Params:
 
     Raises ForeignFileError for another header, malformed numbers, or invalid parameters.
     """
-    lines = [cells for _, cells in _lines(path)]
+    lines = [cells for _, cells in csv_lines(path)]
     if len(lines) != 2 or tuple(name.strip() for name in lines[0]) != _PARAMETERS or len(lines[1]) != len(_PARAMETERS):
         raise ForeignFileError(f"{path}: must have the header {','.join(_PARAMETERS)} and one line of six numbers.")
-    k, h, m = (_parse_count(path, f"line 2: {name}", cell) for name, cell in zip("khm", lines[1][:3], strict=True))
+    k, h, m = (parse_count(path, f"line 2: {name}", cell) for name, cell in zip("khm", lines[1][:3], strict=True))
     p, q, f = (_parse_number(path, f"line 2: {name}", cell) for name, cell in zip("pqf", lines[1][3:], strict=True))
     if client is not None and 0 <= f <= 1:
         f = F_ROUNDING[client](f * _F_STEPS) / _F_STEPS
@@ -67,7 +67,7 @@ def read_counts(path: str | Path, params: Params) -> tuple[NDArray[np.int64], ND
     m, k = params.num_cohorts, params.num_bits
     table = np.empty((m, k + 1), np.int64)
     row = -1
-    for row, (line, cells) in enumerate(_lines(path)):
+    for row, (line, cells) in enumerate(csv_lines(path)):
         if len(cells) != k + 1:
             raise ForeignFileError(
                 f"{path}: line {line} must have k + 1 = {k + 1} numbers (reports, then ones of {k} bits), got {len(cells)}. "
@@ -75,7 +75,7 @@ def read_counts(path: str | Path, params: Params) -> tuple[NDArray[np.int64], ND
             )
         if row < m:
             table[row] = [
-                _parse_count(path, f"line {line}: column {at}", cell) for at, cell in enumerate(cells, start=1)
+                parse_count(path, f"line {line}: column {at}", cell) for at, cell in enumerate(cells, start=1)
             ]
             if table[row, 1:].max() > table[row, 0]:
                 raise ForeignFileError(
@@ -96,8 +96,8 @@ def read_map(path: str | Path, params: Params) -> tuple[list[str], Positions]:
     """
     k, h, m = params.num_bits, params.num_hashes, params.num_cohorts
     positions: dict[str, tuple[int, ...]] = {}
-    for line, (name, *cells) in _lines(path):
-        given = [_parse_count(path, f"line {line}: position", cell) for cell in cells if cell.strip() not in ("", "NA")]
+    for line, (name, *cells) in csv_lines(path):
+        given = [parse_count(path, f"line {line}: position", cell) for cell in cells if cell.strip() not in ("", "NA")]
         outside = next((position for position in given if not 1 <= position <= m * k), None)
         if outside is not None:
             raise ForeignFileError(
@@ -184,7 +184,7 @@ def categories_of_map(names: list[str], positions: Positions, params: Params) ->
 
 def read_reports(path: str | Path, params: Params) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
     """Yield the reports in blocks: cohorts (n,) and packed bits (n, ceil(k / 8))."""
-    lines = _lines(path)
+    lines = csv_lines(path)
     _, header = next(lines, (1, []))
     names = [name.strip() for name in header]
     bits_at = next((names.index(name) for name in ("irr", "rappor") if name in names), None)
@@ -222,7 +222,7 @@ def _parse_reports(
             raise ForeignFileError(
                 f"{path}: line {line} must have {columns} columns like the header, got {len(cells)}."
             )
-        cohort = _parse_count(path, f"line {line}: cohort", cells[cohort_at])
+        cohort = parse_count(path, f"line {line}: cohort", cells[cohort_at])
         if cohort >= m:
             raise ForeignFileError(f"{path}: line {line}: cohort must be below m = {m}, got {cohort}.")
         bits = cells[bits_at].strip()
@@ -248,7 +248,7 @@ def _bit_array(positions: list[tuple[int, ...]], params: Params) -> Positions:
     return bits
 
 
-def _lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and cells of every non-empty line; raises ForeignFileError for unreadable or empty files."""
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
@@ -278,7 +278,7 @@ def _parse_number(path: str | Path, where: str, cell: str) -> float:
     return number
 
 
-def _parse_count(path: str | Path, where: str, cell: str) -> int:
+def parse_count(path: str | Path, where: str, cell: str) -> int:
     """Parse a count; R writes 100000 as 1e+05."""
     if cell.isascii() and cell.isdigit() and len(cell) < 16:
         return int(cell)

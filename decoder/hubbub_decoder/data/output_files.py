@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from hubbub.metrics.metric import Metric
 from hubbub.summary import ReportWriter, Summary
 from hubbub.summary.summary_file import summary_to_bytes
 from hubbub_decoder.errors import OutputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @contextmanager
@@ -53,6 +56,22 @@ def check_table_path(path: Path) -> None:
     if path.suffix.lower() not in (".csv", ".json", ".parquet"):
         raise OutputError(f"{path} must end in .csv, .json or .parquet. The suffix selects the format.")
     check_output_path(path)
+
+
+def check_plot_path(path: Path) -> None:
+    """Raise OutputError unless `path` ends in .svg, .png or .pdf and can be written."""
+    if path.suffix.lower() not in (".svg", ".png", ".pdf"):
+        raise OutputError(f"{path} must end in .svg, .png or .pdf. The suffix selects the format.")
+    check_output_path(path)
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure; raises OutputError for another suffix than .svg, .png or .pdf, or if the file cannot be written."""
+    check_plot_path(path)
+    kind = path.suffix.lower().removeprefix(".")
+    metadata = {"Date": None} if kind == "svg" else None
+    with atomic_write(path) as file:
+        figure.savefig(file, format=kind, dpi=150, metadata=metadata)
 
 
 def check_parquet_path(path: Path) -> None:

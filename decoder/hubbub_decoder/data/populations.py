@@ -7,7 +7,7 @@ empty value `""` is the empty string, as in PostgreSQL's CSV files. `output_file
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from hubbub.metrics.metric import Kind, Metric
-from hubbub.text import escape_untrusted
+from hubbub.text import escape_untrusted, with_article
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import read_text
 from hubbub_decoder.errors import CandidateError, PopulationError
@@ -49,18 +49,22 @@ def draw_from_distribution(
 ) -> dict[str, int]:
     """Random population of a named distribution: the number of reports of each value of the metric.
 
-    num_values : number of values of a string metric, 100 if None; a categorical or boolean metric uses its own values
+    num_values : number of values of a string metric, 100 if None; other metrics use their own values
     """
     match metric.kind:
         case Kind.STRING:
             return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
-        case Kind.CATEGORICAL:
-            values = metric.categories
+        case Kind.CATEGORICAL | Kind.ORDINAL:
+            values = metric.one_hot_names
         case Kind.BOOLEAN:
             values = ("true", "false")
+        case Kind.JOINT:
+            raise PopulationError(
+                f"{metric.name}: a joint metric has no named distribution. Give a population of combinations (--population)."
+            )
     if num_values not in (None, len(values)):
         raise PopulationError(
-            f"{metric.name}: a {metric.kind} metric has {len(values)} values, got {num_values}. Leave out num_values (--values)."
+            f"{metric.name}: {with_article(metric.kind)} metric has {len(values)} values, got {num_values}. Leave out num_values (--values)."
         )
     shares = distribution_shares(distribution, len(values)).values()
     return draw_population(dict(zip(values, shares, strict=True)), num_reports, rng)
@@ -81,21 +85,40 @@ def read_population(path: str | Path) -> tuple[dict[str, int], int]:
     table = _read_csv(path)
     population: dict[str | None, int] = {None: 0}
     for number, row in enumerate(table.to_pylist(), start=2):
-        value, text = row["value"], (row["count"] or "").strip()
-        if not (text.isascii() and text.isdigit()):
-            raise PopulationError(
-                f"{path}: line {number}: count must be a non-negative integer, got {escape_untrusted(repr(text))}. "
-                "Write the number of reports of the value."
-            )
-        population[value] = population.get(value, 0) + int(text)
+        value = row["value"]
+        population[value] = population.get(value, 0) + _parse_count(path, number, row["count"])
     if not sum(population.values()):
         raise PopulationError(f"{path}: all counts are 0. Write lines of value,count with at least one positive count.")
     no_value = population.pop(None)
     return {value: count for value, count in population.items() if value is not None}, no_value
 
 
-def _read_csv(path: str | Path) -> pa.Table:
-    """Columns `value` and `count` of a CSV file as strings; an empty cell without quotes is null."""
+def read_joint_population(path: str | Path, parts: Sequence[str]) -> dict[tuple[str | None, ...], int]:
+    """Read a population of a joint metric: CSV with a column for each part and `count`; an empty cell is "no value" of the part.
+
+    Raises PopulationError for other columns, invalid counts, or a total of 0.
+    """
+    population: dict[tuple[str | None, ...], int] = {}
+    for number, row in enumerate(_read_csv(path, [*parts, "count"]).to_pylist(), start=2):
+        combination = tuple(row[part] for part in parts)
+        population[combination] = population.get(combination, 0) + _parse_count(path, number, row["count"])
+    if not sum(population.values()):
+        raise PopulationError(f"{path}: all counts are 0. Write lines with at least one positive count.")
+    return population
+
+
+def _parse_count(path: str | Path, number: int, cell: str | None) -> int:
+    text = (cell or "").strip()
+    if not (text.isascii() and text.isdigit()):
+        raise PopulationError(
+            f"{path}: line {number}: count must be a non-negative integer, got {escape_untrusted(repr(text))}. "
+            "Write the number of reports of the value."
+        )
+    return int(text)
+
+
+def _read_csv(path: str | Path, columns: Sequence[str] = ("value", "count")) -> pa.Table:
+    """Columns of a CSV file as strings; an empty cell without quotes is null."""
     try:
         data = read_text(path).encode()
     except CandidateError as problem:
@@ -106,8 +129,8 @@ def _read_csv(path: str | Path) -> pa.Table:
             pyarrow.csv.ReadOptions(use_threads=False, block_size=len(data) + 1),
             pyarrow.csv.ParseOptions(newlines_in_values=True),
             pyarrow.csv.ConvertOptions(
-                include_columns=["value", "count"],
-                column_types={"value": pa.string(), "count": pa.string()},
+                include_columns=list(columns),
+                column_types={column: pa.string() for column in columns},
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
@@ -116,7 +139,7 @@ def _read_csv(path: str | Path) -> pa.Table:
     except KeyError:
         header = escape_untrusted(data.decode().partition("\n")[0].strip())
         raise PopulationError(
-            f"{path}: line 1 must name the columns value and count, but has {header}. Add the header."
+            f"{path}: line 1 must name the columns {', '.join(columns[:-1])} and {columns[-1]}, but has {header}. Add the header."
         ) from None
     except pa.ArrowInvalid as problem:
         raise PopulationError(

@@ -17,6 +17,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.metrics.buckets import Buckets, finite_number, format_number
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.periods import Period
 from hubbub.summary import BitCounts, PatternCounts
@@ -29,7 +30,8 @@ from hubbub_decoder.model.vectorized_hashing import bit_positions, discovery_pos
 _CELLS_PER_BLOCK = 1 << 22
 
 Population = Mapping[str, int]
-"""Number of clients with each value; the values of a boolean metric are "true" and "false"."""
+"""Number of clients with each value; the values of a boolean metric are "true" and "false", those of an ordinal metric numbers as text
+or labels of its buckets."""
 
 Transitions = Mapping[tuple[str | None, str | None], int] | Mapping[tuple[str, str], int]
 """Number of clients with each pair of values in two periods; None: no value."""
@@ -56,6 +58,7 @@ def simulate_bit_counts(
     _check_arguments(metric, population, no_value)
     params = metric.params
     m, k = params.num_cohorts, params.num_bits
+    population, no_value = _with_default(metric, population, no_value)
     reports = _draw_cohorts(np.array([no_value]), m, rng)[0]
     true_ones = np.zeros((m, k + 1), np.int64)  # the last column collects missing positions of coincident hashes
     for positions, counts in _blocks(metric, population):
@@ -99,7 +102,7 @@ def simulate_two_periods(
     values = sorted({value for pair in transitions for value in pair if value is not None})
     positions = np.full((len(values) + 1, m, params.num_hashes), k, np.int64)
     if values:
-        positions[:-1] = _positions(metric, values)
+        positions[:-1] = value_positions(metric, values)
     index = {None: len(values)} | {value: i for i, value in enumerate(values)}
     clients = np.zeros((2, m, k), np.int64)  # of those that keep their value, and of those that change it
     true_ones = np.zeros((3, m, k + 1), np.int64)  # of those that keep it, and in each period of those that change it
@@ -147,6 +150,7 @@ def simulate_reports(
     Parameters and errors as for `simulate_bit_counts`.
     """
     _check_arguments(metric, population, no_value)
+    population, no_value = _with_default(metric, population, no_value)
     params = metric.params
     k, epochs = params.num_bits, epoch_sizes(metric, periods)
     block_size = max(1, _CELLS_PER_BLOCK // k)
@@ -217,6 +221,11 @@ def _check_arguments(metric: Metric, population: Population, no_value: int) -> N
         raise PopulationError(
             f"metric must be a Metric, got {type(metric).__name__}. Pass Metric.string(...), for example."
         )
+    if metric.parts:
+        raise PopulationError(
+            f"{metric.name}: a joint metric needs a population of combinations. Use `simulate_joint_reports`, or `hubbub simulate` with "
+            "--population of one column for each part."
+        )
     if not isinstance(population, Mapping):
         raise PopulationError(
             f"{metric.name}: population must be a dict of value and number of reports, got {type(population).__name__}."
@@ -234,6 +243,14 @@ def _check_arguments(metric: Metric, population: Population, no_value: int) -> N
             raise PopulationError(f"{metric.name}: {name} must not be negative, got {number}.")
 
 
+def _with_default(metric: Metric, population: Population, no_value: int) -> tuple[Population, int]:
+    """Population and number of clients without a value, after those report the `default` of an ordinal metric."""
+    if metric.buckets is None or metric.buckets.default is None or not no_value:
+        return population, no_value
+    text = format_number(metric.buckets.default)
+    return {**population, text: population.get(text, 0) + no_value}, 0
+
+
 def _blocks(metric: Metric, population: Population) -> Iterator[tuple[NDArray[np.int16], NDArray[np.int64]]]:
     """Yield blocks of values: bit positions (M, m, h) and numbers of reports (M,)."""
     counts = np.array(list(population.values()), np.int64)
@@ -241,14 +258,18 @@ def _blocks(metric: Metric, population: Population) -> Iterator[tuple[NDArray[np
     values = list(population)
     block_size = max(1, _CELLS_PER_BLOCK // (params.num_cohorts * params.num_hashes))
     for start in range(0, len(values), block_size):
-        yield _positions(metric, values[start : start + block_size]), counts[start : start + block_size]
+        yield value_positions(metric, values[start : start + block_size]), counts[start : start + block_size]
 
 
-def _positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
+def value_positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
+    """Bit positions of values in every cohort, (M, m, h); k for no bit. One-hot metrics have one cohort."""
     if metric.discover is not None:
         return discovery_positions(values, metric.params, metric.discover)
     if metric.kind is Kind.STRING:
         return bit_positions(values, metric.params)
+    if metric.buckets is not None:
+        bits = [_bucket_of(metric.name, metric.buckets, value) for value in values]
+        return np.array(bits, np.int16).reshape(-1, 1, 1)
     bit_of = {"true": 0, "false": 1} if metric.kind is Kind.BOOLEAN else {c: i for i, c in enumerate(metric.categories)}
     if metric.other is not None:
         bits = [bit_of.get(value, bit_of[metric.other]) for value in values]
@@ -261,6 +282,22 @@ def _positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
             )
         bits = [bit_of[value] for value in values]
     return np.array(bits, np.int16).reshape(-1, 1, 1)
+
+
+def _bucket_of(name: str, buckets: Buckets, value: str) -> int:
+    """Bucket of a number as text, or of a label."""
+    if value in buckets.labels:
+        return buckets.labels.index(value)
+    try:
+        number = finite_number(float(value))
+    except ValueError:
+        number = None
+    if number is None:
+        raise PopulationError(
+            f"{name}: {value!r} is neither a number nor a bucket of this ordinal metric "
+            f"({', '.join(buckets.labels[:8])}{', ...' if len(buckets) > 8 else ''}). Use these values only."
+        )
+    return buckets.index_of(number)
 
 
 def _draw_cohorts(counts: NDArray[np.int64], num_cohorts: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ from hubbub_decoder.pipeline import decode
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate
 
-DEFAULT_BEAM = 300
+DEFAULT_BEAM = 500
 MAX_CANDIDATES = 2_000_000
 
 

@@ -15,7 +15,7 @@ other string, is noise T h / k in each bit. One iteration, with W = 1 / (Var e +
 
 `estimators/message_passing.py` fits one prior to all candidates and whitens the bits of a cohort jointly. This search has a prior for
 each candidate and treats bits as independent, so an iteration is one look-up for each candidate and bit. Its estimates only rank
-candidates: intervals and tests come from reports of other clients. docs/mathematics.md, section 13. Sources: Donoho, Maleki & Montanari
+candidates: intervals and tests come from reports of other clients. docs/mathematics.md, section 21. Sources: Donoho, Maleki & Montanari
 2009; Wang, Li & Jha 2019.
 """
 
@@ -31,8 +31,8 @@ from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.model.vectorized_hashing import Positions
 
-_MAX_ITERATIONS = 30
-_CLIP = 3.0
+_ROUNDS, _MAX_LIKELY, _MAX_ITERATIONS = 3, 20_000, 30
+_MAX_DEVIATIONS = 3.0
 _DAMPING = 0.7
 _TOLERANCE = 0.02
 _SMALLEST_SCORE = 1.5
@@ -66,61 +66,93 @@ class PrefixShares:
     std_errors: Floats
     log_odds: Floats
 
+    def posterior(self) -> tuple[Floats, Floats]:
+        """Mean and variance of each share."""
+        real = 1 / (1 + np.exp(-np.maximum(self.log_odds, -_MAX_LOG_ODDS)))
+        x = np.clip(self.shares, 0, 1)
+        return real * x, real * self.std_errors**2 + real * (1 - real) * x**2
+
 
 def estimate_prefixes(bits: GroupBits, positions: Positions, prior_log_odds: Floats) -> PrefixShares:
-    """Estimate all candidates: with the noise of an average population first, and then with that of the shares found.
+    """Estimate the candidates in rounds: all candidates are scored, and messages are passed among the 20,000 most probable.
+
+    The first round has the noise of an average population, the later ones that of the shares found before. Candidates that are not
+    among the most probable of the last round have the log odds of its score.
 
     positions : (m, h, M) bits of the candidates in each cohort of `bits`      prior_log_odds : (M,) ln(rho / (1 - rho))
     """
-    average = np.full_like(bits.shares, np.clip(bits.shares.mean(), 0, 1))
-    means, _ = _iterate(bits, positions, prior_log_odds, average, np.zeros(positions.shape[2]))
-    predicted = _predict(positions, means, bits.params.num_bits)
-    left = np.clip(bits.shares - predicted, 0, None).mean()
-    return _iterate(bits, positions, prior_log_odds, predicted + left, means)[1]
+    means = np.zeros(positions.shape[2])
+    expected = np.full_like(bits.shares, np.clip(bits.shares.mean(), 0, 1))
+    for _ in range(_ROUNDS):
+        noise = bits.noise(expected)
+        predicted = _predict(positions, means, bits.params.num_bits)
+        residuals, weights = _weigh(bits.shares - predicted, noise, None)
+        estimates = _combine(positions, prior_log_odds, means, residuals, weights)
+        likely = _most_probable(estimates.log_odds)
+        among = np.ascontiguousarray(positions[:, :, likely])
+        means = np.zeros_like(means)
+        means[likely], settled = _pass_messages(
+            bits, among, prior_log_odds[likely], noise, estimates.posterior()[0][likely]
+        )
+        predicted = _predict(positions, means, bits.params.num_bits)
+        expected = predicted + np.clip(bits.shares - predicted, 0, None).mean()
+        for field in ("shares", "std_errors", "log_odds"):
+            getattr(estimates, field)[likely] = getattr(settled, field)
+    return estimates
 
 
-def _iterate(
-    bits: GroupBits, positions: Positions, prior: Floats, expected: Floats, means: Floats
+def _most_probable(log_odds: Floats) -> Indices:
+    if len(log_odds) <= _MAX_LIKELY:
+        return np.arange(len(log_odds))
+    return np.sort(np.argpartition(-log_odds, _MAX_LIKELY)[:_MAX_LIKELY])
+
+
+def _pass_messages(
+    bits: GroupBits, positions: Positions, prior: Floats, noise: Floats, means: Floats
 ) -> tuple[Floats, PrefixShares]:
-    """Posterior means, and estimates, when they settle under the noise of expected bit shares (m, k)."""
+    """Posterior means, and estimates, when they settle."""
     k, h = bits.params.num_bits, bits.params.num_hashes
-    noise = bits.noise(expected)
-    uncertain, weighted, weights = 0.0, np.zeros_like(noise), np.zeros_like(noise)
+    carried, weights = np.zeros_like(noise), None
     for _ in range(_MAX_ITERATIONS):
-        residuals = bits.shares - _predict(positions, means, k)
-        residuals += uncertain * h / k * weighted
-        if not weights.any():
-            weights = 1 / (noise + max(float((residuals**2 - noise).mean()), 0.0))
-        residuals -= (weights * residuals).sum() / weights.sum()
-        bound = _CLIP / np.sqrt(weights)
-        residuals = np.clip(residuals, -bound, bound)
-        hashing = max(float((weights**2 * (residuals**2 - noise)).sum() / (weights**2).sum()), 0.0)
-        weights = 1 / (noise + hashing)
-        weighted = weights * residuals
-        scores = _gather(positions, weighted + 1j * weights)
-        information = scores.imag
-        x = means + scores.real / information
-        shares = PrefixShares(x, 1 / np.sqrt(information), _log_odds(prior, x, information))
-        posterior, variances = _posterior(shares)
-        change = posterior - means
-        means = means + _DAMPING * change
-        uncertain = float(variances.sum())
-        if np.sqrt((change**2 * information).max(initial=0)) < _TOLERANCE:
+        residuals, weights = _weigh(bits.shares - _predict(positions, means, k) + carried, noise, weights)
+        estimates = _combine(positions, prior, means, residuals, weights)
+        posterior, variances = estimates.posterior()
+        carried = float(variances.sum()) * h / k * weights * residuals
+        change = (posterior - means) / estimates.std_errors
+        means = means + _DAMPING * (posterior - means)
+        if np.abs(change).max(initial=0) < _TOLERANCE:
             break
-    return means, shares
+    return means, estimates
+
+
+def _weigh(residuals: Floats, noise: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
+    """Residuals (m, k) less their mean, cut to three standard deviations, and the weights 1 / (noise + T h / k).
+
+    A frequent string that is no candidate has few bits. Cut, it cannot outweigh all other bits of a candidate, nor raise T.
+
+    weights : of the iteration before; None: from the mean square of all residuals
+    """
+    if weights is None:
+        weights = 1 / (noise + max(float((residuals**2 - noise).mean()), 0.0))
+    residuals = residuals - (weights * residuals).sum() / weights.sum()
+    bound = _MAX_DEVIATIONS / np.sqrt(weights)
+    residuals = np.clip(residuals, -bound, bound)
+    hashing = float((weights**2 * (residuals**2 - noise)).sum() / (weights**2).sum())
+    return residuals, 1 / (noise + max(hashing, 0.0))
+
+
+def _combine(positions: Positions, prior: Floats, means: Floats, residuals: Floats, weights: Floats) -> PrefixShares:
+    """Estimates of the candidates from the residuals at their bits."""
+    scores = _gather(positions, weights * residuals + 1j * weights)
+    information = scores.imag
+    x = means + scores.real / information
+    return PrefixShares(x, 1 / np.sqrt(information), _log_odds(prior, x, information))
 
 
 def _log_odds(prior: Floats, x: Floats, information: Floats) -> Floats:
     z = np.maximum(x * np.sqrt(information), _SMALLEST_SCORE)
     breadth = np.log(np.sqrt(np.maximum(information, math.e**2)))
     return np.asarray(np.minimum(prior + z**2 / 2 - np.log(z * breadth / math.sqrt(2 * math.pi)), _MAX_LOG_ODDS))
-
-
-def _posterior(estimates: PrefixShares) -> tuple[Floats, Floats]:
-    """Mean and variance of each share."""
-    real = 1 / (1 + np.exp(-np.maximum(estimates.log_odds, -_MAX_LOG_ODDS)))
-    x = np.clip(estimates.shares, 0, 1)
-    return real * x, real * estimates.std_errors**2 + real * (1 - real) * x**2
 
 
 def _predict(positions: Positions, shares: Floats, num_bits: int) -> Floats:

@@ -18,7 +18,8 @@ from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.model.vectorized_hashing import hash_positions
 
 _EXPECTED_PREFIXES, _EXPECTED_EXTENSIONS = 100.0, 1.5  # present ones, of the first length and of a present prefix
-_MIN_LOG_ODDS = -9.0
+_MIN_LOG_ODDS = -9.0  # of a prefix that is kept
+_MIN_WHOLE_LOG_ODDS = math.log(0.05 / 0.95)  # of a string that is tested
 _UTF8_BYTES = tuple(bytes([byte]) for byte in range(256) if byte not in (0xC0, 0xC1) and byte < 0xF5)
 
 
@@ -34,8 +35,12 @@ class Prefixes:
     log_odds: Floats
 
     def whole(self) -> list[str]:
-        """Return the strings whose end was found and that are UTF-8."""
-        strings = (fragment.removesuffix(END) for fragment in self.fragments if fragment.endswith(END))
+        """Return the strings whose end was found, that are UTF-8 and present with a probability above 5 %."""
+        strings = (
+            fragment.removesuffix(END)
+            for fragment, odds in zip(self.fragments, self.log_odds, strict=True)
+            if odds > _MIN_WHOLE_LOG_ODDS and fragment.endswith(END)
+        )
         return [text for text in map(_decoded, strings) if text is not None]
 
     def truncated(self) -> list[bytes]:

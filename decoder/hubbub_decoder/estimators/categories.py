@@ -1,4 +1,4 @@
-"""Closed-form estimator for categorical and boolean metrics: one bit for each category, no hashing.
+"""Closed-form estimator for categorical, boolean and ordinal metrics: one bit for each category or bucket, no hashing.
 
 Model:     c_i of N reports have bit i set; c_i = Binomial(X_i, q*) + Binomial(N - X_i, p*), X_i the reporters with category i
 Estimator: x_i = (c_i / N - p*) / (q* - p*), unbiased for X_i / N
@@ -44,11 +44,11 @@ _WINDOW = 12  # standard deviations of a binomial count that are summed
 
 
 def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str, ...]:
-    """Categories to decode: those asked for, or all (None); a boolean metric has one, "true".
+    """Categories to decode: those asked for, or all (None); a boolean metric has one, "true", an ordinal metric its buckets.
 
     Raises CandidateError for a name that is no category of the metric.
     """
-    names = metric.categories or ("true",)
+    names = metric.one_hot_names
     for name in asked or ():
         if name not in names:
             raise CandidateError(
@@ -60,7 +60,7 @@ def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str,
 
 def fit_categories(counts: BitCounts, selected: Sequence[str]) -> FitResult:
     """Estimate the shares of the selected categories; the others together count as unlisted."""
-    n, params, names = counts.num_reports, counts.metric.params, counts.metric.categories or ("true",)
+    n, params, names = counts.num_reports, counts.metric.params, counts.metric.one_hot_names
     repetition = Repetition.from_periods(counts.metric, counts.periods)
     shown = np.array([names.index(name) for name in selected])
     hidden = np.setdiff1d(np.arange(len(names)), shown)
@@ -118,6 +118,12 @@ def total_variance(share: float, size: int, num_reports: int, params: Params, re
     return (s * present + (size - s) * absent) / (num_reports * (params.q_star - params.p_star) ** 2)
 
 
+def bucket_noise(shares: Floats, num_reports: int, params: Params, repetition: Repetition) -> Floats:
+    """Variance of the estimated share of each category, given the reporters; shares : true ones, in [0, 1]."""
+    absent, present = _noise(params, repetition)
+    return np.asarray((absent + shares * (present - absent)) / (num_reports * (params.q_star - params.p_star) ** 2))
+
+
 def _noise(params: Params, repetition: Repetition) -> tuple[float, float]:
     """Variance that each report adds to the count of a bit, where the true bit is zero, and where it is one."""
     instantaneous, permanent = bit_noise(np.array([0.0, 1.0]), params)
@@ -134,7 +140,7 @@ def category_intervals(
     divided by the design effect, the ratio of the count's variance to that of as many clients (Rao & Scott 1981). An end beyond 0 or 1 is
     not clipped: it is that of the shifted gamma law.
     """
-    n, params, names = counts.num_reports, counts.metric.params, counts.metric.categories or ("true",)
+    n, params, names = counts.num_reports, counts.metric.params, counts.metric.one_hot_names
     repetition = Repetition.from_periods(counts.metric, counts.periods)
     ones, tail = counts.ones[0][[names.index(name) for name in selected]], (1 - level) / 2
     noise = _noise(params, repetition)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hubbub.metrics.buckets import format_number
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.probability import DYADIC_DIGITS
@@ -14,11 +15,10 @@ from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.wishes import Wishes
 
 
-def build_metric(
-    wishes: Wishes, name: str, size: tuple[int, int, int], chain: Chain, categories: Sequence[str]
-) -> Metric:
+def build_metric(wishes: Wishes, name: str, size: tuple[int, int, int], chain: Chain, values: Sequence[Any]) -> Metric:
     """Metric with these probabilities, rounded so that no epsilon grows.
 
+    values : names of the categories, or edges of the buckets
     Probabilities are multiples of 2**-24. b and p are rounded up, a and q down: each is the same response followed by more noise.
     """
     a, b, p, q = (float(each) for each in chain)
@@ -34,8 +34,10 @@ def build_metric(
             params = Params(num_bits=k, num_hashes=h, num_cohorts=m, **probabilities)
             return Metric.string(name, params, **fields)
         case Kind.CATEGORICAL:
-            return Metric.categorical(name, tuple(categories), **probabilities, **fields)
-        case Kind.BOOLEAN:
+            return Metric.categorical(name, tuple(values), **probabilities, **fields)
+        case Kind.ORDINAL:
+            return Metric.ordinal(name, values, **probabilities, **fields)
+        case _:
             return Metric.boolean(name, **probabilities, **fields)
 
 
@@ -49,6 +51,9 @@ def toml_lines(metric: Metric) -> Iterator[str]:
         yield from (f"{field} = {getattr(params, field)}" for field in ("num_bits", "num_hashes", "num_cohorts"))
     if metric.kind is Kind.CATEGORICAL:
         yield f"categories = [{', '.join(map(_toml_string, metric.categories))}]"
+    if metric.buckets is not None:
+        yield f"edges = [{', '.join(map(format_number, metric.buckets.edges))}]"
+        yield f"several = {_toml_string(metric.buckets.several)}"
     yield from (f"{field} = {shortest_decimal(getattr(params, field))}" for field in probability_fields(params))
     yield f"period = {_toml_string(metric.period)}"
     if metric.hold is not None:

@@ -117,7 +117,7 @@ def describe(
     """What a definition buys, for a number of reports of a period.
 
     reports    : N, one of each client      periods : T, decoded together
-    candidates : M, number of strings to look for, with shares under Zipf's law; None: 100, or the number of categories
+    candidates : M, number of strings to look for, with shares under Zipf's law; None: 100, or the number of categories or buckets
     retained   : whether individual reports are decoded instead of their counts
 
     Raises PlanError for a number below 1.
@@ -132,8 +132,12 @@ def describe(
             raise PlanError(
                 f"{name} must be an integer of at least 1, got {number!r}: it is a number of {name}. Pass {name} = 1 or more."
             )
+    if metric.parts:
+        raise PlanError(
+            f"{metric.name}: a joint metric has no accuracy of its own, its parts have. Plan each part on its own."
+        )
     params = metric.params
-    default = {Kind.STRING: 100, Kind.CATEGORICAL: len(metric.categories), Kind.BOOLEAN: 1}[metric.kind]
+    default = 100 if metric.kind is Kind.STRING else len(metric.one_hot_names)
     law = Accuracy(
         metric.kind,
         (params.num_bits, params.num_hashes, params.num_cohorts),

@@ -8,28 +8,28 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+import numpy as np
+
+from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.privacy import amplified, epsilon
 from hubbub.privacy.allocation import policy_warnings
 from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
 from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import replace_non_finite
-from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.definition import build_metric, toml_lines
 from hubbub_decoder.planning.description import DELTA, Description, data_of, describe_accuracy
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
-from hubbub_decoder.planning.probabilities import Limits, best_chain
+from hubbub_decoder.planning.responses import chain_of, choose_hold, noise_of
 from hubbub_decoder.planning.sizes import COHORTS, best_size
 from hubbub_decoder.planning.wishes import Wishes, repetition_of
 
 POWER = 0.8
 _HASHES = (1, 2, 3)
 _ANY_DAY = date(2000, 1, 1)
-_TIE = 0.002
-"""Weight of b in the choice of probabilities: of equal variances, a response with few ones identifies a client less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Plan:
     """Result of `plan`.
 
     metric    : the definition
-    wishes    : as they were stated
+    wishes    : as they were stated; with `hold` if the plan chose it
     description : what it buys, at the stated or needed number of reports
     smallest  : smallest share that matters
     reports_needed : reports of a period that detect it with probability .8; infinite if none do
@@ -66,32 +66,35 @@ class Plan:
 
 
 def plan(
-    wishes: Wishes, *, name: str = "metric", categories: Sequence[str] | None = None, expires: date | None = None
+    wishes: Wishes,
+    *,
+    name: str = "metric",
+    categories: Sequence[str] | None = None,
+    edges: Sequence[float] | None = None,
+    expires: date | None = None,
 ) -> Plan:
     """Definition with the smallest mean variance within the wishes.
 
     The mean is over half the smallest share that matters and half the candidates, with shares under Zipf's law.
 
-    name, expires : of the definition      categories : their names; None: placeholders
+    name, expires : of the definition      categories, edges : names, or edges of the buckets; None: placeholders
 
     Raises PlanError for wishes that no definition fulfils.
     """
     shares = Shares.zipf(wishes.candidates, 0.5 if wishes.kind is Kind.BOOLEAN else 1.0)
     smallest = wishes.share or float(shares.values[0])
     mean_share = (smallest + shares.total / shares.count) / 2
+    chosen: tuple[str, ...] = ()
+    if wishes.chooses_hold:
+        wishes, reason = choose_hold(wishes, mean_share)
+        chosen = (reason,)
     repetition = repetition_of(wishes.periods, wishes.hold)
 
-    def best(hashes: int, *, symmetric: bool = False) -> Chain:
-        def objective(chain: Chain) -> Floats:
-            return chain.noise(mean_share, repetition) / hashes * (1 + _TIE * chain.b)
+    def noise(hashes: int, of_chain: Chain) -> float:
+        return noise_of(wishes, mean_share, of_chain, hashes)
 
-        return best_chain(_limits(wishes, hashes), objective, symmetric=symmetric)
-
-    def noise(hashes: int, chain: Chain) -> float:
-        return float(chain.noise(mean_share, repetition)) / hashes
-
-    h = min(_HASHES if wishes.kind is Kind.STRING else _HASHES[:1], key=lambda each: noise(each, best(each)))
-    chain = best(h)
+    chains = {h: chain_of(wishes, mean_share, h) for h in (_HASHES if wishes.kind is Kind.STRING else _HASHES[:1])}
+    h, chain = min(chains.items(), key=lambda each: noise(*each))
     clients = float(wishes.reports or MAX_REPORTS)
 
     def law(size: tuple[int, int, int], of_chain: Chain, decoded: Wishes = wishes) -> Accuracy:
@@ -103,8 +106,10 @@ def plan(
     if wishes.kind is Kind.STRING:
         counted = replace(wishes, retained=False)  # the law of bits orders sizes as that of reports does, and is fast
         size = best_size(h, cohorts, wishes.bits, lambda each: law(each, chain, counted), smallest)
-    names = categories or [f"category {i + 1}" for i in range(wishes.candidates)]
-    metric = build_metric(wishes, name, size, chain, names)
+    values: Sequence[Any] = categories or [f"category {i + 1}" for i in range(wishes.candidates)]
+    if wishes.kind is Kind.ORDINAL:
+        values = edges or range(wishes.candidates + 1)
+    metric = build_metric(wishes, name, size, chain, values)
     metric = replace(
         metric, description="What the metric collects, for its users.", owner="you@example.org", expires=expires
     )
@@ -122,15 +127,17 @@ def plan(
             f"{wishes.candidates:,} candidates are too many for {wishes.reports:,} reports: no share can be estimated. "
             "Pass fewer candidates, more reports, or a larger epsilon."
         )
-    symmetric = noise(h, best(h, symmetric=True)) / noise(h, chain)
+    symmetric = noise(h, chain_of(wishes, mean_share, h, symmetric=True)) / noise(h, chain)
     planned = Plan(metric, wishes, describe_accuracy(metric, accuracy), smallest, needed, symmetric, ())
-    return replace(planned, notes=tuple(_notes(planned)))
+    return replace(planned, notes=(*chosen, *_notes(planned)))
 
 
 def _notes(planned: Plan) -> Iterator[str]:
     """Yield what limits the definition: accuracy, permanent response, changes, budget, linkability."""
     wishes, metric, law = planned.wishes, planned.metric, planned.description.accuracy
     params, limits = metric.params, planned.description.detection_limits
+    if metric.buckets is not None:
+        yield _number_accuracy(metric.buckets, law)
     if wishes.share is not None and planned.reports_needed > law.clients:
         needed = (
             f"{planned.reports_needed:,.0f}" if planned.reports_needed < math.inf else f"more than {MAX_REPORTS:.0e}"
@@ -156,10 +163,9 @@ def _notes(planned: Plan) -> Iterator[str]:
     if planned.symmetric > 1.01:
         yield f"The best symmetric permanent response (prob_f) has {planned.symmetric:.2f} times this variance."
     if wishes.values > 1 and unit is not None:
-        epoch = max(1, (wishes.lifetime_periods or wishes.periods) // wishes.values)
         yield (
             f"Each of {wishes.values} distinct values costs epsilon = {unit:.3f}. Linked reports show when a value changes. "
-            f"To hide changes, pass hold = {epoch} instead of values: each epoch then costs epsilon."
+            "To hide changes, pass lifetime_periods, and the plan chooses hold: each epoch then costs epsilon, however often the value changes."
         )
     yield from (f"Under the default Policy: {text}." for text in policy_warnings(Policy(), [metric], _ANY_DAY))
     if planned.description.group_size >= LINKABLE_GROUP_SIZE:
@@ -169,11 +175,18 @@ def _notes(planned: Plan) -> Iterator[str]:
         )
 
 
-def _limits(wishes: Wishes, hashes: int) -> Limits:
-    unit = wishes.epsilon_unit
-    if unit is None:
-        return Limits(wishes.kind, hashes, wishes.epsilon)
-    return Limits(wishes.kind, hashes, wishes.epsilon, unit, wishes.hold or math.inf)
+def _number_accuracy(buckets: Buckets, law: Accuracy) -> str:
+    """Sentence with the standard errors of the mean and of the distribution function, where every bucket has the same share.
+
+    Var(mean) = V sum_i (c_i - c)**2        Var(F) = V k / 4 at the middle edge        V: variance of a share of 1/k
+    """
+    k, centers = len(buckets), np.array(buckets.centers)
+    error = law.std_error(1 / k)
+    of_mean = error * float(np.sqrt(((centers - centers.mean()) ** 2).sum()))
+    return (
+        f"With numbers spread evenly over the {k} buckets, the standard error of their mean is {of_mean:.3g} and that of the "
+        f"distribution function up to {100 * error * math.sqrt(k) / 2:.3g} %. Fewer buckets lower both."
+    )
 
 
 def _allowed_cohorts(wishes: Wishes, local: float) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hubbub.metrics.metric import MIN_STRING_BITS, Kind
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
+from hubbub.text import with_article
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.repetition import Repetition
 
@@ -19,15 +20,15 @@ class Wishes:
     """Requirements of a metric.
 
     kind       : of the values
-    candidates : M, number of strings to look for, or of categories; a boolean metric has 1
+    candidates : M, number of strings to look for, or of categories or buckets; a boolean metric has 1
     epsilon    : largest epsilon of one report
     lifetime   : largest epsilon of all reports of a client; None: without a bound, and each report costs `epsilon` again
     reports    : N, reports of a period, one of each client; None: plan the number that `share` needs
     share      : smallest share that matters; None: that of the last candidate under Zipf's law
     periods    : T, periods that are decoded together
     values     : V, distinct values of a client over its lifetime, "no value" among them; each costs one permanent response
-    hold       : length of an epoch in periods, in which a client keeps its value; None: without epochs
-    lifetime_periods : periods that `lifetime` must last for with `hold`; None: T
+    hold       : length of an epoch in periods, in which a client keeps its value; None: without epochs, or chosen by the plan
+    lifetime_periods : periods that `lifetime` must last for with `hold`; None: T. With `values` above 1 the plan chooses `hold`
     central    : largest central epsilon of the periods decoded together, at delta = 1e-9; None: no promise
     retained   : whether individual reports are retained, and decoded instead of their counts
     bits       : largest number of bits of a string metric's report; more bits collide less, link reports more and decode more slowly
@@ -81,6 +82,10 @@ class Wishes:
             raise PlanError(
                 f"bits must be an integer in [{MIN_STRING_BITS}, {MAX_BITS}], got {self.bits!r}: a report of strings has so many. Pass bits = 128."
             )
+        if self.kind is Kind.JOINT:
+            raise PlanError(
+                "A joint metric was asked for, and its epsilon is the sum of its parts'. Plan each part with its share of epsilon."
+            )
         _check_candidates(self.kind, self.candidates)
         if self.reports is None and self.share is None:
             raise PlanError(
@@ -107,6 +112,11 @@ class Wishes:
             )
 
     @property
+    def chooses_hold(self) -> bool:
+        """Whether the plan chooses `hold`: values change, and the lifetime is a number of periods."""
+        return self.values > 1 and None not in (self.lifetime, self.lifetime_periods)
+
+    @property
     def epochs(self) -> int:
         """Number of epochs that the lifetime pays for; 1 without `hold`."""
         return 1 if self.hold is None else math.ceil((self.lifetime_periods or self.periods) / self.hold)
@@ -128,10 +138,11 @@ def _check_candidates(kind: Kind, number: int) -> None:
         raise PlanError(
             f"candidates = {number}: a boolean metric has one bit and needs no candidates. Leave out candidates."
         )
-    if kind is Kind.CATEGORICAL and not 2 <= number <= MAX_BITS:
+    named = {Kind.CATEGORICAL: "categories", Kind.ORDINAL: "buckets"}.get(kind)
+    if named is not None and not 2 <= number <= MAX_BITS:
         raise PlanError(
-            f"candidates = {number}: a categorical metric has 2 to {MAX_BITS} categories. "
-            "Pass another number, or kind = string for more."
+            f"candidates = {number}: {with_article(kind)} metric has 2 to {MAX_BITS} {named}. "
+            f"Pass another number{', or kind = string for more' if kind is Kind.CATEGORICAL else ''}."
         )
     if number > MAX_CANDIDATES:
         raise PlanError(f"candidates = {number:,}: at most {MAX_CANDIDATES:,} can be planned. Pass fewer candidates.")

@@ -12,6 +12,7 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.categories import category_intervals, simultaneous_level
 from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.estimators.ordinal import fit_buckets
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
 from hubbub_decoder.inference.intervals import Target, detection_limit, normal_interval, selection_adjusted_level
 from hubbub_decoder.inference.multiple_testing import q_values
@@ -19,6 +20,7 @@ from hubbub_decoder.inference.shrinkage import posterior_shares
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate
+from hubbub_decoder.results.ordinal import build_numbers
 
 _NOISE = 2.0  # standard errors above 0, up to which an estimate may be noise
 _MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole range of shares
@@ -47,7 +49,7 @@ def build_decoding(
 def build_category_decoding(
     fit: FitResult, selected: Sequence[str], counts: BitCounts, target: Target, confidence: float, fdr: float
 ) -> Decoding:
-    """Decoding of a categorical or boolean metric: pointwise and simultaneous intervals, and no tests."""
+    """Decoding of a categorical, boolean or ordinal metric: pointwise and simultaneous intervals, and no tests."""
     std_errors = np.sqrt(fit.variances if target == "population" else fit.reporter_variances)
     joint = simultaneous_level(confidence, len(selected), target)
     low, high = category_intervals(counts, selected, confidence, target)
@@ -62,7 +64,11 @@ def build_category_decoding(
         **_posterior_columns(fit, std_errors, target, confidence),
     }
     estimates = _rows(columns, [(name,) for name in selected], [False] * len(selected))
-    return _decoding(fit, estimates, math.nan, counts, target, confidence, fdr)
+    decoding = _decoding(fit, estimates, math.nan, counts, target, confidence, fdr)
+    buckets = counts.metric.buckets
+    if buckets is None:
+        return decoding
+    return replace(decoding, numbers=build_numbers(fit_buckets(counts, buckets, target), confidence))
 
 
 def _decoding(

@@ -16,6 +16,7 @@ from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
+from hubbub_decoder.results.ordinal import Numbers
 from hubbub_decoder.results.table import DecodingTable, to_html
 from hubbub_decoder.results.unlisted_strings import UnlistedString, matching_words
 
@@ -51,6 +52,7 @@ class Decoding:
     same_clients    : whether reports of different periods were taken for those of the same clients with the same values; None: of one period
     unlisted_strings : frequent strings that are not candidates, found by their bits; their shares belong to `unlisted`
     num_more_candidates : number of words that `match_unlisted` compared with them
+    numbers         : mean, quantiles and distribution function of an ordinal metric; None for other kinds
     lowest_detection_limit : detection limit below which no number of reports leads, because of unlisted strings
 
     A sequence of its estimates: `decoding[0]` has the largest share, and `decoding[:10]` is a tuple of ten estimates.
@@ -76,6 +78,7 @@ class Decoding:
     target: Target = "reporters"
     unlisted_strings: tuple[UnlistedString, ...] = ()
     num_more_candidates: int = 0
+    numbers: Numbers | None = None
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
@@ -144,6 +147,7 @@ class Decoding:
             "lowest_detection_limit": self.lowest_detection_limit,
             "unlisted_strings": [_json_fields(string) for string in self.unlisted_strings],
             "num_more_candidates": self.num_more_candidates,
+            **({} if self.numbers is None else {"numbers": _without_nan(asdict(self.numbers))}),
             "warnings": list(self.warnings),
             "fit_tests": [asdict(test) for test in self.fit_tests],
             "estimates": [_json_fields(estimate) for estimate in self.estimates],
@@ -214,8 +218,17 @@ class Decoding:
 
 
 def _json_fields(estimate: ShareEstimate) -> dict[str, Any]:
-    fields = asdict(estimate)
-    return {name: _finite_or_none(value) if isinstance(value, float) else value for name, value in fields.items()}
+    fields: dict[str, Any] = _without_nan(asdict(estimate))
+    return fields
+
+
+def _without_nan(value: Any) -> Any:
+    """Return nested JSON values with None in place of nan and infinities."""
+    if isinstance(value, dict):
+        return {name: _without_nan(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(each) for each in value]
+    return _finite_or_none(value) if isinstance(value, float) else value
 
 
 def _finite_or_none(value: float) -> float | None:

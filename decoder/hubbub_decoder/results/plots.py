@@ -1,4 +1,4 @@
-"""Plots of a decoding: confidence intervals, and estimates against true shares (matplotlib)."""
+"""Plots of a decoding: confidence intervals, estimates against true shares, distributions of numbers (matplotlib)."""
 
 from __future__ import annotations
 
@@ -69,6 +69,47 @@ def plot_against_truth(decoding: Decoding, truth: Mapping[str, float]) -> Figure
     axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
     figure.legend(loc="outside upper right", ncols=3, frameon=False)
     _format_axes(axes)
+    return figure
+
+
+def plot_numbers(decoding: Decoding) -> Figure:
+    """Figure of an ordinal metric: shares of the buckets with their intervals, and the distribution function with its intervals.
+
+    Raises ValueError for the decoding of another kind.
+    """
+    numbers, buckets = decoding.numbers, decoding.metric.buckets
+    if numbers is None or buckets is None:
+        raise ValueError(
+            f"{decoding.metric.name} is no ordinal metric and has no distribution function. Use plot_intervals."
+        )
+    figure = Figure(figsize=(8, 6), layout="constrained")
+    histogram, distribution = figure.subplots(2, 1)
+    rows = [decoding[bucket.label] for bucket in numbers.buckets if bucket.label in decoding]
+    positions = range(len(rows))
+    histogram.errorbar(
+        positions, [e.share for e in rows], yerr=[[e.share - e.low for e in rows], [e.high - e.share for e in rows]],
+        fmt="o", markersize=4, linewidth=1.6, color=ESTIMATE, label="estimate with interval",
+    )  # fmt: skip
+    smoothed = {bucket.label: bucket.smoothed for bucket in numbers.buckets}
+    histogram.bar(positions, [smoothed[e.candidate] for e in rows], color=FAINT, alpha=0.5, label="smoothed")
+    histogram.set_xticks(positions, [e.candidate for e in rows], rotation=30, ha="right", fontsize=8)
+    histogram.set_ylabel("share of reports")
+    points = numbers.distribution
+    places = [point.edge for point in points]
+    shares = np.array([[point.share, point.low, point.high] for point in points])
+    distribution.errorbar(
+        places, shares[:, 0], yerr=np.maximum([shares[:, 0] - shares[:, 1], shares[:, 2] - shares[:, 0]], 0),
+        fmt="o", markersize=4, linewidth=1.6, color=ESTIMATE,
+    )  # fmt: skip
+    total = sum(smoothed.values())
+    cumulative = np.concatenate([[0.0], np.cumsum(list(smoothed.values()))]) / (total or np.nan)
+    distribution.plot(buckets.edges, cumulative, color=FAINT, linewidth=1)
+    distribution.set_xlabel(" ".join(filter(None, (decoding.metric.name, buckets.unit and f"({buckets.unit})"))))
+    distribution.set_ylabel(f"share below, {decoding.confidence:.0%} interval")
+    figure.legend(loc="outside upper right", ncols=2, frameon=False)
+    for axes in (histogram, distribution):
+        axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
+        axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 

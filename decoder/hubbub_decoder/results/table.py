@@ -19,6 +19,7 @@ from hubbub.privacy.policy import Policy
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.inference.intervals import reports_to_detect
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate
+from hubbub_decoder.results.ordinal import number_lines
 
 if TYPE_CHECKING:
     from hubbub_decoder.results.decoding import Decoding
@@ -46,7 +47,7 @@ class DecodingTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(headline(self.decoding), style="bold")
         tested = self.decoding.metric.kind is Kind.STRING
-        rows = self.decoding.detected if tested and not self.everything else self.decoding.estimates
+        rows = self.decoding.detected if tested and not self.everything else _in_order(self.decoding)
         if rows or self.decoding.unlisted_strings:
             yield self._table(rows, options.max_width)
         yield from (Text(line) for line in match_lines(self.decoding))
@@ -63,7 +64,7 @@ class DecodingTable:
         bar_width = min(_BAR_WIDTH, max(0, width - taken))
         between = " .. " if width >= _NARROW else " ..\n"
         table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("candidate" if tested else "category", overflow="fold", min_width=9)
+        table.add_column("candidate" if tested else _value_name(decoding.metric.kind), overflow="fold", min_width=9)
         table.add_column("share", justify="right", no_wrap=True)
         table.add_column(f"{100 * decoding.confidence:.4g}%{between[-1]}interval", justify="right", no_wrap=True)
         if second:
@@ -103,6 +104,18 @@ class DecodingTable:
                 *([interval_bar(string, scale, bar_width)] if bar_width else []),
             )
         return table
+
+
+def _in_order(decoding: Decoding) -> tuple[Estimate, ...]:
+    """Return the estimates in descending order of share, those of buckets in the order of their edges."""
+    if decoding.numbers is None:
+        return decoding.estimates
+    position = {bucket.label: i for i, bucket in enumerate(decoding.numbers.buckets)}
+    return tuple(sorted(decoding.estimates, key=lambda e: position[e.candidate]))
+
+
+def _value_name(kind: Kind) -> str:
+    return "bucket" if kind is Kind.ORDINAL else "category"
 
 
 def _format_q_value(q: float) -> str:
@@ -167,8 +180,9 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
     """Yield the lines below the table: totals, number of detected candidates, detection limit."""
     kind = decoding.metric.kind
     if kind is not Kind.BOOLEAN:
-        listed = "candidates" if kind is Kind.STRING else "categories"
-        unlisted = "unlisted strings" if kind is Kind.STRING else "other categories"
+        values = {Kind.CATEGORICAL: "categories", Kind.ORDINAL: "buckets"}.get(kind, "")
+        listed = "candidates" if kind is Kind.STRING else values
+        unlisted = "unlisted strings" if kind is Kind.STRING else f"other {values}"
         if decoding.num_kept is not None:
             listed = format_count(decoding.num_kept, "kept candidate")
             unlisted = "other candidates and unlisted strings"
@@ -180,6 +194,8 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
             yield "Total shares are not determined."
         else:
             yield "Total shares: " + ", ".join(f"{name} {_format_share(total)}" for name, total in totals) + "."
+    if decoding.numbers is not None and decoding.metric.buckets is not None:
+        yield from number_lines(decoding.numbers, decoding.metric.buckets.unit, decoding.confidence)
     if kind is not Kind.STRING:
         return
     detected, tested = len(decoding.detected), len(decoding.estimates)

@@ -147,19 +147,14 @@ def test_fragments_of_a_string_are_its_prefixes_and_end_with_the_marker(alphabet
 
 
 def test_encoder_reports_the_fragment_of_its_group() -> None:
+    plain = replace(METRIC, discover=None)
     for number in range(100):
-        secret = Secret(SeededBytes(f"fragment {number}")(32))
-        encoder = Encoder(METRIC, secret)
+        encoder = Encoder(METRIC, Secret(SeededBytes(f"fragment {number}")(32)))
         group = DISCOVER.group(encoder.cohort, 64)
-        plain = replace(METRIC, discover=None)
-        for value in VALUES[:6]:
+        for value in VALUES:
             fragment = DISCOVER.fragment(value.encode(), group)
-            bits = encoder.bloom_bits(value)
             if not fragment.endswith(END):
-                assert bits == bloom_bits(plain, fragment.decode(), encoder.cohort)
-                assert bits.value_digest == bloom_bits(plain, fragment.decode(), encoder.cohort).value_digest
-        longer = [encoder.bloom_bits(value) for value in ("abcdab", "abcdabc", "abcdabd")]
-        assert (len({each.value_digest for each in longer}) == 3) == (group == len(DISCOVER.lengths))
+                assert encoder.bloom_bits(value) == bloom_bits(plain, fragment.decode(), encoder.cohort)
 
 
 def test_group_depends_on_secret_and_name_only_and_is_uniform(unseen_seed: int) -> None:
@@ -204,19 +199,19 @@ def test_epsilon_of_a_discovery_metric_equals_enumeration(hashes: int, reports: 
     assert largest < epsilon_permanent(params)
 
 
-def test_values_with_one_fragment_share_their_permanent_response() -> None:
-    """A changed value costs nothing where the group's prefix stays, and has new permanent bits where it changes."""
-    params = Params(num_bits=64, num_hashes=1, num_cohorts=64, prob_p=0, prob_q=1, permanent_p=0.1, permanent_q=0.5)
+@pytest.mark.parametrize("response", [{"prob_f": 0.5}, {"permanent_p": 0.1, "permanent_q": 0.5}])
+def test_values_with_one_fragment_have_responses_of_their_own(response: dict[str, float]) -> None:
+    """Else the permanent bits would show whether a changed value kept its prefix, which no epsilon bounds."""
+    params = Params(num_bits=128, num_hashes=1, num_cohorts=64, prob_p=0, prob_q=1, **response)  # type: ignore[arg-type]
     metric = Metric.string("words", params, discover=DISCOVER)
-    seen = set()
+    equal = 0
     for number in range(60):
         encoder = Encoder(metric, Secret(SeededBytes(f"shared {number}")(32)))
-        group = DISCOVER.group(encoder.cohort, 64)
-        first, same, other = (encoder.encode(value).bits for value in ("abca", "abcb", "bbca"))
-        assert (first == same) == (group == 0), "only the first group's prefix is the same"
+        equal += encoder.bloom_bits("abca") == encoder.bloom_bits("abcb")
+        first, again, other = (encoder.encode(value).bits for value in ("abca", "abca", "abcb"))
+        assert first == again
         assert first != other
-        seen.add(group)
-    assert seen == {0, 1, 2, 3}
+    assert equal > 10
 
 
 def test_batch_rejects_a_cohort_that_no_group_has() -> None:

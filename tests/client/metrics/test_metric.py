@@ -47,7 +47,11 @@ def test_parses_metrics_by_name() -> None:
         ("num_bits = 128\n", "", "num_bits is missing: a string metric needs num_bits, num_hashes, num_cohorts"),
         ("num_cohorts = 64", "num_cohorts = 60", "num_cohorts must be a power of two up to 256, got 60"),
         ("prob_p = 0.25", "prob_p = 0.9", "prob_p must be below prob_q, got 0.9 and 0.75: exchange them"),
-        ('kind = "string"', 'kind = "text"', "kind must be one of string, categorical, boolean, got 'text'"),
+        (
+            'kind = "string"',
+            'kind = "text"',
+            "kind must be one of string, categorical, boolean, ordinal, joint, got 'text'",
+        ),
         ("expires = 2099-01-01", 'expires = "never"', "expires must be a date such as 2027-01-01, got 'never'"),
         ("expires = 2099-01-01", "expires = 2099-01-01T00:00:00", "expires must be a date"),
         ('owner = "telemetry@example.org"', 'owner = ""', "owner must be a non-empty text"),

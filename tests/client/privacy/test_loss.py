@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from hubbub import Metric, ParameterError, Params, Policy
+from hubbub import Buckets, Metric, ParameterError, Params, Policy
+from hubbub.encoding.bloom import bloom_bits
 from hubbub.privacy import epsilon, epsilon_of_values, epsilon_permanent
 from hubbub.privacy.pricing import Price, unit_price
 from tests.support.attack_models import one_bit, one_bit_twice
@@ -65,6 +66,22 @@ def test_epsilon_of_categories_and_booleans_equals_enumeration(k: int, pqf: tupl
     """One bit per category; k = 1 is a boolean metric."""
     params = Params.one_hot(k, prob_p=pqf[0], prob_q=pqf[1], prob_f=pqf[2])
     assert close(epsilon(params, t), largest_loss(report_distribution(params, bloom_filters(k, {0, 1}), t)))
+
+
+@pytest.mark.parametrize("t", [1, 2, 3])
+@pytest.mark.parametrize("default", [None, 7])
+@pytest.mark.parametrize("pqf", PROBABILITIES)
+@pytest.mark.parametrize("edges", [(0, 1, 2), (-3, 0, 5, 9), (0, 1, 2, 4, 8, 16)])
+def test_epsilon_of_numbers_equals_enumeration(
+    edges: tuple[float, ...], pqf: tuple[float, float, float], default: float | None, t: int
+) -> None:
+    """The filters of a number in every bucket, at and beyond the edges, and of a period without a recording."""
+    noise = {"prob_p": pqf[0], "prob_q": pqf[1], "prob_f": pqf[2]}
+    metric = Metric.ordinal("o", Buckets(edges, default=default), **noise)
+    recorded = [None, *edges, *(edge + 0.5 for edge in edges), edges[0] - 1e9, edges[-1] + 1e9]
+    filters = sorted({int(bloom_bits(metric, number, cohort=0)) for number in recorded})
+    assert len(filters) == len(edges) - 1 + (default is None)
+    assert close(epsilon(metric.params, t), largest_loss(report_distribution(metric.params, filters, t)))
 
 
 def random_asymmetric(chance: random.Random) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def test_weekly_and_monthly_periods_start_on_their_first_day(kind: PeriodKind, s
 def test_ignored_recordings_are_counted_by_reason(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     expired = Metric.boolean("old", prob_p=0, prob_q=1, prob_f=0.5, expires=TODAY)
     client = rig.agreed(HOMEPAGE, expired)
-    client.record("homepage", 7)  # type: ignore[arg-type]
+    client.record("homepage", 7)
     client.record("homepage", "\ud800")
     client.record("nothing", "x")
     for _ in range(2):
@@ -136,7 +136,7 @@ def test_wrong_calls_are_logged_once_without_value(rig: Rig, caplog: pytest.LogC
     with caplog.at_level(logging.DEBUG, "hubbub"):
         for _ in range(3):
             client.record("hompage", "canary")
-            client.record("homepage", 424242)  # type: ignore[arg-type]
+            client.record("homepage", 424242)
             client.record("plain", "canary")
             client.record("https://canary.example.org/", "homepage")  # the arguments swapped
             client.record("canary", "homepage")

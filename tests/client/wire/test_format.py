@@ -6,10 +6,12 @@ Everything above "hubbub" imports nothing of hubbub. Change the page first, then
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import random
 import re
+import struct
 import subprocess
 import sys
 from datetime import date, timedelta
@@ -60,6 +62,8 @@ def is_allowed(fields: dict[str, Any]) -> bool:
     ):
         return False
     categories = fields["categories"]
+    if ("buckets" in fields) != (fields["kind"] == "ordinal"):
+        return False
     if fields["kind"] == "string":
         md5 = fields["hash_scheme"] == "google-md5"
         sizes = 8 <= k <= (256 if md5 else 1024) and 1 <= h < k and (h <= 16 or not md5)
@@ -68,9 +72,18 @@ def is_allowed(fields: dict[str, Any]) -> bool:
         return False
     if fields["kind"] == "boolean":
         return bool(k == 1 and not categories and fields["other"] is None)
+    if fields["kind"] == "ordinal":
+        return has_valid_buckets(fields["buckets"], k) and not categories and fields["other"] is None
     texts = all(category and utf8(category) is not None for category in categories)
     distinct = len(set(categories)) == len(categories) == k
     return distinct and texts and 2 <= k <= 1024 and fields["other"] in [None, *categories]
+
+
+def has_valid_buckets(buckets: dict[str, Any], k: int) -> bool:
+    """Buckets."""
+    edges = [float(edge) for edge in buckets["edges"]]
+    increasing = all(left < right for left, right in itertools.pairwise(edges))
+    return increasing and 2 <= k == len(edges) - 1 <= 1024 and buckets["several"] in ("one", "sum", "max", "last")
 
 
 def response_of(fields: dict[str, Any]) -> dict[str, int] | None:
@@ -135,6 +148,14 @@ def digest_of(fields: dict[str, Any]) -> str:
     canonical |= {"p": a_of(fields["prob_p"], 24), "q": a_of(fields["prob_q"], 24), **(response_of(fields) or {})}
     if "discover" in fields:
         canonical["discover"] = discover_of(fields)
+    if "buckets" in fields:
+        buckets = fields["buckets"]
+        canonical["buckets"] = {
+            "default": None if buckets["default"] is None else double_of(buckets["default"], ">").hex(),
+            "edges": [double_of(edge, ">").hex() for edge in buckets["edges"]],
+            "several": buckets["several"],
+            "unit": buckets["unit"],
+        }
     return hashlib.sha256(b"hubbub-metric-v1\n" + as_json(canonical).encode("ascii")).hexdigest()
 
 
@@ -168,6 +189,10 @@ def group_and_fragment_of(fields: dict[str, Any], cohort: int, value: str | None
 def discovery_cohort_of(secret: bytes, name: str, m: int) -> int:
     stream = framed(b"hubbub/discovery-cohort/v1") + framed(secret) + framed(name.encode())
     return hashlib.shake_256(stream).digest(1)[0] % m
+
+
+def double_of(number: float, order: str) -> bytes:
+    return struct.pack(f"{order}d", 0.0 if number == 0 else number)
 
 
 def mix(x: int) -> int:
@@ -220,6 +245,14 @@ def positions_of(scheme: str, value: bytes, cohort: int, k: int, h: int) -> list
 
 def bloom_of(fields: dict[str, Any], value: object, cohort: int) -> int | None:
     """Values; None: invalid."""
+    if fields["kind"] == "ordinal":
+        number: Any = fields["buckets"]["default"] if value is None else value
+        if number is None:
+            return 0
+        if type(number) not in (int, float):
+            return None
+        inner: list[float] = fields["buckets"]["edges"][1:-1]
+        return 1 << int(sum(number >= edge for edge in inner))
     if value is None:
         return 0
     if fields["kind"] == "boolean":
@@ -284,8 +317,12 @@ def prr_input(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: b
     parts += [number.to_bytes(8, "little") for number in numbers]
     parts += [category.encode() for category in fields["categories"]]
     parts += [as_json(discover_of(fields)).encode()] if "discover" in fields else []
+    inner = fields["buckets"]["edges"][1:-1] if "buckets" in fields else []
+    parts += [len(inner).to_bytes(8, "little")] if inner else []
+    parts += [double_of(edge, "<") for edge in inner]
     parts += [b"" if epoch is None else epoch.to_bytes(8, "little", signed=True), bloom]
-    parts += [value] if "f" not in response and fields["kind"] == "string" else []
+    per_value = "f" not in response or "discover" in fields
+    parts += [value] if per_value and fields["kind"] == "string" else []
     return b"".join(map(framed, parts))
 
 
@@ -346,7 +383,7 @@ def test_format_page_implementation_matches_every_vector() -> None:
         assert (v["group"], v["fragment"]) == (group, None if fragment is None else fragment.hex()), v
         at = [] if fragment is None else positions_of(fields["hash_scheme"], fragment, v["cohort"], 16, 2)
         row = sum(1 << bit for bit in at).to_bytes(2, "little")
-        digest = b"" if fragment is None else hashlib.sha256(fragment).digest()[:16]
+        digest = value_digest_of(v["value"])
         assert (v["bloom"], v["prr"]) == (row.hex(), prr_of(fields, key, None, row, digest).hex()), v
     for v in VECTORS["instantaneous"]:
         words = [bytes.fromhex(word) for word in v["words"]]
@@ -365,7 +402,7 @@ def test_vectors_cover_both_sides_of_every_rule() -> None:
     assert {2, 4} <= ties
     assert {v["allowed"] for v in VECTORS["definitions"]} == {True, False}
     kinds = {(v["definition"]["kind"], v["bloom"] is None) for v in VECTORS["values"]}
-    assert len(kinds) == 6
+    assert len(kinds) == 8
     assert {v["period"] for v in VECTORS["epochs"]} == {"day", "week", "month"}
     assert {(v["words_of_p"] == 0, v["words_of_q"] == 0) for v in VECTORS["instantaneous"]} >= {
         (True, True),

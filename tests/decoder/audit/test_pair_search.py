@@ -42,25 +42,39 @@ def test_no_value_is_the_declared_neighbour_of_many_hashes() -> None:
     assert needed < 1e7
 
 
-@pytest.mark.parametrize(("share", "claim", "declared"), [(0.76, 2.0, True), (0.8, 1.2, False), (0.9, 2.0, False)])
-def test_declared_mechanism_is_chosen_unless_another_is_clearly_better(
-    share: float, claim: float, declared: bool
+def laboratory_of(rates: list[float]) -> Laboratory:
+    """Clients of two bits, with exact frequencies of ones: `rates` for True, 1 - rates for False."""
+
+    def client(value: Value, seed: int, clients: int, reports: int) -> ClientReports:
+        shares = np.array(rates) if value else 1 - np.array(rates)
+        bits = np.arange(clients)[:, None] < np.round(shares * clients)
+        return ClientReports(np.zeros(clients, np.int64), bits[:, None, :].astype(np.uint8))
+
+    return Laboratory(client, 2, Schedule(1, 1), np.random.default_rng(), lambda _: None)
+
+
+def single_bit(name: str, bit: int) -> Distinguisher:
+    table = np.zeros((1, 2, 2))
+    table[0, bit] = (-1, 1)
+    return Distinguisher(name, table)
+
+
+@pytest.mark.parametrize(("share", "claim", "suspect"), [(0.76, 2.0, False), (0.8, 1.2, True), (0.9, 2.0, True)])
+def test_second_candidate_is_tested_if_it_may_exceed_the_declared_mechanism(
+    share: float, claim: float, suspect: bool
 ) -> None:
     """Frequencies of bit 0 are .75 and .25, as declared: ln 3 = 1.10. Those of bit 1 are `share` and 1 - `share`.
 
     With 1,000 clients, the 95 % bounds of .76, .8 and .9 are 1.01, 1.23 and 1.99.
     """
-
-    def client(value: Value, seed: int, clients: int, reports: int) -> ClientReports:
-        rates = np.array([0.75, share]) if value else 1 - np.array([0.75, share])
-        bits = np.arange(clients)[:, None] < np.round(rates * clients)
-        return ClientReports(np.zeros(clients, np.int64), bits[:, None, :].astype(np.uint8))
-
-    laboratory = Laboratory(client, 2, Schedule(1, 1), np.random.default_rng(), lambda _: None)
-    tables = np.zeros((2, 1, 2, 2))
-    tables[0, 0, 0] = tables[1, 0, 1] = (-1, 1)
-    learned, known = Distinguisher("learned", tables[1]), Distinguisher("declared", tables[0])
+    known, learned = single_bit("declared", 0), single_bit("learned", 1)
     candidates = [Candidate(0, 1, learned), Candidate(0, 1, known, Event(1, 1.0))]
-    choice = choose(laboratory, [True, False], 1_000, candidates, claim, 0.01)
-    assert choice.candidate is candidates[int(declared)]
-    assert choice.event == Event(1, 1.0)
+    choices = choose(laboratory_of([0.75, share]), [True, False], 1_000, candidates, claim, 0.01)
+    assert [each.candidate.distinguisher for each in choices] == [known, learned][: 1 + suspect]
+    assert [each.event for each in choices] == [Event(1, 1.0)] * (1 + suspect)
+
+
+def test_best_candidate_of_an_unknown_mechanism_is_tested_alone() -> None:
+    candidates = [Candidate(0, 1, single_bit("learned", bit)) for bit in (0, 1)]
+    (choice,) = choose(laboratory_of([0.75, 0.8]), [True, False], 1_000, candidates, 2.0, 0.01)
+    assert choice.candidate is candidates[1]

@@ -62,7 +62,7 @@ def test_json_has_the_bound_and_the_replay_tests(survey: str) -> None:
     assert 0.3 < result["epsilon_lower_bound"] <= result["claim"] == pytest.approx(1.0986, abs=1e-4)
     assert result["refuted"] is False
     assert [test["refuted"] for test in result["replay_tests"]] == [False, False]
-    assert result["trials"] == 8000
+    assert result["trials"] in (8000, 12000)  # with a second candidate
     assert result["trials_of_bound"] == [2000, 2000]
 
 

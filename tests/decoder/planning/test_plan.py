@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from datetime import date
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hubbub.metrics.definitions import parse_definitions
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.metric import Kind, Metric
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.law.accuracy import Accuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
 from hubbub_decoder.planning.plan import plan
+from hubbub_decoder.planning.responses import chain_of, choose_hold, noise_of
 from hubbub_decoder.planning.wishes import Wishes, repetition_of
 
 TOMORROW = date(2099, 1, 1)
@@ -53,6 +56,46 @@ def test_distinct_values_share_the_lifetime() -> None:
     planned = plan(wishes, expires=TOMORROW)
     assert 1.99 < epsilon_permanent(planned.metric.params) <= 2
     assert any("Each of 4 distinct values costs epsilon = 2.000" in note for note in planned.notes)
+
+
+def held(**other: Any) -> Metric:
+    """Metric of 4 values in a lifetime of 20 periods, which are decoded together."""
+    stated = {"epsilon": 1, "lifetime": 6, "values": 4, "lifetime_periods": 20, "periods": 20, "reports": 100_000}
+    return plan(Wishes(**stated | other), expires=TOMORROW).metric
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_changing_values_choose_as_many_epochs_as_values(kind: Kind) -> None:
+    metric = held(kind=kind, candidates=1 if kind is Kind.BOOLEAN else 20)
+    assert metric.hold == 5
+    assert epsilon(metric.params, 5) <= 6 / 4
+
+
+def test_epochs_are_short_where_the_lifetime_pays_for_every_report() -> None:
+    assert held(lifetime=20).hold == 1
+    assert held(values=20).hold == 1
+    assert held(values=1).hold is None
+
+
+@pytest.mark.slow
+def test_chosen_epoch_has_the_smallest_variance_of_all_lengths(unseen_seed: int) -> None:
+    rng = np.random.default_rng(unseen_seed)
+    for _ in range(4):
+        last, report = int(rng.integers(2, 25)), float(np.exp(rng.uniform(-1, 1)))
+        wishes = Wishes(
+            epsilon=report,
+            lifetime=report * float(rng.uniform(1, 12)),
+            values=int(rng.integers(2, last + 1)),
+            lifetime_periods=last,
+            periods=int(rng.integers(1, last + 1)),
+            reports=1,
+        )
+        share = float(10 ** rng.uniform(-3, -1))
+        chosen, _ = choose_hold(wishes, share)
+        lengths = [length for length in range(1, last + 1) if math.ceil(last / length) >= wishes.values]
+        choices = [replace(wishes, values=1, hold=length) for length in lengths]
+        noises = {each.hold: noise_of(each, share, chain_of(each, share)) for each in choices}
+        assert noises[chosen.hold] <= 1.03 * min(noises.values()), (wishes, noises)
 
 
 def test_boolean_stays_symmetric() -> None:
@@ -162,6 +205,10 @@ def test_plan_states_the_reports_that_a_share_needs() -> None:
         ({"epsilon": 1, "reports": 10, "kind": "categorical", "candidates": 2000}, "2 to 1024 categories"),
         ({"epsilon": 1, "reports": 10, "hold": 7}, "without lifetime"),
         ({"epsilon": 1, "reports": 10, "hold": 7, "lifetime": 4, "values": 2}, "exclude each other"),
+        (
+            {"epsilon": 1, "reports": 10, "lifetime": 4, "values": 9, "lifetime_periods": 8},
+            "at most one value in a period",
+        ),
         ({"epsilon": 1, "share": 0.1, "central": 0.1}, "central without reports"),
         ({"epsilon": 2, "reports": 1000, "central": 0.1}, "It needs .* reports"),
         ({"epsilon": 1, "reports": 10, "kind": "text"}, "kind must be one of"),

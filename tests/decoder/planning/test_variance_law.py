@@ -13,6 +13,7 @@ from hubbub import Metric, Params
 from hubbub.metrics.metric import Kind
 from hubbub.privacy import epsilon
 from hubbub_decoder import decode
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators.categories import total_variance
 from hubbub_decoder.model.pattern_likelihood import FilterTable
@@ -22,7 +23,7 @@ from hubbub_decoder.planning.law.accuracy import Accuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares, posterior_variances
 from hubbub_decoder.planning.law.likelihood import LikelihoodLaw, johnson_eigenvalues
-from hubbub_decoder.planning.law.uneven_load import uneven_load_ratio
+from hubbub_decoder.planning.law.uneven_load import uneven_load_ratio, uneven_load_variance
 from tests.support.planned_accuracy import DATA, draw_case, mean_ratio, measure
 
 ALPHA = 1e-6
@@ -120,6 +121,50 @@ def test_uneven_load_is_the_harmonic_mean_over_the_hashing() -> None:
     assert float(ratio[0]) == pytest.approx(harmonic / mean, rel=1e-3)
 
 
+def test_any_variance_by_load_is_averaged_over_the_hashing() -> None:
+    """All sets of the other strings, with a variance that is not linear in the load; the last candidate is not listed."""
+    shares, chance = np.array([0.4, 0.3, 0.2, 0.1]), 0.2
+
+    def variance(load: Floats) -> Floats:
+        return np.asarray(0.05 + np.sqrt(load))
+
+    found = uneven_load_variance(Shares.of(shares), np.array([0.4, 0.1, 0.0]), variance, chance)
+    for own, others, law in zip((0.4, 0.1, 0.0), (shares[1:], shares[:3], shares), found, strict=True):
+        inverse = sum(
+            chance ** sum(set_) * (1 - chance) ** (len(others) - sum(set_)) / variance(own + np.dot(set_, others))
+            for set_ in itertools.product((0, 1), repeat=len(others))
+        )
+        assert law == pytest.approx(1 / inverse, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "error"), [(0.11, 0.82, 0.12), (0.4, 0.6, 0.04)], ids=["little noise", "much noise"]
+)
+def test_pattern_law_is_the_information_of_cohorts_with_uneven_loads(p: float, q: float, error: float) -> None:
+    """400 random cohorts of a fixed seed: J of message passing with the expected shares, candidates known apart from one.
+
+    With little noise the law is 10 % too large, since it takes the loads of all other filters for equal.
+    """
+    definition = Params(num_bits=12, num_hashes=1, num_cohorts=400, prob_p=p, prob_q=q, prob_f=0.0)
+    law = Accuracy(
+        Kind.STRING, (12, 1, 400), Chain.of_params(definition), 1.0, Repetition(), Shares.zipf(30), "patterns"
+    )
+    table, rng, weights = FilterTable.from_params(definition), np.random.default_rng(1), 1 / np.arange(1, 31)
+    shares, filters = weights / weights.sum(), np.flatnonzero(table.filters)
+    fixed = np.column_stack([table.probabilities, table.filters == 0]).astype(float)
+    square, shared, of_fixed = np.zeros(30), np.zeros((30, 2)), np.zeros((2, 2))
+    for _ in range(400):
+        columns = np.eye(13)[rng.choice(filters, 30)]
+        theta = 0.999 * shares @ columns + 0.001 * fixed[:, 1]
+        information = table.information(1 / table.mixture(theta))
+        deviations = columns - table.probabilities
+        square += np.einsum("vf,fg,vg->v", deviations, information, deviations)
+        shared += deviations @ information @ fixed
+        of_fixed += fixed.T @ information @ fixed
+    known = square - np.einsum("vi,ij,vj->v", shared, np.linalg.inv(of_fixed), shared)
+    assert np.mean(400 / known - shares) == pytest.approx(np.mean(law._variance(shares, 0.0)), rel=error)
+
+
 def test_posterior_variance_of_one_group_is_that_of_a_normal_prior() -> None:
     found = posterior_variances(Shares.of(np.full(5, 0.2)), np.array([0.01]))
     assert float(found[0]) == pytest.approx(1 / (1 / 0.01 + 1 / 0.06**2), rel=1e-6)
@@ -128,14 +173,8 @@ def test_posterior_variance_of_one_group_is_that_of_a_normal_prior() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("data", DATA)
 def test_predicted_variance_is_delivered(data: str, unseen_seed: int) -> None:
-    """Squared error over predicted variance within 5 % on average over 3 random definitions, beyond chance at alpha = 1e-6.
-
-    Pattern counts have 16 cohorts or more: the law is known to be off with 8 (docs/decisions/0081).
-    """
-    drawn = (draw_case(DATA.index(data) + 3 * i, unseen_seed) for i in itertools.count())
-    cases = list(
-        itertools.islice((each for each in drawn if data != "patterns" or each.metric.params.num_cohorts >= 16), 3)
-    )
+    """Squared error over predicted variance within 5 % on average over 3 random definitions, beyond chance at alpha = 1e-6."""
+    cases = [draw_case(DATA.index(data) + 3 * i, unseen_seed) for i in range(3)]
     outcomes = [measure(case, 100, np.random.default_rng((unseen_seed, i))) for i, case in enumerate(cases)]
     ratio, _ = mean_ratio(outcomes)
     error = math.sqrt(sum((each.error / each.predicted) ** 2 for each in outcomes)) / len(outcomes)

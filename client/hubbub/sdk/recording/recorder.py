@@ -2,6 +2,7 @@
 
 The n-th recording of a period replaces its draft with probability 1/n, so each of them is reported with the same probability.
 A draft is final: its bits are randomized twice before they are written.
+The draft of an ordinal metric that reports a sum, a maximum or the last number is replaced at each recording, and keeps that number sealed.
 Call every method but `postpone` inside `with journal`.
 """
 
@@ -9,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
 from hubbub.consent import Consent
-from hubbub.encoding.bloom import BloomBits, Value
+from hubbub.encoding.bloom import BloomBits, JointValue, Value
 from hubbub.errors import InvalidValueError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Kind, Metric, has_expired
@@ -76,16 +78,16 @@ class Recorder:
         self._limit = limit
         self._random_bytes = random_bytes
         self._is_new, self._is_new_name = OncePerKey(), OncePerKey()
-        self._postponed: deque[tuple[str | None, str, Value]] = deque()
+        self._postponed: deque[tuple[str | None, str, Value | JointValue]] = deque()
         self.unsaved_ignored: Counter[str] = Counter()
 
-    def take(self, state: State, subject_id: str | None, name: str, value: Value) -> Consent:
+    def take(self, state: State, subject_id: str | None, name: str, value: Value | JointValue) -> Consent:
         """Take one recording, then the postponed ones; return the saved consent."""
         self.record(state, subject_id, name, value)
         self.record_postponed(state)
         return state.consent
 
-    def record(self, state: State, subject_id: str | None, name: str, value: Value) -> None:
+    def record(self, state: State, subject_id: str | None, name: str, value: Value | JointValue) -> None:
         """Take one recording, or count it as ignored with its reason.
 
         The steps: check the consent, find the definition and its encoder, read the account once, write the draft.
@@ -117,8 +119,8 @@ class Recorder:
         return metric
 
     def _encoder(
-        self, state: State, metric: Metric, subject_id: str | None, value: Value
-    ) -> tuple[str, SubjectEncoder, Value | BloomBits]:
+        self, state: State, metric: Metric, subject_id: str | None, value: Value | JointValue
+    ) -> tuple[str, SubjectEncoder, Value | JointValue | BloomBits]:
         """Subject, its encoder of a metric, and a valid value or its Bloom filter bits."""
         secret = self._encoders.secret(state)
         if secret is None:
@@ -128,7 +130,7 @@ class Recorder:
         if metric.kind is Kind.STRING and type(value) is str and value.isascii():
             return subject, encoder, value  # valid; its bits are computed only if it becomes the draft
         try:
-            return subject, encoder, encoder.bloom_bits(value)
+            return subject, encoder, encoder.check(value)
         except InvalidValueError as problem:
             self._log_once(f"record: {problem}")
             raise _Ignored("invalid") from None
@@ -148,7 +150,12 @@ class Recorder:
         )  # a clock that was set back does not reopen a period
 
     def _draft(
-        self, state: State, account: Account, period: str, encoder: SubjectEncoder, value: Value | BloomBits
+        self,
+        state: State,
+        account: Account,
+        period: str,
+        encoder: SubjectEncoder,
+        value: Value | JointValue | BloomBits,
     ) -> None:
         """Write the recording as the period's draft, or as one more recording that the draft stands for."""
         draft = state.drafts.get(account.key)
@@ -160,18 +167,22 @@ class Recorder:
             "period": period,
             "num_recordings": count,
         }
-        if count == 1 or uniform_below(count, self._random_bytes) == 0:
+        local = state.consent is Consent.LOCAL
+        kept = draft.number if draft is not None and count > 1 and draft.local == local else b""
+        value, number = encoder.add_recording(value, kept)
+        if count == 1 or number or uniform_below(count, self._random_bytes) == 0:
             report = encoder.encode_period(account, value, period)
             if report is None:
                 raise _Ignored("policy")
-            local = state.consent is Consent.LOCAL
             event |= {"event": "draft_replaced", "report": report.to_dict(), "local": local}
+            if number:
+                event["number"] = number.hex()
         self._journal.write(event)
 
-    def postpone(self, subject_id: str | None, name: str, value: Value) -> None:
+    def postpone(self, subject_id: str | None, name: str, value: Value | JointValue) -> None:
         """Keep a recording in memory until the journal can be locked; beyond `MAX_POSTPONED` it is counted as `no-state`."""
         if len(self._postponed) < MAX_POSTPONED:
-            self._postponed.append((subject_id, name, value))
+            self._postponed.append((subject_id, name, dict(value) if isinstance(value, Mapping) else value))
         else:
             self.unsaved_ignored["no-state"] += 1
 

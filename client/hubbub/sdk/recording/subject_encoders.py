@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hubbub.encoding.bloom import BloomBits, Value
+from hubbub.encoding.bloom import BloomBits, JointValue, Value, recorded_number
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.sealed_values import Sealer
 from hubbub.encoding.secret import SECRET_BYTES, Secret
@@ -31,11 +31,38 @@ class SubjectEncoder:
         self.encoder = Encoder(metric, secret, random_bytes)
         self._sealer = Sealer(metric, secret, random_bytes)
 
-    def bloom_bits(self, value: Value) -> BloomBits:
+    def bloom_bits(self, value: Value | JointValue) -> BloomBits:
         """Return the true bits of a value; raises InvalidValueError for a value of the wrong kind."""
         return self.encoder.bloom_bits(value)
 
-    def encode_period(self, account: Account, value: Value | BloomBits, period: str) -> EncodedReport | None:
+    def check(self, value: Value | JointValue) -> Value | BloomBits:
+        """Return a valid value in the form that `encode_period` or `add_recording` takes; raises InvalidValueError for another kind.
+
+        The Bloom bits; the number itself where the number of a period depends on all its recordings.
+        """
+        metric = self.encoder.metric
+        if metric.buckets is None or not metric.buckets.accumulates:
+            return self.bloom_bits(value)
+        return None if value is None else recorded_number(metric, value)
+
+    def add_recording(
+        self, value: Value | JointValue | BloomBits, sealed: bytes
+    ) -> tuple[Value | JointValue | BloomBits, bytes]:
+        """Return the value to report after one more recording, and the number to keep for the next, sealed.
+
+        sealed : number of the earlier recordings of the period; empty if there is none. Without such numbers the value is unchanged
+        """
+        buckets = self.encoder.metric.buckets
+        if buckets is None or not buckets.accumulates:
+            return value, b""
+        number = self._sealer.open_number(sealed)
+        if isinstance(value, float):
+            number = buckets.combine(number, value)
+        return number, b"" if number is None else self._sealer.seal_number(number)
+
+    def encode_period(
+        self, account: Account, value: Value | JointValue | BloomBits, period: str
+    ) -> EncodedReport | None:
         """Return the report of a period in which this value was recorded; None if the account has no unit left for it.
 
         The last reported value is reported again in the rest of its epoch (metrics with `hold`). It also stands in for a value that

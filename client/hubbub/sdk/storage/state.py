@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Self
 
 from hubbub.consent import Consent
 from hubbub.metrics.periods import Period, PeriodKind, midnight
@@ -35,16 +36,26 @@ class Draft(EncodedReport):
 
     num_recordings : recordings of the period that the draft was sampled from
     local          : whether it was recorded under consent `local`, so that it is never sent
+    number         : sum, maximum or last of the recorded numbers, sealed; empty for other metrics
     """
 
     period: str
     num_recordings: int
     local: bool = False
+    number: bytes = b""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a snapshot holds them."""
         fields = EncodedReport.to_dict(self)
-        return fields | {"period": self.period, "num_recordings": self.num_recordings, "local": self.local}
+        fields |= {"period": self.period, "num_recordings": self.num_recordings, "local": self.local}
+        return fields | {"number": self.number.hex()} if self.number else fields
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the draft of the fields that `to_dict` returned."""
+        draft = super(Draft, cls).from_dict({name: each for name, each in fields.items() if name != "number"})
+        draft.number = bytes.fromhex(fields.get("number", ""))
+        return draft
 
 
 @dataclass(slots=True)
@@ -205,7 +216,7 @@ class State:
     def _on_enrollment(self, event: Event) -> None:
         if self.enrollments not in (0, event["number"]):
             for draft in self.drafts.values():  # made under an earlier secret: the empty report replaces it
-                draft.bits, draft.costs_unit = b"", False
+                draft.bits, draft.number, draft.costs_unit = b"", b"", False
         self.enrollments, self.secret_tag = event["number"], event["secret_tag"]
 
     def _on_ledger_key(self, event: Event) -> None:
@@ -234,6 +245,7 @@ class State:
                 event["period"],
                 self._count_recordings(event),
                 event["local"],
+                bytes.fromhex(event.get("number", "")),
             )
         )
 

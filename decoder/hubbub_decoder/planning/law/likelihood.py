@@ -19,6 +19,7 @@ at x = 0, from which a share x adds what it adds above.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import comb
@@ -31,6 +32,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.chain import Chain
 
+_RANDOM, _APART = [0, 1, 2], [0, 3, 2]  # components: the candidate, random strings or those without its bits, no value
 _MIN_PROBABILITY = 1e-200  # of a report; rarer ones tell nothing, and their ratios overflow
 _MIN_NO_VALUE = 1e-3  # as in the weights of `estimators/pattern_counts.py`
 
@@ -84,27 +86,32 @@ class LikelihoodLaw:
     num_hashes: int
     repetition: Repetition
 
-    def variance(self, share: float, others: float) -> float:
-        """N Var of a share x among the reporters, where all other shares are known; others : s."""
-        shares, _, scores = self._scores(share, others)
+    def variance(self, share: float, others: float, *, apart: bool = False) -> float:
+        """N Var of a share x among the reporters, where all other shares are known; others : s.
+
+        apart : whether the others share no bit with the candidate; otherwise they share as many as random strings
+        """
+        kinds = _APART if apart else _RANDOM
+        shares, _, scores = self._scores(share, others, kinds)
         moments = np.einsum("ads,bds->ab", scores, self._reported.components)  # E(w | v), a column of each component
-        information = moments[:, :3]
+        information = moments[:, kinds]
         t, r = self.repetition.per_client, self.repetition.per_response
         extra = np.zeros((3, 3))
         if t > 1:
-            expected, responses = self._expected(scores), np.tensordot(shares, self._responses.components[:3], 1)
+            expected, responses = self._expected(scores), np.tensordot(shares, self._responses.components[kinds], 1)
             extra = (r - 1) * np.einsum("axy,bxy,xy->ab", expected, expected, responses, optimize=True)
-            clients = np.array([shares[0], 0, shares[2], *(shares[1] * self._reported.overlaps)])
+            overlaps = np.eye(1, self.num_hashes + 1)[0] if apart else self._reported.overlaps
+            clients = np.array([shares[0], 0, shares[2], *(shares[1] * overlaps)])
             extra += (t - r) * (moments * clients) @ moments.T
         inverse = np.linalg.pinv(information, rcond=1e-12, hermitian=True)
         return float((inverse @ (information + extra) @ inverse)[0, 0] / t - share)
 
-    def absent_variance(self, others: float, num_cohorts: int, num_clients: float, unknown: float) -> float:
-        """Variance of the share of a string without reports; others : s, unknown : t."""
+    def absent_variance(self, others: float, num_cohorts: int, num_clients: float, unknown: Floats | float) -> Floats:
+        """Variance of the share of a string without reports; others : s, unknown : t, of any shape."""
         k, h = self.num_bits, self.num_hashes
         noise, sizes = self._eigenvalues(others)
-        spread = num_cohorts * noise / num_clients + unknown / comb(k, h)
-        return float(1 / (num_cohorts * np.sum(sizes / comb(k, h) / spread)))
+        spread = num_cohorts * noise / num_clients + np.expand_dims(unknown, -1) / comb(k, h)
+        return np.asarray(1 / (num_cohorts * np.sum(sizes / comb(k, h) / spread, axis=-1)))
 
     @lru_cache(maxsize=4)  # noqa: B019, the law is as short-lived as its cache
     def _eigenvalues(self, others: float) -> tuple[Floats, Floats]:
@@ -120,11 +127,11 @@ class LikelihoodLaw:
         sizes = np.array([comb(k, i) - comb(k, i - 1) for i in range(1, h + 1)], float)
         return (information + extra) / (t * information**2), sizes
 
-    def _scores(self, share: float, others: float) -> tuple[Floats, Floats, Floats]:
+    def _scores(self, share: float, others: float, kinds: Sequence[int] = _RANDOM) -> tuple[Floats, Floats, Floats]:
         """Shares (3,) of own reports, others and no value; distribution f of all reports, and scores P / f of the three."""
         shares = np.array([share, others, max(1 - share - others, _MIN_NO_VALUE)])
         shares /= shares.sum()
-        components = self._reported.components[:3]
+        components = self._reported.components[kinds]
         mixture = np.tensordot(shares, components, 1)
         scores = np.divide(components, mixture, out=np.zeros_like(components), where=mixture > _MIN_PROBABILITY)
         return shares, mixture, scores

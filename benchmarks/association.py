@@ -1,0 +1,281 @@
+"""How good are `associate`'s test, intervals and joint guess, and how fast is it?
+
+    python -m benchmarks.association size --runs 500
+    python -m benchmarks.association power | guess | coverage | flights | time
+
+size      share of p-values below .05 for independent parts, with and without a heavy unlisted string (30 %) on both sides
+power     beside the efficient score test, which knows the shares of both parts; the alternative has a power of about .6
+guess     total variation from the truth: the guess, the plain estimate, and expectation-maximization at its best iteration
+coverage  of the 95 % intervals of all cells and of the conditional shares, over random tables
+flights   carrier x origin of 336,776 flights, k = 32 and 16, h = 1, epsilon 2 for each part
+time      of a million pairs of 30 x 30 values, and the peak memory of the process
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import resource
+import time
+from collections import Counter
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub import Metric, Params
+from hubbub.summary import Reports
+from hubbub_decoder import associate, simulate_joint_reports
+from hubbub_decoder.association.components import Components, Sample
+from hubbub_decoder.association.dependence import IndependenceTest, fit_dependence
+from hubbub_decoder.association.margins import MarginFit, fit_point
+from hubbub_decoder.association.moments import CohortMoments
+
+Floats = NDArray[np.float64]
+_EM_ITERATIONS = 1000
+
+
+def string_metric(num_bits: int = 32, num_hashes: int = 2, num_cohorts: int = 16, **chances: Any) -> Metric:
+    """Joint metric of two string parts, a and b, with the same parameters."""
+    params = Params(num_bits=num_bits, num_hashes=num_hashes, num_cohorts=num_cohorts, **chances)
+    return Metric.joint("both", (Metric.string("a", params), Metric.string("b", params)))
+
+
+def zipf(number: int) -> Floats:
+    """Shares under Zipf's law."""
+    weights = 1 / np.arange(1, number + 1)
+    return np.asarray(weights / weights.sum())
+
+
+def draw_reports(
+    metric: Metric, table: Floats, size: int, unlisted: float, seed: int
+) -> tuple[Reports, dict[str, list[str]], NDArray[np.int64]]:
+    """Reports of a table of shares, the candidates, and the counts; each side has one unlisted string, independent of the other side.
+
+    counts : (rows + 1, columns + 1), the unlisted strings last
+    """
+    rng = np.random.default_rng(seed)
+    x, y = table.sum(axis=1), table.sum(axis=0)
+    full = np.zeros((len(x) + 1, len(y) + 1))
+    full[:-1, :-1] = (1 - unlisted) ** 2 * table
+    full[-1, :-1], full[:-1, -1], full[-1, -1] = (
+        unlisted * (1 - unlisted) * y,
+        unlisted * (1 - unlisted) * x,
+        unlisted**2,
+    )
+    counts = rng.multinomial(size, full.ravel() / full.sum()).reshape(full.shape)
+    names = {
+        "a": [f"a{seed}-{i}" for i in range(len(x))] + [f"heavy-a{seed}"],
+        "b": [f"b{seed}-{i}" for i in range(len(y))] + [f"heavy-b{seed}"],
+    }
+    pairs = itertools.product(names["a"], names["b"])
+    reports = simulate_joint_reports(metric, dict(zip(pairs, counts.ravel().tolist(), strict=True)), rng)
+    return reports, {part: each[:-1] for part, each in names.items()}, counts
+
+
+def sample_of(reports: Reports, candidates: dict[str, list[str]]) -> Sample:
+    """Reports of both parts by cohort."""
+    first, second = (Components.of_part(part, candidates[part.name]) for part in reports.metric.parts)
+    return Sample.from_reports(reports, (first, second))
+
+
+def independence(sample: Sample) -> IndependenceTest:
+    """The test of `associate`."""
+    moments = CohortMoments.of_sample(sample, (fit_point(sample, 0), fit_point(sample, 1)))
+    return fit_dependence(moments, (moments.margin(0), moments.margin(1))).test
+
+
+def efficient_score(sample: Sample, table: Floats) -> IndependenceTest:
+    """The same test at the true shares of both parts, of the listed values alone."""
+    fits = []
+    for part, shares in zip(sample.parts, (table.sum(axis=1), table.sum(axis=0)), strict=True):
+        known = np.append(shares, np.zeros(len(part) - len(shares)))
+        fits.append(MarginFit(np.maximum(known, 1e-9), known, np.zeros(len(known)), np.eye(len(known) - 1)))
+    return fit_dependence(CohortMoments.of_sample(sample, (fits[0].point, fits[1].point)), (fits[0], fits[1])).test
+
+
+def size(runs: int) -> None:
+    """Share of p-values below .05 without dependence."""
+    print(
+        "| values | N | f | unlisted | p < .05 | p < .01 | median degrees of freedom |\n|---|---|---|---|---|---|---|"
+    )
+    for (rows, columns, reports), f, unlisted in itertools.product(
+        ((5, 2, 10_000), (5, 2, 100_000), (30, 30, 100_000)), (0.0, 0.5), (0.0, 0.3)
+    ):
+        metric = string_metric(prob_p=0.5, prob_q=0.75, prob_f=f)
+        tests = []
+        for seed in range(runs):
+            drawn, candidates, _ = draw_reports(metric, np.outer(zipf(rows), zipf(columns)), reports, unlisted, seed)
+            tests.append(independence(sample_of(drawn, candidates)))
+        p_values = np.array([test.p_value for test in tests])
+        df = int(np.median([test.degrees_of_freedom for test in tests]))
+        print(
+            f"| {rows} x {columns} | {reports:,} | {f} | {unlisted:.0%} | {(p_values < 0.05).mean():.3f} | {(p_values < 0.01).mean():.3f} | {df} |",
+            flush=True,
+        )
+
+
+def power(runs: int) -> None:
+    """Power of the test and of the efficient score test, for alternatives of three sizes."""
+    print("| values | N | f | strength | power | efficient score |\n|---|---|---|---|---|---|")
+    for (rows, columns, reports), f, strength in (
+        ((5, 2, 10_000), 0.5, 1.0), ((5, 2, 10_000), 0.0, 0.3), ((5, 2, 100_000), 0.5, 0.3), ((10, 5, 100_000), 0.0, 0.3),
+    ):  # fmt: skip
+        metric, table = string_metric(prob_p=0.5, prob_q=0.75, prob_f=f), alternative(rows, columns, strength)
+        rejected = np.zeros(2)
+        for seed in range(runs):
+            drawn, candidates, _ = draw_reports(metric, table, reports, 0.0, seed)
+            sample = sample_of(drawn, candidates)
+            rejected += [test.p_value < 0.05 for test in (independence(sample), efficient_score(sample, table))]
+        ours, efficient = rejected / runs
+        print(f"| {rows} x {columns} | {reports:,} | {f} | {strength} | {ours:.3f} | {efficient:.3f} |", flush=True)
+
+
+def alternative(rows: int, columns: int, strength: float) -> Floats:
+    """Table with Zipf margins in the rows in which every second row prefers the first columns."""
+    x, y = zipf(rows), zipf(columns)
+    tilt = strength * np.outer((-1.0) ** np.arange(rows), np.linspace(1, -1, columns))
+    table = np.outer(x, y) * np.exp(tilt)
+    return np.asarray(table / table.sum())
+
+
+def em_tables(reports: Reports, candidates: dict[str, list[str]]) -> list[Floats]:
+    """Joint shares of the listed pairs after each iteration of google/rappor's EM, from the uniform table."""
+    sample = sample_of(reports, candidates)
+    first, second = sample.parts
+    likelihoods = [
+        np.concatenate([block[: each.listed] for _, block in sample.blocks(part)], axis=1)
+        for part, each in enumerate((first, second))
+    ]
+    table = np.full((first.listed, second.listed), 1 / first.listed / second.listed)
+    tables = []
+    for _ in range(_EM_ITERATIONS):
+        weights = 1 / np.einsum("un,uv,vn->n", likelihoods[0], table, likelihoods[1], optimize=True)
+        updated = table * ((likelihoods[0] * weights) @ likelihoods[1].T) / sample.num_reports
+        tables.append(updated)
+        if np.abs(updated - table).max() < 1e-6:
+            break
+        table = updated
+    return tables
+
+
+def guess(runs: int) -> None:
+    """Total variation of joint tables from the truth."""
+    print(
+        "| values | N | f | strength | guess | estimate | EM, best iteration | EM, last | margins' product |\n|"
+        + "---|" * 9
+    )
+    for (rows, columns, reports), f, strength in itertools.product(
+        ((5, 2, 10_000), (10, 5, 10_000), (5, 2, 100_000)), (0.5, 0.0), (0.0, 1.0)
+    ):
+        metric, table = string_metric(prob_p=0.5, prob_q=0.75, prob_f=f), alternative(rows, columns, strength)
+        distances, paths = [], []
+        for seed in range(runs):
+            drawn, candidates, counts = draw_reports(metric, table, reports, 0.0, seed)
+            found = associate(drawn, candidates)
+            true = np.zeros_like(found.joint.guess)
+            true[:rows, :columns] = counts[:-1, :-1] / reports
+            product = np.outer(true.sum(axis=1), true.sum(axis=0))
+            distances.append(
+                [np.abs(each - true).sum() / 2 for each in (found.joint.guess, found.joint.shares, product)]
+            )
+            path = [np.abs(each - true[:rows, :columns]).sum() / 2 for each in em_tables(drawn, candidates)]
+            paths.append(path + path[-1:] * (_EM_ITERATIONS - len(path)))
+        (ours, plain, product), em = np.mean(distances, axis=0), np.mean(paths, axis=0)
+        print(
+            f"| {rows} x {columns} | {reports:,} | {f} | {strength} | {ours:.3f} | {plain:.3f} | {em.min():.3f} ({em.argmin() + 1}) | "
+            f"{em[-1]:.3f} | {product:.3f} |",
+            flush=True,
+        )
+
+
+def coverage(runs: int) -> None:
+    """Coverage of the 95 % intervals over random tables."""
+    print("| p, q, f | unlisted | cells | conditionals | standard deviation of z |\n|---|---|---|---|---|")
+    for (p, q, f), unlisted in itertools.product(((0.5, 0.75, 0.5), (0.2, 0.8, 0.25), (0.125, 0.5, 0.0)), (0.0, 0.2)):
+        inside, of_rows, errors = [], [], []
+        for seed in range(runs):
+            rng = np.random.default_rng(seed)
+            rows, columns, reports = int(rng.integers(2, 7)), int(rng.integers(2, 5)), int(rng.integers(20_000, 60_000))
+            metric = string_metric(
+                num_hashes=int(rng.integers(1, 3)), num_cohorts=int(rng.choice([16, 32])), prob_p=p, prob_q=q, prob_f=f
+            )
+            table = rng.dirichlet(np.full(rows * columns, 2.0)).reshape(rows, columns)
+            drawn, candidates, counts = draw_reports(metric, table, reports, unlisted, seed)
+            found = associate(drawn, candidates)
+            true = counts[:rows, :columns] / reports
+            for i, j in np.ndindex(rows, columns):
+                cell = found[candidates["a"][i], candidates["b"][j]]
+                inside.append(cell.low <= true[i, j] <= cell.high)
+                errors.append((cell.share - true[i, j]) / cell.std_error)
+                of_rows.append(cell.conditional_low <= true[i, j] * reports / counts[i].sum() <= cell.conditional_high)
+        print(
+            f"| {p}, {q}, {f} | {unlisted:.0%} | {np.mean(inside):.3f} | {np.mean(of_rows):.3f} | {np.std(errors):.3f} |",
+            flush=True,
+        )
+
+
+def flights_metric() -> Metric:
+    """Carrier (k = 32) and origin (k = 16), h = 1, each with epsilon 2: q* = 1/2, p* = 1 / (e**2 + 1)."""
+    chances: dict[str, Any] = {
+        "num_hashes": 1,
+        "num_cohorts": 32,
+        "prob_p": 1 / (np.exp(2) + 1),
+        "prob_q": 0.5,
+        "prob_f": 0,
+    }
+    return Metric.joint(
+        "flight",
+        (
+            Metric.string("carrier", Params(num_bits=32, **chances)),
+            Metric.string("origin", Params(num_bits=16, **chances)),
+        ),
+    )
+
+
+def flights(runs: int) -> None:
+    """Total variation of the flights' joint table."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    with resources.files("hubbub_decoder.demo").joinpath("flights_2013.csv").open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            counts[row["carrier"], row["origin"]] += int(row["count"])
+    names = [sorted({pair[side] for pair in counts}) for side in (0, 1)]
+    true = np.array([[counts[a, b] for b in names[1]] for a in names[0]]) / counts.total()
+    product = np.abs(true - np.outer(true.sum(axis=1), true.sum(axis=0))).sum() / 2
+    distances = []
+    for seed in range(runs):
+        reports = simulate_joint_reports(flights_metric(), counts, np.random.default_rng(seed))
+        found = associate(reports, {"carrier": names[0], "origin": names[1]})
+        padded = np.zeros_like(found.joint.guess)
+        padded[: true.shape[0], : true.shape[1]] = true
+        distances.append([np.abs(each - padded).sum() / 2 for each in (found.joint.guess, found.joint.shares)])
+    ours, plain = np.mean(distances, axis=0)
+    print("| flights | guess | estimate | product of the true margins | ratio |\n|---|---|---|---|---|")
+    print(f"| {counts.total():,} | {ours:.4f} | {plain:.4f} | {product:.4f} | {ours / product:.3f} |")
+
+
+def timing(runs: int) -> None:
+    """Seconds of `associate`, processor seconds and peak memory."""
+    metric = string_metric(prob_p=0.5, prob_q=0.75, prob_f=0.5)
+    drawn, candidates, _ = draw_reports(metric, np.outer(zipf(30), zipf(30)), 1_000_000, 0.0, 0)
+    seconds, processor = [], []
+    for _ in range(runs):
+        started = time.perf_counter(), time.process_time()
+        associate(drawn, candidates)
+        seconds.append(time.perf_counter() - started[0])
+        processor.append(time.process_time() - started[1])
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"| pairs | seconds, best of {runs} | processor seconds | GiB, with the simulation |\n|---|---|---|---|")
+    print(f"| 1,000,000 of 30 x 30 | {min(seconds):.1f} | {min(processor):.1f} | {memory:.2f} |")
+
+
+if __name__ == "__main__":
+    QUESTIONS = {"size": size, "power": power, "guess": guess, "coverage": coverage, "flights": flights, "time": timing}
+    DEFAULT_RUNS = {"size": 500, "power": 500, "guess": 50, "coverage": 100, "flights": 5, "time": 1}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("question", choices=QUESTIONS)
+    parser.add_argument("--runs", type=int)
+    arguments = parser.parse_args()
+    QUESTIONS[arguments.question](arguments.runs or DEFAULT_RUNS[arguments.question])

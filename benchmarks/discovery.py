@@ -1,0 +1,118 @@
+"""Strings without a list: found and false strings, time and memory of `discover`, in simulated runs.
+
+1,000 domain-like strings of 5 to 24 characters, new in each run, with shares of Zipf's law (exponent 1). One report of each client, with
+one permanent response and no instantaneous noise: epsilon of a report and of a value are equal.
+
+    python -m benchmarks.discovery [--epsilon 8] [--reports 1000000] [--runs 5] [--first 0]
+
+Reports are drawn by `simulate_bit_counts`, whose distribution is that of the client's encoder (tests/decoder/discovery). Seeds derive from
+the commit's hash (HUBBUB_SEED repeats a run).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import resource
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.runs import commit_seed
+from hubbub import Metric, Params
+from hubbub.metrics.discovery import Discovery
+from hubbub_decoder import simulate_bit_counts
+from hubbub_decoder.discovery.discover import DEFAULT_BEAM, discover
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-."
+SUFFIXES = {".com": 0.5, ".org": 0.1, ".net": 0.1, ".de": 0.08, ".co.uk": 0.07, ".io": 0.05, ".ru": 0.05, ".info": 0.05}
+LETTERS = (
+    *(8.2, 1.5, 2.8, 4.3, 12.7, 2.2, 2.0, 6.1, 7.0, 0.15, 0.77, 4.0, 2.4),
+    *(6.7, 7.5, 1.9, 0.1, 6.0, 6.3, 9.1, 2.8, 1.0, 2.4, 0.15, 2.0, 0.07),
+)
+LEVELS = (0.015, 0.01, 0.005, 0.002, 0.001)
+
+
+def domains(number: int, rng: np.random.Generator) -> list[str]:
+    """Distinct strings of 5 to 24 characters: letters by English frequency, some digits, and a suffix."""
+    weights = np.array([*LETTERS, *[0.3] * 10])
+    symbols = list(ALPHABET[:36])
+    strings: dict[str, None] = {}
+    while len(strings) < number:
+        suffix = str(rng.choice(list(SUFFIXES), p=list(SUFFIXES.values())))
+        size = int(rng.integers(max(5, len(suffix) + 1), 25)) - len(suffix)
+        strings["".join(rng.choice(symbols, size, p=weights / weights.sum())) + suffix] = None
+    return list(strings)
+
+
+def domain_metric(
+    epsilon: float, *, num_bits: int = 1024, permanent_q: float | None = None, held_out: float = 0.1, **table: int
+) -> Metric:
+    """Metric of which a report and a value cost at most epsilon, h = 1."""
+    a = permanent_q or (0.65 if epsilon > 6 else 0.5)
+    b = a / (a + (1 - a) * math.exp(epsilon))
+    b = math.ceil(b * 2**24) / 2**24
+    params = Params(num_bits=num_bits, num_hashes=1, num_cohorts=256, prob_p=0, prob_q=1, permanent_p=b, permanent_q=a)
+    fields = {"longest": 24, "step": 2, "first": 3, **table}
+    return Metric.string(
+        "domain",
+        params,
+        discover=Discovery(alphabet=ALPHABET, held_out=held_out, **fields),
+    )
+
+
+def zipf_population(strings: Sequence[str], reports: int, rng: np.random.Generator) -> dict[str, int]:
+    weights = 1 / np.arange(1, len(strings) + 1)
+    return dict(zip(strings, map(int, rng.multinomial(reports, weights / weights.sum())), strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Found and false strings of `discover`.")
+    parser.add_argument("--epsilon", type=float, default=8.0)
+    parser.add_argument("--reports", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--first-run", type=int, default=0, help="index of the first run")
+    parser.add_argument("--bits", type=int, default=1024)
+    parser.add_argument("--beam", type=int, default=DEFAULT_BEAM)
+    parser.add_argument("--held-out", type=float, default=0.1)
+    parser.add_argument("--permanent-q", type=float)
+    parser.add_argument("--step", type=int, default=2)
+    parser.add_argument("--first", type=int, default=3)
+    arguments = parser.parse_args()
+    text, seed = commit_seed()
+    metric = domain_metric(
+        arguments.epsilon, num_bits=arguments.bits, held_out=arguments.held_out, permanent_q=arguments.permanent_q,
+        step=arguments.step, first=arguments.first,
+    )  # fmt: skip
+    print(f"discovery, HUBBUB_SEED={text}, {metric.params}, {metric.discover}")
+    levels = "".join(f" >= {level:.1%} |" for level in LEVELS)
+    print(f"| run | candidates | found | false |{levels} covered | s | CPU s | GB |")
+    print("|---|---|---|---|" + "---|" * len(LEVELS) + "---|---|---|---|")
+    for run in range(arguments.first_run, arguments.first_run + arguments.runs):
+        rng = np.random.default_rng([seed, run])
+        strings = domains(1000, rng)
+        population = zipf_population(strings, arguments.reports, rng)
+        shares = {string: count / arguments.reports for string, count in population.items()}
+        counts = simulate_bit_counts(metric, population, rng)
+        start, cpu = time.perf_counter(), time.process_time()
+        found = discover(counts, target="population", beam=arguments.beam)
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+        detected = {estimate.candidate: estimate for estimate in found.detected}
+        real = detected.keys() & shares.keys()
+        of_level = []
+        for level in LEVELS:
+            frequent = {string for string, share in shares.items() if share >= level}
+            of_level.append(f"{len(frequent & real)}/{len(frequent)}")
+        weights = 1 / np.arange(1, 1001) / np.sum(1 / np.arange(1, 1001))
+        truth = dict(zip(strings, weights, strict=True))
+        estimates = [e for e in found.decoding or () if e.candidate in truth]
+        covered = sum(e.low <= truth[e.candidate] <= e.high for e in estimates)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+        cells = [run, len(found.decoding or ()), len(real), len(detected) - len(real), *of_level]
+        cells += [f"{covered}/{len(estimates)}", f"{seconds:.0f}", f"{cpu:.0f}", f"{memory:.2f}"]
+        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

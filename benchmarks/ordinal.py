@@ -1,0 +1,228 @@
+"""Which mechanism estimates ordinal values best: one-hot bits with hubbub's decoder, Square Wave, or one bit of the mean?
+
+    python -m benchmarks.ordinal            one report of each client, then counters that are reported in several periods
+
+N clients have numbers in [0, 1] from four shapes. Each mechanism has the same epsilon for one report.
+
+    bits      one-hot bits over k buckets (`Metric.ordinal`, planned as `hubbub plan` does; `default` set, since all clients have a value)
+    SW        Square Wave with EMS over 64 buckets, then added up to k (Li et al. 2020, sections 4 and 5)
+    1BitMean  one bit for the mean, one for all periods after rounding at a point of each client (Ding et al. 2017, sections 3 and 4)
+
+All errors are those of the distribution over the k buckets: W1 its Wasserstein distance, `mean` that of the middles, `quantiles` the mean of
+five that are interpolated in their buckets. They are percent of the range, as root mean squares over the runs. `smoothed` is the mean of
+the smoothed shares. A mean of the numbers themselves also has the error of the middles, which no number of reports lowers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from hubbub import Buckets, Kind, Metric
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.estimators.ordinal import fit_buckets
+from hubbub_decoder.planning.plan import plan
+from hubbub_decoder.planning.wishes import Wishes
+
+LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
+_EMS_TOLERANCE = 1e-3  # times e**eps, of the log-likelihood, as in the paper
+_EMS_STEPS = 10_000
+_SW_BUCKETS = 64
+
+Draw = Callable[[np.random.Generator, int], Floats]
+
+SHAPES: dict[str, Draw] = {
+    "beta(5, 2)": lambda rng, n: rng.beta(5, 2, n),
+    "exponential": lambda rng, n: np.minimum(rng.exponential(0.15, n), 1),
+    "two peaks": lambda rng, n: np.clip(
+        np.where(rng.random(n) < 0.6, rng.normal(0.25, 0.06, n), rng.normal(0.7, 0.1, n)), 0, 1
+    ),
+    "uniform": lambda rng, n: rng.random(n),
+}
+
+
+def planned(k: int, epsilon: float, reports: int, lifetime: float | None = None, periods: int = 1) -> Metric:
+    """Ordinal metric with k equal buckets of [0, 1], as `hubbub plan` chooses it."""
+    wishes = Wishes(
+        kind=Kind.ORDINAL,
+        candidates=k,
+        epsilon=epsilon,
+        reports=reports,
+        share=1 / k,
+        lifetime=lifetime,
+        periods=periods,
+    )
+    metric = plan(wishes).metric
+    buckets = Buckets(tuple(np.linspace(0, 1, k + 1).tolist()), default=0)
+    return Metric.ordinal(
+        "value",
+        buckets,
+        prob_p=metric.params.prob_p,
+        prob_q=metric.params.prob_q,
+        **metric.params.permanent_fields,
+    )
+
+
+def square_wave_width(epsilon: float) -> float:
+    """b: half the width of the high part of the density (Li et al. 2020, section 4.3)."""
+    e = math.exp(epsilon)
+    return (epsilon * e - e + 1) / (2 * e * (e - 1 - epsilon))
+
+
+def square_wave_reports(values: Floats, epsilon: float, rng: np.random.Generator) -> Floats:
+    """One report in [-b, 1 + b] of each value: density e^eps / (2b e^eps + 1) within b of the value, and e^eps times less elsewhere."""
+    b, e = square_wave_width(epsilon), math.exp(epsilon)
+    near = rng.random(len(values)) < 2 * b * e / (2 * b * e + 1)
+    far = rng.random(len(values))
+    elsewhere = np.where(far < values, far - b, far + b)
+    return np.where(near, values + rng.uniform(-b, b, len(values)), elsewhere)
+
+
+def square_wave_matrix(k: int, epsilon: float) -> Floats:
+    """(k, k) probability of each output bucket of [-b, 1 + b], given a value spread evenly in each input bucket."""
+    b, e = square_wave_width(epsilon), math.exp(epsilon)
+    low = 1 / (2 * b * e + 1)
+    outputs = np.linspace(-b, 1 + b, k + 1)
+    fine = (np.arange(k * 32) + 0.5) / (k * 32)
+    inside = np.clip(outputs[None, :], fine[:, None] - b, fine[:, None] + b)
+    chances = low * np.diff(outputs)[None, :] + (e - 1) * low * np.diff(inside, axis=1)
+    return np.asarray(chances.reshape(k, 32, k).mean(axis=1).T)
+
+
+def ems(counts: Floats, matrix: Floats, epsilon: float) -> Floats:
+    """Expectation maximization with smoothing by (1/4, 1/2, 1/4) after each step (Li et al. 2020, section 5.5)."""
+    k = matrix.shape[1]
+    x, before = np.full(k, 1 / k), -math.inf
+    for _ in range(_EMS_STEPS):
+        expected = matrix @ x
+        x = x * (matrix.T @ (counts / expected))
+        x = np.convolve(np.concatenate([x[:1], x, x[-1:]]), (0.25, 0.5, 0.25), "valid")
+        x /= x.sum()
+        likelihood = float(counts @ np.log(matrix @ x))
+        if likelihood - before < _EMS_TOLERANCE * math.exp(epsilon):
+            break
+        before = likelihood
+    return x
+
+
+def one_bit_mean(values: Floats, epsilon: float, rng: np.random.Generator) -> float:
+    """Mean from one bit of each client: one with probability 1 / (e^eps + 1) + value (e^eps - 1) / (e^eps + 1)."""
+    e = math.exp(epsilon)
+    ones = rng.random(len(values)) < (1 + values * (e - 1)) / (e + 1)
+    return float((ones.mean() * (e + 1) - 1) / (e - 1))
+
+
+def quantiles(shares: Floats) -> Floats:
+    """Quantiles of numbers spread evenly in k equal buckets of [0, 1]."""
+    cumulative = np.concatenate([[0], np.cumsum(shares)]) / shares.sum()
+    return np.interp(LEVELS, cumulative + 1e-12 * np.arange(len(cumulative)), np.linspace(0, 1, len(cumulative)))
+
+
+def errors(shares: Floats, mean: float, true: Floats) -> Floats:
+    """W1, error of the mean, mean absolute error of the quantiles; true : shares of the buckets (k,)."""
+    k = len(shares)
+    w1 = np.abs(np.cumsum(shares - true)[:-1]).sum() / k
+    return np.array([w1, mean - middles(k) @ true, np.abs(quantiles(shares) - quantiles(true)).mean()])
+
+
+def middles(k: int) -> Floats:
+    """Middles of k equal buckets of [0, 1]."""
+    return (np.arange(k) + 0.5) / k
+
+
+def compare(draw: Draw, k: int, epsilon: float, clients: int, runs: int, rng: np.random.Generator) -> dict[str, Floats]:
+    """Root mean squared errors (3,) of each mechanism, one report of each client."""
+    metric, matrix = planned(k, epsilon, clients), square_wave_matrix(_SW_BUCKETS, epsilon)
+    b = square_wave_width(epsilon)
+    squares: dict[str, list[Floats]] = {"bits": [], "guess": [], "SW": [], "1BitMean": []}
+    assert metric.buckets is not None
+    for _ in range(runs):
+        values = draw(rng, clients)
+        bucket = np.minimum((values * k).astype(int), k - 1)
+        in_bucket = np.bincount(bucket, minlength=k)
+        true = in_bucket / clients
+        counts = simulate_bit_counts(metric, dict(zip(metric.buckets.labels, in_bucket.tolist(), strict=True)), rng)
+        fit = fit_buckets(counts, metric.buckets, "reporters")
+        squares["bits"].append(errors(fit.guess, float(middles(k) @ fit.shares), true) ** 2)
+        squares["guess"].append(errors(fit.guess, float(middles(k) @ fit.guess), true) ** 2)
+        outputs = np.histogram(square_wave_reports(values, epsilon, rng), _SW_BUCKETS, (-b, 1 + b))[0].astype(float)
+        estimate = ems(outputs, matrix, epsilon).reshape(k, -1).sum(axis=1)
+        squares["SW"].append(errors(estimate, float(middles(k) @ estimate), true) ** 2)
+        of_mean = one_bit_mean(middles(k)[bucket], epsilon, rng) - middles(k) @ true
+        squares["1BitMean"].append(np.array([math.nan, of_mean**2, math.nan]))
+    return {name: 100 * np.sqrt(np.mean(each, axis=0)) for name, each in squares.items()}
+
+
+def repeated(
+    k: int, lifetime: float, epsilon: float, periods: int, clients: int, runs: int, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Root mean squared error of the mean, of bits and of 1BitMean, where clients repeat a constant counter in several periods.
+
+    1BitMean has the same two epsilons: its memoized bit has the lifetime's, and each report the output perturbation that `hubbub plan`
+    chooses for a boolean metric.
+    """
+    metric = planned(k, epsilon, clients, lifetime, periods)
+    wishes = Wishes(kind=Kind.BOOLEAN, epsilon=epsilon, reports=clients, share=0.5, lifetime=lifetime, periods=periods)
+    bit = plan(wishes).metric
+    days = tuple(f"2026-11-{day:02d}" for day in range(1, periods + 1))
+    found = []
+    assert metric.buckets is not None
+    for _ in range(runs):
+        values = SHAPES["beta(5, 2)"](rng, clients)
+        bucket = np.minimum((values * k).astype(int), k - 1)
+        in_bucket = np.bincount(bucket, minlength=k)
+        mean = float(middles(k) @ in_bucket) / clients
+        population = dict(zip(metric.buckets.labels, in_bucket.tolist(), strict=True))
+        fit = fit_buckets(simulate_bit_counts(metric, population, rng, periods=days), metric.buckets, "reporters")
+        true = int((rng.random(clients) < middles(k)[bucket]).sum())
+        ones = simulate_bit_counts(bit, {"true": true, "false": clients - true}, rng, periods=days)
+        rate = ones.ones[0, 0] / ones.num_reports
+        of_bit = (rate - bit.params.p_star) / (bit.params.q_star - bit.params.p_star)
+        found.append(((float(middles(k) @ fit.shares) - mean) ** 2, (of_bit - mean) ** 2))
+    bits, one_bit = 100 * np.sqrt(np.mean(found, axis=0))
+    return float(bits), float(one_bit)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--clients", type=int, default=100_000)
+    parser.add_argument("--buckets", type=int, nargs="+", default=[4, 8, 16])
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--seed", type=int)
+    options = parser.parse_args()
+    rng = np.random.default_rng(options.seed)
+    print("| k | epsilon | shape | W1 bits | SW | mean bits | smoothed | SW | 1BitMean | quantiles bits | SW |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    ratios: list[str] = []
+    for k in options.buckets:
+        for epsilon in options.epsilons:
+            logs = []
+            for shape, draw in SHAPES.items():
+                found = compare(draw, k, epsilon, options.clients, options.runs, rng)
+                bits, guess, wave, bit = (found[name] for name in ("bits", "guess", "SW", "1BitMean"))
+                numbers = [bits[0], wave[0], bits[1], guess[1], wave[1], bit[1], bits[2], wave[2]]
+                print(
+                    f"| {k} | {epsilon:g} | {shape} | " + " | ".join(f"{each:.3f}" for each in numbers) + " |",
+                    flush=True,
+                )
+                best = [wave[0], min(wave[1], bit[1]), wave[2]]
+                logs.append(np.log(bits / best))
+            cells = " | ".join(f"{each:.2f}" for each in np.exp(np.mean(logs, axis=0)))
+            ratios.append(f"| {k} | {epsilon:g} | {cells} |")
+    print("\nErrors of bits divided by the best of the others, geometric means over the shapes.\n")
+    print("| k | epsilon | W1 | mean | quantiles |\n|---|---|---|---|---|", *ratios, sep="\n")
+    print("\n| k | epsilon, lifetime | periods | mean bits | 1BitMean |\n|---|---|---|---|---|")
+    for k in options.buckets[:2]:
+        for epsilon, lifetime in ((1, 2), (2, 4)):
+            for periods in (1, 7, 30):
+                bits_error, bit_error = repeated(k, lifetime, epsilon, periods, options.clients, options.runs, rng)
+                print(f"| {k} | {epsilon}, {lifetime} | {periods} | {bits_error:.3f} | {bit_error:.3f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""Buckets of an ordinal metric: the numbers that each bit stands for, and the number of a period with several recordings."""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
+from numbers import Rational, Real
+from typing import Any
+
+from hubbub.errors import DefinitionError
+from hubbub.metrics.params import MAX_BITS
+
+BUCKET_FIELDS = ("edges", "several", "unit", "representatives", "default")
+"""Fields of a definition that describe its buckets; `edges` is required."""
+
+MIN_BUCKETS = 2
+
+
+class Several(StrEnum):
+    """Number of a period in which several numbers were recorded: one of them at random, their sum, the largest, or the last."""
+
+    ONE = "one"
+    SUM = "sum"
+    MAX = "max"
+    LAST = "last"
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Buckets e_0 <= v < e_1 <= v < ... <= e_k of an ordinal metric. Bit i of a report stands for bucket i.
+
+    edges           : e_0 .. e_k, finite and increasing, k from 2 to 1024. Numbers below e_1 belong to the first bucket and numbers from
+                      e_(k-1) on to the last: the metric measures numbers cut to [e_0, e_k]
+    several         : number of a period with several recordings
+    unit            : text for tables and plots, such as "ms"
+    representatives : number that stands for each bucket in means, within its edges; (): the middles of the buckets
+    default         : number that is reported for a period without a recording; None: "no value" is reported
+
+    >>> Buckets((0, 10, 20)).index_of(10), Buckets((0, 10, 20)).labels
+    (1, ('below 10', '10 or more'))
+    """
+
+    edges: tuple[float, ...]
+    several: Several = Several.ONE
+    unit: str = ""
+    representatives: tuple[float, ...] = ()
+    default: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("edges", "representatives"):
+            object.__setattr__(self, field, _numbers(field, getattr(self, field)))
+        if not MIN_BUCKETS <= len(self) <= MAX_BITS:
+            raise DefinitionError(
+                f"edges must be {MIN_BUCKETS + 1} to {MAX_BITS + 1} numbers, got {len(self.edges)}: k buckets have k + 1 edges"
+            )
+        for left, right in pairwise(self.edges):
+            if left >= right:
+                raise DefinitionError(f"edges must increase, got {left:.17g} before {right:.17g}: sort them")
+        if self.several not in tuple(Several):
+            raise DefinitionError(f"several must be one of {', '.join(Several)}, got {self.several!r}")
+        object.__setattr__(self, "several", Several(self.several))
+        if not isinstance(self.unit, str):
+            raise DefinitionError(f"unit must be a text such as 'ms', got {self.unit!r}")
+        if self.representatives:
+            self._check_representatives()
+        if self.default is not None:
+            object.__setattr__(self, "default", _numbers("default", [self.default])[0])
+
+    def _check_representatives(self) -> None:
+        if len(self.representatives) != len(self):
+            raise DefinitionError(
+                f"representatives must be one number for each of the {len(self)} buckets, got {len(self.representatives)}"
+            )
+        for number, (left, right) in zip(self.representatives, pairwise(self.edges), strict=True):
+            if not left <= number <= right:
+                raise DefinitionError(
+                    f"a representative must be within the edges of its bucket, got {number:.17g} for {left:.17g} to {right:.17g}"
+                )
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    @cached_property
+    def _inner(self) -> tuple[float, ...]:
+        return self.edges[1:-1]
+
+    def index_of(self, number: float) -> int:
+        """Return the position of the bucket that a number belongs to."""
+        return bisect_right(self._inner, number)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Text of each bucket: "below 10", "10 to 20", "20 or more"; "10 to 20" has the numbers with 10 <= v < 20."""
+        texts = [format_number(edge) for edge in self._inner]
+        return (
+            f"below {texts[0]}",
+            *(f"{left} to {right}" for left, right in pairwise(texts)),
+            f"{texts[-1]} or more",
+        )
+
+    @property
+    def centers(self) -> tuple[float, ...]:
+        """Number that stands for each bucket in means: its representative, or its middle."""
+        return self.representatives or tuple(left / 2 + right / 2 for left, right in pairwise(self.edges))
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether the number of a period depends on all its recordings, so that a number must be kept until the period ends."""
+        return self.several is not Several.ONE
+
+    def combine(self, earlier: float | None, number: float) -> float:
+        """Return the number of a period, given that of its earlier recordings; a sum beyond the largest double is the largest double."""
+        if earlier is None or self.several is Several.LAST:
+            return number
+        return max(earlier, number) if self.several is Several.MAX else _saturated(earlier + number)
+
+    def encoding_fields(self) -> Iterator[bytes]:
+        """Yield the fields that determine the permanent noise: the number of edges between buckets, and each of them."""
+        yield len(self._inner).to_bytes(8, "little")
+        for edge in self._inner:
+            yield struct.pack("<d", edge)
+
+    def digest_fields(self) -> dict[str, Any]:
+        """Return the fields of the metric digest as JSON values; a number is its IEEE 754 double in hex, big-endian."""
+        return {
+            "default": None if self.default is None else _hex(self.default),
+            "edges": [_hex(edge) for edge in self.edges],
+            "several": str(self.several),
+            "unit": self.unit,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values; `from_dict` returns equal buckets."""
+        return {
+            "edges": list(self.edges),
+            "several": str(self.several),
+            "unit": self.unit,
+            "representatives": list(self.representatives),
+            "default": self.default,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Buckets:
+        """Return the buckets of the fields that `to_dict` returned, or that a definitions file has."""
+        return cls(**{name: fields[name] for name in BUCKET_FIELDS if name in fields})
+
+
+def finite_number(value: Any) -> float | None:
+    """Return a recorded value as the nearest double; None for a bool, NaN, an infinity and anything that is no real number.
+
+    A finite number beyond the largest double becomes the largest double.
+
+    >>> finite_number(10**400) == sys.float_info.max, finite_number(True), finite_number(math.nan)
+    (True, None, None)
+    """
+    decimal = sys.modules.get("decimal")  # imported where a Decimal exists; `import hubbub` stays fast without it
+    is_decimal = decimal is not None and isinstance(value, decimal.Decimal)
+    if isinstance(value, bool) or not (is_decimal or isinstance(value, Real)):
+        return None
+    try:
+        finite = value.is_finite() if is_decimal else isinstance(value, Rational) or math.isfinite(value)
+        return _saturated(float(value)) if finite else None
+    except OverflowError:
+        return math.copysign(sys.float_info.max, -1 if value < 0 else 1)
+
+
+def format_number(number: float) -> str:
+    """Return the shortest decimal of a double, without ".0".
+
+    >>> format_number(10.0), format_number(0.1), format_number(1e22)
+    ('10', '0.1', '1e+22')
+    """
+    return repr(number).removesuffix(".0")
+
+
+def _saturated(number: float) -> float:
+    limit = sys.float_info.max
+    return min(max(number, -limit), limit) + 0.0  # + 0.0 turns -0.0 into 0.0
+
+
+def _numbers(field: str, given: Sequence[float]) -> tuple[float, ...]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise DefinitionError(f"{field} must be a list of numbers, got {given!r}")
+    numbers = [finite_number(each) for each in given]
+    if None in numbers:
+        raise DefinitionError(f"{field} must be finite numbers, got {given[numbers.index(None)]!r}: leave it out")
+    return tuple(number for number in numbers if number is not None)
+
+
+def _hex(number: float) -> str:
+    return struct.pack(">d", number).hex()

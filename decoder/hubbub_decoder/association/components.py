@@ -1,0 +1,125 @@
+"""Components of one part of a joint metric, and the scores of reports under them.
+
+Model: given its cohort, the bits s of a part come from a mixture of C components with shares z: the candidates, the average random
+string in place of the unlisted strings, and "no value". A categorical or boolean part has no unlisted strings.
+
+    l_v(s) = P(s | v) / f(s)        f(s) = sum_v z_v P(s | v)
+
+l is the score of the shares. If the reports come from shares x, then E l = A x with A = E_f l l', for every x; and E l = 1 at x = z.
+docs/mathematics.md, "Associations".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubbub.metrics.metric import Kind, Metric
+from hubbub.summary import Reports
+from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.errors import CandidateError
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
+from hubbub_decoder.model.design_matrix import design_matrix
+
+UNLISTED, NO_VALUE = "(unlisted)", "(no value)"
+_BLOCK_REPORTS = 1 << 14
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """Components of a part: names (C,), and the likelihood ratios of reports relative to "no value".
+
+    listed : number of candidates or categories, which come first
+    """
+
+    metric: Metric
+    names: tuple[str, ...]
+    listed: int
+    mixture: Mixture
+
+    @classmethod
+    def of_part(cls, part: Metric, candidates: Sequence[str] | None) -> Components:
+        """Components of a part; `candidates` are needed for strings only.
+
+        Raises CandidateError for a string part without candidates, and for candidates with the same bits in every cohort.
+        """
+        if part.kind is not Kind.STRING:
+            if candidates is not None:
+                raise CandidateError(f"{part.name}: a {part.kind} part has its own values. Leave out its candidates.")
+            names = part.categories or ("true",)
+            positions = np.arange(len(names)).reshape(1, -1, 1)
+            mixture = Mixture(part.params, positions, np.ones(part.params.num_bits + 1))
+            rest = "false" if part.kind is Kind.BOOLEAN else NO_VALUE
+            return cls(part, (*names, rest), len(names), mixture)
+        if candidates is None:
+            raise CandidateError(
+                f"{part.name}: a string part needs candidates, and none were given. Pass its candidates."
+            )
+        design = design_matrix(list(candidates), part.params)
+        same = next((group for group in design.groups if len(group) > 1), None)
+        if same is not None:
+            shown = " and ".join(map(repr, same[:2]))
+            raise CandidateError(
+                f"{part.name}: the candidates {shown} have the same bits in every cohort, so no report distinguishes them. Leave out one."
+            )
+        mixture = Mixture.from_design(design)
+        return cls(part, (*(group[0] for group in design.groups), UNLISTED, NO_VALUE), len(design.groups), mixture)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def ratios(self, rows: np.ndarray, cohort: int) -> Floats:
+        """P(s | v) / P(s | no value) of packed reports (n, bytes) of one cohort, (C, n)."""
+        k = self.metric.params.num_bits
+        bits = np.ascontiguousarray(np.unpackbits(rows, axis=1, count=k, bitorder="little").T).astype(bool)
+        positions = self.mixture.positions
+        ratios = self.mixture.ratios(bits, positions[cohort if len(positions) > 1 else 0])
+        return ratios if self.metric.kind is Kind.STRING else np.delete(ratios, -2, axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Reports of all parts, sorted by cohort.
+
+    rows   : packed bits of each part, (N, bytes)
+    starts : (m + 1,) index of each cohort's first report
+    """
+
+    parts: tuple[Components, ...]
+    rows: tuple[np.ndarray, ...]
+    starts: Indices
+
+    @classmethod
+    def from_reports(cls, reports: Reports, parts: tuple[Components, ...]) -> Sample:
+        order = np.argsort(reports.cohorts, kind="stable")
+        rows = tuple(reports.part(part.metric.name).rows[order] for part in parts)
+        sizes = np.bincount(reports.cohorts, minlength=reports.metric.params.num_cohorts)
+        return cls(parts, rows, np.concatenate([[0], np.cumsum(sizes)]))
+
+    @property
+    def num_reports(self) -> int:
+        """N."""
+        return int(self.starts[-1])
+
+    @property
+    def sizes(self) -> Indices:
+        """Reports of each cohort, (m,)."""
+        return np.diff(self.starts)
+
+    def thin(self, most: int) -> Sample:
+        """Every s-th report of each cohort, with about `most` reports in all: the order within a cohort carries no information."""
+        step = -(-self.num_reports // most)
+        if step == 1:
+            return self
+        kept = np.concatenate([np.arange(a, b, step) for a, b in zip(self.starts, self.starts[1:], strict=False)])
+        sizes = -(-self.sizes // step)
+        return Sample(self.parts, tuple(rows[kept] for rows in self.rows), np.concatenate([[0], np.cumsum(sizes)]))
+
+    def blocks(self, part: int) -> Iterator[tuple[int, Floats]]:
+        """Yield the cohort and the ratios (C, n) of blocks of reports of a part."""
+        for cohort, (start, stop) in enumerate(zip(self.starts, self.starts[1:], strict=False)):
+            for first in range(start, stop, _BLOCK_REPORTS):
+                rows = self.rows[part][first : min(first + _BLOCK_REPORTS, stop)]
+                yield cohort, self.parts[part].ratios(rows, cohort)

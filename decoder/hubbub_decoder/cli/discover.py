@@ -1,0 +1,111 @@
+"""`hubbub discover`: find frequent strings without a list of candidates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hubbub.cli.output import PATH, json_option, print_json
+
+if TYPE_CHECKING:
+    from hubbub_decoder.inference.intervals import Target
+
+
+@click.command(short_help="Find frequent strings without a list.")
+@click.argument("summaries", metavar="SUMMARY...", nargs=-1, required=True, type=PATH)
+@json_option
+@click.option("--out", type=PATH, help="Also save the estimates to this .csv, .json or .parquet file.")
+@click.option("--all", "everything", is_flag=True, help="Show every string of the search, not only the detected ones.")
+@click.option(
+    "--confidence", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Confidence level of the intervals.",
+)  # fmt: skip
+@click.option(
+    "--fdr", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="False discovery rate: the expected share of false positives among the detected strings.",
+)  # fmt: skip
+@click.option(
+    "--target", default="reporters", show_default=True, type=click.Choice(["reporters", "population"]),
+    help="Shares among the reporters of the held-out group, or in the population of which they are a random sample (wider intervals).",
+)  # fmt: skip
+@click.option(
+    "--independent-clients", is_flag=True,
+    help="Several periods have different clients. Default: the same clients with the same values, for which intervals are wider.",
+)  # fmt: skip
+@click.option(
+    "--beam", default=500, show_default=True, type=click.IntRange(min=1),
+    help="Number of prefixes that are kept after each group. More take more time and find more rare strings.",
+)  # fmt: skip
+def command(
+    summaries: tuple[Path, ...],
+    as_json: bool,
+    out: Path | None,
+    everything: bool,
+    confidence: float,
+    fdr: float,
+    target: Target,
+    independent_clients: bool,
+    beam: int,
+) -> None:
+    """Find the frequent strings of a metric with a discover table, without a list of candidates.
+
+    A SUMMARY is a file of bit counts or of individual reports. Several files of one definition are added up. Prefix groups find the
+    strings; the estimates and tests are those of the held-out group.
+
+    \b
+    Example:
+      hubbub discover monday.parquet tuesday.parquet --out found.csv
+    """
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from hubbub.summary import read_collected
+    from hubbub.text import escape_untrusted, format_count
+    from hubbub_decoder.cli.progress import elapsed_time
+    from hubbub_decoder.data.combine import combine, describe
+    from hubbub_decoder.data.output_files import check_table_path
+    from hubbub_decoder.discovery.discover import discover
+    from hubbub_decoder.results.table import DecodingTable
+    from hubbub_decoder.results.warnings import warn_repeated_inputs
+
+    if out is not None:
+        check_table_path(out)
+    stderr = Console(stderr=True)
+    with elapsed_time(stderr) as show_stage:
+        show_stage("reading")
+        parts = [read_collected(path) for path in summaries]
+        summary = combine(parts)
+        found = discover(
+            summary,
+            confidence=confidence,
+            fdr=fdr,
+            target=target,
+            same_clients=not independent_clients,
+            beam=beam,
+            progress=lambda length, number: show_stage(f"comparing {number:,} prefixes of length {length}"),
+        )
+    if found.decoding is not None:
+        input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
+        found = replace(found, decoding=replace(found.decoding, warnings=(*input_warnings, *found.decoding.warnings)))
+    stderr.print(f"searched {describe(summary)}", highlight=False)
+    if out is not None and found.decoding is not None:
+        found.decoding.save(out)
+        stderr.print(f"wrote {out}", highlight=False)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    console = Console(highlight=False)
+    if found.decoding is None:
+        console.print("No string was found. Frequent strings are found with more reports or a larger epsilon.")
+    else:
+        console.print(DecodingTable(found.decoding, everything))
+    if found.truncated:
+        shown = ", ".join(escape_untrusted(prefix) for prefix in found.truncated[:5])
+        console.print(
+            f"{format_count(len(found.truncated), 'string')} longer than `longest`, found in part and not tested: {shown}"
+            f"{', ...' if len(found.truncated) > 5 else ''}",
+            markup=False,
+        )

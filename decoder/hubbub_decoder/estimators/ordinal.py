@@ -1,0 +1,153 @@
+"""Mean, quantiles and distribution function of an ordinal metric, from the shares of its buckets.
+
+Model:     x^ are the unbiased shares of the k buckets (`categories.py`), with covariance V; d = sum x is the share with a value
+Weights:   w' x for a number w_i of each bucket: its representative c_i for the mean, 1 up to an edge for the distribution function
+Ratio:     theta = w' x / d. Its interval holds the theta that |w' x^ - theta d^| <= z s(theta) does not reject (Fieller 1954), with
+
+               s(theta)**2 = w' V w - 2 theta w' V 1 + theta**2 1' V 1
+
+Quantile:  the y with F(y) = t, F linear within a bucket. Its interval holds the y at which F(y) = t is not rejected (Woodruff 1952):
+           w has 1 for each bucket below y, and the part below y of the bucket of y. It reaches from the first such y to the last
+
+If the metric has a `default`, every report has a value, so d = 1 is known. x^ is then the least-squares estimate under this constraint:
+
+               x~ = x^ - V 1 (1' x^ - 1) / (1' V 1)        V~ = V - V 1 1' V / (1' V 1)
+
+docs/mathematics.md, section 22. Sources: Fieller 1954; Woodruff 1952, "Confidence intervals for medians and other position measures".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubbub.metrics.buckets import Buckets
+from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.estimators.categories import bucket_noise, category_shares
+from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.inference.shrinkage import project_to_total
+from hubbub_decoder.inference.smoothing import smooth_shares
+from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.model.repetition import Repetition
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Estimate of w' x / d with its standard error and interval; the estimate is nan where d may be 0."""
+
+    value: float
+    std_error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class BucketShares:
+    """Shares of the buckets among all reports, (k,), and their covariance (k, k).
+
+    guess : (k,) smoothed shares, nonnegative, with the total of `shares` cut to [0, 1]; biased
+    """
+
+    buckets: Buckets
+    shares: Floats
+    covariance: Floats
+    guess: Floats
+
+    def ratio(self, weights: Floats, level: float) -> Ratio:
+        """Weighted sum of the shares among the reports with a value, w' x / d; its interval is cut to the range of the weights."""
+        z = float(norm.isf((1 - level) / 2))
+        of_total = self.covariance.sum(axis=1)
+        total, var_total = float(self.shares.sum()), float(of_total.sum())
+        a, var_a, cov = (
+            float(weights @ self.shares),
+            float(weights @ self.covariance @ weights),
+            float(weights @ of_total),
+        )
+        lowest, highest = float(weights.min()), float(weights.max())
+        square = total**2 - z**2 * var_total
+        if total <= 0 or square <= 0:
+            return Ratio(math.nan, math.nan, lowest, highest)
+        value = a / total
+        middle = (a * total - z**2 * cov) / square
+        reach = math.sqrt(max(middle**2 - (a**2 - z**2 * var_a) / square, 0.0))
+        error = math.sqrt(max(var_a - 2 * value * cov + value**2 * var_total, 0.0)) / total
+        low, high = (min(max(end, lowest), highest) for end in (middle - reach, middle + reach))
+        return Ratio(value, error, low, high)
+
+    def distribution(self, level: float) -> list[Ratio]:
+        """Share of the values below each edge between two buckets, e_1 .. e_(k-1)."""
+        below = np.tri(len(self.shares) - 1, len(self.shares))
+        return [self.ratio(weights, level) for weights in below]
+
+    def quantile(self, t: float, level: float) -> tuple[float, float, float]:
+        """Number with a share t of the values below it: that of the smoothed shares, and the ends of its interval."""
+        edges = np.array(self.buckets.edges)
+        cumulative = np.concatenate([[0.0], np.cumsum(self.guess)])
+        total = cumulative[-1]
+        value = math.nan if total <= 0 else float(_first_crossing(cumulative / total, edges, t))
+        low, high = self._inverted_test(t, float(norm.isf((1 - level) / 2)))
+        return value, low, high
+
+    def _inverted_test(self, t: float, z: float) -> tuple[float, float]:
+        """First and last y at which |w(y)' x^ - t d^| <= z s(y); in a bucket, both sides are quadratic in the part f below y."""
+        x, v = self.shares, self.covariance
+        edges = np.array(self.buckets.edges)
+        before = np.tri(len(x), k=-1)  # row i: the buckets before bucket i
+        constant = before - t  # weights at f = 0, with the total subtracted
+        t0 = constant @ x
+        of_constant = constant @ v
+        s0, s1, s2 = np.einsum("ij,ij->i", of_constant, constant), 2 * np.diag(of_constant), np.diag(v)
+        roots = _quadratic_roots(x**2 - z**2 * s2, 2 * t0 * x - z**2 * s1, t0**2 - z**2 * s0)
+        inside = (roots >= 0) & (roots <= 1)
+        difference = t0 + roots * x
+        places = edges[:-1] + roots * np.diff(edges)
+        total, error = float(x.sum()), z * math.sqrt(max(float(v.sum()), 0.0))
+        rising, falling = (places[inside & (sign * difference <= _ROUNDING)] for sign in (1, -1))
+        low = edges[0] if total <= error else rising.min(initial=edges[-1])
+        high = edges[-1] if total <= error else falling.max(initial=edges[0])
+        return float(min(low, high)), float(max(low, high))
+
+
+def fit_buckets(counts: BitCounts, buckets: Buckets, target: Target) -> BucketShares:
+    """Shares of the buckets with their covariance, among the reporters or of a population."""
+    n, params = counts.num_reports, counts.metric.params
+    repetition = Repetition.from_periods(counts.metric, counts.periods)
+    shares = category_shares(counts.ones[0], n, params.p_star, params.q_star)
+    present = project_to_total(shares, min(max(float(shares.sum()), 0.0), 1.0))
+    covariance = np.diag(bucket_noise(present, n, params, repetition))
+    if target == "population":
+        covariance += (np.diag(present) - np.outer(present, present)) / repetition.num_clients(n)
+    if buckets.default is not None:
+        shares, covariance = _with_known_total(shares, covariance)
+    total = min(max(float(shares.sum()), 0.0), 1.0)
+    return BucketShares(buckets, shares, covariance, smooth_shares(shares, covariance, total))
+
+
+def _with_known_total(shares: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+    """Least-squares estimate of shares that add up to 1, and its covariance."""
+    of_total = covariance.sum(axis=1)
+    gain = of_total / of_total.sum()
+    return shares - gain * (shares.sum() - 1), covariance - np.outer(gain, of_total)
+
+
+def _first_crossing(cumulative: Floats, edges: Floats, t: float) -> float:
+    """Smallest y with a linearly interpolated distribution function of at least t."""
+    i = max(1, int(np.searchsorted(cumulative, t)))
+    i = min(i, len(edges) - 1)
+    step = cumulative[i] - cumulative[i - 1]
+    part = 0.0 if step <= 0 else (t - cumulative[i - 1]) / step
+    return float(edges[i - 1] + min(max(part, 0.0), 1.0) * (edges[i] - edges[i - 1]))
+
+
+def _quadratic_roots(a: Floats, b: Floats, c: Floats) -> Floats:
+    """Real roots (2, n) of a f**2 + b f + c; nan where there is none."""
+    discriminant = b**2 - 4 * a * c
+    discriminant = np.where(np.abs(discriminant) <= _ROUNDING * b**2, 0, discriminant)  # a double root: no noise
+    with np.errstate(divide="ignore", invalid="ignore"):
+        half = -(b + np.copysign(np.sqrt(discriminant), b)) / 2
+        return np.array([half / a, c / half])

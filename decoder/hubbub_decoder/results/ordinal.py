@@ -1,0 +1,152 @@
+"""`Numbers`: mean, quantiles and distribution function of an ordinal metric, and their lines below a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from hubbub.metrics.buckets import Buckets, format_number
+from hubbub_decoder.estimators.ordinal import BucketShares
+
+QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+_SIGNIFICANT_DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Mean of the numbers, cut to [e_0, e_k], of the reports with a value.
+
+    value, std_error : with the bucket's representative, or its middle, for each number
+    low, high        : confidence interval of that mean
+    lowest, highest  : from the interval's lower end with every number at the lower edge of its bucket, to the upper end with every
+                       number at the upper edge. They cover the mean of the numbers themselves, wherever these are in their buckets
+    """
+
+    value: float
+    std_error: float
+    low: float
+    high: float
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """Number with a share `probability` of the values below it.
+
+    value, low, high : with values spread evenly within each bucket; `value` from the smoothed shares, within the interval
+    lowest, highest  : edges of the buckets of `low` and `high`. They cover the quantile of the numbers themselves, cut to [e_0, e_k],
+                       wherever these are in their buckets
+    """
+
+    probability: float
+    value: float
+    low: float
+    high: float
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionPoint:
+    """Share of the values below an edge; low, high : confidence interval, within [0, 1]."""
+
+    edge: float
+    share: float
+    std_error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Bucket low_edge <= v < high_edge.
+
+    smoothed : share of all reports; neighbouring buckets have similar shares a priori. Biased, and without an interval. Those of all
+               buckets are nonnegative, and add up to the listed total, cut to [0, 1]
+    """
+
+    label: str
+    low_edge: float
+    high_edge: float
+    smoothed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What the buckets of an ordinal metric tell about the numbers; all intervals at `Decoding.confidence`, each for itself.
+
+    Numbers of which the reports determine nothing are nan, and their intervals have every possible value.
+    """
+
+    mean: Mean
+    quantiles: tuple[Quantile, ...]
+    distribution: tuple[DistributionPoint, ...]
+    buckets: tuple[Bucket, ...]
+
+
+def build_numbers(fit: BucketShares, level: float) -> Numbers:
+    """Mean, quantiles and distribution function with intervals at `level`."""
+    buckets = fit.buckets
+    edges = buckets.edges
+    points = [
+        DistributionPoint(edge, ratio.value, ratio.std_error, ratio.low, ratio.high)
+        for edge, ratio in zip(edges[1:-1], fit.distribution(level), strict=True)
+    ]
+    rows = zip(buckets.labels, pairwise(edges), fit.guess.tolist(), strict=True)
+    return Numbers(
+        mean=_mean(fit, level),
+        quantiles=tuple(_quantile(fit, probability, level) for probability in QUANTILES),
+        distribution=tuple(points),
+        buckets=tuple(Bucket(label, low, high, share) for label, (low, high), share in rows),
+    )
+
+
+def _mean(fit: BucketShares, level: float) -> Mean:
+    middle, lower, upper = (
+        fit.ratio(np.array(weights), level)
+        for weights in (fit.buckets.centers, fit.buckets.edges[:-1], fit.buckets.edges[1:])
+    )
+    return Mean(middle.value, middle.std_error, middle.low, middle.high, lower.low, upper.high)
+
+
+def _quantile(fit: BucketShares, probability: float, level: float) -> Quantile:
+    value, low, high = fit.quantile(probability, level)
+    value = min(max(value, low), high) if not math.isnan(value) else value  # smoothing may leave the interval
+    return Quantile(probability, value, low, high, *_bucket_ends(fit.buckets, low, high))
+
+
+def _bucket_ends(buckets: Buckets, low: float, high: float) -> tuple[float, float]:
+    """Lower edge of the bucket of `low`, and upper edge of that of `high`; an edge is itself."""
+    edges = np.array(buckets.edges)
+    first = max(0, int(np.searchsorted(edges, low, side="right")) - 1)
+    last = int(np.searchsorted(edges, high, side="left"))
+    return float(edges[first]), float(edges[last])
+
+
+def number_lines(numbers: Numbers, unit: str, confidence: float) -> Iterator[str]:
+    """Yield the mean and the quantiles as lines of text."""
+    suffix = f" {unit}" if unit else ""
+    mean = numbers.mean
+    if math.isnan(mean.value):
+        yield "Mean and quantiles are not determined: these reports do not show that any of them has a value."
+        return
+    yield (
+        f"Mean: {_format(mean.value)}{suffix} ({_format(mean.low)} .. {_format(mean.high)}), with numbers in the middle of their buckets; "
+        f"{_format(mean.lowest)} .. {_format(mean.highest)} wherever they are."
+    )
+    for quantile in numbers.quantiles:
+        yield (
+            f"{100 * quantile.probability:3.0f}% are below {_format(quantile.value)}{suffix} "
+            f"({confidence:.0%} interval {_format(quantile.low)} .. {_format(quantile.high)}; "
+            f"buckets {_format(quantile.lowest)} .. {_format(quantile.highest)})"
+        )
+
+
+def _format(number: float) -> str:
+    """Four significant digits."""
+    return "-" if math.isnan(number) else format_number(float(f"{number:.{_SIGNIFICANT_DIGITS}g}"))

@@ -1,0 +1,100 @@
+"""`hubbub simulate` and `hubbub associate` of a joint metric: files, table, heat map, JSON, and refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image
+
+from hubbub.cli import main
+from tests.client.metrics.test_joint import TOML
+
+POPULATION = "carrier,origin,count\nUA,EWR,9000\nUA,JFK,1000\nAA,JFK,8000\n,LGA,2000\n"
+
+
+def hubbub(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, list(map(str, arguments)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Folder with a definition, a population, candidates and simulated reports."""
+    (tmp_path / "metrics.toml").write_text(TOML)
+    (tmp_path / "population.csv").write_text(POPULATION)
+    (tmp_path / "carriers.txt").write_text("UA\nAA\n")
+    simulated = hubbub(
+        "simulate", tmp_path / "metrics.toml", "flight", "--population", tmp_path / "population.csv",
+        "--kind", "reports", "--reports", "30000", "--seed", "1", "--out", tmp_path / "flight.parquet", "--json",
+    )  # fmt: skip
+    assert simulated.exit_code == 0, simulated.output
+    assert json.loads(simulated.stdout)["num_reports"] == 30_000
+    return tmp_path
+
+
+def test_command_prints_table_and_writes_files(folder: Path) -> None:
+    listed = f"carrier={folder / 'carriers.txt'}"
+    outputs = folder / "pairs.csv", folder / "map.png"
+    shown = hubbub(
+        "associate", folder / "flight.parquet", "--candidates", listed, "--out", outputs[0], "--plot", outputs[1]
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "carrier and origin depend on each other: score test of independence" in " ".join(shown.stdout.split())
+    assert "UA x EWR" in shown.stdout
+    with outputs[0].open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert len(rows) == 4 * 4  # 2 candidates, unlisted, no value; 3 categories, no value
+    with Image.open(outputs[1]) as image:
+        assert image.width > 200
+
+
+def test_command_prints_json(folder: Path) -> None:
+    shown = hubbub(
+        "associate", folder / "flight.parquet", "--candidates", f"carrier={folder / 'carriers.txt'}", "--json"
+    )
+    found = json.loads(shown.stdout)
+    assert found["parts"] == ["carrier", "origin"]
+    assert found["independence"]["p_value"] < 1e-9
+    assert sum(cell["guess"] for cell in found["cells"]) == pytest.approx(1)
+    assert {cell["first"] for cell in found["cells"]} == {"UA", "AA", "(unlisted)", "(no value)"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "carrier: a string part needs candidates"),
+        (("--candidates", "carriers.txt"), "--candidates must be PART=FILE"),
+        (("--plot", "map.gif"), "must end with .svg or .png"),
+        (("--parts", "carrier,dest"), "parts must be two of carrier, origin"),
+    ],
+)
+def test_command_refuses_wrong_options(options: tuple[str, ...], message: str, folder: Path) -> None:
+    refused = hubbub("associate", folder / "flight.parquet", *options)
+    assert refused.exit_code != 0
+    assert message in " ".join(refused.output.split())
+
+
+def test_other_commands_refuse_joint_metrics_with_the_remedy(folder: Path) -> None:
+    for arguments, message in (
+        (("decode", folder / "flight.parquet", "--candidates", folder / "carriers.txt"), "Use `hubbub associate`"),
+        (("plan", folder / "metrics.toml"), "Plan each part on its own"),
+        (("audit", folder / "metrics.toml"), "Audit each part as a metric of its own"),
+        (("simulate", folder / "metrics.toml", "flight", "--reports", "10", "--distribution", "zipf1", "--out", folder / "x.parquet"),
+         "Pass --population with a column for each part"),
+    ):  # fmt: skip
+        refused = hubbub(*arguments)
+        assert refused.exit_code != 0
+        assert message in " ".join(f"{refused.output} {refused.exception}".split())
+
+
+def test_population_of_parts_needs_their_columns(folder: Path) -> None:
+    (folder / "population.csv").write_text("carrier,count\nUA,3\n")
+    refused = hubbub(
+        "simulate", folder / "metrics.toml", "flight", "--population", folder / "population.csv",
+        "--kind", "reports", "--out", folder / "x.parquet",
+    )  # fmt: skip
+    assert refused.exit_code != 0
+    assert "carrier, origin and count" in " ".join(f"{refused.output} {refused.exception}".split())

@@ -1,0 +1,263 @@
+"""`associate`: unbiased tables, honest intervals, the level of the test, and refusals."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from hubbub import Encoder, Metric, Params, Secret, SummaryError
+from hubbub.summary import Reports
+from hubbub.testing import SeededBytes
+from hubbub_decoder import Association, CandidateError, PopulationError, associate, decode, simulate_joint_reports
+from hubbub_decoder.association.components import Components, Sample
+from hubbub_decoder.association.dependence import fit_dependence
+from hubbub_decoder.association.joint_shares import nearest_table, shrink_singular_values
+from hubbub_decoder.association.margins import contrasts, fit_point
+from hubbub_decoder.association.moments import CohortMoments
+from hubbub_decoder.data.simulate import simulate_reports
+
+ALPHA = 1e-6
+Table = NDArray[np.float64]
+
+
+def strings(num_bits: int = 16, num_hashes: int = 1, **response: Any) -> Params:
+    chances: dict[str, Any] = {"prob_p": 0.2, "prob_q": 0.8, "prob_f": 0.25, **response}
+    return Params(num_bits=num_bits, num_hashes=num_hashes, num_cohorts=8, **chances)
+
+
+CARRIER, ORIGIN = Metric.string("carrier", strings()), Metric.string("origin", strings())
+PAID = Metric.boolean("paid", prob_p=0.2, prob_q=0.8, prob_f=0.25)
+OS = Metric.categorical("os", ("a", "b", "c"), prob_p=0.2, prob_q=0.8, prob_f=0.25)
+FLIGHT = Metric.joint("flight", (CARRIER, ORIGIN))
+CARRIERS, ORIGINS = ["AA", "UA", "DL", "B6"], ["EWR", "JFK", "LGA"]
+
+
+def population(
+    table: Table, first: list[str], second: list[str], size: int, rng: np.random.Generator
+) -> dict[Any, int]:
+    """Random numbers of clients of each pair."""
+    drawn = rng.multinomial(size, table.ravel() / table.sum())
+    return dict(zip(itertools.product(first, second), drawn.tolist(), strict=True))
+
+
+def dependent_table(rows: int, columns: int, rng: np.random.Generator) -> Table:
+    """Random joint shares with strong dependence, each at least 1 %."""
+    table = rng.dirichlet(np.ones(rows * columns)).reshape(rows, columns) + 0.02
+    return np.asarray(table / table.sum())
+
+
+def test_simulated_joint_reports_have_the_law_of_the_encoder(unseen_seed: int) -> None:
+    """4,000 reports of one pair from each: bit counts per cohort within chance of each other, and all pairs of bits."""
+    metric = Metric.joint("both", (Metric.string("s", strings(8)), OS))
+    rng, random_bytes = np.random.default_rng(unseen_seed), SeededBytes(unseen_seed)
+    encoded = [Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(("x", "b")) for _ in range(4000)]
+    real, simulated = Reports.from_reports(metric, encoded), simulate_joint_reports(metric, {("x", "b"): 4000}, rng)
+    bits = [np.unpackbits(each.rows, axis=1, count=11, bitorder="little") for each in (real, simulated)]
+    pairs = [(each[:, :, None] & each[:, None, :]).sum(axis=0)[np.triu_indices(11)] for each in bits]
+    in_cohort = [each.bit_counts().ones.ravel() for each in (real, simulated)]
+    for one, other in (*zip(*pairs, strict=True), *zip(*in_cohort, strict=True)):
+        assert stats.fisher_exact([[one, 4000 - one], [other, 4000 - other]]).pvalue > ALPHA / 200
+
+
+def test_no_value_and_unlisted_are_components(unseen_seed: int) -> None:
+    """Shares of 10 to 25 % of "no value" and of 200 unlisted strings on both sides, within 6 standard errors."""
+    rng = np.random.default_rng(unseen_seed)
+    clients: dict[Any, int] = {("AA", "EWR"): 40_000, (None, "JFK"): 30_000, ("UA", None): 20_000}
+    clients |= {(f"u{i}", f"w{i}"): 200 for i in range(200)}
+    found = associate(simulate_joint_reports(FLIGHT, clients, rng), {"carrier": ["AA", "UA"], "origin": ["EWR", "JFK"]})
+    assert found.names == (("AA", "UA", "(unlisted)", "(no value)"), ("EWR", "JFK", "(unlisted)", "(no value)"))
+    for pair, count in (
+        (("AA", "EWR"), 40),
+        (("(no value)", "JFK"), 30),
+        (("UA", "(no value)"), 20),
+        (("AA", "JFK"), 0),
+    ):
+        cell = found[pair]
+        assert abs(cell.share - count / 130) < 6 * cell.std_error + 1e-3
+    assert found.test.p_value < 1e-12
+    assert found["AA", "EWR"].conditional > 0.9
+
+
+@pytest.mark.slow
+def test_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int) -> None:
+    """40 random tasks: the mean squared z of the cells is near 1.
+
+    The cells of a task are dependent. With 4 independent ones in each, the mean is chi-squared(160) / 160, which leaves [.52, 1.63]
+    with a probability of 1e-6.
+    """
+    rng = np.random.default_rng(unseen_seed)
+    squares: list[float] = []
+    conditional: list[float] = []
+    for _ in range(40):
+        rows, columns = int(rng.integers(2, 5)), int(rng.integers(2, 4))
+        params = [
+            strings(
+                int(rng.choice([16, 32])),
+                int(rng.integers(1, 3)),
+                prob_p=float(rng.uniform(0.1, 0.35)),
+                prob_f=float(rng.choice([0, 0.25])),
+            )
+        ]
+        metric = Metric.joint("flight", (Metric.string("carrier", params[0]), Metric.string("origin", params[0])))
+        first, second = (
+            [f"{side}{rng.integers(10**9)}" for _ in range(n)] for side, n in (("a", rows), ("b", columns))
+        )
+        clients = population(dependent_table(rows, columns, rng), first, second, 30_000, rng)
+        found = associate(simulate_joint_reports(metric, clients, rng), {"carrier": first, "origin": second})
+        for pair, count in clients.items():
+            cell = found[pair]
+            squares.append(((cell.share - count / 30_000) / cell.std_error) ** 2)
+            share = count / sum(n for (one, _), n in clients.items() if one == pair[0])
+            half = (cell.conditional_high - cell.conditional_low) / 2 / 1.959964
+            conditional.append(((cell.conditional - share) / half) ** 2)
+    for each in (squares, conditional):
+        assert 0.5 < np.mean(np.minimum(each, 36)) < 1.7
+
+
+def test_pairing_at_random_within_cohorts_has_the_moments_of_the_test(unseen_seed: int) -> None:
+    """The exact null law: over random pairings of dependent reports, the statistic has mean df. 60 pairings, alpha = 1e-6."""
+    rng = np.random.default_rng(unseen_seed)
+    clients = population(dependent_table(4, 3, rng), CARRIERS, ORIGINS, 4_000, rng)
+    clients |= {("heavy", "strong"): 800}  # unlisted on both sides
+    reports = simulate_joint_reports(FLIGHT, clients, rng)
+    components = (Components.of_part(CARRIER, CARRIERS), Components.of_part(ORIGIN, ORIGINS))
+    sample = Sample.from_reports(reports, components)
+    points = fit_point(sample, 0), fit_point(sample, 1)
+    observed = []
+    for _ in range(60):
+        order = np.concatenate([rng.permutation(np.arange(a, b)) for a, b in itertools.pairwise(sample.starts)])
+        paired = Sample(components, (sample.rows[0], sample.rows[1][order]), sample.starts)
+        moments = CohortMoments.of_sample(paired, points)
+        test = fit_dependence(moments, (moments.margin(0), moments.margin(1))).test
+        observed.append(test.statistic)
+    df = test.degrees_of_freedom
+    assert abs(np.mean(observed) - df) < stats.norm.isf(ALPHA / 2) * np.sqrt(2 * df / 60) * 1.25
+
+
+def test_dependence_is_exact_at_known_components() -> None:
+    """One cohort, two booleans without noise: D is the covariance, the statistic N - 1 times the squared correlation."""
+    exact = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.0}
+    metric = Metric.joint("two", (Metric.boolean("a", **exact), Metric.boolean("b", **exact)))
+    table = np.array([[400, 100], [200, 300]])
+    rows = np.repeat([0b11, 0b01, 0b10, 0b00], table.ravel()).astype(np.uint8)[:, None]
+    found = associate(Reports(metric, np.zeros(1000, np.uint8), rows))
+    assert np.allclose(
+        found.joint.shares, table / 1000 - np.array([[1, -1], [-1, 1]]) * 0.1 / 1000
+    )  # variances / (N - 1)
+    correlation = (0.4 - 0.5 * 0.6) / np.sqrt(0.25 * 0.24)
+    assert found.test.statistic == pytest.approx(999 * correlation**2, rel=1e-6)
+    assert found["true", "true"].conditional == pytest.approx(0.8, abs=1e-3)
+    assert found.joint.guess.sum() == pytest.approx(1)
+
+
+def test_three_parts_are_associated_in_pairs(unseen_seed: int) -> None:
+    """The third part depends on the first only."""
+    metric, rng = Metric.joint("three", (PAID, ORIGIN, OS)), np.random.default_rng(unseen_seed)
+    clients: dict[Any, int] = {("true", place, "a"): 4000 for place in ORIGINS} | {
+        ("false", place, "b"): 4000 for place in ORIGINS
+    }
+    reports = simulate_joint_reports(metric, clients, rng)
+    dependent = associate(reports, parts=("paid", "os"))
+    assert dependent.test.p_value < 1e-9
+    assert dependent["true", "a"].guess > 0.4
+    assert associate(reports, {"origin": ORIGINS}).test.p_value > ALPHA
+
+
+def test_parts_decode_as_metrics_of_their_own(unseen_seed: int) -> None:
+    rng = np.random.default_rng(unseen_seed)
+    reports = simulate_joint_reports(FLIGHT, {("AA", "EWR"): 6000, ("UA", "JFK"): 4000}, rng)
+    found = decode(reports.part("carrier"), ["AA", "UA"])
+    assert abs(found["AA"].share - 0.6) < 6 * found["AA"].std_error
+    with pytest.raises(SummaryError, match="hubbub associate"):
+        decode(reports, ["AA"])
+
+
+def test_guess_is_a_distribution_and_near_independence_without_dependence(unseen_seed: int) -> None:
+    rng = np.random.default_rng(unseen_seed)
+    clients = population(np.outer([4, 3, 2, 1], [3, 2, 1]) / 60, CARRIERS, ORIGINS, 20_000, rng)
+    found = associate(simulate_joint_reports(FLIGHT, clients, rng), {"carrier": CARRIERS, "origin": ORIGINS})
+    guess = found.joint.guess
+    assert guess.min() >= 0
+    assert guess.sum() == pytest.approx(1)
+    assert (guess.sum(axis=1)[-2:] < 8 * found.margins[0].std_errors[-2:]).all()  # unlisted and no value are absent
+    plain = np.abs(found.joint.shares - np.outer(*(margin.shares for margin in found.margins))).sum() / 2
+    assert found.total_variation < plain
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_shrunken_values_and_tables_by_hand() -> None:
+    assert shrink_singular_values(np.array([3.9, 8.0]), 4, 4).round(3).tolist() == [
+        0.0,
+        6.928,
+    ]  # sqrt((16 - 2)**2 - 4) / 4 * 2
+    table = nearest_table(np.array([[0.6, -0.1], [0.1, 0.4]]), np.array([0.5, 0.5]), np.array([0.6, 0.4]))
+    assert np.allclose(table, [[0.5, 0], [0.1, 0.4]], atol=1e-4)
+    assert np.allclose(contrasts(3).sum(axis=0), 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"candidates": {"origin": ORIGINS}}, "carrier: a string part needs candidates"),
+        ({"candidates": {"carrier": CARRIERS, "os": ["a"]}}, "candidates were given for 'os'"),
+        (
+            {"candidates": {"carrier": [f"c{i}" for i in range(80)], "origin": [f"o{i}" for i in range(80)]}},
+            "more than 2,500",
+        ),
+    ],
+)
+def test_unusable_candidates_are_refused(arguments: dict[str, Any], message: str) -> None:
+    reports = simulate_joint_reports(FLIGHT, {("AA", "EWR"): 200}, np.random.default_rng(0))
+    with pytest.raises(CandidateError, match=message):
+        associate(reports, **arguments)
+
+
+def test_candidates_with_the_same_bits_are_refused() -> None:
+    params = Params(num_bits=8, num_hashes=1, num_cohorts=1, prob_p=0.2, prob_q=0.8, prob_f=0.5)
+    metric = Metric.joint("flight", (Metric.string("carrier", params), PAID))
+    reports = simulate_joint_reports(metric, {("AA", "true"): 200}, np.random.default_rng(0))
+    with pytest.raises(CandidateError, match="have the same bits in every cohort"):
+        associate(reports, {"carrier": [f"c{i}" for i in range(9)]})
+
+
+def test_other_reports_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    reports = simulate_joint_reports(FLIGHT, {("AA", "EWR"): 200}, rng)
+    listed = {"carrier": CARRIERS, "origin": ORIGINS}
+    single = Reports(
+        PAID, *(np.concatenate(parts) for parts in zip(*simulate_reports(PAID, {"true": 200}, rng), strict=True))
+    )
+    twice = Reports(FLIGHT, reports.cohorts, reports.rows, ["2026-01-01", "2026-01-02"])
+    for given, options, message in (
+        (reports.bit_counts(), {}, "--keep-reports"),
+        (single, {}, "a boolean metric has no parts"),
+        (twice, {}, "of 2 periods"),
+        (reports, {"parts": ("carrier",)}, "parts must be two of carrier, origin, got carrier"),
+        (reports, {"confidence": 1.0}, "confidence must be a number"),
+        (reports, {"target": "all"}, "target must be"),
+        (simulate_joint_reports(FLIGHT, {("AA", "EWR"): 99}, rng), {}, "only 99 reports"),
+    ):
+        with pytest.raises(SummaryError, match=message):
+            associate(given, listed, **options)  # type: ignore[arg-type]
+    assert isinstance(associate(twice, listed, same_clients=False), Association)
+
+
+@pytest.mark.parametrize(
+    ("population", "message"),
+    [
+        ({("AA",): 3}, "must have 2 values"),
+        ({("AA", "EWR"): -1}, "must be an integer >= 0"),
+        ({("AA", "EWR"): 1.5}, "must be an integer >= 0"),
+    ],
+)
+def test_invalid_joint_populations_are_refused(population: Any, message: str) -> None:
+    with pytest.raises(PopulationError, match=message):
+        simulate_joint_reports(FLIGHT, population, np.random.default_rng(0))
+    with pytest.raises(PopulationError, match="no parts"):
+        simulate_joint_reports(PAID, {}, np.random.default_rng(0))
