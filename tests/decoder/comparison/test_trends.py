@@ -143,7 +143,6 @@ def test_decode_by_period_prints_trends_and_json(files: list[str], tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--plot", "t.svg"), "--plot requires --by-period"),
         (("--by-period", "--method", "lasso"), "takes no"),
         (("--by-period", "--plot", "t.txt"), "must end in .svg"),
         (("--by-period", "--out", "t.txt"), "must end in .csv"),
