@@ -391,9 +391,10 @@ class Metric:
         Raises DefinitionError if a field is missing or invalid, or if the stored digest differs from the computed one.
         """
         try:
+            name, kind = fields["name"], fields["kind"]
             parts = tuple(cls(**_parsed_mechanism(part)) for part in fields.get("parts", ()))
             mechanism: dict[str, Any] = (
-                {"name": fields["name"], "kind": fields["kind"], "params": _joint_params(parts), "parts": parts}
+                {"name": name, "kind": kind, "params": _joint_params(parts), "parts": parts}
                 if parts
                 else _parsed_mechanism(fields)
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -91,6 +92,20 @@ class ReportData(ABC):
         )
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
+
+
+def part_of(metric: Metric, name: str) -> tuple[Metric, int]:
+    """Return a part of a joint metric as a metric of its own, with the position of its first bit.
+
+    Raises SummaryError if the metric has no such part.
+    """
+    names = [part.name for part in metric.parts]
+    if name not in names:
+        listed = f"its parts are {', '.join(names)}" if names else "only a joint metric has parts"
+        raise SummaryError(f"{metric.name}: there is no part {name!r}: {listed}")
+    index = names.index(name)
+    start = sum(part.params.num_bits for part in metric.parts[:index])
+    return replace(metric.parts[index], period=metric.period, hold=metric.hold), start
 
 
 def describe_reports(metric: Metric, num_reports: int, periods: Sequence[str]) -> str:

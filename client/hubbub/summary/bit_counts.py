@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import ReportData
+from hubbub.summary.base import ReportData, part_of
 from hubbub.summary.count_profile import CountProfile
 from hubbub.summary.counting import count_bits, count_ones
 from hubbub.summary.validation import check_counts, metric_or_unnamed, view_rows
@@ -89,6 +89,15 @@ class BitCounts(ReportData):
     def num_reports(self) -> int:
         """N, the number of reports."""
         return int(self.reports.sum())
+
+    def part(self, name: str) -> BitCounts:
+        """Return the bit counts of one part of a joint metric, as those of a metric of its own."""
+        metric, start = part_of(self.metric, name)
+        ones = self.ones[:, start : start + metric.params.num_bits]
+        reports = self.reports
+        if metric.params.num_cohorts == 1:
+            ones, reports = ones.sum(axis=0, keepdims=True), reports.sum(keepdims=True)
+        return BitCounts(metric, reports, ones, self.periods, implausible_rejected=self.implausible_rejected)
 
     def count_profile(self) -> CountProfile:
         """Return the input of the plausibility tests."""

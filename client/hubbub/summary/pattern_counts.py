@@ -76,6 +76,10 @@ class PatternCounts(ReportData):
             implausible_rejected=self.implausible_rejected,
         )
 
+    def part(self, name: str) -> BitCounts:
+        """Return the bit counts of one part of a joint metric, as those of a metric of its own."""
+        return self.bit_counts().part(name)
+
     def count_profile(self) -> CountProfile:
         """Return the input of the plausibility tests."""
         k = self.metric.params.num_bits

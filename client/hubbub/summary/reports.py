@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import ReportData
+from hubbub.summary.base import ReportData, part_of
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.counting import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import PatternCounts
@@ -75,18 +74,9 @@ class Reports(ReportData):
         >>> Reports(Metric.joint("device", parts), [0, 0], [[0b101], [0b010]]).part("paid").rows.tolist()
         [[1], [0]]
         """
-        names = [part.name for part in self.metric.parts]
-        if name not in names:
-            raise SummaryError(
-                f"{self.metric.name}: there is no part {name!r}: "
-                + (f"its parts are {', '.join(names)}" if names else "only a joint metric has parts")
-            )
-        index = names.index(name)
-        params = self.metric.params.parts
-        start = sum(each.num_bits for each in params[:index])
-        metric = replace(self.metric.parts[index], period=self.metric.period, hold=self.metric.hold)
+        metric, start = part_of(self.metric, name)
         cohorts = self.cohorts if metric.params.num_cohorts > 1 else np.zeros_like(self.cohorts)
-        rows = _bit_range(self.rows, start, params[index].num_bits)
+        rows = _bit_range(self.rows, start, metric.params.num_bits)
         return Reports(metric, cohorts, rows, self.periods, implausible_rejected=self.implausible_rejected)
 
     def bit_counts(self) -> BitCounts:

@@ -14,7 +14,17 @@ import pytest
 from click.testing import CliRunner
 from scipy import stats
 
-from hubbub import DefinitionError, Definitions, Encoder, InvalidValueError, Metric, ParameterError, Params, Secret
+from hubbub import (
+    DefinitionError,
+    Definitions,
+    Encoder,
+    InvalidValueError,
+    Metric,
+    ParameterError,
+    Params,
+    Secret,
+    SummaryError,
+)
 from hubbub.cli import main
 from hubbub.client import collaborators
 from hubbub.encoding.bloom import bloom_bits
@@ -26,7 +36,7 @@ from hubbub.privacy import central_epsilon, epsilon, epsilon_permanent
 from hubbub.privacy.linkability import mutual_information
 from hubbub.privacy.pricing import distinct_values, unit_price
 from hubbub.randomness import system_random_bytes
-from hubbub.summary import BitCounts, Reports
+from hubbub.summary import Reports
 from hubbub.summary.plausibility import ones_distributions
 from hubbub.testing import SeededBytes, deliver
 from tests.client.conftest import Rig
@@ -38,6 +48,12 @@ SPARSE = Params(num_bits=13, num_hashes=1, num_cohorts=8, prob_p=0.2, prob_q=0.8
 CARRIER, ORIGIN = Metric.string("carrier", STRING), Metric.string("origin", SPARSE)
 DELAYED = Metric.boolean("delayed", prob_p=0.25, prob_q=0.75, prob_f=0.5)
 FLIGHT = Metric.joint("flight", (CARRIER, ORIGIN, DELAYED))
+PINNED = (
+    3,
+    "20102100",
+    "408e028",
+    "bf7e6a950e825a36fc285e0b5c130a5ef542dd14faf35f6a063bd442c1703db2",
+)
 TOML = """
 [[metric]]
 name = "flight"
@@ -258,8 +274,36 @@ def test_reports_split_into_parts() -> None:
         reports = Reports(metric, rng.integers(4, size=50), rows)
         for name, columns in (("one", bits[:, :first]), ("two", bits[:, first:])):
             assert np.array_equal(reports.part(name).rows, np.packbits(columns, axis=1, bitorder="little"))
-        assert np.array_equal(reports.part("two").bit_counts().ones, reports.bit_counts().ones[:, first:])
-        assert isinstance(reports.bit_counts(), BitCounts)
+        for name in ("one", "two"):
+            expected = reports.part(name).bit_counts()
+            counted = reports.bit_counts().part(name)
+            assert np.array_equal(counted.ones, expected.ones)
+            assert np.array_equal(counted.reports, expected.reports)
+
+
+def test_counts_of_a_one_hot_part_have_one_cohort() -> None:
+    """A string part of 8 bits in 4 cohorts and a boolean, 9 bits together: patterns and bits give the same counts."""
+    string = Metric.string("s", Params(num_bits=8, num_hashes=1, num_cohorts=4, prob_p=0.2, prob_q=0.8, prob_f=0.5))
+    metric, rng = Metric.joint("both", (string, DELAYED)), np.random.default_rng(0)
+    rows = np.packbits(rng.random((60, 9)) < 0.5, axis=1, bitorder="little")
+    reports = Reports(metric, rng.integers(4, size=60), rows)
+    for counts in (reports.bit_counts(), reports.pattern_counts()):
+        part = counts.part("delayed")
+        assert (part.reports.tolist(), part.ones.tolist()) == ([60], [[int(rows[:, 1].sum())]])
+        assert counts.part("s").metric.digest == string.digest
+    for unknown, message in (("t", "its parts are s, delayed"), ("", "its parts are")):
+        with pytest.raises(SummaryError, match=message):
+            reports.part(unknown)
+    with pytest.raises(SummaryError, match="only a joint metric has parts"):
+        reports.part("s").part("s")
+
+
+def test_digest_and_permanent_bits_of_the_format_do_not_change() -> None:
+    """Pinned values of docs/format.md: another digest or stream would break clients that collect."""
+    encoder = Encoder(FLIGHT, Secret(bytes(range(32))))
+    bits = encoder.bloom_bits(("UA", "EWR", True))
+    permanent = encoder._permanent_response(bits, None, bits.value_digest)
+    assert (encoder.cohort, f"{bits:x}", f"{permanent:x}", FLIGHT.digest) == PINNED
 
 
 def test_commands_show_and_encode_joint_metrics(tmp_path: Path) -> None:
