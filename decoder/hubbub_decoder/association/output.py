@@ -16,7 +16,7 @@ from rich.text import Text
 
 from hubbub.text import escape_untrusted
 from hubbub_decoder.association.association import Association, Cell
-from hubbub_decoder.data.output_files import check_output_path
+from hubbub_decoder.data.output_files import check_output_path, check_plot_path
 from hubbub_decoder.errors import OutputError
 
 if TYPE_CHECKING:
@@ -149,12 +149,12 @@ def write_cells(found: Association, path: Path) -> None:
 
 def check_paths(out: Path | None, plot: Path | None) -> None:
     """Raise OutputError for paths with other suffixes, or that cannot be written."""
-    for path, suffixes in ((out, (".csv", ".json")), (plot, (".svg", ".png"))):
-        if path is None:
-            continue
-        if path.suffix not in suffixes:
-            raise OutputError(f"{path} must end with {' or '.join(suffixes)}. Choose another name.")
-        check_output_path(path)
+    if out is not None:
+        if out.suffix not in (".csv", ".json"):
+            raise OutputError(f"{out} must end in .csv or .json. The suffix selects the format.")
+        check_output_path(out)
+    if plot is not None:
+        check_plot_path(plot)
 
 
 def _shaded(share: float) -> Text:

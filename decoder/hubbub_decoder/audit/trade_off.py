@@ -75,5 +75,5 @@ def plot_trade_off(audit: Audit, name: str) -> Figure:
 
 
 def write_plot(audit: Audit, name: str, path: Path) -> None:
-    """Write the trade-off curve as .svg or .png."""
+    """Write the trade-off curve as .svg, .png or .pdf."""
     write_figure(plot_trade_off(audit, name), path)

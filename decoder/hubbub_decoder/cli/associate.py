@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--parts", metavar="FIRST,SECOND", help="The two parts, of a metric with three. Default: the first two.")
 @json_option
 @click.option("--out", type=PATH, help="Also save all pairs to this .csv or .json file.")
-@click.option("--plot", type=PATH, help="Also draw the joint guess as a heat map (.svg or .png).")
+@click.option("--plot", type=PATH, help="Also draw the joint guess as a heat map (.svg, .png or .pdf).")
 @click.option(
     "--all", "everything", is_flag=True, help="Show all components, not only those with clearly positive shares."
 )

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 )
 @click.option("--confidence", type=float, default=0.99, show_default=True, help="Confidence of each lower bound.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the seeds that --client and --command receive.")
-@click.option("--plot", type=PATH, help="Plot of the trade-off curve of one metric (.svg or .png).")
+@click.option("--plot", type=PATH, help="Plot of the trade-off curve of one metric (.svg, .png or .pdf).")
 @json_option
 def command(
     definitions: Path | None,

@@ -87,7 +87,7 @@ def command(
     A SUMMARY is a file of counts or of individual reports. Several files of one definition are added up.
 
     \b
-    Examples:
+    Example:
       hubbub decode monday.parquet tuesday.parquet --candidates names.txt --out estimates.csv
       hubbub decode monday.parquet tuesday.parquet --candidates names.txt --by-period --plot trend.svg
     """

@@ -34,5 +34,5 @@ def test_plot_is_written_in_the_format_of_its_suffix(tmp_path: Path) -> None:
 
 
 def test_plot_path_with_another_suffix_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"must end in .svg or .png"):
-        check_plot_path(tmp_path / "curve.pdf")
+    with pytest.raises(OutputError, match=r"must end in .svg, .png or .pdf"):
+        check_plot_path(tmp_path / "curve.gif")

@@ -104,7 +104,7 @@ def test_plot_is_written(survey: str, tmp_path: Path) -> None:
         (("--client=json:dumps", "--claim=1", "--value=true", "--value=false"), "json:dumps"),
         (("FILE", "--hold=2"), "Leave out --hold"),
         (("FILE", "nothing"), "has no metric 'nothing'"),
-        (("FILE", "--plot=curve.pdf"), "must end in .svg or .png"),
+        (("FILE", "--plot=curve.gif"), "must end in .svg, .png or .pdf"),
         (("FILE", "--trials=10"), "trials must be at least 4,000"),
         (("FILE", "--confidence=2"), "confidence must be in"),
         (("FILE", "--reports=0"), "0 is not in the range"),

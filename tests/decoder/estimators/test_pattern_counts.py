@@ -87,7 +87,7 @@ def test_empirical_prior_reduces_errors(unseen_seed: int, monkeypatch: pytest.Mo
     learnt = decode(counts, list(population))
 
     around_nothing = Prior(np.zeros(1), np.full(1, 1 / 300), np.ones(1))
-    monkeypatch.setattr(message_passing, "fit_prior", lambda *_: around_nothing)
+    monkeypatch.setattr(message_passing, "fit_prior", lambda *_, **__: around_nothing)
     alike = decode(counts, list(population))
     assert learnt["v0"].std_error < 0.9 * alike["v0"].std_error
     hits = sum(e.low <= 1 / 300 <= e.high for e in learnt.estimates)
