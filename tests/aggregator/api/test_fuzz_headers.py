@@ -112,6 +112,7 @@ def test_random_headers_get_documented_responses_and_no_log(
     assert lines_above_info(caplog) == []
 
 
+@pytest.mark.slow
 def test_each_single_header_gets_documented_responses_and_no_log(
     caller: Caller, caplog: pytest.LogCaptureFixture
 ) -> None:

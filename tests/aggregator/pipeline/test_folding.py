@@ -62,6 +62,7 @@ def counted(metric: Metric, stored: Sequence[Batch]) -> Summary:
     return summary_type(metric).from_rows(metric, cohorts, rows, {batch.period for batch in own})
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.one_of(st.lists(batches(), min_size=1, max_size=4), st.integers(1, 12)), max_size=10))
 def test_read_summary_equals_the_sum_of_all_reports_at_any_time(steps: list[list[Batch] | int]) -> None:

@@ -71,6 +71,7 @@ def test_decode_keeps_estimates_of_few_candidates_with_weights() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_decode_detects_more_with_the_right_weights(unseen_seed: int) -> None:
     """1,000 candidates of which 100 are present, zipf1, three populations.
 

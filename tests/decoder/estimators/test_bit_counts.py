@@ -75,6 +75,7 @@ def test_fit_bits_agrees_with_fixed_effects_for_few_candidates(unseen_seed: int)
     assert mixed.totals[1] == pytest.approx(fixed.totals[1], abs=float(np.sqrt(fixed.total_variances[1])))
 
 
+@pytest.mark.slow
 def test_fit_bits_covers_and_has_smaller_errors_than_fixed_effects(unseen_seed: int) -> None:
     """12 populations, 300 candidates and 497 numbers: 95 % intervals cover, and few discoveries are false.
 

@@ -47,6 +47,7 @@ def third_cumulant(values: Floats) -> float:
     return float(np.mean((values - values.mean()) ** 3))
 
 
+@pytest.mark.slow
 def test_bit_noise_cumulants_equal_those_of_simulated_counts(unseen_seed: int) -> None:
     """An absent candidate and one of 1 %: variance within 2 % (error .3 %), third cumulant within 6 errors, in 400,000 runs."""
     rng = np.random.default_rng(unseen_seed)

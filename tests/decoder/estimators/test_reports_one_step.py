@@ -362,6 +362,7 @@ def test_decoding_reports_agrees_with_bit_counts(unseen_seed: int) -> None:
     assert abs(full.listed_total.share - truth) < 6 * full.listed_total.std_error
 
 
+@pytest.mark.slow
 def test_reports_of_few_bits_are_decoded_as_patterns(unseen_seed: int) -> None:
     """Also: with many candidates, a lasso screens in other cohorts on request."""
     few = simulated(string_params(8, 2, 4), {"a": 900, "b": 500}, unseen_seed)

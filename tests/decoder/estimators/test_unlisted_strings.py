@@ -87,6 +87,7 @@ def test_frequent_unlisted_string_is_separated_and_matched(
     assert with_the.unlisted_strings == ()
 
 
+@pytest.mark.slow
 def test_two_equally_frequent_unlisted_strings_are_one_row(unseen_seed: int) -> None:
     """Two strings of 4.5 % each: one row with the total, and both words match."""
     rng = np.random.default_rng(unseen_seed)

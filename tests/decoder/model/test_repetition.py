@@ -152,6 +152,7 @@ def test_simulated_reports_repeat_the_permanent_response(
     assert chisquare(np.bincount(three, minlength=512), clients * expected).pvalue > ALPHA
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("response", [(0.25, 0.75), (0.125, 0.5)], ids=["symmetric", "asymmetric"])
 @pytest.mark.parametrize("hold", [None, 2])
 def test_simulated_bit_counts_have_the_variance_of_repeated_reports(
@@ -175,6 +176,7 @@ def test_consecutive_periods_start_with_the_year_2000() -> None:
     assert consecutive_periods(weekly, 2) == ("1999-12-27", "2000-01-03")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.5), (0.05, 0.5, 0.125), (0.75, 0.25, 0.5), (0.0, 1.0, 0.25)])
 def test_category_intervals_of_repeated_reports_cover_share_0(p: float, q: float, f: float) -> None:
     """400 clients with 4 reports each and share 0: each end of a 90 % interval excludes 0 with probability .05, to a fifth and one count.
