@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hubbub.metrics.metric import MIN_STRING_BITS, Kind
+from hubbub.metrics.metric import Kind
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
+from hubbub.metrics.rules import MIN_STRING_BITS
 from hubbub.text import with_article
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.repetition import Repetition
