@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.results.table import to_html
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,20 @@ class Cell:
     conditional_high: float
 
 
+class Shown:
+    """Table of an association in a terminal and in a notebook."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from hubbub_decoder.association.output import AssociationTable
+
+        yield from AssociationTable(cast("Association", self)).__rich_console__(console, options)
+
+    def _repr_html_(self) -> str:
+        return to_html(cast("RenderableType", self))
+
+
 @dataclass(frozen=True, eq=False)
-class Association:
+class Association(Shown):
     """Joint distribution of two parts of a joint metric, and a test of their independence.
 
     first, second    : names of the parts        names : of their components, candidates or categories first
@@ -76,6 +92,11 @@ class Association:
     def parts(self) -> tuple[str, str]:
         """Names of the two parts."""
         return self.first, self.second
+
+    @property
+    def pairs(self) -> tuple[Association, ...]:
+        """Associations of pairs of parts, which only three parts have: none."""
+        return ()
 
     @property
     def total_variation(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -15,18 +15,18 @@ from rich.text import Text
 
 from hubbub.text import escape_untrusted
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.association.association import Association, Cell
 from hubbub_decoder.association.margins import outer
-from hubbub_decoder.association.three_way import ThreeWayAssociation, ThreeWayCell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from hubbub_decoder.association.association import Association, Cell
+    from hubbub_decoder.association.three_way import ThreeWayAssociation, ThreeWayCell
+
+    Found: TypeAlias = Association | ThreeWayAssociation
+
 _MAX_ROWS, _MAX_COLUMNS = 30, 8
 _MIN_P_VALUE = 1e-300
-
-
-Found = Association | ThreeWayAssociation
 
 
 class AssociationTable:
@@ -114,22 +114,16 @@ class Conditionals:
 
 
 def verdicts(found: Found) -> list[str]:
-    """The results of the tests, each in a sentence."""
-    if isinstance(found, Association):
-        return [_verdict(f"{found.first} and {found.second}", "depend on each other", "independence", found)]
-    names = ", ".join(found.parts[:-1]) + f" and {found.parts[-1]}"
-    mutual = _verdict(names, "are not mutually independent", "mutual independence", found)
-    return [mutual, *(sentence for pair in found.pairs for sentence in verdicts(pair))]
-
-
-def _verdict(names: str, dependent: str, hypothesis: str, found: Found) -> str:
-    test = found.test
+    """The results of the tests, each in a sentence: of all parts, then of each pair."""
+    test, mutual = found.test, "mutual " if len(found.parts) > 2 else ""
     shown = f"p = {test.p_value:.2g}" if test.p_value > _MIN_P_VALUE else "p < 1e-300"
+    dependent = "are not mutually independent" if mutual else "depend on each other"
     conclusion = dependent if test.p_value < 1 - found.confidence else "show no dependence"
-    return (
-        f"{names} {conclusion}: score test of {hypothesis} {test.statistic:.1f} with {test.degrees_of_freedom} "
-        f"degrees of freedom, {shown} ({found.num_reports:,} reports)"
+    sentence = (
+        f"{', '.join(found.parts[:-1])} and {found.parts[-1]} {conclusion}: score test of {mutual}independence {test.statistic:.1f} "
+        f"with {test.degrees_of_freedom} degrees of freedom, {shown} ({found.num_reports:,} reports)"
     )
+    return [sentence, *(of_pair for pair in found.pairs for of_pair in verdicts(pair))]
 
 
 def strongest_cells(found: Found, number: int = 5) -> list[tuple[tuple[str, ...], Cell | ThreeWayCell, float]]:

@@ -14,6 +14,7 @@ from hubbub.summary import Reports
 from hubbub.wire.json_values import replace_non_finite
 from hubbub_decoder.association.association import (
     Association,
+    Shown,
     cell_dict,
     independence_dict,
     margin_dict,
@@ -60,7 +61,7 @@ class ThreeWayCell:
 
 
 @dataclass(frozen=True, eq=False)
-class ThreeWayAssociation:
+class ThreeWayAssociation(Shown):
     """Joint distribution of three parts of a joint metric, with tests of their independence.
 
     parts      : names of the parts        names : of their components, candidates or categories first

@@ -214,7 +214,7 @@ class Decoding:
         yield from DecodingTable(self).__rich_console__(console, options)
 
     def _repr_html_(self) -> str:
-        return to_html(self)
+        return to_html(DecodingTable(self))
 
 
 def _json_fields(estimate: ShareEstimate) -> dict[str, Any]:

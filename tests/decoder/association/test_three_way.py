@@ -200,3 +200,6 @@ def test_three_way_association_describes_itself() -> None:
     )
     assert isinstance(found, ThreeWayAssociation)
     assert repr(found).startswith("<ThreeWayAssociation of a, b, c: 600 reports")
+    page = found._repr_html_()
+    assert "a, b and c are not mutually independent" in " ".join(page.split())
+    assert page.count("score test of independence") == 3
