@@ -1,7 +1,7 @@
 # Everything sets itself up in .venv; a stamp written last makes an interrupted install start again.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := client aggregator decoder tests benchmarks examples
+SOURCES := client aggregator decoder tests benchmarks examples deploy
 
 .DEFAULT_GOAL := check
 .PHONY: audit demo test check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix seeds soak clean bench-report-likelihood
