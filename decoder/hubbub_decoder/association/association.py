@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from hubbub_decoder.association.margins import MarginFit, fit_point
 from hubbub_decoder.association.moments import CohortMoments
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
+from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.distributions import norm
@@ -141,6 +143,14 @@ class Association:
             "cells": cells,
         })  # fmt: skip
         return fields
+
+    def save(self, path: str | Path) -> None:
+        """Write one row per pair to a .csv file, or all fields to a .json file.
+
+        Raises OutputError for another suffix, or if the file cannot be written.
+        """
+        columns = Cell.__slots__
+        write_table(path, columns, ([getattr(cell, name) for name in columns] for cell in self.cells), self.to_dict())
 
 
 @one_blas_thread()

@@ -49,14 +49,12 @@ class Dependence:
     """Estimate of D and the matrices behind it.
 
     interaction   : (C1 - 1, C2 - 1) X
-    kept          : of each part, (C - 1, I - 1) the contrasts of the components that the test compares, in contrasts
-    cross         : (I - 1, J - 1) S in the kept contrasts           information : its covariance under independence
+    cross         : (I - 1, J - 1) S in contrasts of the compared components        information : its covariance under independence
     inverse_information : J^-1, the covariance of vec X under independence
     overdispersion : at least 1, mean square of the cohorts' residuals S_c - (n_c - 1) V1_c X V2_c over their variance under independence
     """
 
     interaction: Floats
-    kept: tuple[Floats, Floats]
     cross: Floats
     information: Floats
     inverse_information: Floats
@@ -89,7 +87,6 @@ def fit_dependence(moments: CohortMoments, margins: tuple[MarginFit, MarginFit])
     overdispersion = _overdispersion(moments, interaction)
     return Dependence(
         interaction,
-        (chosen[0], chosen[1]),
         tested.reshape(chosen[0].shape[1], -1),
         null,
         inverted,

@@ -11,15 +11,11 @@ Variance:  mean square of each cell's influence over a sample of reports, divide
 Unlisted strings shift the scores of a cohort. The variances of the margins and of D are multiplied by the ratio of the variance
 between cohorts to that within them, averaged over the components, where it is above 1.
 
-Guess:     of the components that the test compares, singular values s of sqrt(N) V1^1/2 X V2^1/2 become sqrt((s**2 - 1 - b)**2 - 4 b) / s above 1 + sqrt(b), in units of
-           sqrt(max(p, q)) with b = min(p, q) / max(p, q), and 0 below; then the nearest non-negative table with the margins' posterior means.
-           Noise has no singular value above 1 + sqrt(b); the shrinkage minimizes the squared error. Source: Gavish and Donoho 2017
 docs/mathematics.md, "Associations".
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,12 +23,12 @@ import numpy as np
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.association.components import Sample
 from hubbub_decoder.association.dependence import MIN_COHORTS, Dependence
+from hubbub_decoder.association.guess import guess_table
 from hubbub_decoder.association.margins import MarginFit, contrasts, inverse
 from hubbub_decoder.association.moments import CohortMoments
 
 _MIN_SAMPLE, _MAX_SAMPLE = 2_000, 10_000
 _BLOCK_CELLS = 1 << 22
-_MAX_ROUNDS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +38,7 @@ class JointShares:
     shares, std_errors       : of the share of each pair of components
     rows, row_errors         : P(second | first), with standard errors; nan where the first component has no positive share
     columns, column_errors   : P(first | second), with standard errors
-    guess                    : (C1, C2) non-negative with sum 1, shrunk: the best guess of the table as a whole
+    guess                    : (C1, C2) of `guess.py`
     """
 
     shares: Floats
@@ -79,9 +75,8 @@ def joint_shares(
             for square, drawn in zip((of_table, of_rows, of_columns), draw, strict=True)
         ]
     listed = sample.parts[0].listed, sample.parts[1].listed
-    return JointShares(
-        table, errors[0], rows, errors[1], columns, errors[2], guess_table(moments, margins, dependence, listed)
-    )
+    guess = guess_table(margins, dependence, listed, sample.num_reports)
+    return JointShares(table, errors[0], rows, errors[1], columns, errors[2], guess)
 
 
 def _mean_squares(
@@ -172,64 +167,3 @@ def _between_cohorts(sizes: Indices, of_cohort: Floats, influence: Floats) -> fl
     between = (weights[:, None] * deviations**2).sum(axis=0) / (m - 1)
     within = np.mean(influence**2, axis=0)
     return max(1.0, float(np.mean(between / np.where(within > 0, within, 1))))
-
-
-def guess_table(
-    moments: CohortMoments, margins: tuple[MarginFit, MarginFit], dependence: Dependence, listed: tuple[int, int]
-) -> Floats:
-    """Non-negative joint shares: guessed margins, and the shrunken dependence of the components that the test compares.
-
-    listed : number of candidates or categories of each part; other components have a share of 0 unless the test compares them
-    """
-    n = moments.num_reports
-    x, y = (
-        margin.guess(np.isin(np.arange(len(margin.shares)), [*range(number), *kept]))
-        for margin, number, kept in zip(margins, listed, dependence.test.kept, strict=True)
-    )
-    roots = [
-        _root(np.einsum("m,mab,ap,bq->pq", moments.sizes / n, covariance, kept, kept))
-        for covariance, kept in zip(moments.covariances, dependence.kept, strict=True)
-    ]
-    interaction = np.linalg.lstsq(dependence.information, dependence.cross.ravel(), rcond=1e-10)[0]
-    whitened = math.sqrt(n) * roots[0][0] @ interaction.reshape(dependence.cross.shape) @ roots[1][0]
-    left, values, right = np.linalg.svd(whitened, full_matrices=False)
-    shrunk = (left * shrink_singular_values(values, *whitened.shape)) @ right / math.sqrt(n)
-    sides = [
-        contrasts(len(shares)) @ kept @ root
-        for shares, kept, (_, root) in zip((x, y), dependence.kept, roots, strict=True)
-    ]
-    return nearest_table(np.outer(x, y) + sides[0] @ shrunk @ sides[1].T, x, y)
-
-
-def shrink_singular_values(values: Floats, rows: int, columns: int) -> Floats:
-    """Singular values of a matrix with unit noise that minimize the expected squared error.
-
-    >>> shrink_singular_values(np.array([10.0, 3.0]), 4, 4).round(2).tolist()  # noise alone reaches 2 sqrt(4) = 4
-    [9.17, 0.0]
-    """
-    scale, ratio = math.sqrt(max(rows, columns)), min(rows, columns) / max(rows, columns)
-    scaled = np.maximum(values / scale, 1 + math.sqrt(ratio))
-    return np.asarray(scale * np.sqrt(np.maximum((scaled**2 - 1 - ratio) ** 2 - 4 * ratio, 0)) / scaled)
-
-
-def nearest_table(table: Floats, x: Floats, y: Floats) -> Floats:
-    """Non-negative table with margins x and y near `table`: negative cells become 0, then iterative proportional fitting.
-
-    x, y : non-negative, each with sum 1
-    """
-    fitted = np.maximum(table, 1e-9 * np.outer(x, y))
-    for _ in range(_MAX_ROUNDS):
-        rows = fitted.sum(axis=1)
-        fitted *= np.divide(x, rows, out=np.zeros_like(x), where=rows > 0)[:, None]
-        sums = fitted.sum(axis=0)
-        fitted *= np.divide(y, sums, out=np.zeros_like(y), where=sums > 0)
-        if np.abs(sums - y).max() < 1e-9:
-            break
-    return np.asarray(fitted / fitted.sum())
-
-
-def _root(matrix: Floats) -> tuple[Floats, Floats]:
-    """Square root of a covariance matrix, and its inverse."""
-    values, vectors = np.linalg.eigh(matrix)
-    roots = np.sqrt(np.maximum(values, 1e-12 * values[-1]))
-    return (vectors * roots) @ vectors.T, (vectors / roots) @ vectors.T

@@ -88,7 +88,7 @@ def command(
     from hubbub.cli.definitions_file import definitions_with
     from hubbub_decoder.audit.report import describe, to_dict
     from hubbub_decoder.audit.trade_off import write_plot
-    from hubbub_decoder.cli.progress import elapsed_time
+    from hubbub_decoder.cli.shared import elapsed_time
     from hubbub_decoder.data.output_files import check_plot_path
 
     if function is not None and program is not None:
