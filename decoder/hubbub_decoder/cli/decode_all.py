@@ -54,8 +54,8 @@ def command(
 ) -> None:
     """Decode every summary below DIRECTORY into the directory of --out.
 
-    Files of one definition and the same periods are added up. A result is kept if its inputs, the options and the release of hubbub are
-    the same as before, so an interrupted run continues where it was. OUT/index.jsonl lists the outcome of each task.
+    Files of one definition and the same periods are added up. A result is kept while its inputs, the options and the release of hubbub
+    stay the same. So an interrupted run continues where it was. OUT/index.jsonl lists the outcome of each task.
 
     The exit code is 1 if a task failed.
 
