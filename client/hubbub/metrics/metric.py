@@ -22,14 +22,14 @@ from hubbub.metrics.canonical import (
 )
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.joint import JointParams, check_part_names
-from hubbub.metrics.params import Params
+from hubbub.metrics.params import MEAN_COHORTS, Params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.rules import (
     check_bloom_filter,
     check_categories,
     check_collectable,
     check_number_of_categories,
-    check_one_hot,
+    check_scheme,
 )
 from hubbub.text import with_article
 
@@ -59,7 +59,8 @@ class Metric:
     name        : lower-case letters, digits, `_ . -`, at most 64 characters, starting with a letter
     kind        : `string` (Bloom filter), `categorical` (one bit per category), `boolean` (one bit), `ordinal` (one bit per bucket),
                   `joint` (two or three parts)
-    params      : parameters of the mechanism; one-hot for categorical, boolean and ordinal metrics, JointParams for joint metrics
+    params      : parameters of the mechanism; one-hot for categorical, boolean and ordinal metrics, threshold-v1 for ordinal metrics
+                  that estimate a mean, JointParams for joint metrics
     categories  : categories of a categorical metric, in the order of their bits
     other       : category that replaces unknown values; None: unknown values are invalid
     period      : reporting period: a client sends one report for each
@@ -110,7 +111,7 @@ class Metric:
             case Kind.CATEGORICAL:
                 self._check_categorical()
             case Kind.BOOLEAN:
-                check_one_hot(self.name, self.kind, self.params, 1)
+                check_scheme(self.name, self.kind, self.params, 1)
             case Kind.ORDINAL:
                 self._check_ordinal()
             case Kind.JOINT:
@@ -187,11 +188,17 @@ class Metric:
         permanent_q: float | None = None,
         **fields: Any,
     ) -> Metric:
-        """Return an ordinal metric: numbers in declared buckets, one bit per bucket; `buckets` may be the edges alone."""
+        """Return an ordinal metric: numbers in declared buckets, one bit per bucket, or the mean of numbers, one bit.
+
+        buckets : `Buckets`, or the edges alone
+        """
         if not isinstance(buckets, Buckets):
             buckets = Buckets(tuple(buckets))
-        params = Params.one_hot(
-            len(buckets),
+        params = Params(
+            num_bits=len(buckets),
+            num_hashes=1,
+            num_cohorts=MEAN_COHORTS if buckets.is_mean else 1,
+            hash_scheme=buckets.hash_scheme,
             prob_p=prob_p,
             prob_q=prob_q,
             prob_f=prob_f,
@@ -253,7 +260,7 @@ class Metric:
 
     def _check_categorical(self) -> None:
         check_number_of_categories(self.name, len(self.categories))
-        check_one_hot(self.name, self.kind, self.params, len(self.categories))
+        check_scheme(self.name, self.kind, self.params, len(self.categories))
         check_categories(self.name, self.categories, self.other)
 
     def _check_ordinal(self) -> None:
@@ -261,7 +268,7 @@ class Metric:
             raise DefinitionError(
                 f"{self.name}: an ordinal metric needs buckets, got {self.buckets!r}: pass Buckets((0, 10, 20))"
             )
-        check_one_hot(self.name, self.kind, self.params, len(self.buckets))
+        check_scheme(self.name, self.kind, self.params, len(self.buckets), self.buckets.hash_scheme)
 
     def require_collectable(self) -> Metric:
         """Return the metric if new clients may report it.
@@ -281,7 +288,7 @@ class Metric:
 
     @property
     def one_hot_names(self) -> tuple[str, ...]:
-        """Name of each bit of a one-hot metric: its categories, the labels of its buckets, or "true"; () of a string metric."""
+        """Name of each bit of a metric without hashing: its categories, the labels of its buckets, or "true"; () of a string metric."""
         if self.kind is Kind.BOOLEAN:
             return ("true",)
         return self.categories if self.buckets is None else self.buckets.labels

@@ -14,7 +14,7 @@ MAX_CLIENT_COHORTS = 256
 
 def check_bloom_filter(name: str, params: Params) -> None:
     """Raise DefinitionError unless the parameters suit a string metric."""
-    if params.hash_scheme == "one-hot":
+    if params.hash_scheme in ("one-hot", "threshold-v1"):
         raise DefinitionError(f"{name}: a string metric needs a Bloom filter; use hash_scheme = 'murmur3-v1'")
     if params.num_bits < MIN_STRING_BITS:
         raise DefinitionError(
@@ -22,11 +22,11 @@ def check_bloom_filter(name: str, params: Params) -> None:
         )
 
 
-def check_one_hot(name: str, kind: str, params: Params, num_bits: int) -> None:
+def check_scheme(name: str, kind: str, params: Params, num_bits: int, scheme: str = "one-hot") -> None:
     """Raise DefinitionError unless the parameters have one bit for each of `num_bits` values."""
-    if params.hash_scheme != "one-hot" or params.num_bits != num_bits:
+    if params.hash_scheme != scheme or params.num_bits != num_bits:
         raise DefinitionError(
-            f"{name}: {with_article(kind)} metric needs one-hot parameters of {num_bits} bits, "
+            f"{name}: {with_article(kind)} metric needs {scheme} parameters of {num_bits} bits, "
             f"got {params.hash_scheme} of {params.num_bits}"
         )
 

@@ -128,6 +128,10 @@ def command(
                 )
             candidates = read_map_design(map_path, summary.metric.params)
         show_stage(f"decoding {describe(summary)}")
+        if plot is not None and summary.metric.buckets is not None and summary.metric.buckets.is_mean:
+            raise click.UsageError(
+                f'{summary.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
+            )
         if by_period:
             trends = decode_by_period(
                 parts,

@@ -46,6 +46,10 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
     "--edges", metavar="E0,E1,...",
     help="Edges of the buckets of an ordinal metric, such as 0,10,20,50. Replaces --candidates.",
 )  # fmt: skip
+@click.option(
+    "--estimate", type=click.Choice(["distribution", "mean"]),
+    help="Purpose of an ordinal metric; mean: one bit, and --edges has its smallest and largest number. Default: distribution.",
+)  # fmt: skip
 @click.option("--periods", type=int, metavar="T", help="Periods that are decoded together. Default: 1.")
 @click.option(
     "--values", type=int, metavar="V",
@@ -129,7 +133,7 @@ def command(
         )
     if categories:
         given = {"kind": "categorical", "candidates": len(categories)} | given
-    buckets = None if edges is None else _parse_buckets(edges)
+    buckets = None if edges is None else _parse_buckets(edges, options["estimate"])
     if buckets is not None:
         given = {"kind": "ordinal", "candidates": len(buckets)} | given
     today = datetime.now(UTC).date()
@@ -151,9 +155,9 @@ def command(
     _write_page(html_path, [planned.description], planned.toml(), planned.notes)
 
 
-def _parse_buckets(text: str) -> Buckets:
+def _parse_buckets(text: str, estimate: str | None) -> Buckets:
     """Buckets with these edges; raises UsageError for anything but numbers, and DefinitionError for edges that do not increase."""
-    from hubbub.metrics.buckets import Buckets
+    from hubbub.metrics.buckets import Buckets, Estimand
 
     try:
         edges = tuple(map(float, text.split(",")))
@@ -161,6 +165,8 @@ def _parse_buckets(text: str) -> Buckets:
         raise click.UsageError(
             f"--edges must be numbers separated by commas, got {text!r}. Pass 0,10,20, for example."
         ) from None
+    if estimate == Estimand.MEAN:
+        return Buckets(edges, default=edges[0], estimate=Estimand.MEAN)
     return Buckets(edges)
 
 

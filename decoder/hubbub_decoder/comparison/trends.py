@@ -13,7 +13,7 @@ from hubbub.metrics.metric import Kind, Metric
 from hubbub.summary import BitCounts
 from hubbub.text import format_count
 from hubbub_decoder.blas_threads import one_blas_thread
-from hubbub_decoder.comparison.compare import collect, compare_decodings
+from hubbub_decoder.comparison.compare import check_comparable, collect, compare_decodings
 from hubbub_decoder.comparison.overlap import Overlap
 from hubbub_decoder.comparison.results import Comparison
 from hubbub_decoder.data.candidates import distinct_candidates
@@ -132,6 +132,7 @@ def decode_by_period(
         raise SummaryError("There is no summary, so nothing can be decoded. Pass one summary for each period.")
     samples = [collect(period, periods[period]) for period in sorted(periods)]
     metric = samples[0].metric
+    check_comparable(metric)
     for sample in samples:
         if sample.metric.digest != metric.digest:
             raise SummaryError(

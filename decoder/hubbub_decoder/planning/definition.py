@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hubbub.metrics.buckets import format_number
+from hubbub.metrics.buckets import Buckets, Estimand, format_number
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.probability import DYADIC_DIGITS
@@ -36,7 +36,9 @@ def build_metric(wishes: Wishes, name: str, size: tuple[int, int, int], chain: C
         case Kind.CATEGORICAL:
             return Metric.categorical(name, tuple(values), **probabilities, **fields)
         case Kind.ORDINAL:
-            return Metric.ordinal(name, values, **probabilities, **fields)
+            default = values[0] if wishes.estimate is Estimand.MEAN else None
+            buckets = Buckets(tuple(values), default=default, estimate=wishes.estimate)
+            return Metric.ordinal(name, buckets, **probabilities, **fields)
         case _:
             return Metric.boolean(name, **probabilities, **fields)
 
@@ -54,6 +56,9 @@ def toml_lines(metric: Metric) -> Iterator[str]:
     if metric.buckets is not None:
         yield f"edges = [{', '.join(map(format_number, metric.buckets.edges))}]"
         yield f"several = {_toml_string(metric.buckets.several)}"
+        if metric.buckets.is_mean and metric.buckets.default is not None:
+            yield f"estimate = {_toml_string(metric.buckets.estimate)}"
+            yield f"default = {format_number(metric.buckets.default)}"
     yield from (f"{field} = {shortest_decimal(getattr(params, field))}" for field in probability_fields(params))
     yield f"period = {_toml_string(metric.period)}"
     if metric.hold is not None:

@@ -137,15 +137,16 @@ def describe(
             f"{metric.name}: a joint metric has no accuracy of its own, its parts have. Plan each part on its own."
         )
     params = metric.params
-    default = 100 if metric.kind is Kind.STRING else len(metric.one_hot_names)
+    kind = Kind.BOOLEAN if metric.buckets is not None and metric.buckets.is_mean else metric.kind
+    default = 100 if kind is Kind.STRING else len(metric.one_hot_names)
     law = Accuracy(
-        metric.kind,
+        kind,
         (params.num_bits, params.num_hashes, params.num_cohorts),
         Chain.of_params(params),
         reports,
         repetition_of(periods, metric.hold),
-        Shares.zipf(candidates or default, 0.5 if metric.kind is Kind.BOOLEAN else 1.0),
-        data_of(metric.kind, params.num_bits, retained=retained),
+        Shares.zipf(candidates or default, 0.5 if kind is Kind.BOOLEAN else 1.0),
+        data_of(kind, params.num_bits, retained=retained),
     )
     return describe_accuracy(metric, law)
 

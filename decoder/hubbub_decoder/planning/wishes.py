@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hubbub.metrics.buckets import Estimand
 from hubbub.metrics.metric import Kind
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
@@ -34,6 +35,7 @@ class Wishes:
     retained   : whether individual reports are retained, and decoded instead of their counts
     bits       : largest number of bits of a string metric's report; more bits collide less, link reports more and decode more slowly
     period     : reporting period
+    estimate   : "mean": an ordinal metric with one bit, for the mean alone; candidates is 1
     """
 
     kind: Kind = Kind.STRING
@@ -50,10 +52,11 @@ class Wishes:
     retained: bool = False
     bits: int = 256
     period: PeriodKind = PeriodKind.DAY
+    estimate: Estimand = Estimand.DISTRIBUTION
 
     def __post_init__(self) -> None:
         """Raise PlanError for a value out of range, or for wishes that exclude each other."""
-        for name, kinds in (("kind", Kind), ("period", PeriodKind)):
+        for name, kinds in (("kind", Kind), ("period", PeriodKind), ("estimate", Estimand)):
             if getattr(self, name) not in tuple(kinds):
                 raise PlanError(
                     f"{name} must be one of {', '.join(kinds)}, got {getattr(self, name)!r}: pass one of them."
@@ -87,7 +90,11 @@ class Wishes:
             raise PlanError(
                 "A joint metric was asked for, and its epsilon is the sum of its parts'. Plan each part with its share of epsilon."
             )
-        _check_candidates(self.kind, self.candidates)
+        if self.estimate is Estimand.MEAN and self.kind is not Kind.ORDINAL:
+            raise PlanError(
+                f"estimate = mean needs numbers, and {with_article(self.kind)} metric has none. Pass kind = ordinal."
+            )
+        _check_candidates(self.law_kind, self.candidates)
         if self.reports is None and self.share is None:
             raise PlanError(
                 "Neither reports nor share is given: the number of reports decides which shares can be detected. "
@@ -111,6 +118,11 @@ class Wishes:
                 "central and retained exclude each other: a retained report may be the only one of its cohort in its commit, and then "
                 "nothing hides it. Leave out one of them."
             )
+
+    @property
+    def law_kind(self) -> Kind:
+        """Kind with the same law of bits and epsilons: boolean, for the one bit of a mean."""
+        return Kind.BOOLEAN if self.estimate is Estimand.MEAN else self.kind
 
     @property
     def chooses_hold(self) -> bool:
@@ -137,7 +149,7 @@ def repetition_of(periods: int, hold: int | None) -> Repetition:
 def _check_candidates(kind: Kind, number: int) -> None:
     if kind is Kind.BOOLEAN and number != 1:
         raise PlanError(
-            f"candidates = {number}: a boolean metric has one bit and needs no candidates. Leave out candidates."
+            f"candidates = {number}: a boolean metric has one bit, as a metric with estimate = mean has, and needs no candidates. Leave out candidates."
         )
     named = {Kind.CATEGORICAL: "categories", Kind.ORDINAL: "buckets"}.get(kind)
     if named is not None and not 2 <= number <= MAX_BITS:
