@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.results.decoding import json_fields
 from hubbub_decoder.results.table import to_html
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Association(Shown):
                 part: margin_dict(names, fit)
                 for part, names, fit in zip(self.parts, self.names, self.margins, strict=True)
             },
-            "cells": [cell_dict(cell) for cell in self.cells],
+            "cells": [json_fields(cell) for cell in self.cells],
         })  # fmt: skip
         return fields
 
@@ -217,12 +217,4 @@ def independence_dict(test: IndependenceTest, names: Sequence[Sequence[str]]) ->
         "degrees_of_freedom": test.degrees_of_freedom,
         "p_value": test.p_value,
         "components": [[of_part[i] for i in kept] for of_part, kept in zip(names, test.kept, strict=True)],
-    }
-
-
-def cell_dict(cell: Any) -> dict[str, Any]:
-    """A cell as JSON values; undetermined numbers are None."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in ((name, getattr(cell, name)) for name in cell.__slots__)
     }

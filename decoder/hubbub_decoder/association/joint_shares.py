@@ -95,9 +95,7 @@ def joint_shares(
     of_reporters : whether the shares are those among the reporters; else those of the population that they were drawn from
     """
     table, n = _table(parts, margins, dependences), sample.num_reports
-    later = [
-        tuple(range(first, len(parts))) for first in range(1, len(parts))
-    ]  # axes that a conditional share adds over
+    later = [tuple(range(first, len(parts))) for first in range(1, len(parts))]  # axes that a condition adds over
     squares = np.zeros_like(table)
     with_sums, of_sums = (np.zeros((len(later), *table.shape)) for _ in range(2))
     for influence in _influences(sample, moments, margins, dependences, parts):

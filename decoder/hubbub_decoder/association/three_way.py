@@ -15,7 +15,6 @@ from hubbub.wire.json_values import replace_non_finite
 from hubbub_decoder.association.association import (
     Association,
     Shown,
-    cell_dict,
     independence_dict,
     margin_dict,
     pair_association,
@@ -28,6 +27,7 @@ from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.results.decoding import json_fields
 
 PAIRS = ((0, 1), (0, 2), (1, 2))
 
@@ -128,7 +128,7 @@ class ThreeWayAssociation(Shown):
                 part: margin_dict(names, fit) for part, names, fit in zip(self.parts, self.names, self.margins, strict=True)
             },
             "pairs": [pair.to_dict() for pair in self.pairs],
-            "cells": [cell_dict(cell) for cell in self.cells],
+            "cells": [json_fields(cell) for cell in self.cells],
         })  # fmt: skip
         return fields
 
