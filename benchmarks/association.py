@@ -1,13 +1,13 @@
 """How good are `associate`'s test, intervals and joint guess, and how fast is it?
 
     python -m benchmarks.association size --runs 500
-    python -m benchmarks.association power | guess | coverage | three | flights | time
+    python -m benchmarks.association power | guess | coverage | three | three-size | flights | time
 
 size      share of p-values below .05 for independent parts, with and without a heavy unlisted string (30 %) on both sides
 power     beside the efficient score test, which knows the shares of both parts; the alternative has a power of about .6
 guess     total variation from random tables: the guess, and expectation-maximization at the iteration that is best on average
 coverage  of the 95 % intervals of all cells and of the conditional shares, over random tables
-three     coverage, level of the test of mutual independence and total variation, over random tables of three parts
+three     coverage and total variation, over random tables of three parts; three-size is the level of their test
 flights   carrier x origin of 336,776 flights, k = 32 and 16, h = 1, epsilon 2 for each part
 time      of a million pairs of 30 x 30 values, and the peak memory of the process
 """
@@ -31,6 +31,7 @@ from hubbub.summary import Reports
 from hubbub_decoder import associate, associate_three, simulate_joint_reports
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import IndependenceTest, fit_dependence
+from hubbub_decoder.association.fit import PartsFit
 from hubbub_decoder.association.margins import MarginFit, fit_point
 from hubbub_decoder.association.moments import CohortMoments
 
@@ -254,21 +255,15 @@ def coverage(runs: int) -> None:
 
 
 def three(runs: int) -> None:
-    """Coverage and total variation for three dependent parts, and the level of the test of mutual independence."""
-    print(
-        "| p, q, f | unlisted | cells | given one | given two | p < .05 | guess | estimate | product |\n|" + "---|" * 9
-    )
+    """Coverage and total variation for three dependent parts."""
+    print("| p, q, f | unlisted | cells | given one | given two | guess | estimate | product |\n|" + "---|" * 8)
     for (p, q, f), unlisted in itertools.product(((0.5, 0.75, 0.0), (0.2, 0.8, 0.25), (0.125, 0.5, 0.0)), (0.0, 0.2)):
-        covered, distances, rejected = [], [], []
+        covered, distances = [], []
         for seed in range(runs):
             rng = np.random.default_rng(seed)
             shape = int(rng.integers(2, 5)), int(rng.integers(2, 4)), 3
-            pair = string_metric(num_hashes=1, prob_p=p, prob_q=q, prob_f=f)
-            category = Metric.categorical("c", ("x", "y", "z"), prob_p=p, prob_q=q, prob_f=f)
-            metric = Metric.joint("three", (*pair.parts, category))
+            metric = three_metric(prob_p=p, prob_q=q, prob_f=f)
             table = rng.dirichlet(np.full(np.prod(shape), 1.5)).reshape(shape)
-            margins = [table.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))]
-            independent = np.einsum("a,b,c->abc", *margins)
             drawn, candidates, counts = draw_three(metric, table, 40_000, unlisted, rng)
             found = associate_three(drawn, candidates)
             listed = tuple(slice(number) for number in shape)
@@ -286,12 +281,32 @@ def three(runs: int) -> None:
             distances.append(
                 [np.abs(each - truth).sum() / 2 for each in (found.joint.guess, found.joint.shares, product)]
             )
-            null, candidates, _ = draw_three(metric, independent, 40_000, unlisted, rng)
-            rejected.append(associate_three(null, candidates).test.p_value < 0.05)
         cover, errors = np.nanmean(covered, axis=0), np.nanstd(covered, axis=0) / np.sqrt(runs)
         shown = " | ".join(f"{mean:.3f} ({error:.3f})" for mean, error in zip(cover, errors, strict=True))
         far = " | ".join(f"{each:.3f}" for each in np.mean(distances, axis=0))
-        print(f"| {p}, {q}, {f} | {unlisted:.0%} | {shown} | {np.mean(rejected):.3f} | {far} |", flush=True)
+        print(f"| {p}, {q}, {f} | {unlisted:.0%} | {shown} | {far} |", flush=True)
+
+
+def three_size(runs: int) -> None:
+    """Share of p-values below .05 of the test of mutual independence, for three independent parts."""
+    print("| p, q, f | unlisted | p < .05 |\n|---|---|---|")
+    for (p, q, f), unlisted in (((0.5, 0.75, 0.0), 0.0), ((0.2, 0.8, 0.25), 0.2), ((0.5, 0.75, 0.5), 0.2)):
+        rejected = []
+        for seed in range(runs):
+            rng = np.random.default_rng(seed)
+            shape = int(rng.integers(2, 5)), int(rng.integers(2, 4)), 3
+            table = rng.dirichlet(np.full(np.prod(shape), 1.5)).reshape(shape)
+            independent = np.einsum("a,b,c->abc", *(table.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))))
+            metric = three_metric(prob_p=p, prob_q=q, prob_f=f)
+            drawn, candidates, _ = draw_three(metric, independent, 10_000, unlisted, rng)
+            rejected.append(PartsFit.of_reports(drawn, metric.parts, candidates, True).test.p_value < 0.05)
+        print(f"| {p}, {q}, {f} | {unlisted:.0%} | {np.mean(rejected):.3f} |", flush=True)
+
+
+def three_metric(**chances: Any) -> Metric:
+    """Joint metric of two string parts, a and b, and a categorical part c."""
+    category = Metric.categorical("c", ("x", "y", "z"), **chances)
+    return Metric.joint("three", (*string_metric(num_hashes=1, **chances).parts, category))
 
 
 def draw_three(
@@ -372,10 +387,20 @@ if __name__ == "__main__":
         "guess": guess,
         "coverage": coverage,
         "three": three,
+        "three-size": three_size,
         "flights": flights,
         "time": timing,
     }
-    DEFAULT_RUNS = {"size": 500, "power": 500, "guess": 300, "coverage": 200, "three": 100, "flights": 5, "time": 1}
+    DEFAULT_RUNS = {
+        "size": 500,
+        "power": 500,
+        "guess": 300,
+        "coverage": 200,
+        "three": 100,
+        "three-size": 200,
+        "flights": 5,
+        "time": 1,
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("question", choices=QUESTIONS)
     parser.add_argument("--runs", type=int)

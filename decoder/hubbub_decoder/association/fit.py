@@ -13,7 +13,7 @@ from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.summary import Reports
 from hubbub_decoder.association.components import Components, Sample
-from hubbub_decoder.association.dependence import Dependence, fit_dependence
+from hubbub_decoder.association.dependence import Dependence, IndependenceTest, fit_dependence
 from hubbub_decoder.association.joint_shares import JointShares, joint_shares
 from hubbub_decoder.association.margins import MarginFit, fit_point
 from hubbub_decoder.association.moments import CohortMoments, Subset, subsets
@@ -56,6 +56,14 @@ class PartsFit:
     def names(self, parts: Subset) -> tuple[tuple[str, ...], ...]:
         """Names of the components of each part, candidates or categories first."""
         return tuple(self.sample.parts[part].names for part in parts)
+
+    @property
+    def test(self) -> IndependenceTest:
+        """Test of independence of all parts: the statistics and degrees of freedom of all subsets add up."""
+        tests = [dependence.test for dependence in self.dependences.values()]
+        return IndependenceTest.from_sum(
+            sum(test.statistic for test in tests), sum(test.degrees_of_freedom for test in tests), tests[-1].kept
+        )
 
     def joint(self, parts: Subset) -> JointShares:
         """Table of a subset of the parts."""

@@ -159,12 +159,6 @@ def associate_three(
     """
     chosen = check_arguments(reports, parts, 3, confidence, target, same_clients)
     fit = PartsFit.of_reports(reports, chosen, candidates, target == "reporters")
-    everything = fit.dependences.values()
-    test = IndependenceTest.from_sum(
-        sum(each.test.statistic for each in everything),
-        sum(each.test.degrees_of_freedom for each in everything),
-        fit.dependences[0, 1, 2].test.kept,
-    )
     first, second, third = (pair_association(reports, fit, pair, confidence) for pair in PAIRS)
     return ThreeWayAssociation(
         reports.metric,
@@ -174,5 +168,5 @@ def associate_three(
         confidence,
         (first, second, third),
         fit.joint((0, 1, 2)),
-        test,
+        fit.test,
     )
