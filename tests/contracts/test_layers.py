@@ -34,6 +34,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("settings",),
         ("store",),
         ("pipeline",),
+        ("segments",),
         ("api",),
         ("app",),
         ("cli",),
