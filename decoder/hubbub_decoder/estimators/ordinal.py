@@ -126,13 +126,18 @@ def fit_buckets(counts: BitCounts, buckets: Buckets, target: Target) -> BucketSh
     repetition = Repetition.from_periods(counts.metric, counts.periods)
     shares = category_shares(counts.ones[0], n, params.p_star, params.q_star)
     present = project_to_total(shares, min(max(float(shares.sum()), 0.0), 1.0))
-    covariance = np.diag(bucket_noise(present, n, params, repetition))
+    variances = bucket_noise(present, n, params, repetition)
+    covariance = np.diag(variances)
     if target == "population":
-        covariance += (np.diag(present) - np.outer(present, present)) / repetition.num_clients(n)
-    if buckets.default is not None:
+        clients = repetition.num_clients(n)
+        covariance += (np.diag(present) - np.outer(present, present)) / clients
+        variances = variances + present / clients  # of Poisson numbers; a known total makes them multinomial
+    known = buckets.default is not None
+    total = 1.0 if known else min(max(float(shares.sum()), 0.0), 1.0)
+    smoothed = smooth_shares(shares, variances, total, known=known)
+    if known:
         shares, covariance = _with_known_total(shares, covariance)
-    total = min(max(float(shares.sum()), 0.0), 1.0)
-    return BucketShares(buckets, shares, covariance, smooth_shares(shares, covariance, total))
+    return BucketShares(buckets, shares, covariance, smoothed)
 
 
 def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: float) -> Ratio:
