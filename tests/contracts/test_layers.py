@@ -46,7 +46,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("estimators",),
         ("results",),
         ("pipeline", "plots", "planning"),
-        ("association", "comparison", "discovery"),
+        ("association", "batch_decoding", "comparison", "discovery"),
         ("audit", "demo"),
         ("cli",),
         (".",),

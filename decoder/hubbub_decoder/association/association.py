@@ -42,7 +42,7 @@ class Cell:
     share, std_error, low, high : joint share with its standard error and confidence interval; may be negative
     guess        : best guess of the share, non-negative; the guesses add up to 1
     conditional, conditional_low, conditional_high : share of `second` among the reports with `first`; nan where that has no
-                   positive share
+                   positive share, and the interval where its share is below z standard errors
     """
 
     first: str
@@ -94,6 +94,7 @@ class Association:
     def cells(self) -> tuple[Cell, ...]:
         """All pairs of components, row by row."""
         joint, z = self.joint, float(norm.ppf((1 + self.confidence) / 2))
+        of_first, (conditional_low, conditional_high) = joint.given[0].shares, joint.given[0].interval(z)
         return tuple(
             Cell(
                 first=first,
@@ -103,9 +104,9 @@ class Association:
                 low=float(joint.shares[i, j] - z * joint.std_errors[i, j]),
                 high=float(joint.shares[i, j] + z * joint.std_errors[i, j]),
                 guess=float(joint.guess[i, j]),
-                conditional=float(joint.rows[i, j]),
-                conditional_low=float(joint.rows[i, j] - z * joint.row_errors[i, j]),
-                conditional_high=float(joint.rows[i, j] + z * joint.row_errors[i, j]),
+                conditional=float(of_first[i, j]),
+                conditional_low=float(conditional_low[i, j]),
+                conditional_high=float(conditional_high[i, j]),
             )
             for i, first in enumerate(self.names[0])
             for j, second in enumerate(self.names[1])
@@ -197,7 +198,7 @@ def associate(
     moments = CohortMoments.of_sample(sample, (fit_point(sample, 0), fit_point(sample, 1)))
     margins = (moments.margin(0), moments.margin(1))
     dependence = fit_dependence(moments, margins)
-    joint = joint_shares(sample, moments, margins, dependence, of_reporters=target == "reporters")
+    joint = joint_shares(sample, moments, margins, {(0, 1): dependence}, of_reporters=target == "reporters")
     return Association(
         reports.metric,
         first.name,

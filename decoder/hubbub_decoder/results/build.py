@@ -172,7 +172,7 @@ def _tested_estimates(
 ) -> tuple[Estimate, ...]:
     """Estimates of all groups of candidates, with tests.
 
-    A candidate is detected if q <= fdr and p < (1 - confidence) / 2; the latter holds exactly where its interval is above 0.
+    A candidate is detected if q <= fdr and p < (1 - confidence) / 2. The latter holds exactly where its interval is above 0.
     """
     tested, fitted = ~np.isnan(fit.p_values), ~np.isnan(fit.shares)
     retested = np.zeros(len(fitted), bool) if fit.retested is None else fit.retested

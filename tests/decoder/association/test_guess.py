@@ -8,17 +8,21 @@ from numpy.typing import NDArray
 
 from hubbub import Metric, Params
 from hubbub_decoder import associate, simulate_joint_reports
-from hubbub_decoder.association.guess import posterior_mean
+from hubbub_decoder.association.guess import Interactions, posterior_mean
 
 Table = NDArray[np.float64]
 
 
 def quadratic(table: Table, size: float) -> tuple[Table, Table]:
-    """S (1, 1) and J (1, 1) of `size` reports without noise of a 2 x 2 table: D is known with variance x(1 - x) y(1 - y) / N."""
+    """S (1,) and J (1, 1) of `size` reports without noise of a 2 x 2 table: D is known with variance x(1 - x) y(1 - y) / N."""
     x, y = table.sum(axis=1), table.sum(axis=0)
     information = size / (4 * x.prod() * y.prod())  # X = 2 D[0, 0], as each column of E is (1, -1) / sqrt(2)
     interaction = 2 * (table[0, 0] - x[0] * y[0])
-    return np.array([[information * interaction]]), np.array([[information]])
+    return np.array([information * interaction]), np.array([[information]])
+
+
+def pair(x: Table, y: Table) -> Interactions:
+    return Interactions.of_subsets([x, y], [(0, 1)])
 
 
 def test_posterior_mean_of_two_by_two_is_near_that_by_integration() -> None:
@@ -36,19 +40,19 @@ def test_posterior_mean_of_two_by_two_is_near_that_by_integration() -> None:
         cross, information = quadratic(table, size)
         std_error = np.sqrt(x.prod() * y.prod() / size)
         deviation = 2 * (shares - 0.42)
-        likelihood = np.exp(cross[0, 0] * deviation - information[0, 0] * deviation**2 / 2)
+        likelihood = np.exp(cross[0] * deviation - information[0, 0] * deviation**2 / 2)
         mean, total = 0.42, 1.0  # u = 0, relative to its likelihood
         for u in np.arange(1, 8) / 8:
             prior = odds * np.exp(((1 - u) / u * means * np.log(cells / means)).sum(axis=0))
             prior /= prior.sum()
             mean, total = mean + (prior * likelihood * shares).sum(), total + (prior * likelihood).sum()
         expected = mean / total
-        assert abs(posterior_mean(cross, information, x, y)[0, 0] - expected) < 0.75 * std_error
+        assert abs(posterior_mean(cross, information, pair(x, y))[0, 0] - expected) < 0.75 * std_error
 
 
 def test_guess_without_information_is_independence() -> None:
     x, y = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.4])
-    assert np.allclose(posterior_mean(np.zeros((2, 1)), np.zeros((2, 2)), x, y), np.outer(x, y))
+    assert np.allclose(posterior_mean(np.zeros(2), np.zeros((2, 2)), pair(x, y)), np.outer(x, y))
 
 
 @pytest.mark.parametrize("share", [0.699999, 0.42, 1e-9])
@@ -57,7 +61,7 @@ def test_guess_with_much_information_is_the_estimate(share: float) -> None:
     table = np.array([[share, 0.7 - share], [0.7 - share, share - 0.4]]) if share > 0.4 else np.full((2, 2), 0.25)
     if share < 0.4:
         table = np.array([[share, 0.5 - share], [0.5 - share, share]])
-    guess = posterior_mean(*quadratic(table, 1e6), table.sum(axis=1), table.sum(axis=0))
+    guess = posterior_mean(*quadratic(table, 1e6), pair(table.sum(axis=1), table.sum(axis=0)))
     assert guess.min() > 0
     assert np.allclose(guess.sum(axis=1), table.sum(axis=1))
     assert np.abs(guess - table).max() < 2 * 0.25 / 1e3
