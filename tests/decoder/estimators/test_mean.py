@@ -170,7 +170,7 @@ def test_variance_is_that_of_the_model_and_permanent_noise_does_not_average_out(
         declared.append((found.std_error / 100) ** 2)
     low, high = (chi2.ppf(each, 400) / 400 for each in (ALPHA / 2, 1 - ALPHA / 2))
     assert low < np.mean(squares) / variance < high
-    assert np.mean(declared) == pytest.approx(variance, rel=0.02)  # within .004 for 20 seeds
+    assert np.mean(declared) == pytest.approx(variance, rel=0.02)  # .0003 to .0011 above for 20 seeds
 
 
 @pytest.mark.slow
