@@ -21,7 +21,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.populations import draw_from_distribution
 from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.errors import CandidateError, OutputError, PopulationError
-from hubbub_decoder.estimators.ordinal import Ratio, estimate_mean
+from hubbub_decoder.estimators.ordinal import IntervalEstimate, estimate_mean
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.results.ordinal import Mean
 
@@ -39,7 +39,7 @@ def mean_of(counts: BitCounts | PatternCounts) -> Mean:
     return numbers.mean
 
 
-def estimate(counts: BitCounts, target: Target) -> Ratio:
+def estimate(counts: BitCounts, target: Target) -> IntervalEstimate:
     assert counts.metric.buckets is not None
     return estimate_mean(counts, counts.metric.buckets, target, 0.95)
 
