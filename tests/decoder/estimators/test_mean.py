@@ -185,8 +185,10 @@ def test_intervals_cover_the_mean_on_random_tasks(target: Target, unseen_seed: i
         f = float(chance.uniform(0.05, 0.3)) if periods > 1 else 0.0
         metric = mean_metric(low, low + width, prob_p=1 / (1 + e), prob_q=e / (1 + e), prob_f=f)
         number = int(chance.integers(1, 40))
-        values = low + width * (1.1 * chance.beta(np.exp(chance.normal()), np.exp(chance.normal()), number) - 0.05)
-        shares, n = chance.dirichlet(np.full(number, 0.5)), int(10 ** chance.uniform(3.5, 5.5))
+        values = np.unique(
+            low + width * (1.1 * chance.beta(np.exp(chance.normal()), np.exp(chance.normal()), number) - 0.05)
+        )
+        shares, n = chance.dirichlet(np.full(len(values), 0.5)), int(10 ** chance.uniform(3.5, 5.5))
         drawn = chance.multinomial(n, shares)
         population = dict(zip(map(repr, values.tolist()), drawn.tolist(), strict=True))
         first = consecutive_periods(metric, periods) if periods > 1 else ()
