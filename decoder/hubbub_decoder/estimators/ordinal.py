@@ -44,8 +44,8 @@ _MIN_REPORTS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
-    """Estimate of w' x / d with its standard error and interval; the estimate is nan where d may be 0."""
+class IntervalEstimate:
+    """Estimate with its standard error and interval; nan where the reports do not determine it."""
 
     value: float
     std_error: float
@@ -65,7 +65,7 @@ class BucketShares:
     covariance: Floats
     guess: Floats
 
-    def ratio(self, weights: Floats, level: float) -> Ratio:
+    def ratio(self, weights: Floats, level: float) -> IntervalEstimate:
         """Weighted sum of the shares among the reports with a value, w' x / d; its interval is cut to the range of the weights."""
         z = float(norm.isf((1 - level) / 2))
         of_total = self.covariance.sum(axis=1)
@@ -78,15 +78,15 @@ class BucketShares:
         lowest, highest = float(weights.min()), float(weights.max())
         square = total**2 - z**2 * var_total
         if total <= 0 or square <= 0:
-            return Ratio(math.nan, math.nan, lowest, highest)
+            return IntervalEstimate(math.nan, math.nan, lowest, highest)
         value = a / total
         middle = (a * total - z**2 * cov) / square
         reach = math.sqrt(max(middle**2 - (a**2 - z**2 * var_a) / square, 0.0))
         error = math.sqrt(max(var_a - 2 * value * cov + value**2 * var_total, 0.0)) / total
         low, high = (min(max(end, lowest), highest) for end in (middle - reach, middle + reach))
-        return Ratio(value, error, low, high)
+        return IntervalEstimate(value, error, low, high)
 
-    def distribution(self, level: float) -> list[Ratio]:
+    def distribution(self, level: float) -> list[IntervalEstimate]:
         """Share of the values below each edge between two buckets, e_1 .. e_(k-1)."""
         below = np.tri(len(self.shares) - 1, len(self.shares))
         return [self.ratio(weights, level) for weights in below]
@@ -126,16 +126,21 @@ def fit_buckets(counts: BitCounts, buckets: Buckets, target: Target) -> BucketSh
     repetition = Repetition.from_periods(counts.metric, counts.periods)
     shares = category_shares(counts.ones[0], n, params.p_star, params.q_star)
     present = project_to_total(shares, min(max(float(shares.sum()), 0.0), 1.0))
-    covariance = np.diag(bucket_noise(present, n, params, repetition))
+    variances = bucket_noise(present, n, params, repetition)
+    covariance = np.diag(variances)
     if target == "population":
-        covariance += (np.diag(present) - np.outer(present, present)) / repetition.num_clients(n)
-    if buckets.default is not None:
+        clients = repetition.num_clients(n)
+        covariance += (np.diag(present) - np.outer(present, present)) / clients
+        variances = variances + present / clients  # of Poisson numbers; a known total makes them multinomial
+    known = buckets.default is not None
+    total = 1.0 if known else min(max(float(shares.sum()), 0.0), 1.0)
+    smoothed = smooth_shares(shares, variances, total, known=known)
+    if known:
         shares, covariance = _with_known_total(shares, covariance)
-    total = min(max(float(shares.sum()), 0.0), 1.0)
-    return BucketShares(buckets, shares, covariance, smooth_shares(shares, covariance, total))
+    return BucketShares(buckets, shares, covariance, smoothed)
 
 
-def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: float) -> Ratio:
+def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: float) -> IntervalEstimate:
     """Mean of the numbers, cut to the range, of a metric with estimate = "mean": among the reporters, or of a population.
 
     Model:     the true bit of a client with the fraction u in cohort c is 1 if u >= (c + U) / m, with U ~ uniform(0, 1) and c uniform
@@ -168,13 +173,11 @@ def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: fl
         spread = max(square - float(present.mean()) ** 2 - 1 / (4 * size**2), 0.0)
         variance = max(variance - spread / repetition.num_clients(counts.num_reports), float(noise.sum()))
     lowest, highest = buckets.edges
-    value, error = (
-        lowest + (highest - lowest) * float(x.mean()),
-        (highest - lowest) * math.sqrt(variance),
-    )
+    width = highest - lowest
+    value, error = lowest + width * float(x.mean()), width * math.sqrt(variance)
     reach = float(norm.isf((1 - level) / 2)) * error
     low, high = (min(max(end, lowest), highest) for end in (value - reach, value + reach))
-    return Ratio(value, error, low, high)
+    return IntervalEstimate(value, error, low, high)
 
 
 def _grouped(reports: Counts, ones: Counts) -> tuple[Counts, Counts]:

@@ -21,7 +21,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.populations import draw_from_distribution
 from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.errors import CandidateError, OutputError, PopulationError
-from hubbub_decoder.estimators.ordinal import Ratio, estimate_mean
+from hubbub_decoder.estimators.ordinal import IntervalEstimate, estimate_mean
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.results.ordinal import Mean
 
@@ -39,7 +39,7 @@ def mean_of(counts: BitCounts | PatternCounts) -> Mean:
     return numbers.mean
 
 
-def estimate(counts: BitCounts, target: Target) -> Ratio:
+def estimate(counts: BitCounts, target: Target) -> IntervalEstimate:
     assert counts.metric.buckets is not None
     return estimate_mean(counts, counts.metric.buckets, target, 0.95)
 
@@ -170,7 +170,7 @@ def test_variance_is_that_of_the_model_and_permanent_noise_does_not_average_out(
         declared.append((found.std_error / 100) ** 2)
     low, high = (chi2.ppf(each, 400) / 400 for each in (ALPHA / 2, 1 - ALPHA / 2))
     assert low < np.mean(squares) / variance < high
-    assert np.mean(declared) == pytest.approx(variance, rel=0.02)  # within .004 for 20 seeds
+    assert np.mean(declared) == pytest.approx(variance, rel=0.02)  # .0003 to .0011 above for 20 seeds
 
 
 @pytest.mark.slow
@@ -185,8 +185,10 @@ def test_intervals_cover_the_mean_on_random_tasks(target: Target, unseen_seed: i
         f = float(chance.uniform(0.05, 0.3)) if periods > 1 else 0.0
         metric = mean_metric(low, low + width, prob_p=1 / (1 + e), prob_q=e / (1 + e), prob_f=f)
         number = int(chance.integers(1, 40))
-        values = low + width * (1.1 * chance.beta(np.exp(chance.normal()), np.exp(chance.normal()), number) - 0.05)
-        shares, n = chance.dirichlet(np.full(number, 0.5)), int(10 ** chance.uniform(3.5, 5.5))
+        values = np.unique(
+            low + width * (1.1 * chance.beta(np.exp(chance.normal()), np.exp(chance.normal()), number) - 0.05)
+        )
+        shares, n = chance.dirichlet(np.full(len(values), 0.5)), int(10 ** chance.uniform(3.5, 5.5))
         drawn = chance.multinomial(n, shares)
         population = dict(zip(map(repr, values.tolist()), drawn.tolist(), strict=True))
         first = consecutive_periods(metric, periods) if periods > 1 else ()
