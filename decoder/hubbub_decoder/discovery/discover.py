@@ -17,9 +17,9 @@ from hubbub_decoder.pipeline import decode
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate
 
-DEFAULT_BEAM = 500
+DEFAULT_BEAM = 1000
 MAX_CANDIDATES = 1_000_000
-_MIN_WHOLE_LOG_ODDS = math.log(0.05 / 0.95)  # of a string that is tested
+MIN_WHOLE_LOG_ODDS = math.log(0.05 / 0.95)  # of a string that is tested
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def discover(
     searched = counts if same_clients else BitCounts(metric, counts.reports, counts.ones)
     kept = search_prefixes(searched, metric.discover, beam=beam, max_candidates=max_candidates, progress=progress)
     truncated = tuple(prefix.decode(errors="replace") for prefix in kept.probable(0.0, whole=False))
-    ended = (fragment.removesuffix(END) for fragment in kept.probable(_MIN_WHOLE_LOG_ODDS, whole=True))
+    ended = (fragment.removesuffix(END) for fragment in kept.probable(MIN_WHOLE_LOG_ODDS, whole=True))
     strings = [string.decode() for string in ended if _is_utf8(string)]
     if not strings:
         return Discoveries(None, truncated)

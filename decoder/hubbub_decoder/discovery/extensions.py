@@ -14,10 +14,10 @@ from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.discovery.prefix_shares import PrefixShares, Prior
 from hubbub_decoder.discovery.symbol_model import SymbolModel
 
-_MAX_CERTAINTY = 0.9  # of an extension, given its prefix
+MAX_CERTAINTY = 0.9  # of an extension, given its prefix
 _MAX_REACH = 12.0
 _MORE_OPEN = 8  # extensions that are kept open before their last symbol, times the number of symbols, over the number of candidates
-_SAME_SHARE, _SAME_STRING = 0.5, 0.95
+SAME_SHARE, SAME_STRING = 0.5, 0.95
 _UTF8_BYTES = tuple(bytes([byte]) for byte in range(256) if byte not in (0xC0, 0xC1) and byte < 0xF5)
 
 
@@ -148,11 +148,11 @@ def extend(kept: Prefixes, symbols: Symbols, model: SymbolModel, step: int, size
         fragments += [prefix + texts[i] for prefix, i in zip(prefixes, text_of.tolist(), strict=True)]
         origins.append(parents[stop])
         given_prefix = scores[stop] - start[parents[stop]] + math.log(expected)
-        log_rho.append(log_present[parents[stop]] + np.minimum(given_prefix, math.log(_MAX_CERTAINTY)))
+        log_rho.append(log_present[parents[stop]] + np.minimum(given_prefix, math.log(MAX_CERTAINTY)))
         parents, codes, scores, contexts = parents[~stop], codes[~stop], scores[~stop], contexts[~stop]
     origin, rho = np.concatenate(origins), np.concatenate(log_rho)
     log_odds = np.concatenate([estimates.log_odds[whole], rho - np.log(-np.expm1(rho))])
-    weight = np.where(np.arange(len(origin)) < len(whole), _SAME_STRING, _SAME_SHARE)
+    weight = np.where(np.arange(len(origin)) < len(whole), SAME_STRING, SAME_SHARE)
     return Candidates(fragments, Prior(log_odds, estimates.means[origin], estimates.variances[origin], weight))
 
 

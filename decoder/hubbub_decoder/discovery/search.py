@@ -14,9 +14,9 @@ from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.model.vectorized_hashing import hash_positions
 
-_SEARCHES = 2
-_EXPECTED_PREFIXES, _EXPECTED_EXTENSIONS = 200.0, 1.0  # present ones, of the first length and of a present prefix
-_MIN_LOG_ODDS = -9.0  # of a prefix that is kept
+_PARTS = (0.25, 1.0)  # of max_candidates, in the first and the second search
+EXPECTED_PREFIXES, EXPECTED_EXTENSIONS = 200.0, 1.0  # present ones, of the first length and of a present prefix
+MIN_LOG_ODDS = -9.0  # of a prefix that is kept
 
 
 def search_prefixes(
@@ -31,23 +31,24 @@ def search_prefixes(
 
     The candidates of a group are the extensions of the prefixes kept before, by `step` symbols, or by fewer symbols and the end marker.
     Whole strings stay candidates: their clients report them in every later group. The `beam` most probable stay.
-    The groups are searched twice: the second search has the symbols' probabilities from the strings of the first.
+    The groups are searched twice. The first search compares a quarter of the candidates, and the second has the symbols' probabilities
+    from its strings.
 
     max_candidates : of one group, the most probable ones given their prefixes; those of the first group are all compared
     progress       : called with each group's prefix length and number of candidates
     """
     symbols = Symbols.of(discover)
     found: Prefixes | None = None
-    for _ in range(_SEARCHES):
+    for part in _PARTS:
         kept, length = Prefixes.start(), 0
         for group, longer in enumerate(discover.lengths):
             model = symbols.learn(found or kept)
-            size = max_candidates if length else MAX_EXTENSIONS
-            expected = _EXPECTED_EXTENSIONS if length else _EXPECTED_PREFIXES
+            size = max(1, round(part * max_candidates)) if length else MAX_EXTENSIONS
+            expected = EXPECTED_EXTENSIONS if length else EXPECTED_PREFIXES
             candidates = extend(kept, symbols, model, longer - length, size, expected)
             progress(longer, len(candidates.fragments))
             estimates = _estimate(counts, discover, group, candidates)
-            kept, length = Prefixes.most_probable(candidates.fragments, estimates, beam, _MIN_LOG_ODDS), longer
+            kept, length = Prefixes.most_probable(candidates.fragments, estimates, beam, MIN_LOG_ODDS), longer
         found = kept
     return kept
 
