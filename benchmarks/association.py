@@ -192,10 +192,10 @@ def guess(runs: int) -> None:
 
 
 def coverage(runs: int) -> None:
-    """Coverage of the 95 % intervals over random tables."""
+    """Coverage of the 95 % intervals over random tables, with standard errors over the tables."""
     print("| p, q, f | unlisted | cells | conditionals | standard deviation of z |\n|---|---|---|---|---|")
     for (p, q, f), unlisted in itertools.product(((0.5, 0.75, 0.5), (0.2, 0.8, 0.25), (0.125, 0.5, 0.0)), (0.0, 0.2)):
-        inside, of_rows, errors = [], [], []
+        covered, squares = [], []
         for seed in range(runs):
             rng = np.random.default_rng(seed)
             rows, columns, reports = int(rng.integers(2, 7)), int(rng.integers(2, 5)), int(rng.integers(20_000, 60_000))
@@ -205,14 +205,17 @@ def coverage(runs: int) -> None:
             table = rng.dirichlet(np.full(rows * columns, 2.0)).reshape(rows, columns)
             drawn, candidates, counts = draw_reports(metric, table, reports, unlisted, seed)
             found = associate(drawn, candidates)
-            true = counts[:rows, :columns] / reports
+            true, inside = counts[:rows, :columns] / reports, np.zeros(2)
             for i, j in np.ndindex(rows, columns):
                 cell = found[candidates["a"][i], candidates["b"][j]]
-                inside.append(cell.low <= true[i, j] <= cell.high)
-                errors.append((cell.share - true[i, j]) / cell.std_error)
-                of_rows.append(cell.conditional_low <= true[i, j] * reports / counts[i].sum() <= cell.conditional_high)
+                of_row = counts[i, j] / counts[i].sum()
+                inside += cell.low <= true[i, j] <= cell.high, cell.conditional_low <= of_row <= cell.conditional_high
+                squares.append(((cell.share - true[i, j]) / cell.std_error) ** 2)
+            covered.append(inside / true.size)
+        means, errors = np.mean(covered, axis=0), np.std(covered, axis=0) / np.sqrt(runs)
         print(
-            f"| {p}, {q}, {f} | {unlisted:.0%} | {np.mean(inside):.3f} | {np.mean(of_rows):.3f} | {np.std(errors):.3f} |",
+            f"| {p}, {q}, {f} | {unlisted:.0%} | {means[0]:.3f} ({errors[0]:.3f}) | {means[1]:.3f} ({errors[1]:.3f}) | "
+            f"{np.sqrt(np.mean(squares)):.3f} |",
             flush=True,
         )
 

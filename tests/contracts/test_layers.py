@@ -46,7 +46,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("estimators",),
         ("results",),
         ("pipeline", "plots"),
-        ("association", "comparison", "discovery"),
+        ("association", "batch_decoding", "comparison", "discovery"),
         ("planning",),
         ("audit", "demo"),
         ("cli",),

@@ -6,4 +6,5 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 DATA = REPOSITORY / "tests" / "data"
+DEPLOY = REPOSITORY / "deploy"
 DOCS = REPOSITORY / "docs"

@@ -50,26 +50,37 @@ def _server_binaries(place: Path) -> Path:
 
 
 class Postgres:
-    """A server that tests can kill and restart; `url` is its maintenance database."""
+    """A server that tests can kill and restart; `url` is its maintenance database.
 
-    def __init__(self, place: Path) -> None:
-        self._place, self._binaries = place, _server_binaries(place)
+    primary : server of which this one is a standby with streaming replication; None: it is a primary
+    """
+
+    def __init__(self, place: Path, primary: Postgres | None = None) -> None:
+        self._place = place
+        self._binaries: Path = primary._binaries if primary else _server_binaries(place)
         self._common: dict[str, Any] = {
             "cwd": "/",
             "env": {"LC_ALL": "C", "PATH": os.environ["PATH"], "TZ": "UTC"},
         }
-        (sockets := place / "s").mkdir()
+        self.sockets = place / "s"
+        self.sockets.mkdir()
         (data := place / "data").mkdir(mode=0o700)
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             self._common |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             place.chmod(0o755)
-            for path in (data, sockets):
+            for path in (data, self.sockets):
                 os.chown(path, nobody.pw_uid, nobody.pw_gid)
-        arguments = ["-D", str(data), "-U", "hubbub", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
-        subprocess.run([str(self._binaries / "initdb"), *arguments], check=True, capture_output=True, **self._common)
-        self._options = ["-D", str(data), "-k", str(sockets), "-c", "listen_addresses=", "-c", "shared_buffers=32MB"]
-        self.url = f"postgresql://hubbub@/postgres?host={sockets}"
+        common = ["-D", str(data), "-U", "hubbub", "--no-sync"]
+        if primary:
+            copied = ["pg_basebackup", "-h", str(primary.sockets), "--write-recovery-conf", "--checkpoint=fast"]
+        else:
+            copied = ["initdb", "-A", "trust", "-E", "UTF8", "--locale=C"]
+        program, *arguments = copied
+        subprocess.run([self._binaries / program, *common, *arguments], check=True, capture_output=True, **self._common)
+        self._options = ["-D", str(data), "-k", str(self.sockets)]
+        self._options += ["-c", "listen_addresses=", "-c", "shared_buffers=32MB"]
+        self.url = f"postgresql://hubbub@/postgres?host={self.sockets}"
         self.start()
 
     def start(self) -> None:
@@ -84,7 +95,7 @@ class Postgres:
             self._server = subprocess.Popen(
                 [str(self._binaries / "postgres"), *self._options], stdout=file, stderr=file, **self._common
             )
-        while "ready to accept connections" not in (lines := log.read_text()):
+        while "ready to accept" not in (lines := log.read_text()):
             if self._server.poll() is not None:
                 assert "is still in use" in lines or "already exists" in lines, lines
                 return False
@@ -116,8 +127,13 @@ class Postgres:
         query = b"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
         return [pid for (pid,) in connection.execute(query)]
 
+    def execute(self, statement: str) -> None:
+        """Run a statement outside of a transaction."""
+        with closing(psycopg.connect(self.url, autocommit=True)) as connection:
+            connection.execute(statement.encode())
+
     def stop(self) -> None:
-        """Stop the server at once, without a checkpoint."""
+        """Stop the server at once, without a checkpoint; does nothing if it was killed."""
         self._server.send_signal(signal.SIGQUIT)
         self._server.wait(30)
 

@@ -55,6 +55,15 @@ _NEXT_STEP = {
     sqlite3.SQLITE_READONLY: "let this user write to the file and to its directory",
     sqlite3.SQLITE_BUSY: "another program holds its lock: end that program, or try again",
 }
+_POSTGRES_DEFAULTS = {
+    "target_session_attrs": "read-write",  # with several hosts, or a name that moves, never stay at a standby
+    "connect_timeout": 5,  # seconds, for each host
+    "keepalives_idle": 5,  # seconds; with the next two, a server that vanished is noticed after 5 + 2 * 5 seconds
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 15_000,  # milliseconds for an acknowledgement of what was sent
+}
+"""Parameters of libpq that a URL may override. libpq's own are to wait for hours, and to accept a read-only server."""
 _FOREIGN_KEYS = "PRAGMA foreign_keys = ON"
 _OPEN_WAL = "SELECT count(*) FROM sqlite_master"
 _IDENTITY = "hubbub_file_identity"
@@ -155,7 +164,10 @@ class Statement:
 
 
 def open_postgres(url: str) -> Engine:
-    """Connect to a PostgreSQL database, `postgresql://user@host/database`."""
+    """Connect to a PostgreSQL database, `postgresql://user@host/database`.
+
+    Several hosts, `postgresql://user@host1,host2/database`, are tried in order until one accepts writes.
+    """
     parsed = postgres_url(url)
     if parsed is None:
         raise StoreError("not a PostgreSQL URL: write postgresql://user@host/database")
@@ -163,7 +175,8 @@ def open_postgres(url: str) -> Engine:
         engine = create_engine(
             parsed,
             hide_parameters=True,
-            connect_args={"client_encoding": "utf8"},  # with a SQL_ASCII cluster psycopg would return bytes for text
+            connect_args={name: value for name, value in _POSTGRES_DEFAULTS.items() if name not in parsed.query}
+            | {"client_encoding": "utf8"},  # with a SQL_ASCII cluster psycopg would return bytes for text
         )
     except ImportError:
         raise StoreError(f"PostgreSQL needs psycopg: {install_hint('postgres')}") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from hubbub_decoder.association.margins import MarginFit, fit_point
 from hubbub_decoder.association.moments import CohortMoments
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
+from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.distributions import norm
@@ -40,7 +42,7 @@ class Cell:
     share, std_error, low, high : joint share with its standard error and confidence interval; may be negative
     guess        : best guess of the share, non-negative; the guesses add up to 1
     conditional, conditional_low, conditional_high : share of `second` among the reports with `first`; nan where that has no
-                   positive share
+                   positive share, and the interval where its share is below z standard errors
     """
 
     first: str
@@ -92,6 +94,7 @@ class Association:
     def cells(self) -> tuple[Cell, ...]:
         """All pairs of components, row by row."""
         joint, z = self.joint, float(norm.ppf((1 + self.confidence) / 2))
+        of_first, (conditional_low, conditional_high) = joint.given[0].shares, joint.given[0].interval(z)
         return tuple(
             Cell(
                 first=first,
@@ -101,9 +104,9 @@ class Association:
                 low=float(joint.shares[i, j] - z * joint.std_errors[i, j]),
                 high=float(joint.shares[i, j] + z * joint.std_errors[i, j]),
                 guess=float(joint.guess[i, j]),
-                conditional=float(joint.rows[i, j]),
-                conditional_low=float(joint.rows[i, j] - z * joint.row_errors[i, j]),
-                conditional_high=float(joint.rows[i, j] + z * joint.row_errors[i, j]),
+                conditional=float(of_first[i, j]),
+                conditional_low=float(conditional_low[i, j]),
+                conditional_high=float(conditional_high[i, j]),
             )
             for i, first in enumerate(self.names[0])
             for j, second in enumerate(self.names[1])
@@ -141,6 +144,14 @@ class Association:
             "cells": cells,
         })  # fmt: skip
         return fields
+
+    def save(self, path: str | Path) -> None:
+        """Write one row per pair to a .csv file, or all fields to a .json file.
+
+        Raises OutputError for another suffix, or if the file cannot be written.
+        """
+        columns = Cell.__slots__
+        write_table(path, columns, ([getattr(cell, name) for name in columns] for cell in self.cells), self.to_dict())
 
 
 @one_blas_thread()
@@ -187,7 +198,7 @@ def associate(
     moments = CohortMoments.of_sample(sample, (fit_point(sample, 0), fit_point(sample, 1)))
     margins = (moments.margin(0), moments.margin(1))
     dependence = fit_dependence(moments, margins)
-    joint = joint_shares(sample, moments, margins, dependence, of_reporters=target == "reporters")
+    joint = joint_shares(sample, moments, margins, {(0, 1): dependence}, of_reporters=target == "reporters")
     return Association(
         reports.metric,
         first.name,

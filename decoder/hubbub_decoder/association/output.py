@@ -1,11 +1,8 @@
-"""Output of an association: a table in the terminal, a heat map, and a file of all pairs."""
+"""Output of an association: a table in the terminal, and a heat map."""
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +13,6 @@ from rich.text import Text
 
 from hubbub.text import escape_untrusted
 from hubbub_decoder.association.association import Association, Cell
-from hubbub_decoder.data.output_files import check_output_path, check_plot_path
-from hubbub_decoder.errors import OutputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -133,30 +128,6 @@ def plot_heat_map(found: Association, *, everything: bool = False) -> Figure:
     return figure
 
 
-def write_cells(found: Association, path: Path) -> None:
-    """Write all pairs as .csv, or everything as .json."""
-    try:
-        if path.suffix == ".json":
-            path.write_text(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            return
-        with path.open("w", encoding="utf-8", newline="") as sink:
-            writer = csv.writer(sink)
-            writer.writerow(Cell.__slots__)
-            writer.writerows([_csv_value(getattr(cell, name)) for name in Cell.__slots__] for cell in found.cells)
-    except OSError as problem:
-        raise OutputError(f"{path}: cannot be written: {problem.strerror}. Choose another path.") from None
-
-
-def check_paths(out: Path | None, plot: Path | None) -> None:
-    """Raise OutputError for paths with other suffixes, or that cannot be written."""
-    if out is not None:
-        if out.suffix not in (".csv", ".json"):
-            raise OutputError(f"{out} must end in .csv or .json. The suffix selects the format.")
-        check_output_path(out)
-    if plot is not None:
-        check_plot_path(plot)
-
-
 def _shaded(share: float) -> Text:
     """A share on a background that is darker the larger it is."""
     level = min(max(share, 0.0), 1.0) ** 0.5
@@ -170,7 +141,3 @@ def _shaded(share: float) -> Text:
 
 def _labels(names: Sequence[str], chosen: Sequence[int]) -> list[str]:
     return [escape_untrusted(names[i])[:40].replace("$", r"\$") for i in chosen]
-
-
-def _csv_value(value: str | float) -> str | float:
-    return "" if isinstance(value, float) and value != value else value

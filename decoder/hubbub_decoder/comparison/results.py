@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterator
@@ -14,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub_decoder.comparison.overlap import Overlap
-from hubbub_decoder.data.output_files import atomic_write, check_table_path
-from hubbub_decoder.errors import OutputError
+from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.results.decoding import Decoding
 
@@ -115,29 +112,19 @@ class Comparison:
 
         Raises OutputError for another suffix, or if the file cannot be written.
         """
-        path = Path(path)
-        check_table_path(path)
-        if path.suffix.lower() == ".parquet":
-            raise OutputError(f"{path} must end in .csv or .json. A comparison has no Parquet form.")
-        text = io.StringIO(newline="")
-        if path.suffix.lower() == ".json":
-            text.write(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
-        else:
-            rows = [_json_fields(change) for change in self.changes]
-            writer = csv.DictWriter(text, list(Change.__dataclass_fields__))
-            writer.writeheader()
-            for row in rows:
-                others = row["indistinguishable_from"]
-                writer.writerow(
-                    row | {"indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else ""}
-                )
-        with atomic_write(path) as file:
-            file.write(text.getvalue().encode())
+        write_table(path, list(Change.__dataclass_fields__), map(_csv_row, self.changes), self.to_dict())
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from hubbub_decoder.comparison.table import ComparisonTable
 
         yield from ComparisonTable(self).__rich_console__(console, options)
+
+
+def _csv_row(change: Change) -> list[Any]:
+    """Cells of a change; `indistinguishable_from` is a JSON list, empty without any."""
+    others = change.indistinguishable_from
+    fields = asdict(change) | {"indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else ""}
+    return list(fields.values())
 
 
 def _json_fields(value: Change | Overlap) -> dict[str, Any]:

@@ -21,15 +21,14 @@ import numpy as np
 from scipy.stats import norm
 
 from hubbub.metrics.discovery import Discovery
-from hubbub_decoder.array_types import Floats
 from hubbub_decoder.discovery.discover import DEFAULT_BEAM, MAX_CANDIDATES, MIN_WHOLE_LOG_ODDS
 from hubbub_decoder.discovery.extensions import MAX_CERTAINTY, SAME_SHARE, SAME_STRING
 from hubbub_decoder.discovery.prefix_shares import Prior, ScoreNoise
 from hubbub_decoder.discovery.search import EXPECTED_EXTENSIONS, EXPECTED_PREFIXES, MIN_LOG_ODDS
 
-_DRAWS = 2_000
+_DRAWS = 1_000
 _TEST_LEVEL = 0.05
-_BISECTIONS = 24
+_BISECTIONS = 18
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def detection_probability(
     groups = len(discover.lengths)
     normals = np.random.default_rng(0).standard_normal((groups, _DRAWS))
     odds, means, variances = np.full(_DRAWS, np.inf), np.zeros(_DRAWS), np.ones(_DRAWS)
-    lost, before = np.zeros(_DRAWS, bool), 0
+    lost, compared, before = np.zeros(_DRAWS, bool), 1.0, 0
     strings = 1 / (share * math.log(1 / share))
     for group, longer in enumerate(discover.lengths):
         cohorts = len(discover.cohorts(group, num_cohorts))
@@ -82,7 +81,10 @@ def detection_probability(
         found = Prior(prior_odds, means, variances, weight).posterior(x, np.full(_DRAWS, absent), score)
         odds, means, variances = found.log_odds, found.means, found.variances
         extensions = discover.num_symbols ** (longer - before)
-        rivals = extensions if not before else min(strings * extensions, MAX_CANDIDATES)
+        rivals = extensions if not before else max(strings, 1) * extensions
+        if before and not ended:
+            compared *= min(1.0, MAX_CANDIDATES / rivals)
+            rivals = min(rivals, MAX_CANDIDATES)
         lost |= odds < max(MIN_LOG_ODDS, _last_of_beam(rivals, log_extension, score))
         before = longer
     held_out = len(discover.cohorts(groups, num_cohorts))
@@ -90,14 +92,14 @@ def detection_probability(
     absent = noise.variance(size, held_out, share)
     threshold = norm.isf(_TEST_LEVEL) * math.sqrt(absent)
     confirmed = float(norm.sf((threshold - share) / math.sqrt(absent + share * noise.per_share / size)))
-    return float((~lost & (odds > MIN_WHOLE_LOG_ODDS)).mean()) * confirmed
+    return float((~lost & (odds > MIN_WHOLE_LOG_ODDS)).mean()) * compared * confirmed
 
 
 def detection_limit(
     discover: Discovery, num_cohorts: int, noise: GroupNoise, reports: float, power: float, length: int
 ) -> float:
     """Smallest share that is found with this probability; infinite if none up to .3 is, where one string leaves no others."""
-    low, high = 1e-9, 0.3
+    low, high = 1e-8, 0.3
     if detection_probability(discover, num_cohorts, noise, reports, high, length) < power:
         return math.inf
     for _ in range(_BISECTIONS):

@@ -14,6 +14,7 @@ from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import format_count
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
+from hubbub_decoder.errors import OutputError
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
 from hubbub_decoder.results.ordinal import Numbers
@@ -178,6 +179,11 @@ class Decoding:
         """
         path = Path(path)
         check_table_path(path)
+        is_mean = self.metric.buckets is not None and self.metric.buckets.is_mean
+        if is_mean and path.suffix.lower() != ".json":
+            raise OutputError(
+                f'{path} would have no rows: {self.metric.name} estimates a mean (estimate = "mean"). Use .json.'
+            )
         match path.suffix.lower():
             case ".json":
                 data = (json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n").encode()

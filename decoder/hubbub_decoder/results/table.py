@@ -179,7 +179,8 @@ def match_lines(decoding: Decoding) -> Iterator[str]:
 def summary_lines(decoding: Decoding) -> Iterator[str]:
     """Yield the lines below the table: totals, number of detected candidates, detection limit."""
     kind = decoding.metric.kind
-    if kind is not Kind.BOOLEAN:
+    buckets = decoding.metric.buckets
+    if kind is not Kind.BOOLEAN and not (buckets is not None and buckets.is_mean):
         values = {Kind.CATEGORICAL: "categories", Kind.ORDINAL: "buckets"}.get(kind, "")
         listed = "candidates" if kind is Kind.STRING else values
         unlisted = "unlisted strings" if kind is Kind.STRING else f"other {values}"
@@ -194,8 +195,8 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
             yield "Total shares are not determined."
         else:
             yield "Total shares: " + ", ".join(f"{name} {_format_share(total)}" for name, total in totals) + "."
-    if decoding.numbers is not None and decoding.metric.buckets is not None:
-        yield from number_lines(decoding.numbers, decoding.metric.buckets.unit, decoding.confidence)
+    if decoding.numbers is not None and buckets is not None:
+        yield from number_lines(decoding.numbers, buckets, decoding.confidence)
     if kind is not Kind.STRING:
         return
     detected, tested = len(decoding.detected), len(decoding.estimates)

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub_decoder.array_types import Floats
+from hubbub_decoder.array_types import Flags, Floats, Indices
 
 _RELATIVE_WIDTH = 0.3  # of the components of the decoder's prior (`inference/prior.py`)
 _MAX_ATOMS = 32
+_VERY_MANY = 1e9
+_SAME_SHARE = 0.2  # relative difference of a listed candidate's share from that of its group
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
 _MAX_ITERATIONS = 100
 _TOLERANCE = 1e-4
@@ -59,6 +61,16 @@ class Shares:
         """Shares of the candidates under Zipf's law, c / rank, with this sum."""
         weights = 1 / np.arange(1, num_candidates + 1)
         return cls.of(total * weights / weights.sum())
+
+    @classmethod
+    def average(cls, total: float) -> Shares:
+        """Very many small shares with this sum: every string is an average one."""
+        return cls(np.array([total / _VERY_MANY]), np.array([_VERY_MANY]))
+
+    def groups_of(self, own: Floats) -> tuple[Indices, Flags]:
+        """Group of candidates with shares `own`, (n,), and whether such a candidate is one of these shares."""
+        group = np.abs(self.values - own[:, None]).argmin(axis=1)
+        return group, np.isclose(self.values[group], own, rtol=_SAME_SHARE, atol=0)
 
     @property
     def count(self) -> float:

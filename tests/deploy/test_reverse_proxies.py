@@ -1,10 +1,8 @@
-"""The reverse proxy configurations of docs/operating.md, run with nginx and Caddy where these are installed."""
+"""The reverse proxy configurations of deploy/, run with nginx and Caddy where these are installed."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -22,32 +20,14 @@ from hubbub import parse_definitions
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.store.sql_store import SqlStore
 from tests.aggregator.conftest import DEFINITIONS
-from tests.support.paths import DOCS
+from tests.deploy.conftest import NAME, Certificate, free_port
+from tests.support.paths import DEPLOY
+from tests.support.programs import installed
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
-PAGE = DOCS / "operating.md"
-NAME = "telemetry.example.org"
-Certificate = tuple[Path, Path]
 Nginx = tuple[list[str], int, Path]
-
-
-def installed(name: str) -> str:
-    found = os.environ.get(f"HUBBUB_{name.upper()}") or shutil.which(name)
-    if found is None:
-        reason = f"{name} is not installed (apt-get install {name}; or HUBBUB_{name.upper()}=/path/to/{name})"
-        if name in os.environ.get("HUBBUB_REQUIRE", "").split(","):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
-
-
-def written(language: str) -> str:
-    """Return an example of the page."""
-    found = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert found
-    return found[1]
 
 
 def replaced(text: str, *pairs: tuple[str, str]) -> str:
@@ -56,11 +36,6 @@ def replaced(text: str, *pairs: tuple[str, str]) -> str:
         assert old in text, old
         text = text.replace(old, new)
     return text
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 @contextmanager
@@ -86,19 +61,6 @@ def serving(program: list[str], port: int, ca: Path) -> Iterator[urllib3.HTTPSCo
 
 
 @pytest.fixture
-def certificate(tmp_path: Path) -> Certificate:
-    tool = installed("openssl")
-    pem, key = tmp_path / "telemetry.pem", tmp_path / "telemetry.key"
-    request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    subprocess.run(
-        [tool, *request, "-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{NAME}", "-keyout", key, "-out", pem],
-        check=True,
-        capture_output=True,
-    )
-    return pem, key
-
-
-@pytest.fixture
 def nginx(tmp_path: Path, certificate: Certificate) -> Nginx:
     """nginx's command, address and configuration, with placeholders for two aggregators.
 
@@ -107,7 +69,7 @@ def nginx(tmp_path: Path, certificate: Certificate) -> Nginx:
     pem, key = certificate
     port, config = free_port(), tmp_path / "nginx.conf"
     example = replaced(
-        written("nginx"),
+        "".join((DEPLOY / "nginx" / name).read_text() for name in ("hubbub.conf", "upstream.conf")),
         ("listen 443", f"listen 127.0.0.1:{port}"),
         ("/etc/ssl/telemetry.pem", str(pem)),
         ("/etc/ssl/telemetry.key", str(key)),
@@ -118,7 +80,7 @@ def nginx(tmp_path: Path, certificate: Certificate) -> Nginx:
         f"daemon off; master_process off; pid {tmp_path / 'pid'}; error_log stderr emerg; events {{}} "
         f"http {{ set_real_ip_from 127.0.0.0/8; real_ip_header X-Test-Client; {paths} {example} }}"
     )
-    return [installed("nginx"), "-p", str(tmp_path), "-c", str(config), "-e", "stderr"], port, config
+    return [installed("nginx", "nginx-light"), "-p", str(tmp_path), "-c", str(config), "-e", "stderr"], port, config
 
 
 def test_nginx_forwards_batches_and_logs_no_requests(
@@ -168,7 +130,7 @@ def test_minimal_nginx_exposes_no_reads_without_token(
     certificate: Certificate, tmp_path: Path, make_batch: MakeBatch, more: str
 ) -> None:
     """`proxy_pass` alone sets no client address, and sends the aggregator's own address as Host."""
-    tool, port, (pem, key) = installed("nginx"), free_port(), certificate
+    tool, port, (pem, key) = installed("nginx", "nginx-light"), free_port(), certificate
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("2030-01-01", "9000-01-01"))
     command = [
         str(Path(sys.executable).parent / "hubbub"),
@@ -219,7 +181,7 @@ def test_minimal_nginx_exposes_no_reads_without_token(
 def test_nginx_switches_between_services_without_errors(
     nginx: Nginx, certificate: Certificate, tmp_path: Path, make_batch: MakeBatch
 ) -> None:
-    """The restart procedure of the page, on one SQLite file, while clients send continuously."""
+    """The restart procedure of docs/operating.md, on one SQLite file, while clients send continuously."""
     program, port, config = nginx
     definitions, database = tmp_path / "metrics.toml", tmp_path / "reports.db"
     definitions.write_text(DEFINITIONS.replace("2030-01-01", "9000-01-01"))
@@ -291,10 +253,10 @@ def test_caddy_forwards_batches_and_logs_no_requests(
     config = tmp_path / "Caddyfile"
     config.write_text(
         replaced(
-            written("caddyfile"),
+            (DEPLOY / "caddy" / "Caddyfile").read_text(),
             (f"{NAME} {{", f"https://{NAME}:{port} {{\n\ttls {pem} {key}\n\tbind 127.0.0.1"),
             ("{\n\tlog default", "{\n\tadmin off\n\tauto_https off\n\tlog default"),
-            ("127.0.0.1:8000", aggregator.url.removeprefix("http://")),
+            ("127.0.0.1:8000 127.0.0.1:8001", aggregator.url.removeprefix("http://")),
         )
     )
     json = {"Content-Type": "application/json", "Host": NAME}

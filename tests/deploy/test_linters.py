@@ -1,0 +1,128 @@
+"""The files in deploy/ pass the linters of their formats. A container is built nowhere: no registry offers an engine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from tests.support.paths import DEPLOY, REPOSITORY
+from tests.support.programs import installed
+
+if TYPE_CHECKING:
+    from tests.deploy.conftest import Certificate
+
+HUBBUB = Path(sys.executable).with_name("hubbub")
+UNITS = ("hubbub.service", "hubbub@.service")
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+OLDEST_KUBERNETES, NEWEST_KUBERNETES = "1.30", "1.37"
+MAX_EXPOSURE = 15
+"""Of 100, by `systemd-analyze security`; a unit without any option of the sandbox has 96."""
+
+
+def run(*command: str | Path, cwd: Path = REPOSITORY) -> str:
+    """Run a linter, which must succeed; return its output."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_containerfile_passes_hadolint() -> None:
+    assert run(Path(sys.executable).with_name("hadolint"), DEPLOY / "Containerfile") == ""
+
+
+def test_containerfile_copies_only_files_that_the_build_context_has() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    copied = {name for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE) for name in line.split()}
+    ignored = (DEPLOY / "Containerfile.dockerignore").read_text().splitlines()
+    assert {f"!{name}" for name in copied} == {line for line in ignored if line.startswith("!")}
+    assert ignored[0] == "*"
+    assert [name for name in copied if not (REPOSITORY / name).exists()] == []
+
+
+@pytest.mark.parametrize("version", [OLDEST_KUBERNETES, NEWEST_KUBERNETES])
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.name)
+def test_kubernetes_manifest_is_valid(manifest: Path, version: str) -> None:
+    import kubernetes_validate
+
+    for resource in yaml.safe_load_all(manifest.read_text()):
+        kubernetes_validate.validate(resource, version, strict=True)
+
+
+def test_kubernetes_pods_get_no_variables_of_services() -> None:
+    """The service `hubbub` would set HUBBUB_PORT=tcp://10.0.0.1:8000 in every pod, which --port refuses."""
+    resources = [each for manifest in MANIFESTS for each in yaml.safe_load_all(manifest.read_text())]
+    assert "hubbub" in {each["metadata"]["name"] for each in resources if each["kind"] == "Service"}
+    pods = [each["spec"]["template"]["spec"] for each in resources if "template" in each.get("spec", {})]
+    assert [pod["enableServiceLinks"] for pod in pods] == [False, False]
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> list[Path]:
+    """The units, with the path of the program that is installed here."""
+    for name in UNITS:
+        text = (DEPLOY / "systemd" / name).read_text()
+        (tmp_path / name.replace("@", "@8000")).write_text(text.replace("/opt/hubbub/bin/hubbub", str(HUBBUB)))
+    return [tmp_path / name.replace("@", "@8000") for name in UNITS]
+
+
+def test_systemd_units_are_valid(units: list[Path]) -> None:
+    assert run(installed("systemd-analyze", "systemd"), "verify", "--man=no", *units) == ""
+
+
+def test_systemd_units_restrict_the_service(units: list[Path]) -> None:
+    tool = installed("systemd-analyze", "systemd")
+    for unit in units:
+        run(tool, "security", "--offline=true", f"--threshold={MAX_EXPOSURE}", unit)
+
+
+@pytest.mark.parametrize("upstream", ["nginx/upstream.conf", "compose/upstream.conf"])
+def test_nginx_accepts_the_configuration(upstream: str, certificate: Certificate, tmp_path: Path) -> None:
+    tool = installed("nginx", "nginx-light")
+    shutil.copy(DEPLOY / upstream, tmp_path / "default.conf")
+    text = (DEPLOY / "nginx" / "hubbub.conf").read_text()
+    (tmp_path / "hubbub.conf").write_text(
+        text.replace("/etc/ssl/", f"{tmp_path}/").replace("/var/log/nginx/", f"{tmp_path}/")
+    )
+    config = tmp_path / "nginx.conf"
+    config.write_text(
+        f"pid {tmp_path}/pid; events {{}} http {{ include {tmp_path}/default.conf; include {tmp_path}/hubbub.conf; }}"
+    )
+    assert "test is successful" in run(tool, "-t", "-e", "stderr", "-p", str(tmp_path), "-c", str(config))
+
+
+def test_prometheus_accepts_configuration_and_rules(tmp_path: Path) -> None:
+    tool = installed("promtool", "prometheus")
+    shutil.copytree(DEPLOY / "prometheus", tmp_path / "prometheus")
+    config = tmp_path / "prometheus" / "prometheus.yml"
+    (token := tmp_path / "metrics").write_text("hubbub_x")
+    config.write_text(config.read_text().replace("/etc/hubbub/metrics", str(token)))
+    run(tool, "check", "config", config)
+
+
+@pytest.mark.slow
+def test_each_alert_fires_for_its_cause() -> None:
+    folder = DEPLOY / "prometheus"
+    run(installed("promtool", "prometheus"), "test", "rules", "alerts_test.yml", cwd=folder)
+    rules = yaml.safe_load((folder / "alerts.yml").read_text())["groups"][0]["rules"]
+    tested = set(re.findall(r'alertname="(\w+)"', (folder / "alerts_test.yml").read_text()))
+    assert tested == {rule["alert"] for rule in rules}
+    assert all(set(rule["annotations"]) == {"summary", "action"} for rule in rules)
+
+
+def test_dashboard_is_the_output_of_its_script() -> None:
+    folder = DEPLOY / "grafana"
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    made = subprocess.run(
+        [sys.executable, folder / "make_dashboard.py"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert made.stdout == (folder / "dashboard.json").read_text(), (
+        "run `python deploy/grafana/make_dashboard.py > deploy/grafana/dashboard.json`"
+    )
