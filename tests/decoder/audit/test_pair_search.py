@@ -7,6 +7,7 @@ import pytest
 
 from hubbub import Buckets, Estimand, Metric, Params
 from hubbub.encoding.bloom import Value
+from hubbub.metrics.discovery import Discovery
 from hubbub_decoder.audit.bound import Event
 from hubbub_decoder.audit.clients import ClientReports
 from hubbub_decoder.audit.distinguisher import Distinguisher, true_bits
@@ -30,6 +31,18 @@ def test_audited_strings_set_every_bit(k: int, m: int) -> None:
     values = audited_values(metric)
     assert values[-1] is None
     assert np.any([true_bits(metric, value).any(axis=0) for value in values], axis=0).all()
+
+
+def test_audited_pair_differs_in_every_group() -> None:
+    params = Params(num_bits=256, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    metric = Metric.string("page", params, discover=Discovery(longest=3, step=1, held_out=0.2))
+    values = audited_values(metric)
+    bits = [true_bits(metric, value) for value in values]
+    i, j, _ = declared_pair(metric, bits, Schedule(1, 1), 2.0, 0.01)
+    differ = (bits[i] != bits[j]).any(axis=1)
+    assert metric.discover is not None
+    for group in range(len(metric.discover.lengths) + 1):
+        assert differ[list(metric.discover.cohorts(group, 64))].mean() > 0.5
 
 
 def test_no_value_is_the_declared_neighbour_of_many_hashes() -> None:
