@@ -39,13 +39,13 @@ slow: .venv/.dev-installed         ## the tests marked slow, and the demo
 matrix: .venv/.dev-installed       ## kill the service (on each engine, one process and two) and clients at 200 points each, named moments and random ones
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 200
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 2 200
-	$(BIN)/python -m tests.stress.crash_matrix postgres 2 200
+	$(BIN)/python -m tests.stress.crash_matrix postgres 3 200
 	$(BIN)/python -m tests.stress.kill_matrix 200 $$(date +%s)
 	$(BIN)/python -m tests.stress.damage_matrix 200
 
 soak: .venv/.dev-installed         ## the same at 1,000 points, and 100,000 crafted requests
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 1000
-	$(BIN)/python -m tests.stress.crash_matrix postgres 2 1000
+	$(BIN)/python -m tests.stress.crash_matrix postgres 3 1000
 	$(BIN)/python -m tests.stress.kill_matrix 1000 $$(date +%s)
 	HUBBUB_REQUESTS=100000 HUBBUB_CASES=500 $(BIN)/pytest -q tests/aggregator/api/test_fuzz_requests.py tests/aggregator/api/test_openapi.py
 

@@ -1,10 +1,12 @@
 """Which mechanism estimates ordinal values best: one-hot bits with hubbub's decoder, Square Wave, or one bit of the mean?
 
-    python -m benchmarks.ordinal            one report of each client, then counters that are reported in several periods
+    python -m benchmarks.ordinal                    one report of each client, then counters that are reported in several periods
+    python -m benchmarks.ordinal --coverage 100     intervals of estimate = "mean" on random tasks
 
 N clients have numbers in [0, 1] from four shapes. Each mechanism has the same epsilon for one report.
 
     bits      one-hot bits over k buckets (`Metric.ordinal`, planned as `hubbub plan` does; `default` set, since all clients have a value)
+    one bit   `estimate = "mean"`: a threshold of each client, 16 cohorts of thresholds
     SW        Square Wave with EMS over 64 buckets, then added up to k (Li et al. 2020, sections 4 and 5)
     1BitMean  one bit for the mean, one for all periods after rounding at a point of each client (Ding et al. 2017, sections 3 and 4)
 
@@ -20,11 +22,13 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hubbub import Buckets, Kind, Metric
+from hubbub import Buckets, Estimand, Kind, Metric
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.data.simulate import simulate_bit_counts
-from hubbub_decoder.estimators.ordinal import fit_buckets
+from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts
+from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
+from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.planning.plan import plan
 from hubbub_decoder.planning.wishes import Wishes
 
@@ -65,6 +69,31 @@ def planned(k: int, epsilon: float, reports: int, lifetime: float | None = None,
         prob_q=metric.params.prob_q,
         **metric.params.permanent_fields,
     )
+
+
+def planned_mean(epsilon: float, reports: int, lifetime: float | None = None, periods: int = 1) -> Metric:
+    """Metric with estimate = "mean" over [0, 1], as `hubbub plan` chooses it."""
+    wishes = Wishes(
+        kind=Kind.ORDINAL,
+        estimate=Estimand.MEAN,
+        epsilon=epsilon,
+        reports=reports,
+        share=0.5,
+        lifetime=lifetime,
+        periods=periods,
+    )
+    return plan(wishes, edges=(0, 1)).metric
+
+
+def one_bit_error(
+    metric: Metric, k: int, in_bucket: NDArray[np.int64], rng: np.random.Generator, periods: tuple[str, ...] = ()
+) -> float:
+    """Error of the mean of the middles, of clients with one threshold each."""
+    assert metric.buckets is not None
+    population = dict(zip(map(repr, middles(k).tolist()), in_bucket.tolist(), strict=True))
+    counts = simulate_bit_counts(metric, population, rng, periods=periods)
+    true = float(middles(k) @ in_bucket / in_bucket.sum())
+    return estimate_mean(counts, metric.buckets, "reporters", 0.95).value - true
 
 
 def square_wave_width(epsilon: float) -> float:
@@ -137,8 +166,9 @@ def middles(k: int) -> Floats:
 def compare(draw: Draw, k: int, epsilon: float, clients: int, runs: int, rng: np.random.Generator) -> dict[str, Floats]:
     """Root mean squared errors (3,) of each mechanism, one report of each client."""
     metric, matrix = planned(k, epsilon, clients), square_wave_matrix(_SW_BUCKETS, epsilon)
+    of_one_bit = planned_mean(epsilon, clients)
     b = square_wave_width(epsilon)
-    squares: dict[str, list[Floats]] = {"bits": [], "guess": [], "SW": [], "1BitMean": []}
+    squares: dict[str, list[Floats]] = {name: [] for name in ("bits", "guess", "one bit", "SW", "1BitMean")}
     assert metric.buckets is not None
     for _ in range(runs):
         values = draw(rng, clients)
@@ -149,6 +179,7 @@ def compare(draw: Draw, k: int, epsilon: float, clients: int, runs: int, rng: np
         fit = fit_buckets(counts, metric.buckets, "reporters")
         squares["bits"].append(errors(fit.guess, float(middles(k) @ fit.shares), true) ** 2)
         squares["guess"].append(errors(fit.guess, float(middles(k) @ fit.guess), true) ** 2)
+        squares["one bit"].append(np.array([math.nan, one_bit_error(of_one_bit, k, in_bucket, rng) ** 2, math.nan]))
         outputs = np.histogram(square_wave_reports(values, epsilon, rng), _SW_BUCKETS, (-b, 1 + b))[0].astype(float)
         estimate = ems(outputs, matrix, epsilon).reshape(k, -1).sum(axis=1)
         squares["SW"].append(errors(estimate, float(middles(k) @ estimate), true) ** 2)
@@ -159,8 +190,8 @@ def compare(draw: Draw, k: int, epsilon: float, clients: int, runs: int, rng: np
 
 def repeated(
     k: int, lifetime: float, epsilon: float, periods: int, clients: int, runs: int, rng: np.random.Generator
-) -> tuple[float, float]:
-    """Root mean squared error of the mean, of bits and of 1BitMean, where clients repeat a constant counter in several periods.
+) -> tuple[float, float, float]:
+    """Root mean squared error of the mean, of bits, of one bit and of 1BitMean, where clients repeat a constant counter in several periods.
 
     1BitMean has the same two epsilons: its memoized bit has the lifetime's, and each report the output perturbation that `hubbub plan`
     chooses for a boolean metric.
@@ -168,6 +199,7 @@ def repeated(
     metric = planned(k, epsilon, clients, lifetime, periods)
     wishes = Wishes(kind=Kind.BOOLEAN, epsilon=epsilon, reports=clients, share=0.5, lifetime=lifetime, periods=periods)
     bit = plan(wishes).metric
+    of_one_bit = planned_mean(epsilon, clients, lifetime, periods)
     days = tuple(f"2026-11-{day:02d}" for day in range(1, periods + 1))
     found = []
     assert metric.buckets is not None
@@ -182,9 +214,59 @@ def repeated(
         ones = simulate_bit_counts(bit, {"true": true, "false": clients - true}, rng, periods=days)
         rate = ones.ones[0, 0] / ones.num_reports
         of_bit = (rate - bit.params.p_star) / (bit.params.q_star - bit.params.p_star)
-        found.append(((float(middles(k) @ fit.shares) - mean) ** 2, (of_bit - mean) ** 2))
-    bits, one_bit = 100 * np.sqrt(np.mean(found, axis=0))
-    return float(bits), float(one_bit)
+        with_threshold = one_bit_error(of_one_bit, k, in_bucket, rng, days)
+        found.append(((float(middles(k) @ fit.shares) - mean) ** 2, with_threshold**2, (of_bit - mean) ** 2))
+    bits, one_bit, ding = (100 * np.sqrt(np.mean(found, axis=0))).tolist()
+    return bits, one_bit, ding
+
+
+def random_mean_task(rng: np.random.Generator) -> tuple[Metric, tuple[str, ...], Floats, Floats, int]:
+    """Metric with estimate = "mean", periods, numbers with their shares, and number of clients.
+
+    Epsilon of a report .5 to 4 without permanent noise, 1 to 7 periods, also with permanent noise and `hold`; 1 to 59 numbers of a beta
+    distribution, some beyond the range; 3,000 to 300,000 clients
+    """
+    e, periods = math.exp(math.exp(rng.uniform(math.log(0.5), math.log(4)))), int(rng.choice([1, 1, 2, 7]))
+    low, width = 10 * float(rng.normal()), math.exp(2 * rng.normal())
+    repeated_noise = float(rng.choice([0, 0.1, 0.3])) if periods > 1 else 0.0
+    hold = int(rng.integers(1, periods + 2)) if periods > 1 and rng.random() < 0.3 else None
+    buckets = Buckets((low, low + width), default=low, estimate=Estimand.MEAN)
+    noise = {"prob_p": 1 / (1 + e), "prob_q": e / (1 + e), "prob_f": repeated_noise}
+    metric = Metric.ordinal("value", buckets, **noise, hold=hold)
+    size = int(rng.integers(1, 60))
+    numbers = low + width * (1.1 * rng.beta(math.exp(rng.normal()), math.exp(rng.normal()), size) - 0.05)
+    if rng.random() < 0.3:
+        numbers[0] = low
+    numbers = np.unique(numbers)
+    first = consecutive_periods(metric, periods) if periods > 1 else ()
+    return metric, first, numbers, rng.dirichlet(np.full(len(numbers), 0.5)), int(10 ** rng.uniform(3.5, 5.5))
+
+
+def coverage(tasks: int, decodings: int, rng: np.random.Generator) -> None:
+    """Print the coverage of 95 % intervals, with its standard error over the tasks, and the ratio of errors to declared ones."""
+    targets: tuple[Target, ...] = ("reporters", "population")
+    covered: dict[Target, list[float]] = {target: [] for target in targets}
+    squares: dict[Target, list[float]] = {target: [] for target in targets}
+    for _ in range(tasks):
+        metric, periods, numbers, shares, clients = random_mean_task(rng)
+        assert metric.buckets is not None
+        lowest, highest = metric.buckets.edges
+        cut, inside = np.clip(numbers, lowest, highest), dict.fromkeys(targets, 0)
+        for _ in range(decodings):
+            drawn = rng.multinomial(clients, shares)
+            population = dict(zip(map(repr, numbers.tolist()), drawn.tolist(), strict=True))
+            counts = simulate_bit_counts(metric, population, rng, periods=periods)
+            for target, weights in zip(targets, (drawn / clients, shares), strict=True):
+                found, true = estimate_mean(counts, metric.buckets, target, 0.95), float(weights @ cut)
+                inside[target] += found.low <= true <= found.high
+                squares[target].append(((found.value - true) / found.std_error) ** 2)
+        for target in targets:
+            covered[target].append(inside[target] / decodings)
+    print("| mean of | tasks | coverage of 95 % | standard error | error / declared |\n|---|---|---|---|---|")
+    for target in targets:
+        error = np.std(covered[target]) / math.sqrt(tasks)
+        ratio = math.sqrt(float(np.mean(squares[target])))
+        print(f"| {target} | {tasks} | {np.mean(covered[target]):.4f} | {error:.4f} | {ratio:.3f} |")
 
 
 def main() -> None:
@@ -193,35 +275,49 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=100_000)
     parser.add_argument("--buckets", type=int, nargs="+", default=[4, 8, 16])
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1, 2, 4])
+    parser.add_argument(
+        "--coverage", type=int, metavar="TASKS", help="only the intervals of the mean, on so many tasks"
+    )
     parser.add_argument("--seed", type=int)
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
-    print("| k | epsilon | shape | W1 bits | SW | mean bits | smoothed | SW | 1BitMean | quantiles bits | SW |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    if options.coverage:
+        coverage(options.coverage, 60, rng)
+        return
+    print(
+        "| k | epsilon | shape | W1 bits | SW | mean bits | smoothed | one bit | SW | 1BitMean | quantiles bits | SW |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     ratios: list[str] = []
     for k in options.buckets:
         for epsilon in options.epsilons:
             logs = []
             for shape, draw in SHAPES.items():
                 found = compare(draw, k, epsilon, options.clients, options.runs, rng)
-                bits, guess, wave, bit = (found[name] for name in ("bits", "guess", "SW", "1BitMean"))
-                numbers = [bits[0], wave[0], bits[1], guess[1], wave[1], bit[1], bits[2], wave[2]]
+                bits, guess, one, wave, bit = (found[name] for name in ("bits", "guess", "one bit", "SW", "1BitMean"))
+                numbers = [bits[0], wave[0], bits[1], guess[1], one[1], wave[1], bit[1], bits[2], wave[2]]
                 print(
                     f"| {k} | {epsilon:g} | {shape} | " + " | ".join(f"{each:.3f}" for each in numbers) + " |",
                     flush=True,
                 )
-                best = [wave[0], min(wave[1], bit[1]), wave[2]]
-                logs.append(np.log(bits / best))
+                other = min(wave[1], bit[1])
+                logs.append(
+                    np.log([bits[0] / wave[0], bits[1] / other, one[1] / other, one[1] / bits[1], bits[2] / wave[2]])
+                )
             cells = " | ".join(f"{each:.2f}" for each in np.exp(np.mean(logs, axis=0)))
             ratios.append(f"| {k} | {epsilon:g} | {cells} |")
-    print("\nErrors of bits divided by the best of the others, geometric means over the shapes.\n")
-    print("| k | epsilon | W1 | mean | quantiles |\n|---|---|---|---|---|", *ratios, sep="\n")
-    print("\n| k | epsilon, lifetime | periods | mean bits | 1BitMean |\n|---|---|---|---|---|")
+    print("\nErrors divided by the best of SW and 1BitMean (by those of bits), geometric means over the shapes.\n")
+    print(
+        "| k | epsilon | W1 | mean of bits | mean of one bit | one bit / bits | quantiles |\n|---|---|---|---|---|---|---|"
+    )
+    print(*ratios, sep="\n")
+    print("\n| k | epsilon, lifetime | periods | mean bits | one bit | 1BitMean |\n|---|---|---|---|---|---|")
     for k in options.buckets[:2]:
         for epsilon, lifetime in ((1, 2), (2, 4)):
             for periods in (1, 7, 30):
-                bits_error, bit_error = repeated(k, lifetime, epsilon, periods, options.clients, options.runs, rng)
-                print(f"| {k} | {epsilon}, {lifetime} | {periods} | {bits_error:.3f} | {bit_error:.3f} |", flush=True)
+                found_errors = repeated(k, lifetime, epsilon, periods, options.clients, options.runs, rng)
+                cells = " | ".join(f"{each:.3f}" for each in found_errors)
+                print(f"| {k} | {epsilon}, {lifetime} | {periods} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from hubbub.consent import Consent, ConsentRecord
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.secret import Secret
 from hubbub.errors import DefinitionError, HubbubError, InvalidValueError, ParameterError, SummaryError
-from hubbub.metrics.buckets import Buckets, Several
+from hubbub.metrics.buckets import Buckets, Estimand, Several
 from hubbub.metrics.definitions import Definitions, load_definitions, parse_definitions
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
@@ -30,6 +30,7 @@ __all__ = [
     "Definitions",
     "Discovery",
     "Encoder",
+    "Estimand",
     "HubbubError",
     "InvalidValueError",
     "Kind",

@@ -34,7 +34,7 @@ from hubbub_decoder.inference.weight_strata import weight_strata
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
 from hubbub_decoder.results import warnings
-from hubbub_decoder.results.build import build_category_decoding, build_decoding
+from hubbub_decoder.results.build import build_category_decoding, build_decoding, build_mean_decoding
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 from hubbub_decoder.results.unlisted_strings import build_unlisted_strings
@@ -106,9 +106,17 @@ def decode(
             raise CandidateError(
                 f"{metric.name}: categories are not tested, so {with_article(metric.kind)} metric has no weights. Leave out weights (--weights)."
             )
-        selected = select_categories(metric, _category_names(metric, candidates))
-        fit = fit_categories(counts, selected)
-        decoding = build_category_decoding(fit, selected, counts, target, confidence, fdr)
+        names = _category_names(metric, candidates)
+        if metric.buckets is not None and metric.buckets.is_mean:
+            if names is not None:
+                raise CandidateError(
+                    f'{metric.name}: its reports estimate a mean (estimate = "mean"), and no share of any value. Leave candidates out.'
+                )
+            decoding = build_mean_decoding(counts, metric.buckets, target, confidence, fdr)
+        else:
+            selected = select_categories(metric, names)
+            fit = fit_categories(counts, selected)
+            decoding = build_category_decoding(fit, selected, counts, target, confidence, fdr)
         messages = [*warnings.warn_counts(counts), *warnings.warn_impossible_totals(decoding)]
     else:
         design, repeated = _design(metric, candidates)

@@ -23,6 +23,7 @@ from hubbub import (
     Definitions,
     Discovery,
     Encoder,
+    Estimand,
     HubbubError,
     InvalidValueError,
     Kind,
@@ -122,6 +123,10 @@ def metrics() -> Metric:
     assert_type(buckets.combine(None, 2.5), float)
     assert_type((buckets.encoding_fields(), buckets.digest_fields()), tuple[Iterator[bytes], dict[str, Any]])
     assert_type((buckets.to_dict(), Buckets.from_dict(buckets.to_dict())), tuple[dict[str, Any], Buckets])
+    buckets = Buckets((0, 50), default=0, estimate=Estimand.MEAN)
+    assert_type((buckets.estimate, buckets.is_mean), tuple[Estimand, bool])
+    assert_type((buckets.fraction(5), buckets.hash_scheme), tuple[float, str])
+    assert_type([Estimand.MEAN, Estimand.DISTRIBUTION], list[Estimand])
     assert_type([Several.ONE, Several.SUM, Several.MAX, Several.LAST], list[Several])
     metric = Metric.ordinal("delay", buckets, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     metric = Metric.ordinal("delay", (0, 10, 20), prob_p=0.25, prob_q=0.75, prob_f=0.5)
@@ -160,6 +165,7 @@ def one_report(metric: Metric) -> bytes:
     secret = Secret(bytes(32))
     secret = Secret.generate()
     assert_type((secret.cohort(64), secret.discovery_cohort("command", 64)), tuple[int, int])
+    assert_type(secret.threshold("use", 3, 16), float)
     assert_type(secret.stream("my-app/v1", b"field").digest(16), bytes)
     encoder = Encoder(metric, secret)
     assert_type((encoder.metric, encoder.cohort), tuple[Metric, int])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from hubbub import Buckets, HubbubError, Metric, Params, PeriodKind, Secret
+from hubbub import Buckets, Encoder, HubbubError, Metric, Params, PeriodKind, Secret
 from hubbub.encoding.bernoulli import BernoulliMask
 from hubbub.encoding.bloom import Value, bloom_bits
 from hubbub.encoding.hashing import google_md5, murmur3_v1
@@ -34,6 +34,7 @@ ABOUT = {
     "positions": "hash_scheme, value_utf8 (hex), cohort, num_bits, num_hashes -> positions in the order of the hashes",
     "permanent": "definition, secret, epoch, bloom; value and value_digest for strings with an asymmetric response -> input: all bytes that SHAKE-256 reads; prr: the row",
     "discovery": "definition, secret, value -> digest, cohort, group, fragment (hex; null is nothing recorded), bloom, prr",
+    "means": "definition with estimate = mean, secret, value -> digest, cohort, word: the 40 bits of the threshold stream, bloom, prr",
     "instantaneous": "num_bits, p and q (their a), prr, words (rows in the order in which they are drawn) -> words_of_p, words_of_q: how many each mask takes, irr",
 }
 
@@ -59,6 +60,11 @@ def ordinal(*edges: float, **more: Any) -> dict[str, Any]:
     sizes = {"name": "o", "kind": "ordinal", "num_bits": len(edges) - 1, **ONE_HOT}
     buckets = {"edges": list(edges), "several": "one", "unit": "", "default": None}
     return sizes | {"buckets": buckets | more}
+
+
+def mean(*edges: float, **more: Any) -> dict[str, Any]:
+    sizes = {"num_bits": 1, "num_cohorts": 16, "hash_scheme": "threshold-v1"}
+    return ordinal(*edges, **{"default": 0, "estimate": "mean"} | more) | sizes
 
 
 def definition(fields: dict[str, Any]) -> dict[str, Any]:
@@ -162,6 +168,16 @@ def asked_definitions() -> Iterator[dict[str, Any]]:
     yield definition(ordinal(0, 10, 20) | {"num_bits": 3})
     yield definition(categorical("a", "b") | {"buckets": ordinal(0, 1, 2)["buckets"]})
     yield definition({name: each for name, each in ordinal(0, 1, 2).items() if name != "buckets"})
+    yield definition(mean(0, 50))
+    yield definition(mean(-0.5, 1e22, unit="s", several="sum", default=-7) | {"num_cohorts": 1, "hold": 7})
+    yield from (definition(mean(0, 50) | {"num_cohorts": m}) for m in (256, 12, 512))
+    yield from (definition(mean(*edges)) for edges in ((0, 10, 20), (10, 10), (-1.7e308, 1.7e308)))
+    yield definition(mean(0, 50, default=None))
+    yield definition(mean(0, 50, representatives=[25]))
+    yield definition(mean(0, 50) | pair(0.1, 0.5))
+    yield definition(mean(0, 50) | {"hash_scheme": "one-hot", "num_cohorts": 1})
+    yield definition(ordinal(0, 10, 20) | {"hash_scheme": "threshold-v1"})
+    yield definition(mean(0, 50, estimate="median"))
 
 
 def definitions() -> Iterator[dict[str, Any]]:
@@ -331,6 +347,32 @@ def permanent() -> Iterator[dict[str, Any]]:
             }
 
 
+def means() -> Iterator[dict[str, Any]]:
+    cases: list[dict[str, Any]] = [
+        mean(0, 50, default=3),
+        mean(-0.1, 0.2, several="max") | {"num_cohorts": 4, "hold": 7, "prob_f": 0.25},
+    ]
+    for number, fields in enumerate(cases):
+        metric = metric_of(definition(fields))
+        for each in range(6):
+            key = SeededBytes(f"mean {number} {each}")(32)
+            encoder, epoch = Encoder(metric, Secret(key)), None if metric.hold is None else 12
+            word = Secret(key).stream("hubbub/threshold/v1", metric.name.encode()).digest(5)
+            for value in (-1, 0, 0.05, 20, 10**400, None):
+                bloom = encoder.bloom_bits(value)
+                yield {
+                    "definition": definition(fields),
+                    "digest": metric.digest,
+                    "secret": key.hex(),
+                    "epoch": epoch,
+                    "value": value,
+                    "cohort": encoder.cohort,
+                    "word": word.hex(),
+                    "bloom": row(bloom, metric),
+                    "prr": row(PermanentResponse(metric, Secret(key))(bloom, epoch), metric),
+                }
+
+
 def discovery() -> Iterator[dict[str, Any]]:
     sizes = STRING | {"num_cohorts": 64}
     alphabet = sizes | {"discover": {"longest": 5, "step": 2, "first": 3, "alphabet": "ab\u00e9", "held_out": 0.25}}
@@ -412,7 +454,7 @@ def row(bits: int, metric: Metric) -> str:
 
 
 def main() -> None:
-    kinds = (probabilities, definitions, values, epochs, cohorts, positions, permanent, discovery, instantaneous)
+    kinds = (probabilities, definitions, values, epochs, cohorts, positions, permanent, discovery, means, instantaneous)
     document = {"about": ABOUT} | {kind.__name__: list(kind()) for kind in kinds}
     lines = [f"{json.dumps(name)}: {json.dumps(document[name])}" for name in document if name == "about"]
     for name in document:

@@ -11,7 +11,7 @@ import pytest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("engine", "processes"), [("sqlite", 1), ("postgres", 2)])
+@pytest.mark.parametrize(("engine", "processes"), [("sqlite", 1), ("postgres", 3)])
 def test_killed_service_loses_no_report_and_counts_none_twice(engine: str, processes: int, unseen_seed: int) -> None:
     """25 crashes each: one at every failpoint, each of which must be reached, the others at random moments."""
     root = Path(__file__).parents[2]

@@ -17,22 +17,29 @@ from tests.support.paths import REPOSITORY
 PAGE = (REPOSITORY / "docs" / "ordinal.md").read_text()
 
 
-def block(language: str) -> str:
-    (text,) = re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
-    return str(text)
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
-def test_example_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("example", [0, 1], ids=["distribution", "mean"])
+def test_example_prints_what_the_page_shows(example: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("metrics.toml").write_text(block("toml"))
-    Path("population.csv").write_text(block("csv"))
-    lines = block("console").splitlines()
+    Path("metrics.toml").write_text(blocks("toml")[example])
+    Path("population.csv").write_text(blocks("csv")[example])
+    lines = blocks("console")[example].splitlines()
     commands = [shlex.split(line.removeprefix("$ hubbub ")) for line in lines if line.startswith("$ ")]
     printed = [CliRunner().invoke(main, command) for command in commands]
     assert [done.exit_code for done in printed] == [0, 0]
     shown = [line for line in lines if not line.startswith("$ ")]
     assert [line.rstrip() for line in printed[1].stdout.splitlines()] == shown
-    assert Path("start_time.svg").stat().st_size > 1000
+    assert Path("start_time.svg").exists() == (example == 0)
+
+
+def test_example_of_the_mean_has_the_stated_mean() -> None:
+    rows = [row.split(",") for row in blocks("csv")[1].splitlines()[1:]]
+    numbers = [(min(float(value or 0), 240), int(count)) for value, count in rows]
+    mean = sum(value * count for value, count in numbers) / sum(count for _, count in numbers)
+    assert f"is {mean:.1f} minutes" in PAGE
 
 
 def test_page_lists_every_field_of_buckets() -> None:

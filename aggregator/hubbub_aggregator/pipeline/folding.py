@@ -46,7 +46,7 @@ def fold(
     max_reports: int = _MAX_REPORTS_PER_FOLD,
     keeps_reports: Callable[[str], bool] = lambda _period: False,
 ) -> None:
-    """Fold every segment that a metric version has now.
+    """Fold every segment that a metric version has now, except of periods that another replica folds at this moment.
 
     keeps_reports : returns whether a period's reports are retained beside its counts
 
@@ -54,8 +54,9 @@ def fold(
     refuses this fold and the next round continues.
     """
     for period in store.unfolded(metric.digest):
-        while _fold_some(store, metric, period, max_reports, keeps_reports(period)):
-            pass
+        with store.lease(metric.digest, period) as held:
+            while held and _fold_some(store, metric, period, max_reports, keeps_reports(period)):
+                pass
 
 
 def _fold_some(store: Store, metric: Metric, period: str, max_reports: int, retain: bool) -> bool:

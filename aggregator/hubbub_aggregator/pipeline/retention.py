@@ -113,20 +113,28 @@ class _Round:
         return self._clock.now >= parse_period(metric.period, text).closes()
 
     def _delete_due(self, metric: Metric, to_close: Iterable[str], retained: Iterable[str]) -> None:
-        store, between_steps = self._store, self._fold_if_due
+        store = self._store
         for text in to_close:
-            store.close_period(metric.digest, text, between_steps)
-            _log(metric, text, "closed", "new reports are refused, its batch ids are deleted")
+            self._delete(
+                store.close_period, metric, text, "closed", "new reports are refused, its batch ids are deleted"
+            )
         for text in retained:
             if not self._retains(metric, text):
-                store.drop_reports(metric.digest, text, between_steps)
-                _log(metric, text, "dropped", "its retained reports are deleted")
+                self._delete(store.drop_reports, metric, text, "dropped", "its retained reports are deleted")
         keep = self._settings.keep_counts.get(metric.name)
         if keep is not None:
             for text in store.closed_periods(metric.digest):
                 if self._clock.now >= counts_expire_at(metric, text, keep):
-                    store.purge(metric.digest, text, between_steps)
-                    _log(metric, text, "purged", "its counts are deleted")
+                    self._delete(store.purge, metric, text, "purged", "its counts are deleted")
+
+    def _delete(
+        self, step: Callable[[str, str, Callable[[], None]], None], metric: Metric, text: str, action: str, meaning: str
+    ) -> None:
+        """Run one deletion of a period and log it, unless another replica has the period's lease."""
+        with self._store.lease(metric.digest, text) as held:
+            if held:
+                step(metric.digest, text, self._fold_if_due)
+                _log(metric, text, action, meaning)
 
 
 def _by_digest(periods: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

@@ -84,6 +84,13 @@ class Store(Protocol):
     def unfolded(self, digest: str) -> list[str]:
         """Return the periods with unfolded segments."""
 
+    def lease(self, digest: str, period: str) -> AbstractContextManager[bool]:
+        """Return a context in which no other replica folds or deletes this period; False: another one does so now, or nothing is stored.
+
+        A lease saves the work of doing it twice, and does not wait. No guarantee depends on it: `fold` also refuses the second of two folds.
+        A replica that dies or loses its database connection loses its leases.
+        """
+
     def fold(
         self, stored: StoredPeriod, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
     ) -> bool:

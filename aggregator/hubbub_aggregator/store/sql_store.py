@@ -54,6 +54,7 @@ from hubbub_aggregator.store.period_figures import PeriodFigures
 from hubbub_aggregator.store.shuffle import sort_reports
 from hubbub_aggregator.store.sql_clock import SqlClock
 from hubbub_aggregator.store.sql_figures import SqlFigures, figure_columns
+from hubbub_aggregator.store.sql_leases import SqlLeases
 from hubbub_aggregator.store.sql_tokens import SqlTokens
 
 _MAX_IDS_PER_STATEMENT = 1_000
@@ -70,7 +71,7 @@ def _do_nothing() -> None:
     pass
 
 
-class SqlStore(SqlTokens, SqlClock, SqlFigures):
+class SqlStore(SqlTokens, SqlClock, SqlFigures, SqlLeases):
     """`Store` on the tables of `schema.py`."""
 
     def __init__(

@@ -197,7 +197,10 @@ def _format_buckets(fields: dict[str, Any]) -> str:
     unit = f" {buckets.unit}" if buckets.unit else ""
     numbers = {"one": "one at random", "sum": "the sum", "max": "the largest", "last": "the last"}[buckets.several]
     absent = "no value" if buckets.default is None else format_number(buckets.default)
-    return (
-        f"  {len(buckets)} buckets: {', '.join(map(format_number, buckets.edges))}{unit}; "
-        f"of several recordings: {numbers}; without a recording: {absent}"
+    edges = list(map(format_number, buckets.edges))
+    collected = (
+        f"mean of numbers from {edges[0]} to {edges[-1]}"
+        if buckets.is_mean
+        else f"{len(buckets)} buckets: {', '.join(edges)}"
     )
+    return f"  {collected}{unit}; of several recordings: {numbers}; without a recording: {absent}"

@@ -37,15 +37,19 @@ class BloomBits(int):
 _HASH_FUNCTIONS = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
 
 
-def bloom_bits(metric: Metric, value: Value | JointValue, cohort: int) -> BloomBits:
+def bloom_bits(metric: Metric, value: Value | JointValue, cohort: int, threshold: float | None = None) -> BloomBits:
     """Return the true bits of a value in a cohort, before any randomization. Never send or store them.
 
     string : bit i is one if one of the h hashes has position i       categorical : the bit of the category
              with `discover`, the hashes are those of the fragment that the cohort reports
-    boolean : one bit                                                  ordinal : the bit of the number's bucket
+    boolean : one bit                                                  ordinal : the bit of the number's bucket; of a mean, one bit:
+                                                                                 whether the number's fraction reaches the threshold
     None (no value recorded) : no bit, or the bit of the `default` of an ordinal metric
     joint : the bits of each part's value, from a tuple of the values, or a mapping of the parts' names in which a missing
             part has no value
+
+    threshold : of the client, `Secret.threshold`, for an ordinal metric that estimates a mean. None is enough if the bit is the same for all
+                thresholds of the cohort
 
     Raises InvalidValueError; its message never contains the value.
 
@@ -64,6 +68,10 @@ def bloom_bits(metric: Metric, value: Value | JointValue, cohort: int) -> BloomB
         return _joint_bits(metric, value, cohort)
     if metric.buckets is not None:
         number = metric.buckets.default if value is None else recorded_number(metric, value)
+        if number is not None and metric.buckets.is_mean:
+            return _threshold_bit(
+                metric.name, metric.buckets.fraction(number), (cohort, metric.params.num_cohorts), threshold
+            )
         return BloomBits(0 if number is None else 1 << metric.buckets.index_of(number))
     if value is None:
         return BloomBits(0)
@@ -134,6 +142,16 @@ def recorded_number(metric: Metric, value: Value | JointValue) -> float:
         problem = "NaN or an infinity" if isinstance(value, float) else with_article(type(value).__name__)
         raise InvalidValueError(f"{metric.name}: an ordinal metric accepts a finite number or None, got {problem}")
     return number
+
+
+def _threshold_bit(name: str, fraction: float, cohort: tuple[int, int], threshold: float | None) -> BloomBits:
+    """Return whether a number's fraction reaches the threshold; cohort : c, m of the thresholds from c / m to (c + 1) / m."""
+    c, m = cohort
+    if threshold is None and c < fraction * m < c + 1:
+        raise InvalidValueError(
+            f"{name}: threshold is missing, and the bit of this number depends on it: use Encoder.bloom_bits"
+        )
+    return BloomBits(fraction >= ((c + 1) / m if threshold is None else threshold))
 
 
 def _string_bits(metric: Metric, text: bytes, cohort: int) -> BloomBits:

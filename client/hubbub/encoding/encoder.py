@@ -55,6 +55,9 @@ class Encoder:
             )
         self.metric = metric.require_collectable()
         self.cohort = _cohort(metric, secret)
+        self._threshold = None
+        if metric.buckets is not None and metric.buckets.is_mean:
+            self._threshold = secret.threshold(metric.name, self.cohort, metric.params.num_cohorts)
         self._permanent_response = (JointPermanentResponse if metric.parts else PermanentResponse)(metric, secret)
         self._instantaneous_response = (JointInstantaneousResponse if metric.parts else InstantaneousResponse)(
             metric.params, random_bytes
@@ -80,7 +83,9 @@ class Encoder:
 
         Raises InvalidValueError for a value of the wrong kind, so that an app can check a value before it is encoded.
         """
-        return value if isinstance(value, BloomBits) else bloom_bits(self.metric, value, self.cohort)
+        if isinstance(value, BloomBits):
+            return value
+        return bloom_bits(self.metric, value, self.cohort, self._threshold)
 
     def _check_epoch(self, epoch: int | None) -> None:
         has_hold = self.metric.hold is not None

@@ -12,6 +12,7 @@ from hubbub.errors import ParameterError
 from hubbub.randomness import RandomBytes, system_random_bytes
 
 SECRET_BYTES = 32
+_THRESHOLD_BYTES = 5
 
 
 class Shake(Protocol):
@@ -71,6 +72,17 @@ class Secret:
         It depends on the secret and the metric's name only, so a group never follows from a value or from another metric's group.
         """
         return self.stream("hubbub/discovery-cohort/v1", metric_name.encode()).digest(1)[0] % num_cohorts
+
+    def threshold(self, metric_name: str, cohort: int, num_cohorts: int) -> float:
+        """Return the client's threshold, uniform on ((c, c + 1] / m), of a metric that estimates a mean; a multiple of 2**-40 / m.
+
+        The part below the cohort's is never sent. It depends on the secret and the metric's name only, as the cohort does.
+        """
+        word = int.from_bytes(
+            self.stream("hubbub/threshold/v1", metric_name.encode()).digest(_THRESHOLD_BYTES), "little"
+        )
+        steps = 1 << 8 * _THRESHOLD_BYTES
+        return (cohort * steps + word + 1) / (num_cohorts * steps)
 
     def __repr__(self) -> str:
         return "<secret>"

@@ -17,10 +17,17 @@ from typing import Any
 from hubbub.errors import DefinitionError
 from hubbub.metrics.params import MAX_BITS
 
-BUCKET_FIELDS = ("edges", "several", "unit", "representatives", "default")
+BUCKET_FIELDS = ("edges", "several", "unit", "representatives", "default", "estimate")
 """Fields of a definition that describe its buckets; `edges` is required."""
 
 MIN_BUCKETS = 2
+
+
+class Estimand(StrEnum):
+    """Estimand of an ordinal metric: the distribution of its numbers, or their mean alone, which takes one bit of a report."""
+
+    DISTRIBUTION = "distribution"
+    MEAN = "mean"
 
 
 class Several(StrEnum):
@@ -42,6 +49,8 @@ class Buckets:
     unit            : text for tables and plots, such as "ms"
     representatives : number that stands for each bucket in means, within its edges; (): the middles of the buckets
     default         : number that is reported for a period without a recording; None: "no value" is reported
+    estimate        : "mean": one bucket e_0 to e_1 and `default` are required. The one bit of a report shows whether the number reaches
+                      a threshold of the client, uniform on [e_0, e_1] (1BitMean with fixed rounding points; Ding et al. 2017)
 
     >>> Buckets((0, 10, 20)).index_of(10), Buckets((0, 10, 20)).labels
     (1, ('below 10', '10 or more'))
@@ -52,11 +61,17 @@ class Buckets:
     unit: str = ""
     representatives: tuple[float, ...] = ()
     default: float | None = None
+    estimate: Estimand = Estimand.DISTRIBUTION
 
     def __post_init__(self) -> None:
         for field in ("edges", "representatives"):
             object.__setattr__(self, field, _numbers(field, getattr(self, field)))
-        if not MIN_BUCKETS <= len(self) <= MAX_BITS:
+        if self.estimate not in tuple(Estimand):
+            raise DefinitionError(f"estimate must be one of {', '.join(Estimand)}, got {self.estimate!r}")
+        object.__setattr__(self, "estimate", Estimand(self.estimate))
+        if self.is_mean:
+            self._check_mean()
+        elif not MIN_BUCKETS <= len(self) <= MAX_BITS:
             raise DefinitionError(
                 f"edges must be {MIN_BUCKETS + 1} to {MAX_BITS + 1} numbers, got {len(self.edges)}: k buckets have k + 1 edges"
             )
@@ -73,6 +88,26 @@ class Buckets:
         if self.default is not None:
             object.__setattr__(self, "default", _numbers("default", [self.default])[0])
 
+    def _check_mean(self) -> None:
+        if len(self.edges) != 2:
+            raise DefinitionError(
+                f"edges must be 2 numbers with estimate = 'mean', got {len(self.edges)}: the smallest and the largest number that the mean "
+                "counts. Remove the edges between them, or remove estimate to collect a distribution"
+            )
+        if self.default is None:
+            raise DefinitionError(
+                "default is missing, and estimate = 'mean' needs it: one bit cannot show that a period has no value. "
+                "Set default = 0 for a counter, or remove estimate"
+            )
+        if self.representatives:
+            raise DefinitionError(
+                "representatives were given with estimate = 'mean', which has no buckets: remove them"
+            )
+        if not math.isfinite(self.edges[1] - self.edges[0]):
+            raise DefinitionError(
+                f"edges must have a finite distance, got {self.edges[0]:.17g} and {self.edges[1]:.17g}: use a smaller range"
+            )
+
     def _check_representatives(self) -> None:
         if len(self.representatives) != len(self):
             raise DefinitionError(
@@ -87,6 +122,25 @@ class Buckets:
     def __len__(self) -> int:
         return len(self.edges) - 1
 
+    @property
+    def is_mean(self) -> bool:
+        """Whether the metric estimates the mean alone, from one bit."""
+        return self.estimate is Estimand.MEAN
+
+    @property
+    def hash_scheme(self) -> str:
+        """Mapping from numbers to bits."""
+        return "threshold-v1" if self.is_mean else "one-hot"
+
+    def fraction(self, number: float) -> float:
+        """Return the place of a number, cut to [e_0, e_k], in that range: from 0 to 1.
+
+        >>> Buckets((0, 10), default=0, estimate=Estimand.MEAN).fraction(2.5)
+        0.25
+        """
+        low, high = self.edges[0], self.edges[-1]
+        return min(max((number - low) / (high - low), 0.0), 1.0)
+
     @cached_property
     def _inner(self) -> tuple[float, ...]:
         return self.edges[1:-1]
@@ -97,7 +151,9 @@ class Buckets:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Text of each bucket: "below 10", "10 to 20", "20 or more"; "10 to 20" has the numbers with 10 <= v < 20."""
+        """Text of each bit: "below 10", "10 to 20", "20 or more"; "10 to 20" has the numbers with 10 <= v < 20."""
+        if self.is_mean:
+            return ("at or above the threshold",)
         texts = [format_number(edge) for edge in self._inner]
         return (
             f"below {texts[0]}",
@@ -122,9 +178,13 @@ class Buckets:
         return max(earlier, number) if self.several is Several.MAX else _saturated(earlier + number)
 
     def encoding_fields(self) -> Iterator[bytes]:
-        """Yield the fields that determine the permanent noise: the number of edges between buckets, and each of them."""
-        yield len(self._inner).to_bytes(8, "little")
-        for edge in self._inner:
+        """Yield the fields that determine the permanent noise: the number of edges between buckets, and each of them.
+
+        With estimate = "mean", both edges, since thresholds are between them.
+        """
+        edges = self.edges if self.is_mean else self._inner
+        yield len(edges).to_bytes(8, "little")
+        for edge in edges:
             yield struct.pack("<d", edge)
 
     def digest_fields(self) -> dict[str, Any]:
@@ -134,6 +194,7 @@ class Buckets:
             "edges": [_hex(edge) for edge in self.edges],
             "several": str(self.several),
             "unit": self.unit,
+            **self._estimate_field,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,7 +205,12 @@ class Buckets:
             "unit": self.unit,
             "representatives": list(self.representatives),
             "default": self.default,
+            **self._estimate_field,
         }
+
+    @property
+    def _estimate_field(self) -> dict[str, str]:
+        return {"estimate": str(self.estimate)} if self.is_mean else {}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Buckets:

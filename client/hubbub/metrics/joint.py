@@ -8,13 +8,24 @@ Source: Fanti, Pihur, Erlingsson 2016 (arXiv 1503.01214), sec. 3; docs/associati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
 
 from hubbub.errors import DefinitionError, ParameterError
 from hubbub.metrics.params import MAX_BITS, Params
 
 MIN_PARTS, MAX_PARTS = 2, 3
-_OF_EACH_PART = ("prob_p", "prob_q", "permanent_p", "permanent_q")
+
+
+class _ProbabilityOfPart:
+    """A probability that the parts have and the joint metric has not: reading it raises ParameterError."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, params: object, owner: type) -> float:
+        raise ParameterError(
+            f"{self.name} of a joint metric differs between its parts, so the metric has none of its own: "
+            "use metric.parts, or read joint reports with `hubbub associate`"
+        )
 
 
 class JointParams(Params):
@@ -35,6 +46,10 @@ class JointParams(Params):
 
     __slots__ = ("_parts",)
     _parts: tuple[Params, ...]
+    prob_p = _ProbabilityOfPart()
+    prob_q = _ProbabilityOfPart()
+    permanent_p = _ProbabilityOfPart()
+    permanent_q = _ProbabilityOfPart()
 
     def __init__(self, parts: Sequence[Params]) -> None:
         parts = tuple(parts)
@@ -94,20 +109,6 @@ class JointParams(Params):
 
     def __reduce__(self) -> tuple[type[JointParams], tuple[tuple[Params, ...]]]:
         return JointParams, (self._parts,)
-
-
-def _probability_of_part(name: str) -> property:
-    def refuse(_: JointParams) -> NoReturn:
-        raise ParameterError(
-            f"{name} of a joint metric differs between its parts, so the metric has none of its own: "
-            "use metric.parts, or read joint reports with `hubbub associate`"
-        )
-
-    return property(refuse)
-
-
-for _name in _OF_EACH_PART:
-    setattr(JointParams, _name, _probability_of_part(_name))
 
 
 def check_part_names(name: str, parts: Sequence[str]) -> None:

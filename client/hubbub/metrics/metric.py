@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +13,26 @@ from typing import Any, TypeVar
 
 from hubbub.errors import DefinitionError, ParameterError
 from hubbub.metrics.buckets import Buckets
+from hubbub.metrics.canonical import (
+    canonical_json,
+    digest_fields,
+    mechanism_from_dict,
+    mechanism_to_dict,
+    permanent_numerators,
+)
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.joint import JointParams, check_part_names
-from hubbub.metrics.params import MAX_BITS, PERMANENT_FIELDS, Params
+from hubbub.metrics.params import MEAN_COHORTS, Params
 from hubbub.metrics.periods import PeriodKind
-from hubbub.metrics.probability import DYADIC_DIGITS, numerator
+from hubbub.metrics.rules import (
+    check_bloom_filter,
+    check_categories,
+    check_collectable,
+    check_number_of_categories,
+    check_scheme,
+)
 from hubbub.text import with_article
 
-MIN_STRING_BITS = 8
-MAX_CLIENT_COHORTS = 256
 _E = TypeVar("_E", bound=StrEnum)
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
@@ -49,7 +59,8 @@ class Metric:
     name        : lower-case letters, digits, `_ . -`, at most 64 characters, starting with a letter
     kind        : `string` (Bloom filter), `categorical` (one bit per category), `boolean` (one bit), `ordinal` (one bit per bucket),
                   `joint` (two or three parts)
-    params      : parameters of the mechanism; one-hot for categorical, boolean and ordinal metrics, JointParams for joint metrics
+    params      : parameters of the mechanism; one-hot for categorical, boolean and ordinal metrics, threshold-v1 for ordinal metrics
+                  that estimate a mean, JointParams for joint metrics
     categories  : categories of a categorical metric, in the order of their bits
     other       : category that replaces unknown values; None: unknown values are invalid
     period      : reporting period: a client sends one report for each
@@ -96,11 +107,11 @@ class Metric:
             raise DefinitionError(f"{self.name}: hold must be an integer >= 1, got {self.hold!r}")
         match self.kind:
             case Kind.STRING:
-                self._check_string()
+                check_bloom_filter(self.name, self.params)
             case Kind.CATEGORICAL:
                 self._check_categorical()
             case Kind.BOOLEAN:
-                self._check_one_hot(1)
+                check_scheme(self.name, self.kind, self.params, 1)
             case Kind.ORDINAL:
                 self._check_ordinal()
             case Kind.JOINT:
@@ -135,7 +146,7 @@ class Metric:
         **fields: Any,
     ) -> Metric:
         """Return a categorical metric (basic RAPPOR): one bit per category, decoded in closed form."""
-        _check_number_of_categories(name, len(categories))
+        check_number_of_categories(name, len(categories))
         params = Params.one_hot(
             len(categories),
             prob_p=prob_p,
@@ -177,11 +188,17 @@ class Metric:
         permanent_q: float | None = None,
         **fields: Any,
     ) -> Metric:
-        """Return an ordinal metric: numbers in declared buckets, one bit per bucket; `buckets` may be the edges alone."""
+        """Return an ordinal metric: numbers in declared buckets, one bit per bucket, or the mean of numbers, one bit.
+
+        buckets : `Buckets`, or the edges alone
+        """
         if not isinstance(buckets, Buckets):
             buckets = Buckets(tuple(buckets))
-        params = Params.one_hot(
-            len(buckets),
+        params = Params(
+            num_bits=len(buckets),
+            num_hashes=1,
+            num_cohorts=MEAN_COHORTS if buckets.is_mean else 1,
+            hash_scheme=buckets.hash_scheme,
             prob_p=prob_p,
             prob_q=prob_q,
             prob_f=prob_f,
@@ -230,15 +247,6 @@ class Metric:
                     f"{self.name}: part {part.name} must not have a discover table: its cohort is that of the joint metric"
                 )
 
-    def _check_string(self) -> None:
-        if self.params.hash_scheme == "one-hot":
-            raise DefinitionError(f"{self.name}: a string metric needs a Bloom filter; use hash_scheme = 'murmur3-v1'")
-        if self.params.num_bits < MIN_STRING_BITS:
-            raise DefinitionError(
-                f"{self.name}: num_bits of a string metric must be {MIN_STRING_BITS} to {MAX_BITS}, "
-                f"got {self.params.num_bits}"
-            )
-
     def _check_discover(self, discover: Discovery) -> None:
         if self.kind is not Kind.STRING or self.params.hash_scheme != "murmur3-v1":
             raise DefinitionError(
@@ -251,34 +259,16 @@ class Metric:
             raise DefinitionError(f"{self.name}: {problem}") from None
 
     def _check_categorical(self) -> None:
-        _check_number_of_categories(self.name, len(self.categories))
-        self._check_one_hot(len(self.categories))
-        for category in self.categories:
-            if not isinstance(category, str) or not category:
-                raise DefinitionError(f"{self.name}: a category must be a non-empty string, got {category!r}")
-            if any("\ud800" <= character <= "\udfff" for character in category):
-                raise DefinitionError(
-                    f"{self.name}: categories must be encodable as UTF-8, got {category!r}: remove lone surrogates"
-                )
-        if len(set(self.categories)) != len(self.categories):
-            repeated = sorted({c for c in self.categories if self.categories.count(c) > 1})
-            raise DefinitionError(f"{self.name}: categories must be distinct, got {', '.join(repeated)} more than once")
-        if self.other is not None and self.other not in self.categories:
-            raise DefinitionError(f"{self.name}: other must be one of the categories, got {self.other!r}")
+        check_number_of_categories(self.name, len(self.categories))
+        check_scheme(self.name, self.kind, self.params, len(self.categories))
+        check_categories(self.name, self.categories, self.other)
 
     def _check_ordinal(self) -> None:
         if not isinstance(self.buckets, Buckets):
             raise DefinitionError(
                 f"{self.name}: an ordinal metric needs buckets, got {self.buckets!r}: pass Buckets((0, 10, 20))"
             )
-        self._check_one_hot(len(self.buckets))
-
-    def _check_one_hot(self, num_bits: int) -> None:
-        if self.params.hash_scheme != "one-hot" or self.params.num_bits != num_bits:
-            raise DefinitionError(
-                f"{self.name}: {with_article(self.kind)} metric needs one-hot parameters of {num_bits} bits, "
-                f"got {self.params.hash_scheme} of {self.params.num_bits}"
-            )
+        check_scheme(self.name, self.kind, self.params, len(self.buckets), self.buckets.hash_scheme)
 
     def require_collectable(self) -> Metric:
         """Return the metric if new clients may report it.
@@ -293,28 +283,12 @@ class Metric:
                 except DefinitionError as problem:
                     raise DefinitionError(f"{self.name}: part {problem}") from None
             return self
-        if self.params.prob_p > self.params.prob_q:
-            raise DefinitionError(
-                f"{self.name}: prob_p must be below prob_q, got {self.params.prob_p:.6g} and "
-                f"{self.params.prob_q:.6g}: exchange them"
-            )
-        b, a = self.params.permanent_p, self.params.permanent_q
-        if self.params.has_permanent_noise and (b == 0 or a == 1):
-            raise DefinitionError(
-                f"{self.name}: permanent_p must be above 0 and permanent_q below 1, got {b:.6g} and {a:.6g}: the reports of a value "
-                "would have no common epsilon; use prob_f = 0 for no permanent noise"
-            )
-        m = self.params.num_cohorts
-        if m > MAX_CLIENT_COHORTS or m & (m - 1):
-            raise DefinitionError(
-                f"{self.name}: num_cohorts must be a power of two up to {MAX_CLIENT_COHORTS}, got {m}: "
-                "a client has one cohort number in [0, 256), which is reduced modulo num_cohorts"
-            )
+        check_collectable(self.name, self.params)
         return self
 
     @property
     def one_hot_names(self) -> tuple[str, ...]:
-        """Name of each bit of a one-hot metric: its categories, the labels of its buckets, or "true"; () of a string metric."""
+        """Name of each bit of a metric without hashing: its categories, the labels of its buckets, or "true"; () of a string metric."""
         if self.kind is Kind.BOOLEAN:
             return ("true",)
         return self.categories if self.buckets is None else self.buckets.labels
@@ -347,26 +321,34 @@ class Metric:
         yield (f"{joint}/{self.name}" if joint else self.name).encode()
         yield self.kind.encode()
         yield params.hash_scheme.encode()
-        response = _permanent_numerators(params).values()
+        response = permanent_numerators(params).values()
         for number in (params.num_bits, params.num_hashes, *response, len(self.categories)):
             yield number.to_bytes(8, "little")
         for category in self.categories:
             yield category.encode()
         if self.discover is not None:
-            yield _canonical_json(self.discover.encoding_fields(params.num_cohorts)).encode()
+            yield canonical_json(self.discover.encoding_fields(params.num_cohorts)).encode()
         if self.buckets is not None:
             yield from self.buckets.encoding_fields()
 
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of every field on which the bits of a report depend, in canonical JSON."""
-        bits = {"parts": [_canonical(part) for part in self.parts]} if self.parts else _canonical(self)
-        canonical = {**bits, "hold": self.hold, "kind": self.kind, "name": self.name, "period": self.period}
+        canonical = {**self._digest_fields, "hold": self.hold, "period": self.period}
         if self.discover is not None:
             canonical["discover"] = self.discover.encoding_fields(self.params.num_cohorts)
         if self.buckets is not None:
             canonical["buckets"] = self.buckets.digest_fields()
-        return hashlib.sha256(b"hubbub-metric-v1\n" + _canonical_json(canonical).encode()).hexdigest()
+        return hashlib.sha256(b"hubbub-metric-v1\n" + canonical_json(canonical).encode()).hexdigest()
+
+    @property
+    def _digest_fields(self) -> dict[str, Any]:
+        mechanism = (
+            {"parts": [part._digest_fields for part in self.parts]}
+            if self.parts
+            else digest_fields(self.params, self.categories, self.other)
+        )
+        return {**mechanism, "kind": self.kind, "name": self.name}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the definition as JSON values; `from_dict` returns an equal metric."""
@@ -375,7 +357,7 @@ class Metric:
             "kind": str(self.kind),
             "description": self.description,
             "owner": self.owner,
-            **({"parts": [_part_fields(part) for part in self.parts]} if self.parts else _mechanism_fields(self)),
+            **self._mechanism_dict,
             "period": str(self.period),
             "hold": self.hold,
             "expires": self.expires.isoformat() if self.expires else None,
@@ -383,6 +365,13 @@ class Metric:
             "digest": self.digest,
             **({} if self.discover is None else {"discover": self.discover.to_dict()}),
         }
+
+    @property
+    def _mechanism_dict(self) -> dict[str, Any]:
+        if self.parts:
+            parts = ({"name": part.name, "kind": str(part.kind), **part._mechanism_dict} for part in self.parts)
+            return {"parts": list(parts)}
+        return mechanism_to_dict(self.params, self.categories, self.other)
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Metric:
@@ -392,13 +381,13 @@ class Metric:
         """
         try:
             name, kind = fields["name"], fields["kind"]
-            parts = tuple(cls(**_parsed_mechanism(part)) for part in fields.get("parts", ()))
-            mechanism: dict[str, Any] = (
-                {"name": name, "kind": kind, "params": _joint_params(parts), "parts": parts}
-                if parts
-                else _parsed_mechanism(fields)
+            parts = tuple(
+                cls(part["name"], part["kind"], **mechanism_from_dict(part)) for part in fields.get("parts", ())
             )
+            mechanism = {"params": _joint_params(parts), "parts": parts} if parts else mechanism_from_dict(fields)
             metric = cls(
+                name,
+                kind,
                 **mechanism,
                 period=fields["period"],
                 hold=fields["hold"],
@@ -426,85 +415,8 @@ def has_expired(metric: Metric, day: date) -> bool:
     return metric.expires is not None and day >= metric.expires
 
 
-def _canonical_json(fields: dict[str, Any]) -> str:
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-
-
-def _canonical(metric: Metric) -> dict[str, Any]:
-    """Return the fields of a mechanism that the digest covers, with the name and kind of a part."""
-    params = metric.params
-    return {
-        "categories": list(metric.categories),
-        **_permanent_numerators(params),
-        "hash_scheme": params.hash_scheme,
-        "kind": metric.kind,
-        "name": metric.name,
-        "num_bits": params.num_bits,
-        "num_cohorts": params.num_cohorts,
-        "num_hashes": params.num_hashes,
-        "other": metric.other,
-        "p": numerator(params.prob_p, DYADIC_DIGITS),
-        "q": numerator(params.prob_q, DYADIC_DIGITS),
-    }
-
-
-def _part_fields(part: Metric) -> dict[str, Any]:
-    return {"name": part.name, "kind": str(part.kind), **_mechanism_fields(part)}
-
-
-def _mechanism_fields(metric: Metric) -> dict[str, Any]:
-    """Return the fields of a mechanism as JSON values."""
-    params = metric.params
-    return {
-        "hash_scheme": params.hash_scheme,
-        "num_bits": params.num_bits,
-        "num_hashes": params.num_hashes,
-        "num_cohorts": params.num_cohorts,
-        "prob_p": params.prob_p,
-        "prob_q": params.prob_q,
-        **params.permanent_fields,
-        "categories": list(metric.categories),
-        "other": metric.other,
-    }
-
-
-def _parsed_mechanism(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a metric that the fields of its mechanism define."""
-    params = Params(
-        num_bits=fields["num_bits"],
-        num_hashes=fields["num_hashes"],
-        num_cohorts=fields["num_cohorts"],
-        prob_p=fields["prob_p"],
-        prob_q=fields["prob_q"],
-        **{name: fields[name] for name in PERMANENT_FIELDS if name in fields},
-        hash_scheme=fields["hash_scheme"],
-    )
-    return {
-        "name": fields["name"],
-        "kind": fields["kind"],
-        "params": params,
-        "categories": tuple(fields["categories"]),
-        "other": fields["other"],
-    }
-
-
 def _joint_params(parts: Sequence[Metric]) -> JointParams:
     return JointParams(tuple(part.params for part in parts))
-
-
-def _permanent_numerators(params: Params) -> dict[str, int]:
-    """Return the numerators of the permanent response: f of 2**-23, or permanent_p and permanent_q of 2**-24."""
-    if params.prob_f is not None:
-        return {"f": numerator(params.prob_f, DYADIC_DIGITS - 1)}
-    return {name: numerator(each, DYADIC_DIGITS) for name, each in params.permanent_fields.items()}
-
-
-def _check_number_of_categories(name: str, number: int) -> None:
-    if not 2 <= number <= MAX_BITS:
-        raise DefinitionError(
-            f"{name}: a categorical metric needs 2 to {MAX_BITS} categories, got {number}: "
-            f"use a boolean metric for one category, a string metric for more than {MAX_BITS}"
-        )
 
 
 def _member(kinds: type[_E], field: str, value: str, name: str) -> _E:

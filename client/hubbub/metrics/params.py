@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from hubbub.errors import ParameterError
 from hubbub.metrics.probability import DYADIC_DIGITS, round_to_dyadic
 
-HASH_SCHEMES = ("murmur3-v1", "google-md5", "one-hot")
-"""Mappings from a value to bits: two Bloom filters, and one bit per category."""
+HASH_SCHEMES = ("murmur3-v1", "google-md5", "one-hot", "threshold-v1")
+"""Mappings from a value to bits: two Bloom filters, one bit per category, and one bit that compares a number with a threshold."""
 
 PERMANENT_FIELDS = ("prob_f", "permanent_p", "permanent_q")
 """Fields of a definition that describe its permanent response: the first, or the two others."""
 
 MAX_BITS = 1024
 MAX_COHORTS = 1 << 16
+MEAN_COHORTS = 16
+"""Cohorts of a metric that estimates a mean: more hardly lower its variance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
@@ -22,7 +24,7 @@ class Params:
     """Parameters of RAPPOR: k, h, m, p, q of the paper, the permanent response, and the hash scheme.
 
     num_bits    : k, in [1, 1024]
-    num_hashes  : h, in [1, k); one-hot: exactly 1
+    num_hashes  : h, in [1, k); one-hot and threshold-v1: exactly 1
     num_cohorts : m, in [1, 65536]; clients accept powers of two up to 256 only
     prob_p      : p = P(IRR bit = 1 | PRR bit = 0), in [0, 1], rounded to n / 2**24
     prob_q      : q = P(IRR bit = 1 | PRR bit = 1), in [0, 1], rounded to n / 2**24; q != p
@@ -105,6 +107,12 @@ class Params:
                 raise ParameterError(
                     "one-hot needs num_hashes = 1 and num_cohorts = 1, "
                     f"got {self.num_hashes} and {self.num_cohorts}: a category is one bit, the same in every client"
+                )
+        elif self.hash_scheme == "threshold-v1":
+            if self.num_hashes != 1 or self.num_bits != 1:
+                raise ParameterError(
+                    "threshold-v1 needs num_bits = 1 and num_hashes = 1, "
+                    f"got {self.num_bits} and {self.num_hashes}: a number is compared with one threshold"
                 )
         elif self.num_hashes >= self.num_bits:
             raise ParameterError(

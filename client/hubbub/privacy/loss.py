@@ -32,7 +32,7 @@ def epsilon(params: Params, reports: float = 1) -> float:
     - murmur3-v1 (h bits per value, or none):   max( min(h, k-h) (T1 + T0),  h max(T1, T0) )
     - google-md5 (bits may coincide):           max of i T1 + j T0 over i, j <= h, i + j <= k
     - one-hot, several categories:              T1 + T0
-    - one-hot, one bit (boolean):               max(T1, T0)
+    - one bit (boolean, threshold-v1):          max(T1, T0)
     - joint:                                    sum of the parts' eps(t), whose bits are independent given the values
 
     For h <= k/2 the first is h (T1 + T0); for larger h, "no value" may be the worst neighbour.
@@ -54,8 +54,10 @@ def epsilon(params: Params, reports: float = 1) -> float:
     one, zero = _bit_losses(params, reports)
     high, low = max(one, zero), min(one, zero)
     k, h = params.num_bits, params.num_hashes
+    if k == 1:
+        return high
     if params.hash_scheme == "one-hot":
-        return high if k == 1 else high + low
+        return high + low
     if params.hash_scheme == "google-md5":
         return _times(h, high) + _times(min(h, k - h), low)
     return max(_times(min(h, k - h), high + low), _times(h, high))

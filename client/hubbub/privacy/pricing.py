@@ -71,7 +71,8 @@ def distinct_values(metric: Metric) -> float:
         case Kind.JOINT:
             return math.prod(map(distinct_values, metric.parts))
         case Kind.ORDINAL:
-            return metric.params.num_bits + (metric.buckets is None or metric.buckets.default is None)
+            absent = metric.buckets is None or metric.buckets.default is None or metric.buckets.is_mean
+            return metric.params.num_bits + absent
         case _:
             return math.inf
 

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hubbub.metrics.metric import MAX_CLIENT_COHORTS, Metric
+from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
+from hubbub.metrics.rules import MAX_CLIENT_COHORTS
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.text import format_count
 from hubbub.wire.dates import parse_day

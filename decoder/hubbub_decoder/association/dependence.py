@@ -1,32 +1,38 @@
-"""Dependence of two parts: an efficient estimate of D = P - x y', and a score test of D = 0.
+"""Dependence of two or three parts: an efficient estimate of their interaction, and a score test of independence.
 
-Model: joint shares P (C1, C2) with margins x, y. Given cohort and values, the bits of the parts are independent, so within cohort c
+Model: joint shares P with margins x_k. The interaction D of a subset of parts is the central moment of their indicators: of two parts
+P - x y', of three the sum of (e1 - x)(e2 - y)(e3 - z) over P. Given cohort and values, the bits of the parts are independent, so
+within cohort c, with the tensor D multiplied by a matrix along each axis,
 
-    E S_c = (n_c - 1) A1_c D A2_c'        S_c = sum over its reports of (l1 - mean_c l1) (l2 - mean_c l2)'
+    E S_c = w_c D x_1 A1_c x_2 A2_c [x_3 A3_c]        S_c = sum over its reports of the product of the parts' centred scores
 
-Scores are centred in each cohort: an unlisted string moves a cohort's mean score of both parts, and its mean is not dependence.
+Scores are centred in each cohort: an unlisted string moves a cohort's mean score of all parts, and its mean is not dependence.
 
-Estimator: D = E1 X E2', vec X = J^-1 vec(sum_c E1'S_c E2)       J = sum_c (n_c - 1) (E1'V1_c E1) kron (E2'V2_c E2)
-           V_c covariance of the scores within the cohort, E as in `margins.py`. This is one step of Fisher scoring from independence
-Test:      T = vec(S)' J^-1 vec(S), compared with chi-squared of (I - 1)(J - 1) degrees of freedom, over the components that are kept
+Estimator: D = X multiplied by E along each axis, vec X = J^-1 vec(sum_c S_c in contrasts)        J = sum_c w_c V1_c kron V2_c [kron V3_c]
+           V_c covariance of the scores in contrasts within the cohort, E as in `margins.py`, w_c = n_c - 1 for two parts. For two
+           parts this is one step of Fisher scoring from independence
+Test:      T = vec(S)' J^-1 vec(S), compared with chi-squared, over the components that are kept: of two parts (I - 1)(J - 1)
+           degrees of freedom. The products of different subsets are uncorrelated if all parts are independent, so their statistics add up
 
-If the parts are independent given the cohort, all pairings of the two sides' reports within a cohort are equally likely. Over these
-pairings E S = 0 and Cov vec(S) = J exactly, for every choice of components and scores that is made from the margins alone. So
+If the parts are independent given the cohort, all pairings of their reports within a cohort are equally likely. Over these pairings
+E S = 0 and, of two parts, Cov vec(S) = J exactly, for every choice of components and scores that is made from the margins alone. So
 unlisted strings, rare components and estimated margins leave the level of the test alone, and its covariance has the error of two
 small matrices instead of one with ((I - 1)(J - 1))**2 entries.
 
-docs/mathematics.md, "Associations". Source: Rao 1948 for score tests; Strasser and Weber 1999 for the permutation moments.
+docs/mathematics.md, "Associations". Source: Rao 1948 for score tests; Strasser and Weber 1999 for the permutation moments; Lancaster
+1969 ("The chi-squared distribution") for the decomposition of three parts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.association.margins import MarginFit, contrasts, inverse
-from hubbub_decoder.association.moments import CohortMoments
+from hubbub_decoder.association.moments import CohortMoments, Subset
 from hubbub_decoder.model.distributions import chi2
 
 _KEPT_STANDARD_ERRORS = 2.0
@@ -36,27 +42,31 @@ MIN_COHORTS = 4
 
 @dataclass(frozen=True, eq=False)
 class IndependenceTest:
-    """Score test of independence: its statistic, degrees of freedom and p-value, and the components that it compares."""
+    """Score test of independence: its statistic, degrees of freedom and p-value, and the components of each part that it compares."""
 
     statistic: float
     degrees_of_freedom: int
     p_value: float
-    kept: tuple[tuple[int, ...], tuple[int, ...]]
+    kept: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def from_sum(cls, statistic: float, degrees_of_freedom: int, kept: tuple[tuple[int, ...], ...]) -> IndependenceTest:
+        return cls(statistic, degrees_of_freedom, float(chi2.sf(statistic, degrees_of_freedom)), kept)
 
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
-    """Estimate of D and the matrices behind it.
+    """Estimate of the interaction D of a subset of parts, and the matrices behind it.
 
-    interaction   : (C1 - 1, C2 - 1) X
-    kept          : of each part, (C - 1, I - 1) the contrasts of the components that the test compares, in contrasts
-    cross         : (I - 1, J - 1) S in the kept contrasts           information : its covariance under independence
+    interaction   : (C1 - 1, C2 - 1[, C3 - 1]) X
+    cross         : (I - 1, J - 1[, K - 1]) S in contrasts of the compared components
+    information   : its covariance under independence
     inverse_information : J^-1, the covariance of vec X under independence
-    overdispersion : at least 1, mean square of the cohorts' residuals S_c - (n_c - 1) V1_c X V2_c over their variance under independence
+    overdispersion : at least 1, mean square of the cohorts' residuals of S_c over their variance under independence
+    test          : of D = 0 among the compared components, if all parts are independent
     """
 
     interaction: Floats
-    kept: tuple[Floats, Floats]
     cross: Floats
     information: Floats
     inverse_information: Floats
@@ -65,49 +75,53 @@ class Dependence:
 
     @property
     def table(self) -> Floats:
-        """D, (C1, C2), with row and column sums 0."""
-        p, q = self.interaction.shape
-        return np.asarray(contrasts(p + 1) @ self.interaction @ contrasts(q + 1).T)
+        """D, (C1, C2[, C3]), with sums 0 along each axis."""
+        return along_axes(self.interaction, [contrasts(number + 1) for number in self.interaction.shape])
 
 
-def fit_dependence(moments: CohortMoments, margins: tuple[MarginFit, MarginFit]) -> Dependence:
-    """Estimate D of two parts and test independence. Time O(m (C1 C2)**2 + (C1 C2)**3), memory O((C1 C2)**2)."""
-    cross, covariances = moments.crosses.sum(axis=0), moments.covariances
-    p, q = cross.shape
-    weights = np.maximum(moments.sizes - 1, 0)
-    information = _kronecker_sum(weights, *covariances)
-    inverted = inverse(information)
-    interaction = (inverted @ cross.ravel()).reshape(p, q)
-    kept = (_kept(margins[0]), _kept(margins[1]))
-    chosen = tuple(contrasts(n + 1).T @ _sub_contrasts(n + 1, keep) for n, keep in zip((p, q), kept, strict=True))
-    tested = (chosen[0].T @ cross @ chosen[1]).ravel()
-    reduced = tuple(np.einsum("mab,ap,bq->mpq", v, g, g) for v, g in zip(covariances, chosen, strict=True))
-    null = _kronecker_sum(weights, *reduced)
-    statistic = float(tested @ np.linalg.lstsq(null, tested, rcond=1e-10)[0])
-    df = len(tested)
-    test = IndependenceTest(statistic, df, float(chi2.sf(statistic, df)), kept)
-    overdispersion = _overdispersion(moments, interaction)
-    return Dependence(
-        interaction,
-        (chosen[0], chosen[1]),
-        tested.reshape(chosen[0].shape[1], -1),
-        null,
-        inverted,
-        overdispersion,
-        test,
-    )
+def fit_dependence(moments: CohortMoments, margins: Sequence[MarginFit], parts: Subset = (0, 1)) -> Dependence:
+    """Estimate D of a subset of parts and test D = 0. Time O(m q**2 + q**3), memory O(q**2), with q entries of X."""
+    cross, covariances = moments.crosses[parts].sum(axis=0), [moments.covariances[part] for part in parts]
+    weights = moments.weights(len(parts))
+    inverted = inverse(_kronecker_sum(weights, covariances))
+    interaction = (inverted @ cross.ravel()).reshape(cross.shape)
+    kept = tuple(_kept(margins[part]) for part in parts)
+    chosen = [contrasts(n + 1).T @ _sub_contrasts(n + 1, keep) for n, keep in zip(cross.shape, kept, strict=True)]
+    tested = along_axes(cross, [matrix.T for matrix in chosen])
+    null = _kronecker_sum(weights, [g.T @ v @ g for v, g in zip(covariances, chosen, strict=True)])
+    statistic = float(tested.ravel() @ np.linalg.lstsq(null, tested.ravel(), rcond=1e-10)[0])
+    test = IndependenceTest.from_sum(statistic, tested.size, kept)
+    scale = weights.reshape(-1, *(1 for _ in parts))
+    residuals = moments.crosses[parts] - scale * along_axes(interaction, covariances)
+    overdispersion = _overdispersion(residuals, covariances, weights)
+    return Dependence(interaction, tested, null, inverted, overdispersion, test)
 
 
-def _overdispersion(moments: CohortMoments, interaction: Floats) -> float:
-    """Mean square of the cohorts' residual cross products, in their standard deviations under independence; at least 1."""
-    used = moments.sizes > 1
-    if used.sum() < MIN_COHORTS:
+def along_axes(tensor: Floats, matrices: Sequence[Floats]) -> Floats:
+    """Multiply each axis of a tensor (d1, d2[, d3]) by a matrix (e, d); matrices (m, e, d) of cohorts give (m, e1, e2[, e3]).
+
+    >>> along_axes(np.eye(2), [np.ones((1, 2)), np.eye(2)]).tolist()
+    [[1.0, 1.0]]
+    """
+    old, new = "abc"[: tensor.ndim], "xyz"[: tensor.ndim]
+    batch = "m" if matrices[0].ndim == 3 else ""
+    factors = ",".join(f"{batch}{e}{d}" for e, d in zip(new, old, strict=True))
+    return np.asarray(np.einsum(f"{old},{factors}->{batch}{new}", tensor, *matrices, optimize=True))
+
+
+def _overdispersion(residuals: Floats, covariances: Sequence[Floats], weights: Floats) -> float:
+    """Mean square of the cohorts' residual products, in their standard deviations under independence; at least 1."""
+    used = weights > 0
+    number = int(used.sum())
+    if number < MIN_COHORTS:
         return 1.0
-    v1, v2 = (covariance[used] for covariance in moments.covariances)
-    n = moments.sizes[used, None, None] - 1
-    residuals = moments.crosses[used] - n * (v1 @ interaction @ v2)
-    variances = n * np.einsum("mpp->mp", v1)[:, :, None] * np.einsum("mqq->mq", v2)[:, None, :]
-    return max(1.0, float(np.mean(residuals**2 / np.where(variances > 0, variances, 1))) * len(n) / (len(n) - 1))
+    variances = weights.reshape(-1, *(1 for _ in covariances))
+    for axis, covariance in enumerate(covariances, start=1):
+        shape = [1] * residuals.ndim
+        shape[0], shape[axis] = covariance.shape[:2]
+        variances = variances * np.einsum("mpp->mp", covariance).reshape(shape)
+    ratios = residuals[used] ** 2 / np.where(variances[used] > 0, variances[used], 1)
+    return max(1.0, float(np.mean(ratios)) * number / (number - 1))
 
 
 def _kept(margin: MarginFit) -> tuple[int, ...]:
@@ -125,8 +139,13 @@ def _sub_contrasts(number: int, kept: tuple[int, ...]) -> Floats:
     return basis
 
 
-def _kronecker_sum(weights: np.ndarray, first: Floats, second: Floats) -> Floats:
-    """sum_c w_c V1_c kron V2_c, by one matrix product over the cohorts."""
-    (m, p, _), q = first.shape, second.shape[1]
-    flat = (first * weights[:, None, None]).reshape(m, p * p).T @ second.reshape(m, q * q)
+def _kronecker_sum(weights: Floats, matrices: Sequence[Floats]) -> Floats:
+    """sum_c w_c V1_c kron V2_c [kron V3_c], by one matrix product over the cohorts."""
+    *leading, last = matrices
+    left = weights[:, None, None] * leading[0]
+    for matrix in leading[1:]:
+        size = left.shape[1] * matrix.shape[1]
+        left = np.einsum("mpr,mqs->mpqrs", left, matrix).reshape(len(left), size, size)
+    (m, p, _), q = left.shape, last.shape[1]
+    flat = left.reshape(m, p * p).T @ last.reshape(m, q * q)
     return np.asarray(flat.reshape(p, p, q, q).transpose(0, 2, 1, 3).reshape(p * q, p * q))

@@ -1,235 +1,237 @@
-"""Joint shares of two parts with their standard errors, conditional shares, and a joint guess.
+"""Joint shares of two or three parts with their standard errors, conditional shares, and a joint guess.
 
-Estimator: P = x y' + D, with the margins of `margins.py` and D of `dependence.py`; unbiased to first order, possibly negative
-Variance:  mean square of each cell's influence over a sample of reports, divided by N. A report has the influence
+Estimator: P = x_1 x_2 [x_3] + the sum over the subsets of two or three parts of D multiplied by the margins of the other parts, with
+           the margins of `margins.py` and D of `dependence.py`; unbiased to first order, possibly negative
+Variance:  mean square of each cell's influence over a sample of reports, divided by N. With x1 the influence on the margin of a part,
+           E (E'V E)^-1 E'l, and P_-k the table of the parts but k, a report has the influence
 
-    x1 y' + x y2' + J^-1 (s1 s2' - V1 X V2 - r1 - r2)       x1, y2 : E (E'V E)^-1 E' l of each part, its influence on the margins
-                                                  s1, s2 : scores in contrasts, centred within the cohort
-                                                  r1, r2 : residuals of s1 s1'X V2 and V1 X s2 s2' after regression on s1 and s2
+    sum_k x1_k P_-k + sum over subsets of (influence on D) times the margins of the other parts
 
-    r1 and r2 are the noise of the estimated J. The regression removes the part of it that the fitted margins absorb.
-Unlisted strings shift the scores of a cohort. The variances of the margins and of D are multiplied by the ratio of the variance
-between cohorts to that within them, averaged over the components, where it is above 1.
+           on D, in contrasts:  N J^-1 (s1 s2 [s3] - V X V - sum_k r_k [- sum_k s_k C_-k])
 
-Guess:     of the components that the test compares, singular values s of sqrt(N) V1^1/2 X V2^1/2 become sqrt((s**2 - 1 - b)**2 - 4 b) / s above 1 + sqrt(b), in units of
-           sqrt(max(p, q)) with b = min(p, q) / max(p, q), and 0 below; then the nearest non-negative table with the margins' posterior means.
-           Noise has no singular value above 1 + sqrt(b); the shrinkage minimizes the squared error. Source: Gavish and Donoho 2017
-docs/mathematics.md, "Associations".
+           s_k : scores centred within the cohort          V X V : X multiplied by V_c along each axis, the mean of the product
+           r_k : residual of s_k s_k' in the place of V_k, less V X V, after regression on s_k
+           C_-k : covariance of the scores of the other two parts in the cohort: the noise of the centring, for three parts only
+
+    r is the noise of the estimated J. The regression removes the part of it that the fitted margins absorb.
+Unlisted strings shift the scores of a cohort. The variances of the margins and of each D are multiplied by the ratio of the variance
+between cohorts to that within them, where it is above 1: of D averaged over the components, of the margins moved toward the average.
+
+Conditional shares r = P / M have Fieller's interval: all r with (P - r M)**2 <= z**2 (Var P - 2 r Cov(P, M) + r**2 Var M).
+
+docs/mathematics.md, "Associations". Source: Fieller 1954 for ratios.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.association.components import Sample
-from hubbub_decoder.association.dependence import MIN_COHORTS, Dependence
-from hubbub_decoder.association.margins import MarginFit, contrasts, inverse
-from hubbub_decoder.association.moments import CohortMoments
+from hubbub_decoder.association.dependence import MIN_COHORTS, Dependence, along_axes
+from hubbub_decoder.association.guess import guess_table
+from hubbub_decoder.association.margins import MarginFit, contrasts, inverse, outer
+from hubbub_decoder.association.moments import CohortMoments, Subset, subsets
 
 _MIN_SAMPLE, _MAX_SAMPLE = 2_000, 10_000
-_BLOCK_CELLS = 1 << 22
-_MAX_ROUNDS = 200
+_SAMPLE_CELLS = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Ratio:
+    """Conditional shares: cells over their sums along some axes, with the variances and covariances of both, of equal shapes."""
+
+    cells: Floats
+    sums: Floats
+    cell_variance: Floats
+    covariance: Floats
+    sum_variance: Floats
+
+    @property
+    def shares(self) -> Floats:
+        """Cells over sums; nan where the sum is not positive."""
+        return np.asarray(np.where(self.sums > 0, self.cells / np.where(self.sums > 0, self.sums, 1), np.nan))
+
+    def interval(self, z: float) -> tuple[Floats, Floats]:
+        """Fieller's interval; nan where the sum is not clearly positive: below z standard errors."""
+        square = self.sums**2 - z**2 * self.sum_variance
+        half = self.cells * self.sums - z**2 * self.covariance
+        constant = self.cells**2 - z**2 * self.cell_variance
+        clear = (square > 0) & (self.sums > 0)
+        root, divisor = np.sqrt(np.maximum(half**2 - square * constant, 0)), np.where(clear, square, 1)
+        low, high = ((half + sign * root) / divisor for sign in (-1, 1))
+        return np.where(clear, low, np.nan), np.where(clear, high, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
 class JointShares:
-    """Joint shares P (C1, C2), their standard errors, those of both conditionals, and the joint guess.
+    """Joint shares P (C1, C2[, C3]) of a subset of parts, and their guess.
 
-    shares, std_errors       : of the share of each pair of components
-    rows, row_errors         : P(second | first), with standard errors; nan where the first component has no positive share
-    columns, column_errors   : P(first | second), with standard errors
-    guess                    : (C1, C2) non-negative with sum 1, shrunk: the best guess of the table as a whole
+    shares, std_errors : of the share of each combination of components
+    given    : conditional shares of the other parts, given the first part, and of three parts given the first two
+    guess    : of `guess.py`
     """
 
     shares: Floats
     std_errors: Floats
-    rows: Floats
-    row_errors: Floats
-    columns: Floats
-    column_errors: Floats
+    given: tuple[Ratio, ...]
     guess: Floats
 
 
 def joint_shares(
     sample: Sample,
     moments: CohortMoments,
-    margins: tuple[MarginFit, MarginFit],
-    dependence: Dependence,
+    margins: Sequence[MarginFit],
+    dependences: Mapping[Subset, Dependence],
+    parts: Subset = (0, 1),
     *,
     of_reporters: bool = True,
 ) -> JointShares:
-    """Combine margins and dependence into a table with standard errors.
+    """Combine margins and dependences into the table of a subset of the sample's parts.
 
     of_reporters : whether the shares are those among the reporters; else those of the population that they were drawn from
     """
-    x, y = (margin.shares for margin in margins)
-    table = np.outer(x, y) + dependence.table
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rows = np.where(x[:, None] > 0, table / x[:, None], np.nan)
-        columns = np.where(y > 0, table / y, np.nan)
-        of_table, of_rows, of_columns = _mean_squares(sample, moments, margins, dependence, rows, columns)
-        draw = table * (1 - table), rows * (1 - rows) / x[:, None], columns * (1 - columns) / y
-        n = sample.num_reports
-        errors = [
-            np.sqrt(np.maximum(square - (np.maximum(drawn, 0) if of_reporters else 0), 1e-6 * square) / n)
-            for square, drawn in zip((of_table, of_rows, of_columns), draw, strict=True)
-        ]
-    listed = sample.parts[0].listed, sample.parts[1].listed
-    return JointShares(
-        table, errors[0], rows, errors[1], columns, errors[2], guess_table(moments, margins, dependence, listed)
+    table, n = _table(parts, margins, dependences), sample.num_reports
+    later = [tuple(range(first, len(parts))) for first in range(1, len(parts))]  # axes that a condition adds over
+    squares = np.zeros_like(table)
+    with_sums, of_sums = (np.zeros((len(later), *table.shape)) for _ in range(2))
+    for influence in _influences(sample, moments, margins, dependences, parts):
+        squares += np.mean(influence**2, axis=0)
+        for index, axes in enumerate(later):
+            sums = influence.sum(axis=tuple(axis + 1 for axis in axes), keepdims=True)
+            with_sums[index] += np.mean(influence * sums, axis=0)
+            of_sums[index] += np.mean(sums**2, axis=0)
+    totals = np.array([np.broadcast_to(table.sum(axis=axes, keepdims=True), table.shape) for axes in later])
+    shares, positive = np.maximum(table, 0), np.maximum(totals, 0)
+    drawn = 1.0 if of_reporters else 0.0
+    variance = np.maximum(squares - drawn * shares * (1 - shares), 1e-6 * squares) / n
+    covariances = (with_sums - drawn * shares * (1 - positive)) / n
+    variances = np.maximum(of_sums - drawn * positive * (1 - positive), 1e-6 * of_sums) / n
+    given = tuple(
+        Ratio(table, total, variance, covariance, of_total)
+        for total, covariance, of_total in zip(totals, covariances, variances, strict=True)
     )
+    listed = [sample.parts[part].listed for part in parts]
+    guess = guess_table([margins[part] for part in parts], _relative(dependences, parts), listed, n)
+    return JointShares(table, np.sqrt(variance), given, guess)
 
 
-def _mean_squares(
+def _relative(dependences: Mapping[Subset, Dependence], parts: Subset) -> dict[Subset, Dependence]:
+    """Dependences of the subsets of `parts`, by positions in it."""
+    return {tuple(map(parts.index, subset)): dependences[subset] for subset in subsets(parts)}
+
+
+def _table(parts: Subset, margins: Sequence[MarginFit], dependences: Mapping[Subset, Dependence]) -> Floats:
+    """P of a subset of parts; of one part its margin."""
+    table = outer([margins[part].shares for part in parts])
+    for subset in subsets(parts):
+        table = table + _with_margins(dependences[subset].table, subset, parts, margins)
+    return table
+
+
+def _with_margins(of_subset: Floats, subset: Subset, parts: Subset, margins: Sequence[MarginFit]) -> Floats:
+    """Multiply a tensor over the components of `subset`, its last axes, by the margins of the other parts."""
+    leading = of_subset.ndim - len(subset)
+    for axis, part in enumerate(parts):
+        if part not in subset:
+            of_subset = np.expand_dims(of_subset, leading + axis)
+            shape = [1] * of_subset.ndim
+            shape[leading + axis] = -1
+            of_subset = of_subset * margins[part].shares.reshape(shape)
+    return of_subset
+
+
+def _influences(
     sample: Sample,
     moments: CohortMoments,
-    margins: tuple[MarginFit, MarginFit],
-    dependence: Dependence,
-    rows: Floats,
-    columns: Floats,
-) -> tuple[Floats, Floats, Floats]:
-    """Mean squares of the influences on P, on P(second | first) and on P(first | second), each (C1, C2)."""
-    (x, y), bases = (margin.shares for margin in margins), [contrasts(len(margin.point)) for margin in margins]
-    thin = sample.thin(max(_MIN_SAMPLE, min(_MAX_SAMPLE, _BLOCK_CELLS // (len(x) * len(y)))))
+    margins: Sequence[MarginFit],
+    dependences: Mapping[Subset, Dependence],
+    parts: Subset,
+) -> Iterator[Floats]:
+    """Yield arrays (n, C1, C2[, C3]): the influences of a sample of reports, and those of independent excesses between cohorts."""
+    cells = int(np.prod([len(margins[part].shares) for part in parts]))
+    thin = sample.thin(max(_MIN_SAMPLE, min(_MAX_SAMPLE, _SAMPLE_CELLS // cells)))
     cohorts = np.repeat(np.arange(len(thin.sizes)), thin.sizes)
-    centred = []
-    for part, (margin, basis, means) in enumerate(zip(margins, bases, moments.means, strict=True)):
-        ratios = np.concatenate([block for _, block in thin.blocks(part)], axis=1)
-        centred.append((basis.T @ (ratios / (margin.point @ ratios))).T - means[cohorts])
-    first, second = centred
-    solved = [inverse(scores.T @ scores / len(scores)) for scores in centred]
-    on_margins = [scores @ inverted @ basis.T for scores, inverted, basis in zip(centred, solved, bases, strict=True)]
-    inflation = [
-        _between_cohorts(moments.sizes, means @ inverted @ basis.T, influence)
-        for means, inverted, basis, influence in zip(moments.means, solved, bases, on_margins, strict=True)
-    ]
-    v1, v2 = moments.covariances
-    right = np.einsum("pq,mqr->mpr", dependence.interaction, v2)  # X V2_c
-    left = np.einsum("mpr,rq->mpq", v1, dependence.interaction)  # V1_c X
-    along_first = np.einsum("np,npq->nq", first, right[cohorts])
-    along_second = np.einsum("npq,nq->np", left[cohorts], second)
-    n, p, q = len(first), *dependence.interaction.shape
-    coefficients_1 = (
-        solved[0] @ np.einsum("np,nr,nq->prq", first, first, along_first, optimize=True).reshape(p, p * q) / n
-    )
-    coefficients_2 = (
-        solved[1] @ np.einsum("nq,np,nr->qpr", second, along_second, second, optimize=True).reshape(q, p * q) / n
-    )
-    scale = dependence.inverse_information * max(sample.num_reports - int((sample.sizes > 0).sum()), 1)
-    offsets = np.einsum("mpr,mrq->mpq", v1, right).reshape(-1, p * q)  # V1_c X V2_c
-    sums = [np.zeros((len(x), len(y))) for _ in range(4)]
-    block = max(1, _BLOCK_CELLS // (len(x) * len(y)))
-    for start in range(0, n, block):
-        a, b = first[start : start + block], second[start : start + block]
-        u, w = along_first[start : start + block], along_second[start : start + block]
-        products = (a[:, :, None] * (b - u)[:, None, :] - w[:, :, None] * b[:, None, :]).reshape(len(a), p * q)
-        products += a @ coefficients_1 + b @ coefficients_2 + offsets[cohorts[start : start + block]]
-        interaction = (products @ scale).reshape(len(a), p, q)
-        of_dependence = np.einsum("up,npq,vq->nuv", bases[0], interaction, bases[1], optimize=True)
-        m1, m2 = (each[start : start + block] for each in on_margins)
-        influence = of_dependence + m1[:, :, None] * y + x[:, None] * m2[:, None, :]
-        sums[0] += np.einsum("nuv,nuv->uv", influence, influence)
-        sums[3] += np.einsum("nuv,nuv->uv", of_dependence, of_dependence)
-        by_row = (influence - rows * m1[:, :, None]) / x[:, None]
-        by_column = (influence - columns * m2[:, None, :]) / y
-        sums[1] += np.einsum("nuv,nuv->uv", by_row, by_row)
-        sums[2] += np.einsum("nuv,nuv->uv", by_column, by_column)
-    extra = [
-        (ratio - 1) * np.mean(influence**2, axis=0) for ratio, influence in zip(inflation, on_margins, strict=True)
-    ]
-    of_pairs = (dependence.overdispersion - 1) * sums[3] / n
-    of_table = sums[0] / n + of_pairs + np.outer(extra[0], y**2) + np.outer(x**2, extra[1])
-    of_rows = (
-        sums[1] / n
-        + of_pairs / x[:, None] ** 2
-        + extra[1]
-        + np.outer(extra[0], np.ones(len(y))) * ((rows - y) / x[:, None]) ** 2
-    )
-    of_columns = (
-        sums[2] / n
-        + of_pairs / y**2
-        + extra[0][:, None]
-        + np.outer(np.ones(len(x)), extra[1]) * ((columns - x[:, None]) / y) ** 2
-    )
-    return of_table, of_rows, of_columns
+    scores, on_margins, ratios = {}, {}, {}
+    for part in parts:
+        basis, means, margin = contrasts(len(margins[part].shares)), moments.means[part], margins[part]
+        likelihood = np.concatenate([block for _, block in thin.blocks(part)], axis=1)
+        scores[part] = (basis.T @ (likelihood / (margin.point @ likelihood))).T - means[cohorts]
+        solved = inverse(scores[part].T @ scores[part] / len(scores[part])) @ basis.T
+        on_margins[part] = scores[part] @ solved
+        ratios[part] = _between_cohorts(moments.sizes, means @ solved, on_margins[part])
+    total = np.zeros((len(cohorts), *(len(margins[part].shares) for part in parts)))
+    for part in parts:
+        rest = tuple(other for other in parts if other != part)
+        of_rest = np.expand_dims(_table(rest, margins, dependences), parts.index(part))
+        shape = [len(cohorts), *(1 for _ in parts)]
+        shape[1 + parts.index(part)] = -1
+        influence = on_margins[part].reshape(shape) * of_rest
+        total += influence
+        if ratios[part].max() > 1:
+            yield np.sqrt(ratios[part] - 1).reshape(shape[1:]) * influence
+    for subset in subsets(parts):
+        of_subset = _interaction_influence(subset, scores, cohorts, moments, dependences)
+        influence = _with_margins(of_subset, subset, parts, margins)
+        total += influence
+        excess = dependences[subset].overdispersion - 1
+        if excess > 0:
+            yield np.sqrt(excess) * influence
+    yield total
 
 
-def _between_cohorts(sizes: Indices, of_cohort: Floats, influence: Floats) -> float:
-    """Ratio, at least 1, of the variance of the margins' estimates by the cohorts' means to that by single reports.
+def _interaction_influence(
+    subset: Subset,
+    scores: Mapping[int, Floats],
+    cohorts: Indices,
+    moments: CohortMoments,
+    dependences: Mapping[Subset, Dependence],
+) -> Floats:
+    """Influences (n, C1, C2[, C3]) of reports on D of a subset."""
+    order, axes = len(subset), "abc"[: len(subset)]
+    covariances, interaction = [moments.covariances[part] for part in subset], dependences[subset].interaction
+    products = np.einsum(f"{','.join(f'n{axis}' for axis in axes)}->n{axes}", *(scores[part] for part in subset))
+    products += (order - 1) * along_axes(interaction, covariances)[cohorts]
+    for position, (axis, part) in enumerate(zip(axes, subset, strict=True)):
+        rest, score = axes.replace(axis, ""), scores[part]
+        matrices = [*covariances]
+        matrices[position] = np.broadcast_to(np.eye(score.shape[1]), matrices[position].shape)
+        along = np.einsum(f"n{axis},n{axes}->n{rest}", score, along_axes(interaction, matrices)[cohorts])
+        residual = np.einsum(f"n{axis},n{rest}->n{axes}", score, along).reshape(len(score), -1)
+        residual -= score @ (inverse(score.T @ score) @ (score.T @ residual))
+        products -= residual.reshape(products.shape)
+        if order == 3:
+            pair = tuple(other for other in subset if other != part)
+            others = along_axes(dependences[pair].interaction, [moments.covariances[other] for other in pair])
+            products -= np.einsum(f"n{axis},n{rest}->n{axes}", score, others[cohorts])
+    scale = dependences[subset].inverse_information * max(float(moments.weights(order).sum()), 1.0)
+    influence = (products.reshape(len(products), -1) @ scale).reshape(products.shape)
+    for place, number in enumerate(interaction.shape, start=1):
+        influence = np.moveaxis(np.tensordot(influence, contrasts(number + 1), axes=(place, 1)), -1, place)
+    return np.asarray(influence)
+
+
+def _between_cohorts(sizes: Indices, of_cohort: Floats, influence: Floats) -> Floats:
+    """Ratio (C,), at least 1, of the variance of each component's estimate by the cohorts' means to that by single reports.
+
+    An unlisted string shares bits with some candidates and not with others, and the ratio of one component has m - 1 degrees of
+    freedom only. So each ratio is moved toward their mean: its weight is h / (h + 2 / (m - 1)), with h the squared coefficient of
+    variation of the ratios less its expectation 2 / (m - 1) under a common ratio.
 
     of_cohort : (m, C) mean influence of each cohort        influence : (n, C) of single reports
     """
     used = sizes > 0
     m = int(used.sum())
     if m < MIN_COHORTS:
-        return 1.0
+        return np.ones(influence.shape[1])
     weights = sizes[used]
     deviations = of_cohort[used] - np.average(of_cohort[used], axis=0, weights=weights)
     between = (weights[:, None] * deviations**2).sum(axis=0) / (m - 1)
     within = np.mean(influence**2, axis=0)
-    return max(1.0, float(np.mean(between / np.where(within > 0, within, 1))))
-
-
-def guess_table(
-    moments: CohortMoments, margins: tuple[MarginFit, MarginFit], dependence: Dependence, listed: tuple[int, int]
-) -> Floats:
-    """Non-negative joint shares: guessed margins, and the shrunken dependence of the components that the test compares.
-
-    listed : number of candidates or categories of each part; other components have a share of 0 unless the test compares them
-    """
-    n = moments.num_reports
-    x, y = (
-        margin.guess(np.isin(np.arange(len(margin.shares)), [*range(number), *kept]))
-        for margin, number, kept in zip(margins, listed, dependence.test.kept, strict=True)
-    )
-    roots = [
-        _root(np.einsum("m,mab,ap,bq->pq", moments.sizes / n, covariance, kept, kept))
-        for covariance, kept in zip(moments.covariances, dependence.kept, strict=True)
-    ]
-    interaction = np.linalg.lstsq(dependence.information, dependence.cross.ravel(), rcond=1e-10)[0]
-    whitened = math.sqrt(n) * roots[0][0] @ interaction.reshape(dependence.cross.shape) @ roots[1][0]
-    left, values, right = np.linalg.svd(whitened, full_matrices=False)
-    shrunk = (left * shrink_singular_values(values, *whitened.shape)) @ right / math.sqrt(n)
-    sides = [
-        contrasts(len(shares)) @ kept @ root
-        for shares, kept, (_, root) in zip((x, y), dependence.kept, roots, strict=True)
-    ]
-    return nearest_table(np.outer(x, y) + sides[0] @ shrunk @ sides[1].T, x, y)
-
-
-def shrink_singular_values(values: Floats, rows: int, columns: int) -> Floats:
-    """Singular values of a matrix with unit noise that minimize the expected squared error.
-
-    >>> shrink_singular_values(np.array([10.0, 3.0]), 4, 4).round(2).tolist()  # noise alone reaches 2 sqrt(4) = 4
-    [9.17, 0.0]
-    """
-    scale, ratio = math.sqrt(max(rows, columns)), min(rows, columns) / max(rows, columns)
-    scaled = np.maximum(values / scale, 1 + math.sqrt(ratio))
-    return np.asarray(scale * np.sqrt(np.maximum((scaled**2 - 1 - ratio) ** 2 - 4 * ratio, 0)) / scaled)
-
-
-def nearest_table(table: Floats, x: Floats, y: Floats) -> Floats:
-    """Non-negative table with margins x and y near `table`: negative cells become 0, then iterative proportional fitting.
-
-    x, y : non-negative, each with sum 1
-    """
-    fitted = np.maximum(table, 1e-9 * np.outer(x, y))
-    for _ in range(_MAX_ROUNDS):
-        rows = fitted.sum(axis=1)
-        fitted *= np.divide(x, rows, out=np.zeros_like(x), where=rows > 0)[:, None]
-        sums = fitted.sum(axis=0)
-        fitted *= np.divide(y, sums, out=np.zeros_like(y), where=sums > 0)
-        if np.abs(sums - y).max() < 1e-9:
-            break
-    return np.asarray(fitted / fitted.sum())
-
-
-def _root(matrix: Floats) -> tuple[Floats, Floats]:
-    """Square root of a covariance matrix, and its inverse."""
-    values, vectors = np.linalg.eigh(matrix)
-    roots = np.sqrt(np.maximum(values, 1e-12 * values[-1]))
-    return (vectors * roots) @ vectors.T, (vectors / roots) @ vectors.T
+    ratios = between / np.where(within > 0, within, 1)
+    mean, sampling = float(ratios.mean()), 2 / (m - 1)
+    heterogeneity = max(0.0, float(ratios.var(ddof=1)) / max(mean, 1e-300) ** 2 - sampling) if len(ratios) > 1 else 0.0
+    return np.asarray(np.maximum(1, mean + heterogeneity / (heterogeneity + sampling) * (ratios - mean)))

@@ -12,6 +12,8 @@ sequential quadratic programming") for z.
 from __future__ import annotations
 
 import contextlib
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,6 +75,11 @@ def contrasts(number: int) -> Floats:
         basis[: column + 1, column] = 1
         basis[column + 1, column] = -(column + 1)
     return np.asarray(basis / np.linalg.norm(basis, axis=0))
+
+
+def outer(vectors: Sequence[Floats]) -> Floats:
+    """Product of vectors, one along each axis."""
+    return np.asarray(functools.reduce(np.multiply.outer, vectors))
 
 
 def inverse(matrix: Floats) -> Floats:

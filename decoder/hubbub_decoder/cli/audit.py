@@ -72,8 +72,8 @@ def command(
 ) -> None:
     """Measure the privacy of a client for the metrics NAMES of the file DEFINITIONS, or all of its metrics.
 
-    Runs many clients with two values, computes a lower bound on epsilon from the best event that separates their reports, and tests
-    whether reports of different clients repeat. Without DEFINITIONS, a client is a black box: pass --claim and two or more --value.
+    Runs many clients with two values, and computes a lower bound on epsilon from the best event that separates their reports.
+    Then tests whether reports of different clients repeat. Without DEFINITIONS, a client is a black box: pass --claim and two or more --value.
 
     Exit code 1 if a claim is refuted: a bound exceeds it, or reports repeat.
 
@@ -88,7 +88,7 @@ def command(
     from hubbub.cli.definitions_file import definitions_with
     from hubbub_decoder.audit.report import describe, to_dict
     from hubbub_decoder.audit.trade_off import write_plot
-    from hubbub_decoder.cli.progress import elapsed_time
+    from hubbub_decoder.cli.shared import elapsed_time
     from hubbub_decoder.data.output_files import check_plot_path
 
     if function is not None and program is not None:

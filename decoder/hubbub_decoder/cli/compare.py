@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+from hubbub_decoder.cli.shared import (
+    candidates_option,
+    elapsed_time,
+    everything_option,
+    fdr_option,
+    interval_options,
+    output_options,
+    write_outputs,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from hubbub_decoder.comparison.results import Comparison
     from hubbub_decoder.inference.intervals import Target
 
 
@@ -24,28 +36,12 @@ if TYPE_CHECKING:
     help="Another file of the first sample; repeatable. Files are added up.",
 )
 @click.option("--and-b", "more_b", multiple=True, type=PATH, help="Another file of the second sample; repeatable.")
-@click.option(
-    "--candidates",
-    "candidates_path",
-    type=PATH,
-    help="Candidates: one per line, or a .csv with a column `candidate`; - reads stdin. Required for string metrics.",
-)
+@candidates_option
 @json_option
-@click.option("--out", type=PATH, help="Also save the changes to this .csv or .json file.")
-@click.option("--plot", type=PATH, help="Also save a plot of the largest changes to this .svg, .png or .pdf file.")
-@click.option("--all", "everything", is_flag=True, help="Show every candidate, not only those with a detected change.")
-@click.option(
-    "--confidence", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Confidence level of the intervals.",
-)  # fmt: skip
-@click.option(
-    "--fdr", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="False discovery rate: the expected share of false positives among the detected changes.",
-)  # fmt: skip
-@click.option(
-    "--target", default="reporters", show_default=True, type=click.Choice(["reporters", "population"]),
-    help="Changes among the reporters, or in the populations of which they are random samples (wider intervals).",
-)  # fmt: skip
+@output_options("the changes", ".csv or .json", "the largest changes")
+@everything_option("every candidate, not only those with a detected change")
+@interval_options
+@fdr_option("changes")
 @click.option(
     "--independent-clients", is_flag=True,
     help="No client is in both A and B: two groups. Default if both have the same periods.",
@@ -81,16 +77,12 @@ def command(
     from rich.console import Console
 
     from hubbub.summary import read_collected
-    from hubbub_decoder.cli.progress import elapsed_time
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.table import ComparisonTable
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.output_files import check_plot_path, check_table_path, write_figure
+    from hubbub_decoder.data.output_files import check_result_paths
 
-    if out is not None:
-        check_table_path(out)
-    if plot is not None:
-        check_plot_path(plot)
+    check_result_paths(out, plot, parquet=False)
     candidates = None if candidates_path is None else read_candidates(candidates_path)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
@@ -107,15 +99,14 @@ def command(
             same_clients=False if independent_clients else None,
             overlap=overlap,
         )
-    if out is not None:
-        comparison.save(out)
-        stderr.print(f"wrote {out}", highlight=False)
-    if plot is not None:
-        from hubbub_decoder.comparison.plots import plot_changes
-
-        write_figure(plot_changes(comparison), plot)
-        stderr.print(f"wrote {plot}", highlight=False)
+    write_outputs(stderr, out, comparison.save, plot, lambda: _figure(comparison))
     if as_json:
         print_json(comparison.to_dict())
     else:
         Console(highlight=False).print(ComparisonTable(comparison, everything))
+
+
+def _figure(comparison: Comparison) -> Figure:
+    from hubbub_decoder.comparison.plots import plot_changes
+
+    return plot_changes(comparison)

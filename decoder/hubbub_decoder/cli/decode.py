@@ -8,20 +8,28 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+from hubbub_decoder.cli.shared import (
+    candidates_option,
+    elapsed_time,
+    everything_option,
+    fdr_option,
+    independent_clients_option,
+    interval_options,
+    output_options,
+    write_outputs,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from hubbub_decoder.comparison.trends import Trends
     from hubbub_decoder.inference.intervals import Target
+    from hubbub_decoder.results.decoding import Decoding
 
 
 @click.command()
 @click.argument("summaries", metavar="SUMMARY...", nargs=-1, required=True, type=PATH)
-@click.option(
-    "--candidates",
-    "candidates_path",
-    type=PATH,
-    help="Candidates: one per line, or a .csv with a column `candidate`; - reads stdin. Required for string metrics.",
-)
+@candidates_option
 @click.option(
     "--map", "map_path", type=PATH,
     help="google/rappor map: candidates with their bit positions. Replaces --candidates.",
@@ -31,36 +39,23 @@ if TYPE_CHECKING:
     help="Words to compare with the frequent unlisted strings that are found; a file like that of --candidates.",
 )  # fmt: skip
 @json_option
-@click.option("--out", type=PATH, help="Also save the estimates to this .csv, .json or .parquet file.")
+@output_options(
+    "the estimates",
+    ".csv, .json or .parquet",
+    "the estimates with their intervals, or with --by-period the shares of each period",
+)
 @click.option(
     "--by-period", is_flag=True,
     help="Decode each period by itself, and show the changes between successive periods. Needs one file or more for each period.",
 )  # fmt: skip
-@click.option(
-    "--plot", type=PATH,
-    help="Also plot the estimates with their intervals, or with --by-period the shares of each period (.svg, .png or .pdf).",
-)  # fmt: skip
-@click.option("--all", "everything", is_flag=True, help="Show every candidate, not only the detected ones.")
-@click.option(
-    "--confidence", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Confidence level of the intervals.",
-)  # fmt: skip
-@click.option(
-    "--fdr", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="False discovery rate: the expected share of false positives among the detected candidates.",
-)  # fmt: skip
-@click.option(
-    "--target", default="reporters", show_default=True, type=click.Choice(["reporters", "population"]),
-    help="Shares among the reporters, or in the population of which they are a random sample (wider intervals).",
-)  # fmt: skip
+@everything_option("every candidate, not only the detected ones")
+@interval_options
+@fdr_option("candidates")
 @click.option(
     "--method", default="auto", show_default=True, type=click.Choice(["auto", "lasso"]),
     help="auto estimates every candidate; lasso only those that a lasso on half of the cohorts keeps.",
 )  # fmt: skip
-@click.option(
-    "--independent-clients", is_flag=True,
-    help="Several periods have different clients. Default: the same clients with the same values, for which intervals are wider.",
-)  # fmt: skip
+@independent_clients_option("the same clients with the same values, for which intervals are wider")
 @click.option(
     "--weights", "weights_path", type=PATH,
     help="Frequencies known beforehand, such as those of an earlier list: .csv with the columns candidate and weight. They inform detection.",
@@ -97,12 +92,11 @@ def command(
 
     from hubbub.metrics.metric import Kind
     from hubbub.summary import read_collected
-    from hubbub_decoder.cli.progress import elapsed_time
     from hubbub_decoder.comparison.trends import decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.google_rappor import read_map_design
-    from hubbub_decoder.data.output_files import check_plot_path, check_table_path, write_figure
+    from hubbub_decoder.data.output_files import check_result_paths
     from hubbub_decoder.data.weights import read_weights
     from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -114,10 +108,7 @@ def command(
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
     if by_period and (words_path is not None or weights_path is not None or method != "auto"):
         raise click.UsageError("--by-period takes no --more-candidates, --weights or --method. Leave them out.")
-    if out is not None:
-        check_table_path(out)
-    if plot is not None:
-        check_plot_path(plot)
+    check_result_paths(out, plot, parquet=not by_period)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)
@@ -137,6 +128,10 @@ def command(
                 )
             candidates = read_map_design(map_path, summary.metric.params)
         show_stage(f"decoding {describe(summary)}")
+        if plot is not None and summary.metric.buckets is not None and summary.metric.buckets.is_mean:
+            raise click.UsageError(
+                f'{summary.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
+            )
         if by_period:
             trends = decode_by_period(
                 parts,
@@ -163,14 +158,7 @@ def command(
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)
-    if out is not None:
-        decoding.save(out)
-        stderr.print(f"wrote {out}", highlight=False)
-    if plot is not None:
-        from hubbub_decoder.results.plots import plot_intervals, plot_numbers
-
-        write_figure(plot_intervals(decoding) if decoding.numbers is None else plot_numbers(decoding), plot)
-        stderr.print(f"wrote {plot}", highlight=False)
+    write_outputs(stderr, out, decoding.save, plot, lambda: _figure(decoding))
     if as_json:
         print_json(decoding.to_dict())
     else:
@@ -183,17 +171,20 @@ def _print_trends(trends: Trends, plot: Path | None, out: Path | None, *, as_jso
 
     from hubbub_decoder.comparison.trend_table import TrendTable
 
-    stderr = Console(stderr=True)
-    if out is not None:
-        trends.save(out)
-        stderr.print(f"wrote {out}", highlight=False)
-    if plot is not None:
-        from hubbub_decoder.comparison.plots import plot_trends
-        from hubbub_decoder.data.output_files import write_figure
-
-        write_figure(plot_trends(trends), plot)
-        stderr.print(f"wrote {plot}", highlight=False)
+    write_outputs(Console(stderr=True), out, trends.save, plot, lambda: _trend_figure(trends))
     if as_json:
         print_json(trends.to_dict())
     else:
         Console(highlight=False).print(TrendTable(trends, everything))
+
+
+def _figure(decoding: Decoding) -> Figure:
+    from hubbub_decoder.results.plots import plot_intervals, plot_numbers
+
+    return plot_intervals(decoding) if decoding.numbers is None else plot_numbers(decoding)
+
+
+def _trend_figure(trends: Trends) -> Figure:
+    from hubbub_decoder.comparison.plots import plot_trends
+
+    return plot_trends(trends)

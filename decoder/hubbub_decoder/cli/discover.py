@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+from hubbub_decoder.cli.shared import (
+    elapsed_time,
+    everything_option,
+    fdr_option,
+    independent_clients_option,
+    interval_options,
+    output_options,
+    write_outputs,
+)
 
 if TYPE_CHECKING:
     from hubbub_decoder.inference.intervals import Target
@@ -16,26 +25,13 @@ if TYPE_CHECKING:
 @click.command(short_help="Find frequent strings without a list.")
 @click.argument("summaries", metavar="SUMMARY...", nargs=-1, required=True, type=PATH)
 @json_option
-@click.option("--out", type=PATH, help="Also save the estimates to this .csv, .json or .parquet file.")
-@click.option("--all", "everything", is_flag=True, help="Show every string of the search, not only the detected ones.")
+@output_options("the estimates", ".csv, .json or .parquet")
+@everything_option("every string of the search, not only the detected ones")
+@interval_options
+@fdr_option("strings")
+@independent_clients_option("the same clients with the same values, for which intervals are wider")
 @click.option(
-    "--confidence", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Confidence level of the intervals.",
-)  # fmt: skip
-@click.option(
-    "--fdr", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="False discovery rate: the expected share of false positives among the detected strings.",
-)  # fmt: skip
-@click.option(
-    "--target", default="reporters", show_default=True, type=click.Choice(["reporters", "population"]),
-    help="Shares among the reporters of the held-out group, or in the population of which they are a random sample (wider intervals).",
-)  # fmt: skip
-@click.option(
-    "--independent-clients", is_flag=True,
-    help="Several periods have different clients. Default: the same clients with the same values, for which intervals are wider.",
-)  # fmt: skip
-@click.option(
-    "--beam", default=500, show_default=True, type=click.IntRange(min=1),
+    "--beam", default=1000, show_default=True, type=click.IntRange(min=1),
     help="Number of prefixes that are kept after each group. More take more time and find more rare strings.",
 )  # fmt: skip
 def command(
@@ -64,15 +60,13 @@ def command(
 
     from hubbub.summary import read_collected
     from hubbub.text import escape_untrusted, format_count
-    from hubbub_decoder.cli.progress import elapsed_time
     from hubbub_decoder.data.combine import combine, describe
-    from hubbub_decoder.data.output_files import check_table_path
+    from hubbub_decoder.data.output_files import check_result_paths
     from hubbub_decoder.discovery.discover import discover
     from hubbub_decoder.results.table import DecodingTable
     from hubbub_decoder.results.warnings import warn_repeated_inputs
 
-    if out is not None:
-        check_table_path(out)
+    check_result_paths(out)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
         show_stage("reading")
@@ -91,9 +85,8 @@ def command(
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         found = replace(found, decoding=replace(found.decoding, warnings=(*input_warnings, *found.decoding.warnings)))
     stderr.print(f"searched {describe(summary)}", highlight=False)
-    if out is not None and found.decoding is not None:
-        found.decoding.save(out)
-        stderr.print(f"wrote {out}", highlight=False)
+    if found.decoding is not None:
+        write_outputs(stderr, out, found.decoding.save)
     if as_json:
         print_json(found.to_dict())
         return

@@ -59,6 +59,7 @@ def compare(
     """
     samples = [collect(name, given) for name, given in (("a", a), ("b", b))]
     first, second = (each if isinstance(each, BitCounts) else each.bit_counts() for each in samples)
+    check_comparable(first.metric)
     _check_pair(first, second, overlap, same_clients)
     grouped = set(first.periods) == set(second.periods) != set()
     known = _known_overlap(overlap, not grouped if same_clients is None else same_clients)
@@ -130,6 +131,15 @@ def collect(name: str, given: Collected | Sequence[Collected]) -> Collected:
             f"{collected.metric.name}: {name} holds no report, so no change can be estimated. Compare periods with reports."
         )
     return collected
+
+
+def check_comparable(metric: Metric) -> None:
+    """Raise SummaryError for a metric without shares that could change."""
+    if metric.buckets is not None and metric.buckets.is_mean:
+        raise SummaryError(
+            f'{metric.name}: its reports estimate a mean (estimate = "mean"), and no shares that could be compared. '
+            "Decode each sample: means of different clients differ with the variance std_error_a**2 + std_error_b**2."
+        )
 
 
 def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients: object) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub_decoder.comparison.overlap import Overlap
-from hubbub_decoder.data.output_files import atomic_write, check_table_path
-from hubbub_decoder.errors import OutputError
+from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.inference.intervals import Target
-from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.decoding import Decoding, json_fields
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -104,10 +100,10 @@ class Comparison:
             "confidence": self.confidence,
             "fdr": self.fdr,
             "same_clients": self.same_clients,
-            "overlap": _json_fields(self.overlap),
-            "totals": [_json_fields(change) for change in self.totals],
+            "overlap": json_fields(self.overlap),
+            "totals": [json_fields(change) for change in self.totals],
             "warnings": list(self.warnings),
-            "changes": [_json_fields(change) for change in self.changes],
+            "changes": [json_fields(change) for change in self.changes],
         }
 
     def save(self, path: str | Path) -> None:
@@ -115,24 +111,7 @@ class Comparison:
 
         Raises OutputError for another suffix, or if the file cannot be written.
         """
-        path = Path(path)
-        check_table_path(path)
-        if path.suffix.lower() == ".parquet":
-            raise OutputError(f"{path} must end in .csv or .json. A comparison has no Parquet form.")
-        text = io.StringIO(newline="")
-        if path.suffix.lower() == ".json":
-            text.write(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
-        else:
-            rows = [_json_fields(change) for change in self.changes]
-            writer = csv.DictWriter(text, list(Change.__dataclass_fields__))
-            writer.writeheader()
-            for row in rows:
-                others = row["indistinguishable_from"]
-                writer.writerow(
-                    row | {"indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else ""}
-                )
-        with atomic_write(path) as file:
-            file.write(text.getvalue().encode())
+        write_table(path, list(Change.__dataclass_fields__), map(_csv_row, self.changes), self.to_dict())
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from hubbub_decoder.comparison.table import ComparisonTable
@@ -140,8 +119,8 @@ class Comparison:
         yield from ComparisonTable(self).__rich_console__(console, options)
 
 
-def _json_fields(value: Change | Overlap) -> dict[str, Any]:
-    return {
-        name: None if isinstance(field, float) and not math.isfinite(field) else field
-        for name, field in asdict(value).items()
-    }
+def _csv_row(change: Change) -> list[Any]:
+    """Cells of a change; `indistinguishable_from` is a JSON list, empty without any."""
+    others = change.indistinguishable_from
+    fields = asdict(change) | {"indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else ""}
+    return list(fields.values())

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,13 +13,12 @@ from hubbub.metrics.metric import Kind, Metric
 from hubbub.summary import BitCounts
 from hubbub.text import format_count
 from hubbub_decoder.blas_threads import one_blas_thread
-from hubbub_decoder.comparison.compare import collect, compare_decodings
+from hubbub_decoder.comparison.compare import check_comparable, collect, compare_decodings
 from hubbub_decoder.comparison.overlap import Overlap
 from hubbub_decoder.comparison.results import Comparison
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.combine import Collected
-from hubbub_decoder.data.output_files import atomic_write, check_table_path
-from hubbub_decoder.errors import OutputError
+from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.pipeline import decode
@@ -93,26 +89,8 @@ class Trends:
 
         Raises OutputError for another suffix, or if the file cannot be written.
         """
-        path = Path(path)
-        check_table_path(path)
-        if path.suffix.lower() == ".parquet":
-            raise OutputError(f"{path} must end in .csv or .json. Trends have no Parquet form.")
-        text = io.StringIO(newline="")
-        if path.suffix.lower() == ".json":
-            text.write(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
-        else:
-            writer = csv.writer(text)
-            writer.writerow(
-                [
-                    "period",
-                    "candidate",
-                    *_COLUMNS,
-                    *("change" if name == "change" else f"change_{name}" for name in _CHANGE_COLUMNS),
-                ]
-            )
-            writer.writerows(self._rows())
-        with atomic_write(path) as file:
-            file.write(text.getvalue().encode())
+        changes = ("change" if name == "change" else f"change_{name}" for name in _CHANGE_COLUMNS)
+        write_table(path, ["period", "candidate", *_COLUMNS, *changes], self._rows(), self.to_dict())
 
     def _rows(self) -> Iterator[list[Any]]:
         """Yield period, candidate, its estimate and its change since the period before, by candidate."""
@@ -122,7 +100,7 @@ class Trends:
                 row: list[Any] = [decoding.periods[0], candidate, *(getattr(estimate, name) for name in _COLUMNS)]
                 change = self.comparisons[i - 1][candidate] if i else None
                 row += [None if change is None else getattr(change, name) for name in _CHANGE_COLUMNS]
-                yield [None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row]
+                yield row
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from hubbub_decoder.comparison.trend_table import TrendTable
@@ -154,6 +132,7 @@ def decode_by_period(
         raise SummaryError("There is no summary, so nothing can be decoded. Pass one summary for each period.")
     samples = [collect(period, periods[period]) for period in sorted(periods)]
     metric = samples[0].metric
+    check_comparable(metric)
     for sample in samples:
         if sample.metric.digest != metric.digest:
             raise SummaryError(

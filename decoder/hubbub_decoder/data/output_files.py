@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -51,10 +55,11 @@ def check_output_path(path: Path) -> None:
         raise OutputError(f"{path} cannot be written: this user has no write permission for {path.parent}.")
 
 
-def check_table_path(path: Path) -> None:
-    """Raise OutputError unless `path` ends in .csv, .json or .parquet and can be written."""
-    if path.suffix.lower() not in (".csv", ".json", ".parquet"):
-        raise OutputError(f"{path} must end in .csv, .json or .parquet. The suffix selects the format.")
+def check_table_path(path: Path, *, parquet: bool = True) -> None:
+    """Raise OutputError unless `path` ends in .csv, .json or, where the result has that form, .parquet, and can be written."""
+    if path.suffix.lower() not in (".csv", ".json", ".parquet")[: 3 if parquet else 2]:
+        allowed = ".csv, .json or .parquet" if parquet else ".csv or .json"
+        raise OutputError(f"{path} must end in {allowed}. The suffix selects the format.")
     check_output_path(path)
 
 
@@ -63,6 +68,34 @@ def check_plot_path(path: Path) -> None:
     if path.suffix.lower() not in (".svg", ".png", ".pdf"):
         raise OutputError(f"{path} must end in .svg, .png or .pdf. The suffix selects the format.")
     check_output_path(path)
+
+
+def check_result_paths(out: Path | None, plot: Path | None = None, *, parquet: bool = True) -> None:
+    """Check the paths of a table and of a figure, where they are given, before the work starts."""
+    if out is not None:
+        check_table_path(out, parquet=parquet)
+    if plot is not None:
+        check_plot_path(plot)
+
+
+def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequence[Any]], document: Any) -> None:
+    """Write rows to a .csv file, in which None, nan and infinity are empty cells; or the document to a .json file.
+
+    Raises OutputError for another suffix, or if the file cannot be written.
+    """
+    path = Path(path)
+    check_table_path(path, parquet=False)
+    text = io.StringIO(newline="")
+    if path.suffix.lower() == ".json":
+        text.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    else:
+        writer = csv.writer(text)
+        writer.writerow(columns)
+        writer.writerows(
+            [None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row] for row in rows
+        )
+    with atomic_write(path) as file:
+        file.write(text.getvalue().encode())
 
 
 def write_figure(figure: Figure, path: Path) -> None:

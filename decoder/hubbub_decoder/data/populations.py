@@ -51,6 +51,10 @@ def draw_from_distribution(
 
     num_values : number of values of a string metric, 100 if None; other metrics use their own values
     """
+    if metric.buckets is not None and metric.buckets.is_mean:
+        raise PopulationError(
+            f'{metric.name}: a metric with estimate = "mean" has numbers, and no named values. Give a population (--population).'
+        )
     match metric.kind:
         case Kind.STRING:
             return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)

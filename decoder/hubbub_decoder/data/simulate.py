@@ -61,7 +61,7 @@ def simulate_bit_counts(
     population, no_value = _with_default(metric, population, no_value)
     reports = _draw_cohorts(np.array([no_value]), m, rng)[0]
     true_ones = np.zeros((m, k + 1), np.int64)  # the last column collects missing positions of coincident hashes
-    for positions, counts in _blocks(metric, population):
+    for positions, counts in _blocks(metric, population, rng):
         in_cohort = _draw_cohorts(counts, m, rng)
         reports = reports + in_cohort.sum(axis=0)
         cohort = np.broadcast_to(np.arange(m)[:, None], positions.shape)
@@ -93,6 +93,10 @@ def simulate_two_periods(
 
     Raises PopulationError as `simulate_bit_counts` does, and for another number of periods.
     """
+    if metric.buckets is not None and metric.buckets.is_mean:
+        raise PopulationError(
+            f'{metric.name}: two periods of a metric with estimate = "mean" cannot be simulated. Use `simulate_bit_counts`.'
+        )
     if len(periods) not in (0, 2):
         raise PopulationError(f"{metric.name}: periods must be two first days, or (), got {len(periods)}.")
     _check_arguments(metric, {value or "": 0 for pair in transitions for value in pair}, 0)
@@ -155,7 +159,7 @@ def simulate_reports(
     k, epochs = params.num_bits, epoch_sizes(metric, periods)
     block_size = max(1, _CELLS_PER_BLOCK // k)
     nothing = np.full((1, params.num_cohorts, params.num_hashes), k, np.int16)
-    for positions, counts in (*_blocks(metric, population), (nothing, np.array([no_value]))):
+    for positions, counts in (*_blocks(metric, population, rng), (nothing, np.array([no_value]))):
         value_of = np.repeat(np.arange(len(counts)), counts)
         for start in range(0, len(value_of), block_size):
             values = value_of[start : start + block_size]
@@ -251,14 +255,38 @@ def _with_default(metric: Metric, population: Population, no_value: int) -> tupl
     return {**population, text: population.get(text, 0) + no_value}, 0
 
 
-def _blocks(metric: Metric, population: Population) -> Iterator[tuple[NDArray[np.int16], NDArray[np.int64]]]:
-    """Yield blocks of values: bit positions (M, m, h) and numbers of reports (M,)."""
+def _blocks(
+    metric: Metric, population: Population, rng: np.random.Generator
+) -> Iterator[tuple[NDArray[np.int16], NDArray[np.int64]]]:
+    """Yield blocks of values: bit positions (M, m, h) and numbers of reports (M,).
+
+    rng : thresholds of clients, of a metric that estimates a mean
+    """
     counts = np.array(list(population.values()), np.int64)
     params = metric.params
     values = list(population)
     block_size = max(1, _CELLS_PER_BLOCK // (params.num_cohorts * params.num_hashes))
     for start in range(0, len(values), block_size):
-        yield value_positions(metric, values[start : start + block_size]), counts[start : start + block_size]
+        block = slice(start, start + block_size)
+        if metric.buckets is not None and metric.buckets.is_mean:
+            yield _threshold_positions(metric, metric.buckets, values[block], counts[block], rng)
+        else:
+            yield value_positions(metric, values[block]), counts[block]
+
+
+def _threshold_positions(
+    metric: Metric, buckets: Buckets, values: list[str], counts: NDArray[np.int64], rng: np.random.Generator
+) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
+    """Positions (2 M, m, 1) and numbers of clients (2 M,): position 0 if the number reaches the threshold (c + U) / m of cohort c.
+
+    Of the clients with u m = c + r, a binomial number at the rate r has U <= r, and the bit in cohort c.
+    """
+    m = metric.params.num_cohorts
+    places = m * np.array([buckets.fraction(_number_of(metric.name, value)) for value in values])
+    reached = np.concatenate([np.ceil(places), np.floor(places)])
+    with_last = rng.binomial(counts, places - np.floor(places))
+    positions = (np.arange(m) >= reached[:, None]).astype(np.int16)[:, :, None]
+    return positions, np.concatenate([with_last, counts - with_last])
 
 
 def value_positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
@@ -288,16 +316,22 @@ def _bucket_of(name: str, buckets: Buckets, value: str) -> int:
     """Bucket of a number as text, or of a label."""
     if value in buckets.labels:
         return buckets.labels.index(value)
+    return buckets.index_of(_number_of(name, value, buckets.labels))
+
+
+def _number_of(name: str, value: str, labels: Sequence[str] = ()) -> float:
+    """Number as text; labels : of the buckets that a value may be instead."""
     try:
         number = finite_number(float(value))
     except ValueError:
         number = None
     if number is None:
+        listed = f" ({', '.join(labels[:8])}{', ...' if len(labels) > 8 else ''})" if labels else ""
         raise PopulationError(
-            f"{name}: {value!r} is neither a number nor a bucket of this ordinal metric "
-            f"({', '.join(buckets.labels[:8])}{', ...' if len(buckets) > 8 else ''}). Use these values only."
+            f"{name}: {value!r} is {'neither a number nor a bucket' if labels else 'not a number'} of this ordinal metric{listed}. "
+            "Use these values only."
         )
-    return buckets.index_of(number)
+    return number
 
 
 def _draw_cohorts(counts: NDArray[np.int64], num_cohorts: int, rng: np.random.Generator) -> NDArray[np.int64]:

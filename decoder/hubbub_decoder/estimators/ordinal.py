@@ -13,7 +13,10 @@ If the metric has a `default`, every report has a value, so d = 1 is known. x^ i
 
                x~ = x^ - V 1 (1' x^ - 1) / (1' V 1)        V~ = V - V 1 1' V / (1' V 1)
 
-docs/mathematics.md, section 22. Sources: Fieller 1954; Woodruff 1952, "Confidence intervals for medians and other position measures".
+With estimate = "mean" a report has one bit, and the mean is that of the cohorts' shares: `estimate_mean`.
+
+docs/mathematics.md, section 22. Sources: Fieller 1954; Woodruff 1952, "Confidence intervals for medians and other position measures";
+Ding, Kulkarni, Yekhanin 2017, "Collecting telemetry data privately", sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.metrics.buckets import Buckets
 from hubbub.summary import BitCounts
@@ -33,12 +37,15 @@ from hubbub_decoder.inference.smoothing import smooth_shares
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.repetition import Repetition
 
+Counts = NDArray[np.int64]
 _ROUNDING = 1e-12
+_MIN_REPORTS = 30
+"""Of each group of cohorts with neighbouring thresholds, for a variance of its share."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
-    """Estimate of w' x / d with its standard error and interval; the estimate is nan where d may be 0."""
+class IntervalEstimate:
+    """Estimate with its standard error and interval; nan where the reports do not determine it."""
 
     value: float
     std_error: float
@@ -58,7 +65,7 @@ class BucketShares:
     covariance: Floats
     guess: Floats
 
-    def ratio(self, weights: Floats, level: float) -> Ratio:
+    def ratio(self, weights: Floats, level: float) -> IntervalEstimate:
         """Weighted sum of the shares among the reports with a value, w' x / d; its interval is cut to the range of the weights."""
         z = float(norm.isf((1 - level) / 2))
         of_total = self.covariance.sum(axis=1)
@@ -71,15 +78,15 @@ class BucketShares:
         lowest, highest = float(weights.min()), float(weights.max())
         square = total**2 - z**2 * var_total
         if total <= 0 or square <= 0:
-            return Ratio(math.nan, math.nan, lowest, highest)
+            return IntervalEstimate(math.nan, math.nan, lowest, highest)
         value = a / total
         middle = (a * total - z**2 * cov) / square
         reach = math.sqrt(max(middle**2 - (a**2 - z**2 * var_a) / square, 0.0))
         error = math.sqrt(max(var_a - 2 * value * cov + value**2 * var_total, 0.0)) / total
         low, high = (min(max(end, lowest), highest) for end in (middle - reach, middle + reach))
-        return Ratio(value, error, low, high)
+        return IntervalEstimate(value, error, low, high)
 
-    def distribution(self, level: float) -> list[Ratio]:
+    def distribution(self, level: float) -> list[IntervalEstimate]:
         """Share of the values below each edge between two buckets, e_1 .. e_(k-1)."""
         below = np.tri(len(self.shares) - 1, len(self.shares))
         return [self.ratio(weights, level) for weights in below]
@@ -119,13 +126,66 @@ def fit_buckets(counts: BitCounts, buckets: Buckets, target: Target) -> BucketSh
     repetition = Repetition.from_periods(counts.metric, counts.periods)
     shares = category_shares(counts.ones[0], n, params.p_star, params.q_star)
     present = project_to_total(shares, min(max(float(shares.sum()), 0.0), 1.0))
-    covariance = np.diag(bucket_noise(present, n, params, repetition))
+    variances = bucket_noise(present, n, params, repetition)
+    covariance = np.diag(variances)
     if target == "population":
-        covariance += (np.diag(present) - np.outer(present, present)) / repetition.num_clients(n)
-    if buckets.default is not None:
+        clients = repetition.num_clients(n)
+        covariance += (np.diag(present) - np.outer(present, present)) / clients
+        variances = variances + present / clients  # of Poisson numbers; a known total makes them multinomial
+    known = buckets.default is not None
+    total = 1.0 if known else min(max(float(shares.sum()), 0.0), 1.0)
+    smoothed = smooth_shares(shares, variances, total, known=known)
+    if known:
         shares, covariance = _with_known_total(shares, covariance)
-    total = min(max(float(shares.sum()), 0.0), 1.0)
-    return BucketShares(buckets, shares, covariance, smooth_shares(shares, covariance, total))
+    return BucketShares(buckets, shares, covariance, smoothed)
+
+
+def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: float) -> IntervalEstimate:
+    """Mean of the numbers, cut to the range, of a metric with estimate = "mean": among the reporters, or of a population.
+
+    Model:     the true bit of a client with the fraction u in cohort c is 1 if u >= (c + U) / m, with U ~ uniform(0, 1) and c uniform
+    Estimator: unbiased, with x_g the share of true bits in group g of G groups of neighbouring cohorts
+
+        mean = e_0 + (e_1 - e_0) u^        u^ = sum_g x_g / G        x_g = (c_g / n_g - p*) / (q* - p*)
+
+    Variance:  noise V(x_g) of a report (`bucket_noise`), and the choice of clients with their thresholds; T reports of each client
+
+        Var u^ = sum_g (V(x_g) + T x_g (1 - x_g)) / (n_g G**2)        less T s**2 / N among the reporters
+
+    s**2 is the variance of u, which thresholds add to bits but not to the mean of the reporters. It is taken from its lower limit given
+    the x_g, which are averages of P(u >= t) over a range of t:
+
+        s**2 >= sum_g (2 g + 1) x_g / G**2 - u^**2 - 1 / (4 G**2)
+
+    G = m unless a group then has fewer than 30 reports. Intervals are normal, and cut to the range.
+    """
+    params = counts.metric.params
+    reports, ones = _grouped(counts.reports, counts.ones[:, 0])
+    size = len(reports)
+    x = (ones / reports - params.p_star) / (params.q_star - params.p_star)
+    repetition = Repetition.from_periods(counts.metric, counts.periods)
+    present = np.clip(x, 0, 1)
+    noise = bucket_noise(present, 1, params, repetition) / reports / size**2
+    chosen = repetition.per_client * present * (1 - present) / reports / size**2
+    variance = float((noise + chosen).sum())
+    if target == "reporters":
+        square = float(((2 * np.arange(size) + 1) @ present) / size**2)
+        spread = max(square - float(present.mean()) ** 2 - 1 / (4 * size**2), 0.0)
+        variance = max(variance - spread / repetition.num_clients(counts.num_reports), float(noise.sum()))
+    lowest, highest = buckets.edges
+    width = highest - lowest
+    value, error = lowest + width * float(x.mean()), width * math.sqrt(variance)
+    reach = float(norm.isf((1 - level) / 2)) * error
+    low, high = (min(max(end, lowest), highest) for end in (value - reach, value + reach))
+    return IntervalEstimate(value, error, low, high)
+
+
+def _grouped(reports: Counts, ones: Counts) -> tuple[Counts, Counts]:
+    """Numbers of reports and of ones in the most groups of neighbouring cohorts, m / 2**i, of which each has 30 reports; else in one."""
+    while len(reports) > 1 and reports.min() < _MIN_REPORTS:
+        width = 2 if len(reports) % 2 == 0 else len(reports)
+        reports, ones = (each.reshape(-1, width).sum(axis=1) for each in (reports, ones))
+    return reports, ones
 
 
 def _with_known_total(shares: Floats, covariance: Floats) -> tuple[Floats, Floats]:

@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hubbub.metrics.buckets import format_number
+from hubbub.metrics.buckets import Buckets, Estimand, format_number
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.probability import DYADIC_DIGITS
@@ -15,7 +16,14 @@ from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.wishes import Wishes
 
 
-def build_metric(wishes: Wishes, name: str, size: tuple[int, int, int], chain: Chain, values: Sequence[Any]) -> Metric:
+def build_metric(
+    wishes: Wishes,
+    name: str,
+    size: tuple[int, int, int],
+    chain: Chain,
+    values: Sequence[Any],
+    discover: Discovery | None = None,
+) -> Metric:
     """Metric with these probabilities, rounded so that no epsilon grows.
 
     values : names of the categories, or edges of the buckets
@@ -32,11 +40,13 @@ def build_metric(wishes: Wishes, name: str, size: tuple[int, int, int], chain: C
         case Kind.STRING:
             k, h, m = size
             params = Params(num_bits=k, num_hashes=h, num_cohorts=m, **probabilities)
-            return Metric.string(name, params, **fields)
+            return Metric.string(name, params, discover=discover, **fields)
         case Kind.CATEGORICAL:
             return Metric.categorical(name, tuple(values), **probabilities, **fields)
         case Kind.ORDINAL:
-            return Metric.ordinal(name, values, **probabilities, **fields)
+            default = values[0] if wishes.estimate is Estimand.MEAN else None
+            buckets = Buckets(tuple(values), default=default, estimate=wishes.estimate)
+            return Metric.ordinal(name, buckets, **probabilities, **fields)
         case _:
             return Metric.boolean(name, **probabilities, **fields)
 
@@ -54,11 +64,19 @@ def toml_lines(metric: Metric) -> Iterator[str]:
     if metric.buckets is not None:
         yield f"edges = [{', '.join(map(format_number, metric.buckets.edges))}]"
         yield f"several = {_toml_string(metric.buckets.several)}"
+        if metric.buckets.is_mean and metric.buckets.default is not None:
+            yield f"estimate = {_toml_string(metric.buckets.estimate)}"
+            yield f"default = {format_number(metric.buckets.default)}"
     yield from (f"{field} = {shortest_decimal(getattr(params, field))}" for field in probability_fields(params))
     yield f"period = {_toml_string(metric.period)}"
     if metric.hold is not None:
         yield f"hold = {metric.hold}"
     yield f"expires = {metric.expires}"
+    if metric.discover is not None:
+        yield "\n[metric.discover]"
+        for field, value in metric.discover.to_dict().items():
+            if value is not None:
+                yield f"{field} = {_toml_string(value) if isinstance(value, str) else value}"
 
 
 def probability_fields(params: Params) -> tuple[str, ...]:

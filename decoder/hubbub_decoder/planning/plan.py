@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.metrics.buckets import Buckets
+from hubbub.metrics.buckets import Buckets, Estimand
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.params import MEAN_COHORTS
 from hubbub.privacy import amplified, epsilon
 from hubbub.privacy.allocation import policy_warnings
 from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
@@ -19,16 +21,19 @@ from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import replace_non_finite
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.definition import build_metric, toml_lines
-from hubbub_decoder.planning.description import DELTA, Description, data_of, describe_accuracy
+from hubbub_decoder.planning.description import DELTA, DISCOVERED, Description, data_of, describe_accuracy
+from hubbub_decoder.planning.groups import best_groups
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
+from hubbub_decoder.planning.law.discovery import DiscoveryAccuracy
 from hubbub_decoder.planning.responses import chain_of, choose_hold, noise_of
 from hubbub_decoder.planning.sizes import COHORTS, best_size
 from hubbub_decoder.planning.wishes import Wishes, repetition_of
 
 POWER = 0.8
 _HASHES = (1, 2, 3)
+_FIRST_SHARE = 0.002  # of a string to discover, before the limit of discovery is known
 _ANY_DAY = date(2000, 1, 1)
 
 
@@ -81,9 +86,11 @@ def plan(
 
     Raises PlanError for wishes that no definition fulfils.
     """
-    shares = Shares.zipf(wishes.candidates, 0.5 if wishes.kind is Kind.BOOLEAN else 1.0)
+    kind = wishes.law_kind
+    number = wishes.candidates if wishes.longest is None else DISCOVERED
+    shares = Shares.zipf(number, 0.5 if kind is Kind.BOOLEAN else 1.0)
     smallest = wishes.share or float(shares.values[0])
-    mean_share = (smallest + shares.total / shares.count) / 2
+    mean_share = (smallest + shares.total / shares.count) / 2 if wishes.longest is None else _FIRST_SHARE
     chosen: tuple[str, ...] = ()
     if wishes.chooses_hold:
         wishes, reason = choose_hold(wishes, mean_share)
@@ -93,23 +100,35 @@ def plan(
     def noise(hashes: int, of_chain: Chain) -> float:
         return noise_of(wishes, mean_share, of_chain, hashes)
 
-    chains = {h: chain_of(wishes, mean_share, h) for h in (_HASHES if wishes.kind is Kind.STRING else _HASHES[:1])}
+    many = wishes.kind is Kind.STRING and wishes.longest is None
+    chains = {h: chain_of(wishes, mean_share, h) for h in (_HASHES if many else _HASHES[:1])}
     h, chain = min(chains.items(), key=lambda each: noise(*each))
     clients = float(wishes.reports or MAX_REPORTS)
 
-    def law(size: tuple[int, int, int], of_chain: Chain, decoded: Wishes = wishes) -> Accuracy:
-        data = data_of(wishes.kind, size[0], retained=decoded.retained)
-        return Accuracy(wishes.kind, size, of_chain, clients, repetition, shares, data)
+    discover: Discovery | None = None
 
-    cohorts = _allowed_cohorts(wishes, float(chain.epsilon(wishes.kind, h, wishes.periods)))
+    def law(size: tuple[int, int, int], of_chain: Chain, decoded: Wishes = wishes) -> Accuracy:
+        fields = (kind, size, of_chain, clients, repetition, shares, data_of(kind, size[0], retained=decoded.retained))
+        return Accuracy(*fields) if discover is None else DiscoveryAccuracy(*fields, discover=discover)
+
+    cohorts = _allowed_cohorts(wishes, float(chain.epsilon(kind, h, wishes.periods)))
     size = (wishes.candidates, 1, 1)
-    if wishes.kind is Kind.STRING:
+    if wishes.longest is not None:
+
+        def of_groups(bits: int, groups: Discovery) -> DiscoveryAccuracy:
+            size = (bits, h, max(cohorts))
+            return DiscoveryAccuracy(kind, size, chain, clients, repetition, shares, "bits", discover=groups)
+
+        bits, discover = best_groups(wishes.longest, wishes.alphabet, max(cohorts), wishes.bits, of_groups)
+        size, mean_share = (bits, h, max(cohorts)), of_groups(bits, discover).detection_limit(POWER)
+        smallest, chain = wishes.share or mean_share, chain_of(wishes, mean_share, h)
+    elif wishes.kind is Kind.STRING:
         counted = replace(wishes, retained=False)  # the law of bits orders sizes as that of reports does, and is fast
         size = best_size(h, cohorts, wishes.bits, lambda each: law(each, chain, counted), smallest)
     values: Sequence[Any] = categories or [f"category {i + 1}" for i in range(wishes.candidates)]
     if wishes.kind is Kind.ORDINAL:
         values = edges or range(wishes.candidates + 1)
-    metric = build_metric(wishes, name, size, chain, values)
+    metric = build_metric(wishes, name, size, chain, values, discover)
     metric = replace(
         metric, description="What the metric collects, for its users.", owner="you@example.org", expires=expires
     )
@@ -137,7 +156,7 @@ def _notes(planned: Plan) -> Iterator[str]:
     wishes, metric, law = planned.wishes, planned.metric, planned.description.accuracy
     params, limits = metric.params, planned.description.detection_limits
     if metric.buckets is not None:
-        yield _number_accuracy(metric.buckets, law)
+        yield (_mean_accuracy if metric.buckets.is_mean else _number_accuracy)(metric.buckets, law)
     if wishes.share is not None and planned.reports_needed > law.clients:
         needed = (
             f"{planned.reports_needed:,.0f}" if planned.reports_needed < math.inf else f"more than {MAX_REPORTS:.0e}"
@@ -152,7 +171,7 @@ def _notes(planned: Plan) -> Iterator[str]:
             f"Without lifetime there is no permanent noise: {wishes.periods} reports cost epsilon = "
             f"{wishes.periods * epsilon(params):.3f} together. Pass lifetime to bound any number of reports."
         )
-    if unit is not None and wishes.hold is None and wishes.kind is not Kind.BOOLEAN:
+    if unit is not None and wishes.hold is None and wishes.law_kind is not Kind.BOOLEAN:
         reach, wanted = math.tanh(unit / 4), math.expm1(wishes.epsilon) / (math.exp(wishes.epsilon) + 3)
         if wanted > reach:
             yield (
@@ -189,6 +208,18 @@ def _number_accuracy(buckets: Buckets, law: Accuracy) -> str:
     )
 
 
+def _mean_accuracy(buckets: Buckets, law: Accuracy) -> str:
+    """Sentence with the standard error of the mean of the reporters, where numbers are spread evenly over the range.
+
+    Var(mean) = (e_1 - e_0)**2 (V + 1 / (12 N))        V: noise of a share of 1/2        1 / 12 = int t (1 - t) dt - 1 / 12
+    """
+    of_mean = (buckets.edges[1] - buckets.edges[0]) * math.sqrt(float(law.variance(0.5)) + 1 / (12 * law.clients))
+    return (
+        f"With numbers spread evenly over the range, the standard error of their mean is {of_mean:.3g}. A smaller range lowers it. "
+        "The detection limit above is that of a share of the range."
+    )
+
+
 def _allowed_cohorts(wishes: Wishes, local: float) -> tuple[int, ...]:
     """Numbers of cohorts in which the wanted central epsilon is kept: the others of a cohort hide a client.
 
@@ -196,7 +227,9 @@ def _allowed_cohorts(wishes: Wishes, local: float) -> tuple[int, ...]:
     """
     if wishes.central is None:
         return COHORTS
-    reports, choices = wishes.reports or 0, COHORTS if wishes.kind is Kind.STRING else (1,)
+    reports = wishes.reports or 0
+    fixed = MEAN_COHORTS if wishes.estimate is Estimand.MEAN else 1
+    choices = COHORTS if wishes.kind is Kind.STRING else (fixed,)
     kept = tuple(m for m in choices if reports >= m and amplified(local, reports // m, DELTA) <= wishes.central)
     if not kept:
         least = min(choices)

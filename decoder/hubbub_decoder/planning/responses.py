@@ -78,5 +78,5 @@ def choose_hold(wishes: Wishes, share: float) -> tuple[Wishes, str]:
 def _limits(wishes: Wishes, hashes: int) -> Limits:
     unit = wishes.epsilon_unit
     if unit is None:
-        return Limits(wishes.kind, hashes, wishes.epsilon)
-    return Limits(wishes.kind, hashes, wishes.epsilon, unit, wishes.hold or math.inf)
+        return Limits(wishes.law_kind, hashes, wishes.epsilon)
+    return Limits(wishes.law_kind, hashes, wishes.epsilon, unit, wishes.hold or math.inf)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hubbub.metrics.metric import MIN_STRING_BITS, Kind
+from hubbub.metrics.buckets import Estimand
+from hubbub.metrics.metric import Kind
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
+from hubbub.metrics.rules import MIN_STRING_BITS
 from hubbub.text import with_article
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.repetition import Repetition
@@ -33,6 +35,9 @@ class Wishes:
     retained   : whether individual reports are retained, and decoded instead of their counts
     bits       : largest number of bits of a string metric's report; more bits collide less, link reports more and decode more slowly
     period     : reporting period
+    estimate   : "mean": an ordinal metric with one bit, for the mean alone; candidates is 1
+    longest    : length of the longest string to find without a list (`discover`); None: strings are looked up in a list
+    alphabet   : characters of these strings; None: bytes
     """
 
     kind: Kind = Kind.STRING
@@ -49,10 +54,13 @@ class Wishes:
     retained: bool = False
     bits: int = 256
     period: PeriodKind = PeriodKind.DAY
+    estimate: Estimand = Estimand.DISTRIBUTION
+    longest: int | None = None
+    alphabet: str | None = None
 
     def __post_init__(self) -> None:
         """Raise PlanError for a value out of range, or for wishes that exclude each other."""
-        for name, kinds in (("kind", Kind), ("period", PeriodKind)):
+        for name, kinds in (("kind", Kind), ("period", PeriodKind), ("estimate", Estimand)):
             if getattr(self, name) not in tuple(kinds):
                 raise PlanError(
                     f"{name} must be one of {', '.join(kinds)}, got {getattr(self, name)!r}: pass one of them."
@@ -86,12 +94,17 @@ class Wishes:
             raise PlanError(
                 "A joint metric was asked for, and its epsilon is the sum of its parts'. Plan each part with its share of epsilon."
             )
-        _check_candidates(self.kind, self.candidates)
+        if self.estimate is Estimand.MEAN and self.kind is not Kind.ORDINAL:
+            raise PlanError(
+                f"estimate = mean needs numbers, and {with_article(self.kind)} metric has none. Pass kind = ordinal."
+            )
+        _check_candidates(self.law_kind, self.candidates)
         if self.reports is None and self.share is None:
             raise PlanError(
                 "Neither reports nor share is given: the number of reports decides which shares can be detected. "
                 "Pass reports to plan the best accuracy, or share to plan the number of reports."
             )
+        self._check_discovery()
         if self.hold is not None and self.values > 1:
             raise PlanError(
                 f"hold = {self.hold} and values = {self.values} exclude each other: with hold each epoch costs epsilon, whether the value "
@@ -109,6 +122,28 @@ class Wishes:
             raise PlanError(
                 "central and retained exclude each other: a retained report may be the only one of its cohort in its commit, and then "
                 "nothing hides it. Leave out one of them."
+            )
+
+    @property
+    def law_kind(self) -> Kind:
+        """Kind with the same law of bits and epsilons: boolean, for the one bit of a mean."""
+        return Kind.BOOLEAN if self.estimate is Estimand.MEAN else self.kind
+
+    def _check_discovery(self) -> None:
+        if self.longest is None:
+            if self.alphabet is not None:
+                raise PlanError(
+                    "alphabet without longest: only strings without a list have one. Pass longest = 24, for example."
+                )
+            return
+        if self.kind is not Kind.STRING or self.candidates != 1:
+            raise PlanError(
+                f"longest = {self.longest} with kind = {self.kind} and candidates = {self.candidates}: strings are found without a list. "
+                "Pass kind = string, and leave out candidates."
+            )
+        if self.reports is None or self.retained:
+            raise PlanError(
+                "longest needs reports and bit counts: the groups depend on the number of reports. Pass reports, and leave out retained."
             )
 
     @property
@@ -136,7 +171,7 @@ def repetition_of(periods: int, hold: int | None) -> Repetition:
 def _check_candidates(kind: Kind, number: int) -> None:
     if kind is Kind.BOOLEAN and number != 1:
         raise PlanError(
-            f"candidates = {number}: a boolean metric has one bit and needs no candidates. Leave out candidates."
+            f"candidates = {number}: a boolean metric has one bit, as a metric with estimate = mean has, and needs no candidates. Leave out candidates."
         )
     named = {Kind.CATEGORICAL: "categories", Kind.ORDINAL: "buckets"}.get(kind)
     if named is not None and not 2 <= number <= MAX_BITS:

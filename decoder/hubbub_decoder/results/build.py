@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from hubbub.metrics.buckets import Buckets
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.categories import category_intervals, simultaneous_level
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.ordinal import fit_buckets
+from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
 from hubbub_decoder.inference.intervals import Target, detection_limit, normal_interval, selection_adjusted_level
 from hubbub_decoder.inference.multiple_testing import q_values
@@ -20,7 +21,7 @@ from hubbub_decoder.inference.shrinkage import posterior_shares
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate
-from hubbub_decoder.results.ordinal import build_numbers
+from hubbub_decoder.results.ordinal import build_mean, build_numbers
 
 _NOISE = 2.0  # standard errors above 0, up to which an estimate may be noise
 _MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole range of shares
@@ -69,6 +70,25 @@ def build_category_decoding(
     if buckets is None:
         return decoding
     return replace(decoding, numbers=build_numbers(fit_buckets(counts, buckets, target), confidence))
+
+
+def build_mean_decoding(counts: BitCounts, buckets: Buckets, target: Target, confidence: float, fdr: float) -> Decoding:
+    """Decoding of an ordinal metric with estimate = "mean": no shares; every report has a number, since it has a `default`."""
+    everything, nothing = ShareEstimate(1.0, 0.0, 1.0, 1.0), ShareEstimate(0.0, 0.0, 0.0, 0.0)
+    return Decoding(
+        metric=counts.metric,
+        num_reports=counts.num_reports,
+        confidence=confidence,
+        fdr=fdr,
+        estimates=(),
+        listed_total=everything,
+        unlisted=nothing,
+        no_value=nothing,
+        detection_limit=math.nan,
+        periods=counts.periods,
+        target=target,
+        numbers=build_mean(estimate_mean(counts, buckets, target, confidence)),
+    )
 
 
 def _decoding(
@@ -152,7 +172,7 @@ def _tested_estimates(
 ) -> tuple[Estimate, ...]:
     """Estimates of all groups of candidates, with tests.
 
-    A candidate is detected if q <= fdr and p < (1 - confidence) / 2; the latter holds exactly where its interval is above 0.
+    A candidate is detected if q <= fdr and p < (1 - confidence) / 2. The latter holds exactly where its interval is above 0.
     """
     tested, fitted = ~np.isnan(fit.p_values), ~np.isnan(fit.shares)
     retested = np.zeros(len(fitted), bool) if fit.retested is None else fit.retested

@@ -14,6 +14,7 @@ from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import format_count
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
+from hubbub_decoder.errors import OutputError
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
 from hubbub_decoder.results.ordinal import Numbers
@@ -139,18 +140,18 @@ class Decoding:
             "target": self.target,
             "confidence": self.confidence,
             "fdr": self.fdr,
-            "listed_total": _json_fields(self.listed_total),
-            "unlisted": _json_fields(self.unlisted),
-            "no_value": _json_fields(self.no_value),
+            "listed_total": json_fields(self.listed_total),
+            "unlisted": json_fields(self.unlisted),
+            "no_value": json_fields(self.no_value),
             "num_kept": self.num_kept,
             "detection_limit": _finite_or_none(self.detection_limit),
             "lowest_detection_limit": self.lowest_detection_limit,
-            "unlisted_strings": [_json_fields(string) for string in self.unlisted_strings],
+            "unlisted_strings": [json_fields(string) for string in self.unlisted_strings],
             "num_more_candidates": self.num_more_candidates,
             **({} if self.numbers is None else {"numbers": _without_nan(asdict(self.numbers))}),
             "warnings": list(self.warnings),
             "fit_tests": [asdict(test) for test in self.fit_tests],
-            "estimates": [_json_fields(estimate) for estimate in self.estimates],
+            "estimates": [json_fields(estimate) for estimate in self.estimates],
         }
 
     def to_table(self) -> pa.Table:
@@ -178,6 +179,11 @@ class Decoding:
         """
         path = Path(path)
         check_table_path(path)
+        is_mean = self.metric.buckets is not None and self.metric.buckets.is_mean
+        if is_mean and path.suffix.lower() != ".json":
+            raise OutputError(
+                f'{path} would have no rows: {self.metric.name} estimates a mean (estimate = "mean"). Use .json.'
+            )
         match path.suffix.lower():
             case ".json":
                 data = (json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n").encode()
@@ -196,7 +202,7 @@ class Decoding:
         writer.writerow(_COLUMNS)
         for estimate in self.estimates:
             others = list(estimate.indistinguishable_from)
-            row = _json_fields(estimate) | {
+            row = json_fields(estimate) | {
                 "indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else ""
             }
             writer.writerow([row[name] for name in _COLUMNS])
@@ -214,11 +220,12 @@ class Decoding:
         yield from DecodingTable(self).__rich_console__(console, options)
 
     def _repr_html_(self) -> str:
-        return to_html(self)
+        return to_html(DecodingTable(self))
 
 
-def _json_fields(estimate: ShareEstimate) -> dict[str, Any]:
-    fields: dict[str, Any] = _without_nan(asdict(estimate))
+def json_fields(result: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON values; nan and infinity become None."""
+    fields: dict[str, Any] = _without_nan(asdict(result))
     return fields
 
 

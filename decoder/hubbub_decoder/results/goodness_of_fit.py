@@ -51,7 +51,8 @@ def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTe
     if not isinstance(collected, BitCounts):
         tests.append(_coincident_hash_test(_count_numbers_of_ones(collected), params))
     if counts.num_reports >= _MIN_REPORTS_PER_COHORT * len(counts.reports):
-        tests += [_equal_cohorts_test(counts), *_total_ones_tests(counts), _even_bits_test(counts)]
+        tests += [_equal_cohorts_test(counts), *_total_ones_tests(counts)]
+        tests.append(_thresholds_test(counts) if params.hash_scheme == "threshold-v1" else _even_bits_test(counts))
     return tuple(test for test in tests if test is not None)
 
 
@@ -136,11 +137,31 @@ def _total_ones_tests(counts: BitCounts) -> Iterator[FitTest | None]:
     variance = v * h * (q * (1 - q) - p * (1 - p)) + k * p * (1 - p) + v * (1 - v) * (h * (q - p)) ** 2
     if variance == 0:
         return
-    if len(n) > 1:
+    if len(n) > 1 and params.hash_scheme != "threshold-v1":
         statistic = float(np.sum((total - n * mean) ** 2 / (n * variance)))
         yield _chi_squared_test("ones_by_cohort", (statistic, len(n) - 1), _reports_per_client(counts))
     z = abs(share - v) * abs(h * (q - p)) / np.sqrt(_reports_per_client(counts) * variance / n.sum())
     yield FitTest("share_with_value", float(z) ** 2, 1, float(norm.sf(z)))
+
+
+def _thresholds_test(counts: BitCounts) -> FitTest | None:
+    """Test whether fewer numbers reach higher thresholds: cohort c has those from c / m to (c + 1) / m of the range.
+
+    For each j, the mean share of ones of the cohorts from j on must not be above that of the others. The p-value is that of the largest
+    excess in standard errors, corrected for the m - 1 values of j.
+    """
+    params, n = counts.metric.params, counts.reports
+    if len(n) < 2 or n.min() < _MIN_REPORTS_PER_COHORT:
+        return None
+    rates = counts.ones[:, 0] / n * np.sign(params.q_star - params.p_star)
+    variances = _reports_per_client(counts) * np.abs(rates) * (1 - np.abs(rates)) / n
+    excesses = []
+    for j in range(1, len(n)):
+        error = np.sqrt(variances[:j].sum() / j**2 + variances[j:].sum() / (len(n) - j) ** 2)
+        difference = float(rates[j:].mean() - rates[:j].mean())
+        excesses.append(difference / error if error > 0 else 0.0)
+    worst = max(0.0, *excesses)
+    return FitTest("thresholds", worst**2, 1, min(1.0, (len(n) - 1) * float(norm.sf(worst))))
 
 
 def _even_bits_test(counts: BitCounts) -> FitTest | None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from hubbub.metrics.buckets import Buckets, format_number
-from hubbub_decoder.estimators.ordinal import BucketShares
+from hubbub_decoder.estimators.ordinal import BucketShares, IntervalEstimate
 
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 _SIGNIFICANT_DIGITS = 4
@@ -81,6 +81,7 @@ class Numbers:
     """What the buckets of an ordinal metric tell about the numbers; all intervals at `Decoding.confidence`, each for itself.
 
     Numbers of which the reports determine nothing are nan, and their intervals have every possible value.
+    With estimate = "mean" there is the mean alone.
     """
 
     mean: Mean
@@ -106,6 +107,11 @@ def build_numbers(fit: BucketShares, level: float) -> Numbers:
     )
 
 
+def build_mean(mean: IntervalEstimate) -> Numbers:
+    """Numbers of a metric with estimate = "mean": `lowest` and `highest` are the interval's ends, since no bucket hides the numbers."""
+    return Numbers(Mean(mean.value, mean.std_error, mean.low, mean.high, mean.low, mean.high), (), (), ())
+
+
 def _mean(fit: BucketShares, level: float) -> Mean:
     middle, lower, upper = (
         fit.ratio(np.array(weights), level)
@@ -128,10 +134,18 @@ def _bucket_ends(buckets: Buckets, low: float, high: float) -> tuple[float, floa
     return float(edges[first]), float(edges[last])
 
 
-def number_lines(numbers: Numbers, unit: str, confidence: float) -> Iterator[str]:
+def number_lines(numbers: Numbers, buckets: Buckets, confidence: float) -> Iterator[str]:
     """Yield the mean and the quantiles as lines of text."""
-    suffix = f" {unit}" if unit else ""
+    suffix = f" {buckets.unit}" if buckets.unit else ""
     mean = numbers.mean
+    if buckets.is_mean:
+        lowest, highest = map(_format, buckets.edges)
+        yield (
+            f"Mean: {_format(mean.value)}{suffix} ({confidence:.0%} interval {_format(mean.low)} .. {_format(mean.high)}), "
+            f"of numbers cut to {lowest} .. {highest}."
+        )
+        yield 'Reports of one bit have no distribution: for quantiles, remove estimate = "mean" and declare edges of buckets.'
+        return
     if math.isnan(mean.value):
         yield "Mean and quantiles are not determined: these reports do not show that any of them has a value."
         return

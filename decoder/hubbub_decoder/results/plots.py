@@ -78,9 +78,9 @@ def plot_numbers(decoding: Decoding) -> Figure:
     Raises ValueError for the decoding of another kind.
     """
     numbers, buckets = decoding.numbers, decoding.metric.buckets
-    if numbers is None or buckets is None:
+    if numbers is None or buckets is None or buckets.is_mean:
         raise ValueError(
-            f"{decoding.metric.name} is no ordinal metric and has no distribution function. Use plot_intervals."
+            f"{decoding.metric.name} is no ordinal metric, or estimates a mean alone, and has no distribution function. Use plot_intervals."
         )
     figure = Figure(figsize=(8, 6), layout="constrained")
     histogram, distribution = figure.subplots(2, 1)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -126,10 +126,10 @@ def _format_interval(low: float, high: float, between: str) -> str:
     return "" if math.isnan(low) else f"{low:z.2%}{between}{high:z.2%}"
 
 
-def to_html(decoding: Decoding) -> str:
-    """Return the table as HTML for a notebook; candidates are escaped."""
+def to_html(table: RenderableType) -> str:
+    """Return a table as HTML for a notebook; candidates are escaped."""
     console = Console(record=True, width=110, file=io.StringIO(), highlight=False)
-    console.print(DecodingTable(decoding))
+    console.print(table)
     return console.export_html(inline_styles=True, code_format='<pre style="line-height: normal">{code}</pre>')
 
 
@@ -179,7 +179,8 @@ def match_lines(decoding: Decoding) -> Iterator[str]:
 def summary_lines(decoding: Decoding) -> Iterator[str]:
     """Yield the lines below the table: totals, number of detected candidates, detection limit."""
     kind = decoding.metric.kind
-    if kind is not Kind.BOOLEAN:
+    buckets = decoding.metric.buckets
+    if kind is not Kind.BOOLEAN and not (buckets is not None and buckets.is_mean):
         values = {Kind.CATEGORICAL: "categories", Kind.ORDINAL: "buckets"}.get(kind, "")
         listed = "candidates" if kind is Kind.STRING else values
         unlisted = "unlisted strings" if kind is Kind.STRING else f"other {values}"
@@ -194,8 +195,8 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
             yield "Total shares are not determined."
         else:
             yield "Total shares: " + ", ".join(f"{name} {_format_share(total)}" for name, total in totals) + "."
-    if decoding.numbers is not None and decoding.metric.buckets is not None:
-        yield from number_lines(decoding.numbers, decoding.metric.buckets.unit, decoding.confidence)
+    if decoding.numbers is not None and buckets is not None:
+        yield from number_lines(decoding.numbers, buckets, decoding.confidence)
     if kind is not Kind.STRING:
         return
     detected, tested = len(decoding.detected), len(decoding.estimates)

@@ -323,6 +323,10 @@ _FAILURES = {
         "Its reports may be fabricated, or of another definition: compare the clients' definitions.",
     ),
     "number_of_ones": ("No set of strings explains the numbers of ones in the reports", _COMPARE_DEFINITION),
+    "thresholds": (
+        "More numbers reach high thresholds than low ones, in cohorts that differ by more than chance",
+        "Check whether clients report 1 for a number at or above their threshold, and cohorts in ascending order of thresholds.",
+    ),
     "equal_cohorts": (
         "The cohorts differ in size by more than chance",
         "Check whether clients keep a fixed cohort, whether reports are missing, or whether reports are fabricated.",

@@ -68,6 +68,9 @@ def is_allowed(fields: dict[str, Any]) -> bool:
         md5 = fields["hash_scheme"] == "google-md5"
         sizes = 8 <= k <= (256 if md5 else 1024) and 1 <= h < k and (h <= 16 or not md5)
         return sizes and m in [2**i for i in range(9)] and not categories and fields["other"] is None
+    if fields["kind"] == "ordinal" and "estimate" in fields["buckets"]:
+        scheme = (k, h, fields["hash_scheme"]) == (1, 1, "threshold-v1") and m in [2**i for i in range(9)]
+        return scheme and "f" in response and has_valid_range(fields["buckets"])
     if (h, m, fields["hash_scheme"]) != (1, 1, "one-hot"):
         return False
     if fields["kind"] == "boolean":
@@ -84,6 +87,13 @@ def has_valid_buckets(buckets: dict[str, Any], k: int) -> bool:
     edges = [float(edge) for edge in buckets["edges"]]
     increasing = all(left < right for left, right in itertools.pairwise(edges))
     return increasing and 2 <= k == len(edges) - 1 <= 1024 and buckets["several"] in ("one", "sum", "max", "last")
+
+
+def has_valid_range(buckets: dict[str, Any]) -> bool:
+    """Buckets, with estimate = "mean"."""
+    low, *rest = (float(edge) for edge in buckets["edges"])
+    complete = buckets["estimate"] == "mean" and buckets["default"] is not None and not buckets.get("representatives")
+    return complete and len(rest) == 1 and 0 < rest[0] - low < math.inf
 
 
 def response_of(fields: dict[str, Any]) -> dict[str, int] | None:
@@ -155,6 +165,7 @@ def digest_of(fields: dict[str, Any]) -> str:
             "edges": [double_of(edge, ">").hex() for edge in buckets["edges"]],
             "several": buckets["several"],
             "unit": buckets["unit"],
+            **({"estimate": "mean"} if "estimate" in buckets else {}),
         }
     return hashlib.sha256(b"hubbub-metric-v1\n" + as_json(canonical).encode("ascii")).hexdigest()
 
@@ -189,6 +200,20 @@ def group_and_fragment_of(fields: dict[str, Any], cohort: int, value: str | None
 def discovery_cohort_of(secret: bytes, name: str, m: int) -> int:
     stream = framed(b"hubbub/discovery-cohort/v1") + framed(secret) + framed(name.encode())
     return hashlib.shake_256(stream).digest(1)[0] % m
+
+
+def threshold_word_of(secret: bytes, name: str) -> bytes:
+    return hashlib.shake_256(framed(b"hubbub/threshold/v1") + framed(secret) + framed(name.encode())).digest(5)
+
+
+def mean_bit_of(fields: dict[str, Any], value: float | None, cohort: int, word: bytes) -> int:
+    """Thresholds; the threshold as an exact fraction."""
+    number = fields["buckets"]["default"] if value is None else value
+    low, high = (float(edge) for edge in fields["buckets"]["edges"])
+    largest = int(sys.float_info.max)
+    place = min(max((float(min(max(number, -largest), largest)) - low) / (high - low), 0.0), 1.0)
+    threshold = Fraction((cohort << 40) + int.from_bytes(word, "little") + 1, fields["num_cohorts"] << 40)
+    return int(Fraction(place) >= threshold)
 
 
 def double_of(number: float, order: str) -> bytes:
@@ -318,6 +343,7 @@ def prr_input(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: b
     parts += [category.encode() for category in fields["categories"]]
     parts += [as_json(discover_of(fields)).encode()] if "discover" in fields else []
     inner = fields["buckets"]["edges"][1:-1] if "buckets" in fields else []
+    inner = fields["buckets"]["edges"] if "estimate" in fields.get("buckets", {}) else inner
     parts += [len(inner).to_bytes(8, "little")] if inner else []
     parts += [double_of(edge, "<") for edge in inner]
     parts += [b"" if epoch is None else epoch.to_bytes(8, "little", signed=True), bloom]
@@ -385,6 +411,13 @@ def test_format_page_implementation_matches_every_vector() -> None:
         row = sum(1 << bit for bit in at).to_bytes(2, "little")
         digest = value_digest_of(v["value"])
         assert (v["bloom"], v["prr"]) == (row.hex(), prr_of(fields, key, None, row, digest).hex()), v
+    for v in VECTORS["means"]:
+        fields, key = v["definition"], bytes.fromhex(v["secret"])
+        word = threshold_word_of(key, fields["name"])
+        cohort = cohort_of(key, fields["num_cohorts"])
+        assert (v["digest"], v["cohort"], v["word"]) == (digest_of(fields), cohort, word.hex()), v
+        row = bytes([mean_bit_of(fields, v["value"], cohort, word)])
+        assert (v["bloom"], v["prr"]) == (row.hex(), prr_of(fields, key, v["epoch"], row).hex()), v
     for v in VECTORS["instantaneous"]:
         words = [bytes.fromhex(word) for word in v["words"]]
         assert len(words) == v["words_of_p"] + v["words_of_q"]

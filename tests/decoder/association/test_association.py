@@ -17,8 +17,7 @@ from hubbub.testing import SeededBytes
 from hubbub_decoder import Association, CandidateError, PopulationError, associate, decode, simulate_joint_reports
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import fit_dependence
-from hubbub_decoder.association.joint_shares import nearest_table, shrink_singular_values
-from hubbub_decoder.association.margins import contrasts, fit_point
+from hubbub_decoder.association.margins import fit_point
 from hubbub_decoder.association.moments import CohortMoments
 from hubbub_decoder.data.simulate import simulate_reports
 
@@ -189,16 +188,6 @@ def test_guess_is_a_distribution_and_near_independence_without_dependence(unseen
     plain = np.abs(found.joint.shares - np.outer(*(margin.shares for margin in found.margins))).sum() / 2
     assert found.total_variation < plain
     json.dumps(found.to_dict(), allow_nan=False)
-
-
-def test_shrunken_values_and_tables_by_hand() -> None:
-    assert shrink_singular_values(np.array([3.9, 8.0]), 4, 4).round(3).tolist() == [
-        0.0,
-        6.928,
-    ]  # sqrt((16 - 2)**2 - 4) / 4 * 2
-    table = nearest_table(np.array([[0.6, -0.1], [0.1, 0.4]]), np.array([0.5, 0.5]), np.array([0.6, 0.4]))
-    assert np.allclose(table, [[0.5, 0], [0.1, 0.4]], atol=1e-4)
-    assert np.allclose(contrasts(3).sum(axis=0), 0)
 
 
 @pytest.mark.parametrize(

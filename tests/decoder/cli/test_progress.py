@@ -7,7 +7,7 @@ import time
 
 from rich.console import Console
 
-from hubbub_decoder.cli.progress import elapsed_time
+from hubbub_decoder.cli.shared import elapsed_time
 
 
 def shown(seconds: float, *, terminal: bool, delay: float) -> str:

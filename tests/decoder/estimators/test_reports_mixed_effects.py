@@ -12,7 +12,6 @@ from hubbub import Metric, Params
 from hubbub.summary import Reports
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_reports
-from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.least_squares import use_fixed_effects
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, HashMoments
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, matching_priors
@@ -32,10 +31,6 @@ def simulated(params: Params, people: dict[str, int], seed: int, no_value: int =
     metric = Metric.string("x", params)
     chunks = list(simulate_reports(metric, people, np.random.default_rng(seed), no_value=no_value))
     return Reports(metric, *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
-
-
-def errors_of(fitted: FitResult) -> Floats:
-    return np.sqrt(fitted.reporter_variances)
 
 
 class Scored:
@@ -266,35 +261,36 @@ def test_sum_constraint_makes_totals_sum_to_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("h", "of_bits", "left_open"), [(1, 1.02, 0.95), (2, 0.9, 1.0)])
-def test_mixed_effects_have_smaller_errors_than_bit_counts_and_fixed_effects(
-    h: int, of_bits: float, left_open: float, unseen_seed: int
+@pytest.mark.parametrize(("h", "of_bits", "of_fixed"), [(1, 1.1, 1.1), (2, 1.0, 1.2)])
+def test_mixed_effects_are_closer_to_the_truth_than_bit_counts_and_fixed_effects(
+    h: int, of_bits: float, of_fixed: float, unseen_seed: int
 ) -> None:
     """Two populations, 158 candidates to 305 numbers, half of them absent; a tenth of the strings has no candidate.
 
-    Median errors are .98 (one hash) and .82 (two) of those of bit counts, and .7 and .93 of those of fixed effects. In twelve
-    populations none of these ratios differed by more than .05. Estimates of one fit depend on each other, so the intervals count as
-    half as many independent ones. Coverage of present and of absent candidates is tested at .95 with the binomial's 1e-6 quantile.
+    Root mean squared errors, one hash: .968 (standard deviation .011) of those of bit counts, .72 (.05) of those of fixed effects; two
+    hashes: .80 (.02) and .89 (.03), in 25 runs each. The bounds are 7 to 12 standard deviations away, since the tails are unknown.
+    Estimates of one fit depend on each other, so the intervals count as half as many independent ones. Coverage of present and of
+    absent candidates is tested at .95 with the binomial's 1e-6 quantile.
     """
     params = Params(num_bits=20, num_hashes=h, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     rng = np.random.default_rng(unseen_seed)
     covered: dict[bool, list[bool]] = {True: [], False: []}
+    squares = np.zeros(3)
     for _ in range(2):
         tag = int(rng.integers(1 << 30))
         people = {f"{tag}-{i}": 4000 // (i + 1) for i in range(88)}
         names = [*list(people)[:5], *list(people)[15:], *(f"{tag}-nobody{i}" for i in range(80))]
         reports, design = simulated(params, people, int(rng.integers(1 << 62)), 1000), design_matrix(names, params)
         assert not use_fixed_effects(reports.bit_counts(), design)
-        found, bits, fixed = (
-            decode(reports, names),
-            decode(reports.bit_counts(), names),
-            fit_reports_one_step(reports, design),
-        )
-        errors = np.array([found[name].std_error for name in names])
-        assert np.median(errors / [bits[name].std_error for name in names]) < of_bits
-        assert np.median(errors / errors_of(fixed)) < left_open
-        for name in names:
-            truth = people.get(name, 0) / reports.num_reports
-            covered[name in people].append(found[name].low <= truth <= found[name].high)
+        found, bits = decode(reports, names), decode(reports.bit_counts(), names)
+        fixed = fit_reports_one_step(reports, design).shares
+        truth = np.array([people.get(name, 0) / reports.num_reports for name in names])
+        estimates = ([found[name].share for name in names], [bits[name].share for name in names], fixed)
+        squares += [np.sum((each - truth) ** 2) for each in estimates]
+        for name, share in zip(names, truth, strict=True):
+            covered[name in people].append(found[name].low <= share <= found[name].high)
+    mixed, counted, least = np.sqrt(squares)
+    assert mixed < of_bits * counted
+    assert mixed < of_fixed * least
     for there in covered.values():
         assert np.mean(there) >= binom.ppf(ALPHA, len(there) // 2, 0.95) / (len(there) // 2)

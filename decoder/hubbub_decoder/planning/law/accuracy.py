@@ -18,13 +18,12 @@ from hubbub_decoder.planning.law.bit_counts import bit_count_variance
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares, unknown_squares
 from hubbub_decoder.planning.law.likelihood import LikelihoodLaw
-from hubbub_decoder.planning.law.uneven_load import uneven_load_ratio, uneven_load_variance
+from hubbub_decoder.planning.law.uneven_load import uneven_load_variance
 
 FDR = 0.05
 _NUMBERS_PER_CANDIDATE = 20  # `use_fixed_effects`
 _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 _MAX_LIMIT_STEPS = 60
-_LIKELIHOOD_NODES = (0.0, 0.01, 0.04, 0.1, 0.2, 0.4, 1.0)  # shares between which the variance is nearly linear
 MAX_REPORTS = 10**12
 
 Data = Literal["bits", "patterns", "reports"]
@@ -110,68 +109,67 @@ class Accuracy:
 
     @property
     def _likelihood(self) -> LikelihoodLaw:
+        """Law of the reports; where no candidate is subtracted, the scores take every string for an average one."""
         probabilities = tuple(float(each) for each in self.chain)
-        return _likelihood_law(probabilities, self.size[0], self.size[1], self.repetition)
+        return _likelihood_law(
+            probabilities, self.size[0], self.size[1], self.repetition, self.shares, self._is_crowded, self.data
+        )
 
     def _variance(self, share: Floats, unknown: float) -> Floats:
         """Variance given t; where no candidate is subtracted, t has the candidate's own share, which is no noise to it."""
         if self.kind is not Kind.STRING:
             return self.chain.noise(share, self.repetition) / (self.clients * self.repetition.per_client)
-        k, h, m = self.size
-        if self._is_crowded and m == 1:
+        if not math.isfinite(unknown) or (self._is_crowded and self.size[2] == 1):
             return np.full(np.shape(share), np.inf)
-        of_others = np.maximum(unknown - share**2, 0) if self._is_crowded else np.asarray(unknown)
-        if self.data != "bits" and h == 1 and not self._is_crowded:
-            return self._one_hash_variance(share, unknown)
+        if self._is_crowded:
+            return self._even_variance(share, np.maximum(unknown - share**2, 0))
+        own = np.atleast_1d(share)
+        law = self._bit_variance if self.data == "bits" else self._likelihood_variance
+        return law(own, unknown).reshape(np.shape(share))
+
+    def _even_variance(self, share: Floats, unknown: Floats | float) -> Floats:
+        """Variance where all cohorts have the same weight."""
         if self.data == "bits":
             others = np.maximum(self.shares.total - share, 0)
-            even = bit_count_variance(self.chain, self.size, self.clients, self.repetition, share, others, of_others)
-            per_share = (self.chain.noise(1.0, self.repetition) - self.chain.noise(0.0, self.repetition)) / h
-            per_share /= self.repetition.per_client
-        else:
-            slopes = _likelihood_slopes(self._likelihood, self.shares.total)
-            absent = self._likelihood.absent_variance(self.shares.total, m, self.clients, of_others)
-            even = absent + np.interp(share, _LIKELIHOOD_NODES, slopes) / self.clients
-            per_share = slopes[1] / _LIKELIHOOD_NODES[1]
-        if self._is_crowded:
-            return np.asarray(even)
-        of_bit = h * (self.clients * even)
-        ratio = uneven_load_ratio(self.shares, share, of_bit, h * per_share + 1, h / k)
-        return np.asarray(even * ratio.reshape(np.shape(even)))
+            return bit_count_variance(self.chain, self.size, self.clients, self.repetition, share, others, unknown)
+        nodes, known = self._likelihood.by_share
+        of_share = np.interp(share, nodes, known - known[0])
+        return np.asarray(
+            self._likelihood.absent_variance(self.size[2], self.clients, unknown) + of_share / self.clients
+        )
 
-    def _one_hash_variance(self, share: Floats, unknown: float) -> Floats:
-        """Variance from the likelihood where a string has one of k filters: that of its own, and of the mean of the others.
+    def _bit_variance(self, own: Floats, unknown: float) -> Floats:
+        """Variance (n,) from bit counts, with weights of the cohorts by the load of a bit."""
+        k, h, _ = self.size
+        of_bit = h * self.clients * self._even_variance(own, unknown)
+        of_one, of_zero = (self.chain.noise(each, self.repetition) for each in (1.0, 0.0))
+        slope = (of_one - of_zero) / self.repetition.per_client + 1
+        alpha = of_bit - slope * h / k * np.maximum(self.shares.total - own, 0)
+        return uneven_load_variance(self.shares, own, alpha, slope, h / k) / (h * self.clients)
 
-        Var x = (1 / E 1/v(x + L) + 1 / ((k-1) E 1/v(L)) - x) / N        v includes collisions, N t / (m k)
+    def _likelihood_variance(self, own: Floats, unknown: float) -> Floats:
+        """Variance (n,) from the likelihood: exact where all other shares are known, with collisions as noise of each cohort.
+
+        v of a bit is taken for linear in its load; its slope is that by the candidate's own share, and 1 / E 1/v is the exact law.
         """
-        k, _, m = self.size
-        of_load = _filter_variances(self._likelihood, self.shares.total)
-        collisions = self.clients * unknown / (m * k)
-
-        def of_filter(load: Floats) -> Floats:
-            return np.asarray(np.interp(load, _LIKELIHOOD_NODES, of_load) + collisions)
-
-        found = uneven_load_variance(self.shares, np.append(share, 0.0), of_filter, 1 / k)
-        own, other = found[:-1].reshape(np.shape(share)), found[-1]
-        return np.asarray((own + other / (k - 1) - share) / self.clients)
+        (k, h, m), law = self.size, self._likelihood
+        nodes, alpha, slope = law.unloaded_bit
+        collisions = law.absent_variance(m, self.clients, unknown) - law.absent_variance(m, self.clients, 0.0)
+        alpha = np.interp(own, nodes, alpha) + h * self.clients * collisions
+        return (uneven_load_variance(self.shares, own, alpha, slope, h / k) - own) / (h * self.clients)
 
 
 @lru_cache(maxsize=16)
 def _likelihood_law(
-    probabilities: tuple[float, ...], num_bits: int, num_hashes: int, repetition: Repetition
+    probabilities: tuple[float, ...],
+    num_bits: int,
+    num_hashes: int,
+    repetition: Repetition,
+    shares: Shares,
+    is_crowded: bool,
+    data: Data,
 ) -> LikelihoodLaw:
     """Law that is shared by all numbers of clients."""
-    return LikelihoodLaw(Chain(*map(np.asarray, probabilities)), num_bits, num_hashes, repetition)
-
-
-@lru_cache(maxsize=16)
-def _filter_variances(law: LikelihoodLaw, total: float) -> Floats:
-    """N times the variance of the share of a filter in a population, at the nodes; the other strings do not have it."""
-    return np.array([law.variance(load, max(total - load, 0), apart=True) + load for load in _LIKELIHOOD_NODES])
-
-
-@lru_cache(maxsize=16)
-def _likelihood_slopes(law: LikelihoodLaw, total: float) -> Floats:
-    """N times the variance that a share adds to that of an absent string, at the nodes; total : sum of all shares."""
-    nodes = [law.variance(share, max(total - share, 0)) for share in _LIKELIHOOD_NODES]
-    return np.array(nodes) - nodes[0]
+    known = Shares.average(shares.total) if is_crowded else shares
+    chain = Chain(*map(np.asarray, probabilities))
+    return LikelihoodLaw(chain, num_bits, num_hashes, repetition, known, weighted=data == "patterns")

@@ -1,0 +1,171 @@
+"""Decode all tasks in a pool of processes; results that are up to date are kept.
+
+OUT/index.jsonl has one line for each outcome. A run first leaves in it only the results that are up to date, then appends a line when a
+result is complete. So after a kill, the next run keeps all results with a line and decodes the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+
+from hubbub.errors import HubbubError
+from hubbub.summary import read_collected
+from hubbub_decoder.batch_decoding.pool import ProcessDiedError, map_in_processes
+from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile
+from hubbub_decoder.data.candidates import read_candidates
+from hubbub_decoder.data.combine import combine
+from hubbub_decoder.data.output_files import atomic_write
+from hubbub_decoder.errors import OutputError
+from hubbub_decoder.pipeline import decode
+
+INDEX = "index.jsonl"
+_DIED = "its process was ended, probably for lack of memory: decode it with `hubbub decode`, or with fewer --jobs"
+
+
+class Status(StrEnum):
+    """What became of a task."""
+
+    DECODED = "decoded"
+    UNCHANGED = "unchanged"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Status of one task, or of a file that is no summary.
+
+    name        : path of the result below OUT, without its suffix; of an unreadable file, its path
+    reason      : why it was skipped or failed; empty otherwise
+    fingerprint : of the inputs of the result; empty without one
+    num_reports, num_detected, num_warnings : of the decoding
+    seconds     : of processor time
+    """
+
+    name: str
+    status: Status
+    reason: str = ""
+    fingerprint: str = ""
+    num_reports: int = 0
+    num_detected: int = 0
+    num_warnings: int = 0
+    seconds: float = 0.0
+
+
+def run_tasks(
+    tasks: Sequence[Task], unreadable: Sequence[UnreadableFile], out: Path, processes: int
+) -> Iterator[Outcome]:
+    """Yield the outcome of each task when it is known, and write the results and the index into `out`.
+
+    Raises OutputError if nothing can be written there. Results of tasks that no longer exist are left alone.
+    """
+    index = _read_index(out / INDEX)
+    outcomes = {str(file.path): Outcome(str(file.path), Status.FAILED, file.reason) for file in unreadable}
+    fingerprints: dict[str, str] = {}
+    for task in tasks:
+        known = _known_outcome(task, index.get(task.name), out)
+        if known.status is Status.DECODED:
+            fingerprints[task.name] = known.fingerprint
+        else:
+            outcomes[task.name] = known
+    _make_directory(out)
+    _write_index(out, outcomes)
+    yield from outcomes.values()
+    to_decode = [task for task in tasks if task.name in fingerprints]
+    with (out / INDEX).open("ab", buffering=0) as file:
+        for task, result in map_in_processes(partial(_decode, out=out), to_decode, processes):
+            outcome = Outcome(task.name, Status.FAILED, _DIED) if isinstance(result, ProcessDiedError) else result
+            if outcome.status is Status.DECODED:
+                outcome = replace(outcome, fingerprint=fingerprints[task.name])
+            file.write(_line(outcome))
+            outcomes[task.name] = outcome
+            yield outcome
+    _write_index(out, outcomes)
+
+
+def _known_outcome(task: Task, before: Outcome | None, out: Path) -> Outcome:
+    """Outcome that needs no decoding: unchanged, skipped or failed; else "decoded", with the fingerprint that the result will have."""
+    if task.reason_to_skip is not None:
+        return Outcome(task.name, Status.SKIPPED, task.reason_to_skip)
+    try:
+        fingerprint = task.fingerprint()
+    except OSError as problem:
+        return Outcome(task.name, Status.FAILED, f"{problem.filename} cannot be read: {problem.strerror}")
+    if before is not None and before.fingerprint == fingerprint and _result_path(out, task).is_file():
+        return replace(before, status=Status.UNCHANGED)
+    return Outcome(task.name, Status.DECODED, fingerprint=fingerprint)
+
+
+def _decode(task: Task, out: Path) -> Outcome:
+    """Decode one task and save its result, in a process of the pool."""
+    began = time.process_time()
+    options = task.options
+    try:
+        summary = combine([read_collected(path) for path in task.files])
+        decoding = decode(
+            summary,
+            None if task.candidates is None else read_candidates(task.candidates),
+            confidence=options.confidence,
+            fdr=options.fdr,
+            target=options.target,
+            same_clients=options.same_clients,
+        )
+        path = _result_path(out, task)
+        _make_directory(path.parent)
+        decoding.save(path)
+    except HubbubError as problem:
+        return Outcome(task.name, Status.FAILED, str(problem))
+    except Exception as problem:  # noqa: BLE001  (the other tasks go on)
+        return Outcome(task.name, Status.FAILED, f"unexpected {type(problem).__name__}: {problem}")
+    return Outcome(
+        task.name,
+        Status.DECODED,
+        num_reports=decoding.num_reports,
+        num_detected=len(decoding.detected),
+        num_warnings=len(decoding.warnings),
+        seconds=time.process_time() - began,
+    )
+
+
+def _result_path(out: Path, task: Task) -> Path:
+    return out / f"{task.name}{task.options.suffix}"
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise OutputError(f"{path} cannot be created: {problem.strerror}.") from None
+
+
+def _read_index(path: Path) -> dict[str, Outcome]:
+    """Outcomes by name, the last line of each; the incomplete line of a killed run counts as none."""
+    names = {field.name for field in fields(Outcome)}
+    outcomes: dict[str, Outcome] = {}
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return {}
+    except OSError as problem:
+        raise OutputError(f"{path} cannot be read: {problem.strerror}.") from None
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError):
+            about = json.loads(line)
+            outcomes[about["name"]] = Outcome(**{name: about[name] for name in names if name in about})
+    return outcomes
+
+
+def _write_index(out: Path, outcomes: dict[str, Outcome]) -> None:
+    with atomic_write(out / INDEX) as file:
+        file.writelines(_line(outcomes[name]) for name in sorted(outcomes))
+
+
+def _line(outcome: Outcome) -> bytes:
+    return (json.dumps(asdict(outcome), ensure_ascii=False) + "\n").encode()

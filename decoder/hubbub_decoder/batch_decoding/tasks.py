@@ -1,0 +1,136 @@
+"""Tasks of batch decoding: the summaries of one definition and the same periods, with their candidates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hubbub.errors import HubbubError, SummaryError
+from hubbub.metrics.metric import Kind, Metric
+from hubbub_decoder.inference.intervals import Target
+
+CANDIDATE_SUFFIXES = (".txt", ".csv")
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingOptions:
+    """Options that hold for all tasks: those of `decode`, and the suffix of the results, .json, .csv or .parquet."""
+
+    confidence: float = 0.95
+    fdr: float = 0.05
+    target: Target = "reporters"
+    same_clients: bool = True
+    suffix: str = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One decoding.
+
+    files      : summaries or reports of one definition and the same periods, which are added up
+    candidates : file with the candidates of a string metric; None: the metric has none, or needs none
+    """
+
+    metric: Metric
+    periods: tuple[str, ...]
+    files: tuple[Path, ...]
+    candidates: Path | None
+    options: DecodingOptions
+
+    @property
+    def name(self) -> str:
+        """Path of the result without its suffix: metric, first 8 digits of the digest, first and last period.
+
+        Two versions of a metric have two folders, so that a new version changes no path.
+        """
+        first, last = (self.periods[0], self.periods[-1]) if self.periods else ("no period", "no period")
+        return f"{self.metric.name}@{self.metric.digest[:8]}/{first if first == last else f'{first}..{last}'}"
+
+    @property
+    def reason_to_skip(self) -> str | None:
+        """Reason why `decode` cannot estimate this metric; None: it can."""
+        if self.metric.kind is Kind.JOINT:
+            return "a joint metric is estimated by `hubbub associate`"
+        if self.metric.discover is not None:
+            return "the strings of a metric with `discover` are found by `hubbub discover`"
+        if self.metric.kind is Kind.STRING and self.candidates is None:
+            return f"no candidates: add {self.metric.name}.txt to the directory of --candidates"
+        return None
+
+    def fingerprint(self) -> str:
+        """SHA-256, in hex, of all that the result depends on: the files' contents, the options and this release of hubbub.
+
+        Raises OSError if a file cannot be read.
+        """
+        paths = [*self.files, *([] if self.candidates is None else [self.candidates])]
+        contents = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+        candidates = None if self.candidates is None else self.candidates.suffix.lower()
+        fields = [version("hubbub"), asdict(self.options), contents, candidates]
+        return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableFile:
+    """A file that is no summary, with the reason."""
+
+    path: Path
+    reason: str
+
+
+def find_tasks(
+    directory: Path, candidates: Path | None, options: DecodingOptions
+) -> tuple[list[Task], list[UnreadableFile]]:
+    """Tasks of all .parquet files in a directory and below it, in the order of metric and period, and the files that are no summaries.
+
+    candidates : directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all of them
+
+    Raises SummaryError if there is no such directory, or no .parquet file in it.
+    """
+    if not directory.is_dir():
+        raise SummaryError(f"{directory} is not a directory. Name the directory with the summaries to decode.")
+    groups: dict[tuple[str, tuple[str, ...]], tuple[Metric, list[Path]]] = {}
+    unreadable: list[UnreadableFile] = []
+    for path in sorted(directory.rglob("*.parquet")):
+        try:
+            metric, periods = _header(path)
+        except SummaryError as problem:
+            unreadable.append(UnreadableFile(path, str(problem)))
+        else:
+            groups.setdefault((metric.digest, periods), (metric, []))[1].append(path)
+    if not groups and not unreadable:
+        raise SummaryError(f"{directory} has no .parquet file. `hubbub pull` writes one for each metric.")
+    tasks = [
+        Task(metric, periods, tuple(files), _candidates_of(metric, candidates), options)
+        for (_, periods), (metric, files) in groups.items()
+    ]
+    return sorted(tasks, key=lambda task: (task.metric.name, task.periods, task.metric.digest)), unreadable
+
+
+def _header(path: Path) -> tuple[Metric, tuple[str, ...]]:
+    """Metric and periods of a summary or report file, without reading its counts."""
+    try:
+        about = json.loads((pq.read_schema(path).metadata or {})[b"hubbub"])
+        return Metric.from_dict(about["metric"]), tuple(sorted(map(str, about["periods"])))
+    except HubbubError as problem:
+        raise SummaryError(f"its metric is invalid: {problem}") from None
+    except OSError as problem:
+        raise SummaryError(f"cannot be read: {problem.strerror or 'damaged'}") from None
+    except (pa.ArrowException, KeyError, TypeError, ValueError):
+        raise SummaryError("not a hubbub summary: use a file written by `hubbub pull` or `hubbub simulate`") from None
+
+
+def _candidates_of(metric: Metric, candidates: Path | None) -> Path | None:
+    if candidates is None or metric.kind is not Kind.STRING:
+        return None
+    return candidates if not candidates.is_dir() else next(_candidate_files(candidates, metric.name), None)
+
+
+def _candidate_files(directory: Path, name: str) -> Iterator[Path]:
+    return (path for suffix in CANDIDATE_SUFFIXES if (path := directory / f"{name}{suffix}").is_file())

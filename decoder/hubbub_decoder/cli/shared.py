@@ -1,0 +1,111 @@
+"""Options, progress and output files that several commands of the decoder share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Timer
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hubbub.cli.output import PATH
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+_DELAY_SECONDS = 1.0
+_BETWEEN_0_AND_1 = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+candidates_option = click.option(
+    "--candidates", "candidates_path", type=PATH,
+    help="Candidates: one per line, or a .csv with a column `candidate`; - reads stdin. Required for string metrics.",
+)  # fmt: skip
+
+
+def interval_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--confidence and --target."""
+    confidence = click.option(
+        "--confidence", default=0.95, show_default=True, type=_BETWEEN_0_AND_1, help="Confidence level of the intervals."
+    )  # fmt: skip
+    target = click.option(
+        "--target", default="reporters", show_default=True, type=click.Choice(["reporters", "population"]),
+        help="Results for the reporters, or for the population of which they are a random sample (wider intervals).",
+    )  # fmt: skip
+    return confidence(target(function))
+
+
+def fdr_option(found: str) -> Decorator:
+    """--fdr; `found` names the results that are tested."""
+    return click.option(
+        "--fdr", default=0.05, show_default=True, type=_BETWEEN_0_AND_1,
+        help=f"False discovery rate: the expected share of false positives among the detected {found}.",
+    )  # fmt: skip
+
+
+def independent_clients_option(otherwise: str) -> Decorator:
+    """--independent-clients; `otherwise` describes the default."""
+    return click.option(
+        "--independent-clients", is_flag=True, help=f"Several periods have different clients. Default: {otherwise}."
+    )
+
+
+def everything_option(shown: str) -> Decorator:
+    """--all; `shown` describes its effect."""
+    return click.option("--all", "everything", is_flag=True, help=f"Show {shown}.")
+
+
+def output_options(saved: str, suffixes: str, plot: str | None = None) -> Decorator:
+    """--out for `saved` and, if there is one, --plot for the figure `plot`."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        if plot is not None:
+            function = click.option("--plot", type=PATH, help=f"Also draw {plot} (.svg, .png or .pdf).")(function)
+        return click.option("--out", type=PATH, help=f"Also save {saved} to this {suffixes} file.")(function)
+
+    return decorate
+
+
+def write_outputs(
+    stderr: Console,
+    out: Path | None,
+    save: Callable[[Path], None],
+    plot: Path | None = None,
+    draw: Callable[[], Figure] | None = None,
+) -> None:
+    """Write the files that --out and --plot ask for, and print their names."""
+    from hubbub_decoder.data.output_files import write_figure
+
+    if out is not None:
+        save(out)
+        stderr.print(f"wrote {out}", highlight=False)
+    if plot is not None and draw is not None:
+        write_figure(draw(), plot)
+        stderr.print(f"wrote {plot}", highlight=False)
+
+
+@contextmanager
+def elapsed_time(console: Console, delay: float = _DELAY_SECONDS) -> Iterator[Callable[[str], None]]:
+    """Show the current stage and the elapsed time after a delay, until the block ends; nothing if the console is no terminal.
+
+    yields : a function that sets the stage
+    """
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description} ...", markup=False), TimeElapsedColumn())
+    progress = Progress(*columns, console=console, transient=True)
+    task = progress.add_task("")
+    timer = Timer(delay, progress.start)
+    timer.start()
+    try:
+        yield lambda stage: progress.update(task, description=stage)
+    finally:
+        timer.cancel()
+        timer.join()
+        progress.stop()

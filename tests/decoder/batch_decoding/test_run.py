@@ -1,0 +1,199 @@
+"""Batch decoding: results, what is kept, what is decoded again, and processes that die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hubbub import Metric, Params
+from hubbub.cli import main
+from hubbub.summary import read_summary, write_summary
+from hubbub_decoder import decode, simulate_bit_counts
+from hubbub_decoder.batch_decoding.pool import ProcessDiedError, map_in_processes
+from hubbub_decoder.batch_decoding.run import Outcome, Status, run_tasks
+from hubbub_decoder.batch_decoding.tasks import DecodingOptions, find_tasks
+
+PARAMS = Params(num_bits=16, num_hashes=1, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25)
+PAGE = Metric.string("page", PARAMS)
+DAYS = ("2026-03-02", "2026-03-03", "2026-03-04")
+
+
+def write_day(directory: Path, day: str, metric: Metric = PAGE, seed: int = 1, name: str = "") -> Path:
+    people = {"a": 600, "b": 300} if metric.params.num_bits > 1 else {"true": 900}
+    summary = simulate_bit_counts(metric, people, np.random.default_rng(seed), no_value=100, periods=[day])
+    path = directory / f"{metric.name}-{day}{name}.parquet"
+    directory.mkdir(parents=True, exist_ok=True)
+    write_summary(summary, path)
+    return path
+
+
+@pytest.fixture
+def summaries(tmp_path: Path) -> Path:
+    folder = tmp_path / "summaries"
+    for seed, day in enumerate(DAYS):
+        write_day(folder, day, seed=seed)
+    (tmp_path / "candidates").mkdir()
+    (tmp_path / "candidates" / "page.txt").write_text("a\nb\nc\n")
+    return folder
+
+
+def run(summaries: Path, **options: object) -> dict[str, Outcome]:
+    place = summaries.parent
+    found = find_tasks(summaries, place / "candidates", DecodingOptions(**options))  # type: ignore[arg-type]
+    return {outcome.name: outcome for outcome in run_tasks(*found, place / "out", 1)}
+
+
+def name_of(day: str, metric: Metric = PAGE) -> str:
+    return f"{metric.name}@{metric.digest[:8]}/{day}"
+
+
+@pytest.mark.slow
+def test_each_result_is_that_of_decode(summaries: Path) -> None:
+    outcomes = run(summaries)
+    assert {outcome.status for outcome in outcomes.values()} == {Status.DECODED}
+    for day in DAYS:
+        decoding = decode(read_summary(summaries / f"page-{day}.parquet"), ["a", "b", "c"])
+        saved = json.loads((summaries.parent / "out" / f"{name_of(day)}.json").read_text())
+        assert saved == json.loads(json.dumps(decoding.to_dict()))
+        assert outcomes[name_of(day)].num_reports == 1_000
+        assert outcomes[name_of(day)].num_detected == len(decoding.detected)
+
+
+@pytest.mark.slow
+def test_only_what_has_changed_is_decoded_again(summaries: Path) -> None:
+    def decoded(**options: object) -> set[str]:
+        outcomes = run(summaries, **options)
+        assert {outcome.status for outcome in outcomes.values()} <= {Status.DECODED, Status.UNCHANGED}
+        return {name.rpartition("/")[2] for name, outcome in outcomes.items() if outcome.status is Status.DECODED}
+
+    assert decoded() == {*DAYS}
+    assert decoded() == set()
+    write_day(summaries, DAYS[1], seed=9)
+    assert decoded() == {DAYS[1]}
+    (summaries.parent / "out" / f"{name_of(DAYS[2])}.json").unlink()
+    assert decoded() == {DAYS[2]}
+    write_day(summaries, DAYS[0], seed=9, name="-second")  # added to the first file of this day
+    assert decoded() == {DAYS[0]}
+    assert decoded(confidence=0.9) == {*DAYS}
+    (summaries.parent / "candidates" / "page.txt").write_text("a\nb\n")
+    assert decoded(confidence=0.9) == {*DAYS}
+    assert decoded(confidence=0.9) == set()
+
+
+def test_tasks_that_decode_cannot_estimate_are_skipped_with_the_remedy(tmp_path: Path) -> None:
+    chains = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+    write_day(tmp_path, DAYS[0])
+    tasks, _ = find_tasks(tmp_path, None, DecodingOptions())
+    [outcome] = run_tasks(tasks, [], tmp_path / "out", 1)
+    assert (outcome.status, outcome.reason) == (
+        Status.SKIPPED,
+        "no candidates: add page.txt to the directory of --candidates",
+    )
+    assert not list((tmp_path / "out").rglob("*.json"))
+    write_day(tmp_path, DAYS[0], Metric.boolean("paid", **chains))
+    tasks, _ = find_tasks(tmp_path, None, DecodingOptions())
+    assert [task.reason_to_skip is None for task in tasks] == [False, True]  # page, paid
+
+
+def test_file_that_is_no_summary_fails_alone(summaries: Path) -> None:
+    whole = (summaries / f"page-{DAYS[0]}.parquet").read_bytes()
+    (summaries / "cut.parquet").write_bytes(whole[:-9])
+    (summaries / "empty.parquet").write_bytes(b"")
+    tasks, unreadable = find_tasks(summaries, None, DecodingOptions())
+    assert [file.path.name for file in unreadable] == ["cut.parquet", "empty.parquet"]
+    assert len(tasks) == 3
+    outcomes = list(run_tasks([], unreadable, summaries.parent / "out", 1))
+    assert [outcome.status for outcome in outcomes] == [Status.FAILED] * 2
+
+
+def test_versions_of_a_metric_and_periods_have_results_of_their_own(tmp_path: Path) -> None:
+    other = Metric.string("page", PARAMS, period="week")
+    write_day(tmp_path, "2026-03-02")
+    write_day(tmp_path / "regions", "2026-03-02", seed=2)
+    write_day(tmp_path, "2026-03-02", other, name="-week")
+    tasks, _ = find_tasks(tmp_path, None, DecodingOptions())
+    assert {task.name: len(task.files) for task in tasks} == {
+        name_of("2026-03-02"): 2,
+        name_of("2026-03-02", other): 1,
+    }
+
+
+@pytest.mark.slow
+def test_incomplete_index_of_a_killed_run_costs_no_complete_result(summaries: Path) -> None:
+    run(summaries)
+    index = summaries.parent / "out" / "index.jsonl"
+    lines = index.read_bytes().splitlines(keepends=True)
+    index.write_bytes(b"".join(lines[:2]) + lines[2][:-20])
+    assert sorted(outcome.status for outcome in run(summaries).values()) == ["decoded", "unchanged", "unchanged"]
+
+
+@pytest.mark.slow
+def test_killed_run_continues_with_the_rest(tmp_path: Path) -> None:
+    """The process is killed after its first result; the processes of its pool end, too."""
+    for number in range(40):
+        write_day(tmp_path / "summaries", f"2026-03-{1 + number % 28:02}", Metric.string(f"m{number}", PARAMS))
+    (tmp_path / "names.txt").write_text("a\nb\nc\n")
+    arguments = ["decode-all", "summaries", "--candidates", "names.txt", "--out", "out", "--jobs", "2"]
+    command = [sys.executable, "-m", "hubbub", *arguments]
+    running = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+    until = time.monotonic() + 120
+    index = tmp_path / "out" / "index.jsonl"
+    while not (index.exists() and b'"decoded"' in index.read_bytes()) and time.monotonic() < until:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGKILL)
+    running.wait(30)
+    while _is_alive(running.pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not _is_alive(running.pid)
+    again = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=True)
+    counts = json.loads(again.stdout)["counts"]
+    assert counts["decoded"] + counts["unchanged"] == 40
+    assert counts["unchanged"] >= 1
+    assert len(list(tmp_path.glob("out/*/*.json"))) == 40
+
+
+def _is_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+def test_item_that_ends_its_process_takes_no_other_result_with_it() -> None:
+    """Each item is an expression that a process evaluates."""
+    items = [f"2 * {number}" for number in range(8)]
+    items[3] = "__import__('os')._exit(9)"
+    results = dict(map_in_processes(eval, items, 2))
+    assert isinstance(results.pop(items[3]), ProcessDiedError)
+    assert results == {item: 2 * number for number, item in enumerate(items) if number != 3}
+
+
+@pytest.mark.slow
+def test_command_prints_counts_and_ends_with_1_after_a_failure(summaries: Path) -> None:
+    place = summaries.parent
+    arguments = [str(summaries), "--candidates", str(place / "candidates"), "--out", str(place / "out"), "--jobs", "1"]
+    done = CliRunner().invoke(main, ["decode-all", *arguments])
+    assert (done.exit_code, done.stdout) == (0, "3 decoded\n")
+    (summaries / "cut.parquet").write_bytes(b"PAR1")
+    done = CliRunner().invoke(main, ["decode-all", *arguments])
+    assert (done.exit_code, done.stdout) == (1, "3 unchanged, 1 failed\n")
+    assert "cut.parquet: not a hubbub summary" in done.stderr
+
+
+@pytest.mark.parametrize("argument", ["missing", "file"])
+def test_command_refuses_a_path_without_summaries(tmp_path: Path, argument: str) -> None:
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(main, ["decode-all", str(tmp_path / argument), "--out", str(tmp_path / "out")])
+    assert done.exit_code != 0
+    assert f"{argument} is not a directory" in done.stderr
