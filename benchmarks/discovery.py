@@ -1,9 +1,9 @@
 """Strings without a list: found and false strings, time and memory of `discover`, in simulated runs.
 
-1,000 domain-like strings of 5 to 24 characters, new in each run, with shares of Zipf's law (exponent 1). One report of each client, with
+1,000 domain-like strings of 5 to 24 characters, new in each run, with shares of Zipf's law (exponent 1). --uniform: strings without any pattern. One report of each client, with
 one permanent response and no instantaneous noise: epsilon of a report and of a value are equal.
 
-    python -m benchmarks.discovery [--epsilon 8] [--reports 1000000] [--runs 5] [--first 0]
+    python -m benchmarks.discovery [--epsilon 8] [--reports 1000000] [--runs 5] [--first-run 0]
 
 Reports are drawn by `simulate_bit_counts`, whose distribution is that of the client's encoder (tests/decoder/discovery). Seeds derive from
 the commit's hash (HUBBUB_SEED repeats a run).
@@ -23,7 +23,7 @@ from benchmarks.runs import commit_seed
 from hubbub import Metric, Params
 from hubbub.metrics.discovery import Discovery
 from hubbub_decoder import simulate_bit_counts
-from hubbub_decoder.discovery.discover import DEFAULT_BEAM, discover
+from hubbub_decoder.discovery.discover import DEFAULT_BEAM, MAX_CANDIDATES, discover
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-."
 SUFFIXES = {".com": 0.5, ".org": 0.1, ".net": 0.1, ".de": 0.08, ".co.uk": 0.07, ".io": 0.05, ".ru": 0.05, ".info": 0.05}
@@ -46,8 +46,13 @@ def domains(number: int, rng: np.random.Generator) -> list[str]:
     return list(strings)
 
 
+def uniform_strings(number: int, rng: np.random.Generator) -> list[str]:
+    """Distinct strings of 5 to 24 characters, all of equal probability: nothing can be learned about their symbols."""
+    return ["".join(rng.choice(list(ALPHABET), int(rng.integers(5, 25)))) for _ in range(number)]
+
+
 def domain_metric(
-    epsilon: float, *, num_bits: int = 1024, permanent_q: float | None = None, held_out: float = 0.1, **table: int
+    epsilon: float, *, num_bits: int = 1024, permanent_q: float | None = None, held_out: float = 0.06, **table: int
 ) -> Metric:
     """Metric of which a report and a value cost at most epsilon, h = 1."""
     a = permanent_q or (0.65 if epsilon > 6 else 0.5)
@@ -75,7 +80,11 @@ def main() -> None:
     parser.add_argument("--first-run", type=int, default=0, help="index of the first run")
     parser.add_argument("--bits", type=int, default=1024)
     parser.add_argument("--beam", type=int, default=DEFAULT_BEAM)
-    parser.add_argument("--held-out", type=float, default=0.1)
+    parser.add_argument("--max-candidates", type=int, default=MAX_CANDIDATES)
+    parser.add_argument("--held-out", type=float, default=0.06)
+    parser.add_argument(
+        "--uniform", action="store_true", help="strings of independent symbols with equal probabilities"
+    )
     parser.add_argument("--permanent-q", type=float)
     parser.add_argument("--step", type=int, default=2)
     parser.add_argument("--first", type=int, default=3)
@@ -91,12 +100,12 @@ def main() -> None:
     print("|---|---|---|---|" + "---|" * len(LEVELS) + "---|---|---|---|")
     for run in range(arguments.first_run, arguments.first_run + arguments.runs):
         rng = np.random.default_rng([seed, run])
-        strings = domains(1000, rng)
+        strings = uniform_strings(1000, rng) if arguments.uniform else domains(1000, rng)
         population = zipf_population(strings, arguments.reports, rng)
         shares = {string: count / arguments.reports for string, count in population.items()}
         counts = simulate_bit_counts(metric, population, rng)
         start, cpu = time.perf_counter(), time.process_time()
-        found = discover(counts, target="population", beam=arguments.beam)
+        found = discover(counts, target="population", beam=arguments.beam, max_candidates=arguments.max_candidates)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         detected = {estimate.candidate: estimate for estimate in found.detected}
         real = detected.keys() & shares.keys()

@@ -57,13 +57,18 @@ class Discovery:
             raise DefinitionError(f"discover: held_out must be a number in (0, 1), got {self.held_out!r}")
         if self.alphabet is not None:
             _check_alphabet(self.alphabet)
-        symbols = NUM_BYTES if self.alphabet is None else len(self.alphabet)
+        symbols = self.num_symbols
         for name, length in (("first", self.shortest), ("step", self.step)):
             if symbols**length > MAX_EXTENSIONS:
                 raise DefinitionError(
                     f"discover: {name} = {length} with {symbols} symbols has {symbols**length:,} prefixes to compare, above the limit of "
                     f"{MAX_EXTENSIONS:,}: lower {name}, or declare a smaller alphabet"
                 )
+
+    @property
+    def num_symbols(self) -> int:
+        """Number of different symbols."""
+        return NUM_BYTES if self.alphabet is None else len(self.alphabet)
 
     @property
     def shortest(self) -> int:

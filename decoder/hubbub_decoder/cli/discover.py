@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @fdr_option("strings")
 @independent_clients_option("the same clients with the same values, for which intervals are wider")
 @click.option(
-    "--beam", default=500, show_default=True, type=click.IntRange(min=1),
+    "--beam", default=1000, show_default=True, type=click.IntRange(min=1),
     help="Number of prefixes that are kept after each group. More take more time and find more rare strings.",
 )  # fmt: skip
 def command(

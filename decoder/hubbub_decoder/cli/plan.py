@@ -50,6 +50,8 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
     "--estimate", type=click.Choice(["distribution", "mean"]),
     help="Purpose of an ordinal metric; mean: one bit, and --edges has its smallest and largest number. Default: distribution.",
 )  # fmt: skip
+@click.option("--longest", type=int, metavar="L", help="Find strings of up to L symbols without a list (discover).")
+@click.option("--alphabet", metavar="CHARACTERS", help="Characters of the strings of --longest. Default: bytes.")
 @click.option("--periods", type=int, metavar="T", help="Periods that are decoded together. Default: 1.")
 @click.option(
     "--values", type=int, metavar="V",
@@ -65,7 +67,12 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 )  # fmt: skip
 @click.option("--central", type=float, help="Largest central epsilon of the decoded periods, at delta = 1e-9.")
 @click.option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
-@click.option("--bits", type=int, metavar="K", help="Largest number of bits of a report of strings. Default: 256.")
+@click.option(
+    "--bits",
+    type=int,
+    metavar="K",
+    help="Largest number of bits of a report of strings. Default: 256; with --longest, 1024.",
+)
 @click.option("--period", type=click.Choice(["day", "week", "month"]), help="Reporting period. Default: day.")
 @click.option("--name", default="metric", show_default=True, help="Name of the planned metric.")
 @click.option(
@@ -92,6 +99,7 @@ def command(
     \b
     Examples:
       hubbub plan --epsilon 2 --lifetime 8 --candidates 1000 --reports 1000000 --share 0.005 > metrics.toml
+      hubbub plan --epsilon 4 --longest 12 --alphabet abcdefghijklmnopqrstuvwxyz --reports 1000000
       hubbub plan metrics.toml homepage --reports 100000 --html homepage.html
       hubbub plan --compare old.toml new.toml
     """
@@ -101,6 +109,7 @@ def command(
     from rich.console import Console
 
     from hubbub.cli.definitions_file import definitions_with
+    from hubbub.metrics.params import MAX_BITS
     from hubbub_decoder.data.output_files import check_output_path
     from hubbub_decoder.planning.description import describe
     from hubbub_decoder.planning.plan import plan
@@ -136,6 +145,8 @@ def command(
     buckets = None if edges is None else _parse_buckets(edges, options["estimate"])
     if buckets is not None:
         given = {"kind": "ordinal", "candidates": len(buckets)} | given
+    if "longest" in given:
+        given = {"bits": MAX_BITS} | given
     today = datetime.now(UTC).date()
     expires = today.replace(year=today.year + 1, day=1)
     planned = plan(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import SummaryError
+from hubbub.metrics.discovery import END
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.discovery.search import search_prefixes
@@ -15,8 +17,9 @@ from hubbub_decoder.pipeline import decode
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate
 
-DEFAULT_BEAM = 500
-MAX_CANDIDATES = 2_000_000
+DEFAULT_BEAM = 1000
+MAX_CANDIDATES = 1_000_000
+MIN_WHOLE_LOG_ODDS = math.log(0.05 / 0.95)  # of a string that is tested
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def discover(
     held-out group only. The search did not see these reports, so intervals and the false discovery rate hold as for a given list.
 
     beam           : number of prefixes that are kept after each group
-    max_candidates : prefixes that are compared in a group; their memory is about 100 bytes for each
+    max_candidates : prefixes that are compared in a group after the first; their memory is about 200 bytes for each
     progress       : called with each group's prefix length and number of candidates
     The other parameters are those of `decode`.
 
@@ -78,9 +81,18 @@ def discover(
     counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
     searched = counts if same_clients else BitCounts(metric, counts.reports, counts.ones)
     kept = search_prefixes(searched, metric.discover, beam=beam, max_candidates=max_candidates, progress=progress)
-    truncated = tuple(prefix.decode(errors="replace") for prefix in kept.truncated())
-    strings = kept.whole()
+    truncated = tuple(prefix.decode(errors="replace") for prefix in kept.probable(0.0, whole=False))
+    ended = (fragment.removesuffix(END) for fragment in kept.probable(MIN_WHOLE_LOG_ODDS, whole=True))
+    strings = [string.decode() for string in ended if _is_utf8(string)]
     if not strings:
         return Discoveries(None, truncated)
     decoding = decode(counts, strings, confidence=confidence, fdr=fdr, target=target, same_clients=same_clients)
     return Discoveries(decoding, truncated)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -57,46 +57,131 @@ class GroupBits:
         ones = p + (q - p) * np.clip(shares, 0, 1)
         return np.asarray(np.maximum(ones * (1 - ones), 1e-12) / (self.clients * (q - p) ** 2))
 
+    def score_noise(self, shares: Floats, weights: Floats) -> ScoreNoise:
+        """Noise of estimates with these weights, at true bit shares."""
+        p, q = self.params.p_star, self.params.q_star
+        ones = p + (q - p) * float(np.clip(np.median(shares), 0, 1))
+        third = ones * (1 - ones) * (1 - 2 * ones) / (self.clients**2 * (q - p) ** 3)
+        bits = len(self.clients) * self.params.num_hashes
+        skewness = (weights**3 * third).mean() * bits / (weights.mean() * bits) ** 1.5
+        per_share = (1 - 2 * p) / ((q - p) * float(self.clients.sum()) * self.params.num_hashes)
+        return ScoreNoise(max(per_share, 0.0), float(skewness))
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """Prior of each candidate: (M,) each.
+
+    log_odds         : ln(rho / (1 - rho))
+    means, variances : of the share of its prefix
+    weight           : probability that a present candidate has the share of its prefix
+    """
+
+    log_odds: Floats
+    means: Floats
+    variances: Floats
+    weight: Floats
+
+    def of(self, some: Indices) -> Prior:
+        """Prior of some of the candidates."""
+        return Prior(self.log_odds[some], self.means[some], self.variances[some], self.weight[some])
+
+    def posterior(self, x: Floats, absent: Floats, noise: ScoreNoise) -> PrefixShares:
+        """Posterior given unbiased estimates x, whose variances are `absent` if the shares are zero."""
+        variances = absent + np.maximum(x, 0) * noise.per_share
+        z = np.maximum(x / np.sqrt(absent), _SMALLEST_SCORE)
+        breadth = -np.log(np.minimum(np.sqrt(absent), 1 / math.e))
+        likelihood = noise.log_likelihood_ratio(z)
+        new = (
+            np.log1p(-self.weight)
+            + likelihood
+            - np.log(z * np.sqrt(absent / variances) * breadth / math.sqrt(2 * math.pi))
+        )
+        both = variances + self.variances
+        same = likelihood - (x - self.means) ** 2 / (2 * both) + np.log(variances / both) / 2
+        same = np.where(x > _SMALLEST_SCORE * np.sqrt(absent), same + np.log(self.weight), -math.inf)
+        odds = np.logaddexp(new, same)
+        is_same = np.exp(same - odds)
+        of_same, of_new = (x * self.variances + self.means * variances) / both, np.clip(x, 0, 1)
+        return PrefixShares(
+            np.minimum(self.log_odds + odds, _MAX_LOG_ODDS),
+            is_same * of_same + (1 - is_same) * of_new,
+            is_same * variances * self.variances / both
+            + (1 - is_same) * variances
+            + is_same * (1 - is_same) * (of_same - of_new) ** 2,
+            np.sqrt(variances),
+        )
+
+
+@dataclass(frozen=True)
+class ScoreNoise:
+    """Noise of the estimates of one group.
+
+    per_share : variance that the estimate of a share x has more than that of an absent prefix, over x
+    skewness  : of the estimate of an absent prefix
+    """
+
+    per_share: float
+    skewness: float
+
+    def log_likelihood_ratio(self, z: Floats) -> Floats:
+        """Log-likelihood ratio of the best share against 0 at an estimate of z standard errors: that of a Poisson number of this skewness."""
+        g = self.skewness
+        if g < 1e-6:
+            return np.asarray(z**2 / 2)
+        return np.asarray(((1 + g * z) * np.log1p(g * z) - g * z) / g**2)
+
 
 @dataclass(frozen=True, eq=False)
 class PrefixShares:
-    """Estimates of the candidates' shares, their standard errors, and log odds that a share is positive: (M,) each."""
+    """Posteriors of the candidates: (M,) each.
 
-    shares: Floats
-    std_errors: Floats
+    log_odds         : that the share is positive
+    means, variances : of the share, if it is positive
+    std_errors       : of the group's estimate
+    """
+
     log_odds: Floats
+    means: Floats
+    variances: Floats
+    std_errors: Floats
+
+    def of(self, some: Indices) -> PrefixShares:
+        """Posteriors of some of the candidates."""
+        return PrefixShares(self.log_odds[some], self.means[some], self.variances[some], self.std_errors[some])
 
     def posterior(self) -> tuple[Floats, Floats]:
         """Mean and variance of each share."""
         real = 1 / (1 + np.exp(-np.maximum(self.log_odds, -_MAX_LOG_ODDS)))
-        x = np.clip(self.shares, 0, 1)
-        return real * x, real * self.std_errors**2 + real * (1 - real) * x**2
+        return real * self.means, real * self.variances + real * (1 - real) * self.means**2
 
 
-def estimate_prefixes(bits: GroupBits, positions: Positions, prior_log_odds: Floats) -> PrefixShares:
+def estimate_prefixes(bits: GroupBits, positions: Positions, prior: Prior) -> PrefixShares:
     """Estimate the candidates in rounds: all candidates are scored, and messages are passed among the 20,000 most probable.
 
     The first round has the noise of an average population, the later ones that of the shares found before. Candidates that are not
     among the most probable of the last round have the log odds of its score.
 
-    positions : (m, h, M) bits of the candidates in each cohort of `bits`      prior_log_odds : (M,) ln(rho / (1 - rho))
+    positions : (m, h, M) bits of the candidates in each cohort of `bits`
     """
-    means = np.zeros(positions.shape[2])
+    means = own = np.zeros(positions.shape[2])
     expected = np.full_like(bits.shares, np.clip(bits.shares.mean(), 0, 1))
     for _ in range(_ROUNDS):
         noise = bits.noise(expected)
         predicted = _predict(positions, means, bits.params.num_bits)
         residuals, weights = _weigh(bits.shares - predicted, noise, None)
-        estimates = _combine(positions, prior_log_odds, means, residuals, weights)
+        score = bits.score_noise(expected, weights)
+        estimates = _combine(positions, prior, means, residuals, weights, own, score)
         likely = _most_probable(estimates.log_odds)
         among = np.ascontiguousarray(positions[:, :, likely])
         means = np.zeros_like(means)
         means[likely], settled = _pass_messages(
-            bits, among, prior_log_odds[likely], noise, estimates.posterior()[0][likely]
+            bits, among, prior.of(likely), noise, estimates.posterior()[0][likely], own[likely], score
         )
+        own = means
         predicted = _predict(positions, means, bits.params.num_bits)
         expected = predicted + np.clip(bits.shares - predicted, 0, None).mean()
-        for field in ("shares", "std_errors", "log_odds"):
+        for field in ("log_odds", "means", "variances", "std_errors"):
             getattr(estimates, field)[likely] = getattr(settled, field)
     return estimates
 
@@ -108,14 +193,14 @@ def _most_probable(log_odds: Floats) -> Indices:
 
 
 def _pass_messages(
-    bits: GroupBits, positions: Positions, prior: Floats, noise: Floats, means: Floats
+    bits: GroupBits, positions: Positions, prior: Prior, noise: Floats, means: Floats, own: Floats, score: ScoreNoise
 ) -> tuple[Floats, PrefixShares]:
     """Posterior means, and estimates, when they settle."""
     k, h = bits.params.num_bits, bits.params.num_hashes
     carried, weights = np.zeros_like(noise), None
     for _ in range(_MAX_ITERATIONS):
         residuals, weights = _weigh(bits.shares - _predict(positions, means, k) + carried, noise, weights)
-        estimates = _combine(positions, prior, means, residuals, weights)
+        estimates = _combine(positions, prior, means, residuals, weights, own, score)
         posterior, variances = estimates.posterior()
         carried = float(variances.sum()) * h / k * weights * residuals
         change = (posterior - means) / estimates.std_errors
@@ -141,18 +226,23 @@ def _weigh(residuals: Floats, noise: Floats, weights: Floats | None) -> tuple[Fl
     return residuals, 1 / (noise + max(hashing, 0.0))
 
 
-def _combine(positions: Positions, prior: Floats, means: Floats, residuals: Floats, weights: Floats) -> PrefixShares:
-    """Estimates of the candidates from the residuals at their bits."""
+def _combine(
+    positions: Positions,
+    prior: Prior,
+    means: Floats,
+    residuals: Floats,
+    weights: Floats,
+    own: Floats,
+    noise: ScoreNoise,
+) -> PrefixShares:
+    """Estimates of the candidates from the residuals at their bits.
+
+    own : shares of the candidates that the weights know of: their noise is none of an absent prefix
+    """
     scores = _gather(positions, weights * residuals + 1j * weights)
-    information = scores.imag
-    x = means + scores.real / information
-    return PrefixShares(x, 1 / np.sqrt(information), _log_odds(prior, x, information))
-
-
-def _log_odds(prior: Floats, x: Floats, information: Floats) -> Floats:
-    z = np.maximum(x * np.sqrt(information), _SMALLEST_SCORE)
-    breadth = np.log(np.sqrt(np.maximum(information, math.e**2)))
-    return np.asarray(np.minimum(prior + z**2 / 2 - np.log(z * breadth / math.sqrt(2 * math.pi)), _MAX_LOG_ODDS))
+    variances = 1 / scores.imag
+    absent = np.maximum(variances - own * noise.per_share, 0.1 * variances)
+    return prior.posterior(means + scores.real / scores.imag, absent, noise)
 
 
 def _predict(positions: Positions, shares: Floats, num_bits: int) -> Floats:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hubbub.metrics.buckets import Buckets, Estimand, format_number
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.probability import DYADIC_DIGITS
@@ -15,7 +16,14 @@ from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.wishes import Wishes
 
 
-def build_metric(wishes: Wishes, name: str, size: tuple[int, int, int], chain: Chain, values: Sequence[Any]) -> Metric:
+def build_metric(
+    wishes: Wishes,
+    name: str,
+    size: tuple[int, int, int],
+    chain: Chain,
+    values: Sequence[Any],
+    discover: Discovery | None = None,
+) -> Metric:
     """Metric with these probabilities, rounded so that no epsilon grows.
 
     values : names of the categories, or edges of the buckets
@@ -32,7 +40,7 @@ def build_metric(wishes: Wishes, name: str, size: tuple[int, int, int], chain: C
         case Kind.STRING:
             k, h, m = size
             params = Params(num_bits=k, num_hashes=h, num_cohorts=m, **probabilities)
-            return Metric.string(name, params, **fields)
+            return Metric.string(name, params, discover=discover, **fields)
         case Kind.CATEGORICAL:
             return Metric.categorical(name, tuple(values), **probabilities, **fields)
         case Kind.ORDINAL:
@@ -64,6 +72,11 @@ def toml_lines(metric: Metric) -> Iterator[str]:
     if metric.hold is not None:
         yield f"hold = {metric.hold}"
     yield f"expires = {metric.expires}"
+    if metric.discover is not None:
+        yield "\n[metric.discover]"
+        for field, value in metric.discover.to_dict().items():
+            if value is not None:
+                yield f"{field} = {_toml_string(value) if isinstance(value, str) else value}"
 
 
 def probability_fields(params: Params) -> tuple[str, ...]:

@@ -18,9 +18,11 @@ from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.planning.law.accuracy import Accuracy, Data
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
+from hubbub_decoder.planning.law.discovery import DiscoveryAccuracy
 from hubbub_decoder.planning.wishes import repetition_of
 
 DELTA = 1e-9
+DISCOVERED = 100
 POWERS = (0.8, 0.95)
 PATTERN_BITS = 16
 _REPORTS_OF_A_CLIENT = (1, 2, 4, 7, 14, 30, 60, 100, 365)
@@ -138,8 +140,8 @@ def describe(
         )
     params = metric.params
     kind = Kind.BOOLEAN if metric.buckets is not None and metric.buckets.is_mean else metric.kind
-    default = 100 if kind is Kind.STRING else len(metric.one_hot_names)
-    law = Accuracy(
+    default = DISCOVERED if kind is Kind.STRING else len(metric.one_hot_names)
+    fields = (
         kind,
         (params.num_bits, params.num_hashes, params.num_cohorts),
         Chain.of_params(params),
@@ -148,6 +150,8 @@ def describe(
         Shares.zipf(candidates or default, 0.5 if kind is Kind.BOOLEAN else 1.0),
         data_of(kind, params.num_bits, retained=retained),
     )
+    discover = metric.discover
+    law = Accuracy(*fields) if discover is None else DiscoveryAccuracy(*fields, discover=discover)
     return describe_accuracy(metric, law)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hubbub.metrics.buckets import Buckets, Estimand
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import MEAN_COHORTS
 from hubbub.privacy import amplified, epsilon
@@ -20,16 +21,19 @@ from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import replace_non_finite
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.definition import build_metric, toml_lines
-from hubbub_decoder.planning.description import DELTA, Description, data_of, describe_accuracy
+from hubbub_decoder.planning.description import DELTA, DISCOVERED, Description, data_of, describe_accuracy
+from hubbub_decoder.planning.groups import best_groups
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
+from hubbub_decoder.planning.law.discovery import DiscoveryAccuracy
 from hubbub_decoder.planning.responses import chain_of, choose_hold, noise_of
 from hubbub_decoder.planning.sizes import COHORTS, best_size
 from hubbub_decoder.planning.wishes import Wishes, repetition_of
 
 POWER = 0.8
 _HASHES = (1, 2, 3)
+_FIRST_SHARE = 0.002  # of a string to discover, before the limit of discovery is known
 _ANY_DAY = date(2000, 1, 1)
 
 
@@ -83,9 +87,10 @@ def plan(
     Raises PlanError for wishes that no definition fulfils.
     """
     kind = wishes.law_kind
-    shares = Shares.zipf(wishes.candidates, 0.5 if kind is Kind.BOOLEAN else 1.0)
+    number = wishes.candidates if wishes.longest is None else DISCOVERED
+    shares = Shares.zipf(number, 0.5 if kind is Kind.BOOLEAN else 1.0)
     smallest = wishes.share or float(shares.values[0])
-    mean_share = (smallest + shares.total / shares.count) / 2
+    mean_share = (smallest + shares.total / shares.count) / 2 if wishes.longest is None else _FIRST_SHARE
     chosen: tuple[str, ...] = ()
     if wishes.chooses_hold:
         wishes, reason = choose_hold(wishes, mean_share)
@@ -95,23 +100,35 @@ def plan(
     def noise(hashes: int, of_chain: Chain) -> float:
         return noise_of(wishes, mean_share, of_chain, hashes)
 
-    chains = {h: chain_of(wishes, mean_share, h) for h in (_HASHES if wishes.kind is Kind.STRING else _HASHES[:1])}
+    many = wishes.kind is Kind.STRING and wishes.longest is None
+    chains = {h: chain_of(wishes, mean_share, h) for h in (_HASHES if many else _HASHES[:1])}
     h, chain = min(chains.items(), key=lambda each: noise(*each))
     clients = float(wishes.reports or MAX_REPORTS)
 
+    discover: Discovery | None = None
+
     def law(size: tuple[int, int, int], of_chain: Chain, decoded: Wishes = wishes) -> Accuracy:
-        data = data_of(kind, size[0], retained=decoded.retained)
-        return Accuracy(kind, size, of_chain, clients, repetition, shares, data)
+        fields = (kind, size, of_chain, clients, repetition, shares, data_of(kind, size[0], retained=decoded.retained))
+        return Accuracy(*fields) if discover is None else DiscoveryAccuracy(*fields, discover=discover)
 
     cohorts = _allowed_cohorts(wishes, float(chain.epsilon(kind, h, wishes.periods)))
     size = (wishes.candidates, 1, 1)
-    if wishes.kind is Kind.STRING:
+    if wishes.longest is not None:
+
+        def of_groups(bits: int, groups: Discovery) -> DiscoveryAccuracy:
+            size = (bits, h, max(cohorts))
+            return DiscoveryAccuracy(kind, size, chain, clients, repetition, shares, "bits", discover=groups)
+
+        bits, discover = best_groups(wishes.longest, wishes.alphabet, max(cohorts), wishes.bits, of_groups)
+        size, mean_share = (bits, h, max(cohorts)), of_groups(bits, discover).detection_limit(POWER)
+        smallest, chain = wishes.share or mean_share, chain_of(wishes, mean_share, h)
+    elif wishes.kind is Kind.STRING:
         counted = replace(wishes, retained=False)  # the law of bits orders sizes as that of reports does, and is fast
         size = best_size(h, cohorts, wishes.bits, lambda each: law(each, chain, counted), smallest)
     values: Sequence[Any] = categories or [f"category {i + 1}" for i in range(wishes.candidates)]
     if wishes.kind is Kind.ORDINAL:
         values = edges or range(wishes.candidates + 1)
-    metric = build_metric(wishes, name, size, chain, values)
+    metric = build_metric(wishes, name, size, chain, values, discover)
     metric = replace(
         metric, description="What the metric collects, for its users.", owner="you@example.org", expires=expires
     )

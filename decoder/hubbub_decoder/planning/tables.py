@@ -75,8 +75,12 @@ def _figures(each: Description) -> Iterator[tuple[str, str]]:
         f"{format_count(each.periods, 'period')} of {format_count(each.reports, 'report')}, {_DATA[law.data]}, {shares}",
     )
     yield "standard error of a small share", _percent(law.std_error(0.0))
+    name = "detection limit"
+    if each.metric.discover is not None:
+        yield "prefix lengths", ", ".join(map(str, each.metric.discover.lengths))
+        name = f"limit of discovery of {each.metric.discover.longest} symbols"
     for power, limit in zip(POWERS, each.detection_limits, strict=True):
-        yield f"detection limit at power {power:.0%}", _percent(limit)
+        yield f"{name} at power {power:.0%}", _percent(limit)
 
 
 def _curves(each: Description, title: str) -> Iterator[Text | Table]:

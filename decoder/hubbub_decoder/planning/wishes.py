@@ -36,6 +36,8 @@ class Wishes:
     bits       : largest number of bits of a string metric's report; more bits collide less, link reports more and decode more slowly
     period     : reporting period
     estimate   : "mean": an ordinal metric with one bit, for the mean alone; candidates is 1
+    longest    : length of the longest string to find without a list (`discover`); None: strings are looked up in a list
+    alphabet   : characters of these strings; None: bytes
     """
 
     kind: Kind = Kind.STRING
@@ -53,6 +55,8 @@ class Wishes:
     bits: int = 256
     period: PeriodKind = PeriodKind.DAY
     estimate: Estimand = Estimand.DISTRIBUTION
+    longest: int | None = None
+    alphabet: str | None = None
 
     def __post_init__(self) -> None:
         """Raise PlanError for a value out of range, or for wishes that exclude each other."""
@@ -100,6 +104,7 @@ class Wishes:
                 "Neither reports nor share is given: the number of reports decides which shares can be detected. "
                 "Pass reports to plan the best accuracy, or share to plan the number of reports."
             )
+        self._check_discovery()
         if self.hold is not None and self.values > 1:
             raise PlanError(
                 f"hold = {self.hold} and values = {self.values} exclude each other: with hold each epoch costs epsilon, whether the value "
@@ -123,6 +128,23 @@ class Wishes:
     def law_kind(self) -> Kind:
         """Kind with the same law of bits and epsilons: boolean, for the one bit of a mean."""
         return Kind.BOOLEAN if self.estimate is Estimand.MEAN else self.kind
+
+    def _check_discovery(self) -> None:
+        if self.longest is None:
+            if self.alphabet is not None:
+                raise PlanError(
+                    "alphabet without longest: only strings without a list have one. Pass longest = 24, for example."
+                )
+            return
+        if self.kind is not Kind.STRING or self.candidates != 1:
+            raise PlanError(
+                f"longest = {self.longest} with kind = {self.kind} and candidates = {self.candidates}: strings are found without a list. "
+                "Pass kind = string, and leave out candidates."
+            )
+        if self.reports is None or self.retained:
+            raise PlanError(
+                "longest needs reports and bit counts: the groups depend on the number of reports. Pass reports, and leave out retained."
+            )
 
     @property
     def chooses_hold(self) -> bool:

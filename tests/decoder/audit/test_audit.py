@@ -10,6 +10,7 @@ import pytest
 
 from hubbub import Metric, Params
 from hubbub.errors import ParameterError
+from hubbub.metrics.discovery import Discovery
 from hubbub_decoder.audit.audit import audit_metric, declared_epsilon
 from hubbub_decoder.audit.clients import EncoderClient
 from hubbub_decoder.audit.distinguisher import true_bits
@@ -64,13 +65,21 @@ CELLS: dict[str, tuple[Metric, int]] = {
         4,
     ),
     "string, asymmetric": (Metric.string("s", Params(num_bits=32, num_hashes=1, num_cohorts=4, **ASYMMETRIC)), 1),
+    "string with discover": (
+        Metric.string(
+            "s",
+            Params(num_bits=8, num_hashes=1, num_cohorts=32, prob_p=0, prob_q=1, permanent_p=0.12, permanent_q=0.5),
+            discover=Discovery(longest=1, step=1, held_out=0.25),
+        ),
+        1,
+    ),
     "google-md5": (
         Metric.string("s", Params(num_bits=32, num_hashes=2, num_cohorts=4, **FAIR_COINS, hash_scheme="google-md5")),
         1,
     ),
     "no value is the worst neighbour": (Metric.string("s", Params(**MANY_HASHES, **NOISE, prob_f=0.25)), 1),
 }
-TIGHTNESS = {"no value is the worst neighbour": 0.7}  # two strings reach 2/3 of the claim
+TIGHTNESS = {"no value is the worst neighbour": 0.7, "string with discover": 0.9}  # two strings reach 2/3 of the claim
 
 
 @pytest.mark.slow

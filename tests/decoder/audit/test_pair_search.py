@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hubbub import Metric, Params
+from hubbub import Buckets, Estimand, Metric, Params
 from hubbub.encoding.bloom import Value
+from hubbub.metrics.discovery import Discovery
 from hubbub_decoder.audit.bound import Event
 from hubbub_decoder.audit.clients import ClientReports
 from hubbub_decoder.audit.distinguisher import Distinguisher, true_bits
@@ -32,6 +33,18 @@ def test_audited_strings_set_every_bit(k: int, m: int) -> None:
     assert np.any([true_bits(metric, value).any(axis=0) for value in values], axis=0).all()
 
 
+def test_audited_pair_differs_in_every_group() -> None:
+    params = Params(num_bits=256, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    metric = Metric.string("page", params, discover=Discovery(longest=3, step=1, held_out=0.2))
+    values = audited_values(metric)
+    bits = [true_bits(metric, value) for value in values]
+    i, j, _ = declared_pair(metric, bits, Schedule(1, 1), 2.0, 0.01)
+    differ = (bits[i] != bits[j]).any(axis=1)
+    assert metric.discover is not None
+    for group in range(len(metric.discover.lengths) + 1):
+        assert differ[list(metric.discover.cohorts(group, 64))].mean() > 0.5
+
+
 def test_no_value_is_the_declared_neighbour_of_many_hashes() -> None:
     params = Params(num_bits=8, num_hashes=6, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     metric = Metric.string("page", params)
@@ -40,6 +53,17 @@ def test_no_value_is_the_declared_neighbour_of_many_hashes() -> None:
     assert values[j] is None
     assert values[i] is not None
     assert needed < 1e7
+
+
+@pytest.mark.parametrize(("default", "values"), [(0, [0, 50, None]), (70, [0, 50, None]), (20, [0, 50])])
+def test_audited_numbers_of_a_mean_have_one_bit_for_all_thresholds(default: float, values: list[Value]) -> None:
+    """The ends of the range, and "no value" if its number is at or beyond one of them."""
+    metric = Metric.ordinal(
+        "use", Buckets((0, 50), default=default, estimate=Estimand.MEAN), prob_p=0.25, prob_q=0.75, prob_f=0.5
+    )
+    assert audited_values(metric) == values
+    first, second = (true_bits(metric, value) for value in values[:2])
+    assert (first.tolist(), second.tolist()) == ([[0]] * 16, [[1]] * 16)
 
 
 def laboratory_of(rates: list[float]) -> Laboratory:
