@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hubbub.text import install_hint
 from hubbub_aggregator.errors import StoreError
 
 Rows = NDArray[np.int64]
@@ -48,8 +49,10 @@ class DuckDBEngine:
         self._settings = {"memory_limit": memory_limit, "temp_directory": directory}
 
     def first_rows(self, segments: Sequence[pa.Array], known: Iterable[pa.Array]) -> list[Rows]:
-        import duckdb
-
+        try:
+            import duckdb
+        except ImportError:
+            raise StoreError(f"--engine duckdb needs duckdb: {install_hint('segments')}") from None
         config: dict[str, str | bool | int | float | list[str]] = {
             name: value for name, value in self._settings.items() if value is not None
         }

@@ -6,11 +6,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
-from obstore.store import LocalStore, S3Store
-
+from hubbub.text import install_hint
 from hubbub_aggregator.errors import StoreError
+
+try:
+    import obstore
+    from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+    from obstore.store import LocalStore, S3Store
+except ImportError:
+    raise StoreError(f"segments need obstore: {install_hint('segments')}") from None
 
 _MOST_DELETED_AT_ONCE = 1_000
 _MISSING = (NotFoundError, FileNotFoundError)

@@ -1,12 +1,12 @@
 """Mean, quantiles and distribution function of an ordinal metric, from the shares of its buckets.
 
-Model:     x^ are the unbiased shares of the k buckets (`categories.py`), with covariance V; d = sum x is the share with a value
+Model:     x^ are the unbiased shares of the k buckets (`categories.py`), with covariance V. d = sum x is the share with a value.
 Weights:   w' x for a number w_i of each bucket: its representative c_i for the mean, 1 up to an edge for the distribution function
 Ratio:     theta = w' x / d. Its interval holds the theta that |w' x^ - theta d^| <= z s(theta) does not reject (Fieller 1954), with
 
                s(theta)**2 = w' V w - 2 theta w' V 1 + theta**2 1' V 1
 
-Quantile:  the y with F(y) = t, F linear within a bucket. Its interval holds the y at which F(y) = t is not rejected (Woodruff 1952):
+Quantile:  the y with F(y) = t, F linear within a bucket. Its interval holds the y at which F(y) = t is not rejected (Woodruff 1952).
            w has 1 for each bucket below y, and the part below y of the bucket of y. It reaches from the first such y to the last
 
 If the metric has a `default`, every report has a value, so d = 1 is known. x^ is then the least-squares estimate under this constraint:
@@ -101,7 +101,7 @@ class BucketShares:
         return value, low, high
 
     def _inverted_test(self, t: float, z: float) -> tuple[float, float]:
-        """First and last y at which |w(y)' x^ - t d^| <= z s(y); in a bucket, both sides are quadratic in the part f below y."""
+        """First and last y at which |w(y)' x^ - t d^| <= z s(y). In a bucket, both sides are quadratic in the part f below y."""
         x, v = self.shares, self.covariance
         edges = np.array(self.buckets.edges)
         before = np.tri(len(x), k=-1)  # row i: the buckets before bucket i
@@ -143,7 +143,7 @@ def fit_buckets(counts: BitCounts, buckets: Buckets, target: Target) -> BucketSh
 def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: float) -> IntervalEstimate:
     """Mean of the numbers, cut to the range, of a metric with estimate = "mean": among the reporters, or of a population.
 
-    Model:     the true bit of a client with the fraction u in cohort c is 1 if u >= (c + U) / m, with U ~ uniform(0, 1) and c uniform
+    Model:     the true bit of a client with the fraction u in cohort c is 1 if u >= (c + U) / m, with U ~ uniform(0, 1) and c uniform.
     Estimator: unbiased, with x_g the share of true bits in group g of G groups of neighbouring cohorts
 
         mean = e_0 + (e_1 - e_0) u^        u^ = sum_g x_g / G        x_g = (c_g / n_g - p*) / (q* - p*)

@@ -1,13 +1,13 @@
 """Smoothed shares of ordered buckets: the posterior mean under priors in which neighbouring buckets have similar shares.
 
-Model:     x^_i ~ N(x_i, v_i), x ~ N(L / k, s**2 K_l), K_l(i, j) = (1 + |i - j| / l) exp(-|i - j| / l)    Matern covariance of order 3/2
+Model:     x^_i ~ N(x_i, v_i), x ~ N(L / k, s**2 K_l), K_l(i, j) = (1 + |i - j| / l) exp(-|i - j| / l)    Matern covariance of order 3/2.
 Estimator: posterior means, averaged over a grid of s and l with the evidence p(x^ | s, l) as weights; then the nearest shares that are
            nonnegative and add up to L. If the total is known, the prior is that given sum x = L
 
 Noise of different buckets is independent, but the shares of a smooth distribution are not. If they are not smooth, l near 0 has the larger
 evidence, and the estimate is that of exchangeable buckets. The estimate is biased, and no interval depends on it.
 
-K_l is the covariance of the first component of an autoregression z_i = F z_(i-1) + w_i in two dimensions, the share and its derivative.
+K_l is the covariance of the first component of an autoregression z_i = F z_(i-1) + w_i. Its two components are the share and its derivative.
 The precision of z is banded, so each point of the grid takes O(k):
 
     F = exp(-r) (1 + r, r; -r, 1 - r)        Cov w = I - F F'        r = 1 / l

@@ -53,7 +53,7 @@ class Decoding:
     same_clients    : whether reports of different periods were taken for those of the same clients with the same values; None: of one period
     unlisted_strings : frequent strings that are not candidates, found by their bits; their shares belong to `unlisted`
     num_more_candidates : number of words that `match_unlisted` compared with them
-    numbers         : mean, quantiles and distribution function of an ordinal metric; None for other kinds
+    numbers         : mean, quantiles and distribution function of an ordinal metric, or the mean alone (estimate = "mean"); None for others
     lowest_detection_limit : detection limit below which no number of reports leads, because of unlisted strings
 
     A sequence of its estimates: `decoding[0]` has the largest share, and `decoding[:10]` is a tuple of ten estimates.

@@ -22,8 +22,8 @@ class Mean:
 
     value, std_error : with the bucket's representative, or its middle, for each number
     low, high        : confidence interval of that mean
-    lowest, highest  : from the interval's lower end with every number at the lower edge of its bucket, to the upper end with every
-                       number at the upper edge. They cover the mean of the numbers themselves, wherever these are in their buckets
+    lowest, highest  : lower end of the interval with every number at the lower edge of its bucket, and upper end with every number at
+                       the upper edge. They cover the mean of the numbers themselves, wherever these are in their buckets
     """
 
     value: float

@@ -21,7 +21,7 @@ from hubbub_decoder import CandidateError, ThreeWayAssociation, associate, assoc
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import fit_dependence
 from hubbub_decoder.association.joint_shares import Ratio
-from hubbub_decoder.association.margins import fit_point
+from hubbub_decoder.association.margins import contrasts, fit_point
 from hubbub_decoder.association.moments import CohortMoments, subsets
 from tests.decoder.association.test_association import ALPHA, CARRIERS, FLIGHT, ORIGINS, OS, PAID, strings
 
@@ -55,6 +55,21 @@ def test_three_way_table_is_exact_without_noise() -> None:
     assert found["true", "false", "false"].given_two == pytest.approx(0.75, abs=2e-3)
     assert found["true", "false", "false"].given_first == pytest.approx(0.25, abs=1e-3)
     assert found.joint.guess.sum() == pytest.approx(1)
+
+
+def test_products_of_scores_are_centred_in_each_cohort() -> None:
+    """Sums of products of two and of three centred scores, at shares other than those of the reports."""
+    rng = np.random.default_rng(4)
+    clients = counts_of(rng.dirichlet(np.ones(24)), rng, 600, CARRIERS, VALUES, ["a", "b", "c"])
+    components = tuple(Components.of_part(part, CARRIERS if part.name == "carrier" else None) for part in TRIP.parts)
+    sample = Sample.from_reports(simulate_joint_reports(TRIP, clients, rng), components)
+    points = [np.full(len(each), 1 / len(each)) for each in components]
+    moments = CohortMoments.of_sample(sample, points)
+    for cohort, blocks in enumerate(zip(*map(sample.blocks, range(3)), strict=True)):
+        scores = [contrasts(len(z)).T @ (ratios / (z @ ratios)) for z, (_, ratios) in zip(points, blocks, strict=True)]
+        a, b, c = (each - each.mean(axis=1, keepdims=True) for each in scores)
+        assert np.allclose(moments.crosses[0, 2][cohort], a @ c.T)
+        assert np.allclose(moments.crosses[0, 1, 2][cohort], np.einsum("an,bn,cn->abc", a, b, c))
 
 
 def test_three_way_margins_are_the_tables_of_pairs(unseen_seed: int) -> None:

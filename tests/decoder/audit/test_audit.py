@@ -68,7 +68,7 @@ CELLS: dict[str, tuple[Metric, int]] = {
     "string with discover": (
         Metric.string(
             "s",
-            Params(num_bits=32, num_hashes=1, num_cohorts=32, **FAIR_COINS),
+            Params(num_bits=8, num_hashes=1, num_cohorts=32, prob_p=0, prob_q=1, permanent_p=0.12, permanent_q=0.5),
             discover=Discovery(longest=1, step=1, held_out=0.25),
         ),
         1,
@@ -79,7 +79,7 @@ CELLS: dict[str, tuple[Metric, int]] = {
     ),
     "no value is the worst neighbour": (Metric.string("s", Params(**MANY_HASHES, **NOISE, prob_f=0.25)), 1),
 }
-TIGHTNESS = {"no value is the worst neighbour": 0.7, "string with discover": 0.95}  # two strings reach 2/3 of the claim
+TIGHTNESS = {"no value is the worst neighbour": 0.7, "string with discover": 0.9}  # two strings reach 2/3 of the claim
 
 
 @pytest.mark.slow
