@@ -175,7 +175,7 @@ def test_commit_is_durable_when_it_returns(tmp_path: Path) -> None:
 
 
 def test_database_has_no_column_for_report_time_address_or_agent(sqlite_store: SqlStore, tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "reports.db") as database:
+    with closing(sqlite3.connect(tmp_path / "reports.db")) as database:
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {
             f"{name}.{column[1]}"
