@@ -138,6 +138,7 @@ def metrics() -> Metric:
     assert_type(metric.has_response_per_value, bool)
     discovery = Discovery(longest=12, step=2, first=3, alphabet="abc", held_out=0.2)
     assert_type((discovery.longest, discovery.step, discovery.shortest), tuple[int, int, int])
+    assert_type(discovery.num_symbols, int)
     assert_type((discovery.first, discovery.alphabet, discovery.held_out), tuple[int | None, str | None, float])
     assert_type((discovery.lengths, discovery.fragment(b"ab", 0)), tuple[tuple[int, ...], bytes])
     assert_type((discovery.prefix_cohorts(64), discovery.group(3, 64)), tuple[int, int])
