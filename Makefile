@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy
 
 .DEFAULT_GOAL := check
-.PHONY: audit demo test check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix seeds soak clean bench-report-likelihood
+.PHONY: audit demo test check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix pythons seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -51,6 +51,15 @@ soak: .venv/.dev-installed         ## the same at 1,000 points, and 100,000 craf
 
 seeds: .venv/.dev-installed        ## run every statistical test with 20 unseen seeds
 	$(BIN)/python -m tests.loop_seeds 20
+
+OTHER_PYTHONS ?= python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[2-4].*/bin/python)
+pythons:                           ## the fast tests of client and aggregator with each other Python that is installed
+	@for python in $(OTHER_PYTHONS); do \
+	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || { echo "skipped: $$python does not run"; continue; }; \
+	    $$python -m venv build/python$$version && \
+	    build/python$$version/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]' && \
+	    build/python$$version/bin/pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not slow" tests/client tests/aggregator || exit 1; \
+	done
 
 format: .venv/.dev-installed
 	$(BIN)/ruff format $(if $(CI),--check) $(SOURCES)

@@ -1,12 +1,13 @@
 """How good are `associate`'s test, intervals and joint guess, and how fast is it?
 
     python -m benchmarks.association size --runs 500
-    python -m benchmarks.association power | guess | coverage | flights | time
+    python -m benchmarks.association power | guess | coverage | three | flights | time
 
 size      share of p-values below .05 for independent parts, with and without a heavy unlisted string (30 %) on both sides
 power     beside the efficient score test, which knows the shares of both parts; the alternative has a power of about .6
-guess     total variation from the truth: the guess, the plain estimate, and expectation-maximization at its best iteration
+guess     total variation from random tables: the guess, and expectation-maximization at the iteration that is best on average
 coverage  of the 95 % intervals of all cells and of the conditional shares, over random tables
+three     coverage, level of the test of mutual independence and total variation, over random tables of three parts
 flights   carrier x origin of 336,776 flights, k = 32 and 16, h = 1, epsilon 2 for each part
 time      of a million pairs of 30 x 30 values, and the peak memory of the process
 """
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from hubbub import Metric, Params
 from hubbub.summary import Reports
-from hubbub_decoder import associate, simulate_joint_reports
+from hubbub_decoder import associate, associate_three, simulate_joint_reports
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import IndependenceTest, fit_dependence
 from hubbub_decoder.association.margins import MarginFit, fit_point
@@ -141,7 +142,7 @@ def alternative(rows: int, columns: int, strength: float) -> Floats:
     return np.asarray(table / table.sum())
 
 
-def em_tables(reports: Reports, candidates: dict[str, list[str]]) -> list[Floats]:
+def em_tables(reports: Reports, candidates: dict[str, list[str]], iterations: int) -> list[Floats]:
     """Joint shares of the listed pairs after each iteration of google/rappor's EM, from the uniform table."""
     sample = sample_of(reports, candidates)
     first, second = sample.parts
@@ -151,7 +152,7 @@ def em_tables(reports: Reports, candidates: dict[str, list[str]]) -> list[Floats
     ]
     table = np.full((first.listed, second.listed), 1 / first.listed / second.listed)
     tables = []
-    for _ in range(_EM_ITERATIONS):
+    for _ in range(iterations):
         weights = 1 / np.einsum("un,uv,vn->n", likelihoods[0], table, likelihoods[1], optimize=True)
         updated = table * ((likelihoods[0] * weights) @ likelihoods[1].T) / sample.num_reports
         tables.append(updated)
@@ -161,33 +162,65 @@ def em_tables(reports: Reports, candidates: dict[str, list[str]]) -> list[Floats
     return tables
 
 
+def random_table(rng: np.random.Generator, rows: int, columns: int, kind: str, strength: float) -> Floats:
+    """Table with random margins and a random dependence: x y' exp(a), with a of rank 1, normal, or on one cell of each row."""
+    independent = np.outer(rng.dirichlet(np.full(rows, 2.0)), rng.dirichlet(np.full(columns, 2.0)))
+    log_odds = {
+        "none": np.zeros((rows, columns)),
+        "rank 1": np.outer(rng.standard_normal(rows), rng.standard_normal(columns)),
+        "normal": rng.standard_normal((rows, columns)),
+        "diagonal": 2.0 * (rng.integers(columns, size=rows)[:, None] == np.arange(columns)),
+    }[kind]
+    table = independent * np.exp(strength * log_odds)
+    return np.asarray(table / table.sum())
+
+
 def guess(runs: int) -> None:
-    """Total variation of joint tables from the truth."""
-    print(
-        "| values | N | f | strength | guess | estimate | EM, best iteration | EM, last | margins' product |\n|"
-        + "---|" * 9
-    )
-    for (rows, columns, reports), f, strength in itertools.product(
-        ((5, 2, 10_000), (10, 5, 10_000), (5, 2, 100_000)), (0.5, 0.0), (0.0, 1.0)
-    ):
-        metric, table = string_metric(prob_p=0.5, prob_q=0.75, prob_f=f), alternative(rows, columns, strength)
-        distances, paths = [], []
-        for seed in range(runs):
-            drawn, candidates, counts = draw_reports(metric, table, reports, 0.0, seed)
-            found = associate(drawn, candidates)
-            true = np.zeros_like(found.joint.guess)
-            true[:rows, :columns] = counts[:-1, :-1] / reports
-            product = np.outer(true.sum(axis=1), true.sum(axis=0))
-            distances.append(
-                [np.abs(each - true).sum() / 2 for each in (found.joint.guess, found.joint.shares, product)]
+    """Total variation from random tables, beside the EM iteration that is best on average in each row of the result."""
+    tasks, distances, paths = [], [], []
+    for seed in range(runs):
+        rng = np.random.default_rng([7, seed])
+        rows, columns = (30, 30) if seed < runs // 100 else (int(rng.integers(2, 9)), int(rng.integers(2, 7)))
+        reports = 100_000 if rows == 30 else int(rng.choice([10_000, 30_000]))
+        p, q, f = ((0.5, 0.75, 0.5), (0.5, 0.75, 0.0), (0.25, 0.75, 0.25))[int(rng.integers(3))]
+        kind, strength = str(rng.choice(["none", "rank 1", "normal", "diagonal"])), float(rng.uniform(0, 2))
+        table = random_table(rng, rows, columns, kind, strength)
+        drawn, candidates, counts = draw_reports(string_metric(prob_p=p, prob_q=q, prob_f=f), table, reports, 0.0, seed)
+        guessed = associate(drawn, candidates).joint.guess
+        true = np.zeros_like(guessed)
+        true[:rows, :columns] = counts[:-1, :-1] / reports
+        product = np.outer(true.sum(axis=1), true.sum(axis=0))
+        distances.append([np.abs(each - true).sum() / 2 for each in (guessed, product)])
+        path = [
+            np.abs(each - true[:rows, :columns]).sum() / 2
+            for each in em_tables(drawn, candidates, 300 if rows == 30 else _EM_ITERATIONS)
+        ]
+        paths.append(path + path[-1:] * (_EM_ITERATIONS - len(path)))
+        size = "30 x 30" if rows == 30 else "2 x 2 to 4 x 6" if rows < 5 else "5 x 2 to 8 x 6"
+        strong = "none" if kind == "none" else "weak" if strength < 1 else "strong"
+        tasks.append(
+            (
+                "all",
+                f"values {size}",
+                f"p, q, f {p}, {q}, {f}",
+                f"N {reports:,}",
+                f"dependence {strong}",
+                f"form {kind}",
             )
-            path = [np.abs(each - true[:rows, :columns]).sum() / 2 for each in em_tables(drawn, candidates)]
-            paths.append(path + path[-1:] * (_EM_ITERATIONS - len(path)))
-        (ours, plain, product), em = np.mean(distances, axis=0), np.mean(paths, axis=0)
+        )
+    of_tasks, em = np.array(distances), np.array(paths)
+    print(
+        "| tasks | number | guess | EM, best iteration | guess - EM | EM at its end | product of the true margins |\n|"
+        + "---|" * 7
+    )
+    for group in sorted({name for task in tasks for name in task}):
+        chosen = np.array([group in task for task in tasks])
+        best = int(em[chosen].mean(axis=0).argmin())
+        difference = of_tasks[chosen, 0] - em[chosen, best]
         print(
-            f"| {rows} x {columns} | {reports:,} | {f} | {strength} | {ours:.3f} | {plain:.3f} | {em.min():.3f} ({em.argmin() + 1}) | "
-            f"{em[-1]:.3f} | {product:.3f} |",
-            flush=True,
+            f"| {group} | {chosen.sum()} | {of_tasks[chosen, 0].mean():.4f} | {em[chosen, best].mean():.4f} ({best + 1}) | "
+            f"{difference.mean():+.4f} ({difference.std() / np.sqrt(chosen.sum()):.4f}) | {em[chosen, -1].mean():.4f} | "
+            f"{of_tasks[chosen, 1].mean():.4f} |"
         )
 
 
@@ -218,6 +251,64 @@ def coverage(runs: int) -> None:
             f"{np.sqrt(np.mean(squares)):.3f} |",
             flush=True,
         )
+
+
+def three(runs: int) -> None:
+    """Coverage and total variation for three dependent parts, and the level of the test of mutual independence."""
+    print(
+        "| p, q, f | unlisted | cells | given one | given two | p < .05 | guess | estimate | product |\n|" + "---|" * 9
+    )
+    for (p, q, f), unlisted in itertools.product(((0.5, 0.75, 0.0), (0.2, 0.8, 0.25), (0.125, 0.5, 0.0)), (0.0, 0.2)):
+        covered, distances, rejected = [], [], []
+        for seed in range(runs):
+            rng = np.random.default_rng(seed)
+            shape = int(rng.integers(2, 5)), int(rng.integers(2, 4)), 3
+            pair = string_metric(num_hashes=1, prob_p=p, prob_q=q, prob_f=f)
+            category = Metric.categorical("c", ("x", "y", "z"), prob_p=p, prob_q=q, prob_f=f)
+            metric = Metric.joint("three", (*pair.parts, category))
+            table = rng.dirichlet(np.full(np.prod(shape), 1.5)).reshape(shape)
+            margins = [table.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))]
+            independent = np.einsum("a,b,c->abc", *margins)
+            drawn, candidates, counts = draw_three(metric, table, 40_000, unlisted, rng)
+            found = associate_three(drawn, candidates)
+            listed = tuple(slice(number) for number in shape)
+            shares, errors = found.joint.shares[listed], found.joint.std_errors[listed]
+            inside = [float(np.mean(np.abs(shares - counts[listed] / 40_000) <= 1.96 * errors))]
+            for ratio, axes in zip(found.joint.given, ((1, 2), (2,)), strict=True):
+                low, high = (end[listed] for end in ratio.interval(1.96))
+                true = counts[listed] / np.maximum(counts.sum(axis=axes, keepdims=True), 1)[: shape[0], : shape[1]]
+                clear = np.isfinite(low)
+                inside.append(float(np.mean((low <= true)[clear] & (true <= high)[clear])) if clear.any() else np.nan)
+            covered.append(inside)
+            truth = np.zeros_like(found.joint.guess)
+            truth[: shape[0] + 1, : shape[1] + 1, :3] = counts / 40_000
+            product = np.einsum("a,b,c->abc", *(truth.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))))
+            distances.append(
+                [np.abs(each - truth).sum() / 2 for each in (found.joint.guess, found.joint.shares, product)]
+            )
+            null, candidates, _ = draw_three(metric, independent, 40_000, unlisted, rng)
+            rejected.append(associate_three(null, candidates).test.p_value < 0.05)
+        cover, errors = np.nanmean(covered, axis=0), np.nanstd(covered, axis=0) / np.sqrt(runs)
+        shown = " | ".join(f"{mean:.3f} ({error:.3f})" for mean, error in zip(cover, errors, strict=True))
+        far = " | ".join(f"{each:.3f}" for each in np.mean(distances, axis=0))
+        print(f"| {p}, {q}, {f} | {unlisted:.0%} | {shown} | {np.mean(rejected):.3f} | {far} |", flush=True)
+
+
+def draw_three(
+    metric: Metric, table: Floats, size: int, unlisted: float, rng: np.random.Generator
+) -> tuple[Reports, dict[str, list[str]], NDArray[np.int64]]:
+    """Reports of a table of three parts, candidates and counts; the first two have one unlisted string, independent of all others."""
+    rows, columns, _ = table.shape
+    full = np.zeros((rows + 1, columns + 1, 3))
+    full[:-1, :-1] = (1 - unlisted) ** 2 * table
+    full[-1, :-1], full[:-1, -1] = (unlisted * (1 - unlisted) * table.sum(axis=axis) for axis in (0, 1))
+    full[-1, -1] = unlisted**2 * table.sum(axis=(0, 1))
+    counts = rng.multinomial(size, full.ravel() / full.sum()).reshape(full.shape)
+    names = [
+        [f"{side}{rng.integers(10**9)}" for _ in range(number + 1)] for side, number in (("a", rows), ("b", columns))
+    ]
+    clients = dict(zip(itertools.product(*names, ("x", "y", "z")), counts.ravel().tolist(), strict=True))
+    return simulate_joint_reports(metric, clients, rng), {"a": names[0][:-1], "b": names[1][:-1]}, counts
 
 
 def flights_metric() -> Metric:
@@ -275,8 +366,16 @@ def timing(runs: int) -> None:
 
 
 if __name__ == "__main__":
-    QUESTIONS = {"size": size, "power": power, "guess": guess, "coverage": coverage, "flights": flights, "time": timing}
-    DEFAULT_RUNS = {"size": 500, "power": 500, "guess": 50, "coverage": 100, "flights": 5, "time": 1}
+    QUESTIONS = {
+        "size": size,
+        "power": power,
+        "guess": guess,
+        "coverage": coverage,
+        "three": three,
+        "flights": flights,
+        "time": timing,
+    }
+    DEFAULT_RUNS = {"size": 500, "power": 500, "guess": 300, "coverage": 200, "three": 100, "flights": 5, "time": 1}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("question", choices=QUESTIONS)
     parser.add_argument("--runs", type=int)

@@ -1,6 +1,7 @@
 """Which mechanism estimates ordinal values best: one-hot bits with hubbub's decoder, Square Wave, or one bit of the mean?
 
-    python -m benchmarks.ordinal            one report of each client, then counters that are reported in several periods
+    python -m benchmarks.ordinal                    one report of each client, then counters that are reported in several periods
+    python -m benchmarks.ordinal --coverage 100     intervals of estimate = "mean" on random tasks
 
 N clients have numbers in [0, 1] from four shapes. Each mechanism has the same epsilon for one report.
 
@@ -25,8 +26,9 @@ from numpy.typing import NDArray
 
 from hubbub import Buckets, Estimand, Kind, Metric
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
+from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.planning.plan import plan
 from hubbub_decoder.planning.wishes import Wishes
 
@@ -218,15 +220,70 @@ def repeated(
     return bits, one_bit, ding
 
 
+def random_mean_task(rng: np.random.Generator) -> tuple[Metric, tuple[str, ...], Floats, Floats, int]:
+    """Metric with estimate = "mean", periods, numbers with their shares, and number of clients.
+
+    Epsilon of a report .5 to 4 without permanent noise, 1 to 7 periods, also with permanent noise and `hold`; 1 to 59 numbers of a beta
+    distribution, some beyond the range; 3,000 to 300,000 clients
+    """
+    e, periods = math.exp(math.exp(rng.uniform(math.log(0.5), math.log(4)))), int(rng.choice([1, 1, 2, 7]))
+    low, width = 10 * float(rng.normal()), math.exp(2 * rng.normal())
+    repeated_noise = float(rng.choice([0, 0.1, 0.3])) if periods > 1 else 0.0
+    hold = int(rng.integers(1, periods + 2)) if periods > 1 and rng.random() < 0.3 else None
+    buckets = Buckets((low, low + width), default=low, estimate=Estimand.MEAN)
+    noise = {"prob_p": 1 / (1 + e), "prob_q": e / (1 + e), "prob_f": repeated_noise}
+    metric = Metric.ordinal("value", buckets, **noise, hold=hold)
+    size = int(rng.integers(1, 60))
+    numbers = low + width * (1.1 * rng.beta(math.exp(rng.normal()), math.exp(rng.normal()), size) - 0.05)
+    if rng.random() < 0.3:
+        numbers[0] = low
+    numbers = np.unique(numbers)
+    first = consecutive_periods(metric, periods) if periods > 1 else ()
+    return metric, first, numbers, rng.dirichlet(np.full(len(numbers), 0.5)), int(10 ** rng.uniform(3.5, 5.5))
+
+
+def coverage(tasks: int, decodings: int, rng: np.random.Generator) -> None:
+    """Print the coverage of 95 % intervals, with its standard error over the tasks, and the ratio of errors to declared ones."""
+    targets: tuple[Target, ...] = ("reporters", "population")
+    covered: dict[Target, list[float]] = {target: [] for target in targets}
+    squares: dict[Target, list[float]] = {target: [] for target in targets}
+    for _ in range(tasks):
+        metric, periods, numbers, shares, clients = random_mean_task(rng)
+        assert metric.buckets is not None
+        lowest, highest = metric.buckets.edges
+        cut, inside = np.clip(numbers, lowest, highest), dict.fromkeys(targets, 0)
+        for _ in range(decodings):
+            drawn = rng.multinomial(clients, shares)
+            population = dict(zip(map(repr, numbers.tolist()), drawn.tolist(), strict=True))
+            counts = simulate_bit_counts(metric, population, rng, periods=periods)
+            for target, weights in zip(targets, (drawn / clients, shares), strict=True):
+                found, true = estimate_mean(counts, metric.buckets, target, 0.95), float(weights @ cut)
+                inside[target] += found.low <= true <= found.high
+                squares[target].append(((found.value - true) / found.std_error) ** 2)
+        for target in targets:
+            covered[target].append(inside[target] / decodings)
+    print("| mean of | tasks | coverage of 95 % | standard error | error / declared |\n|---|---|---|---|---|")
+    for target in targets:
+        error = np.std(covered[target]) / math.sqrt(tasks)
+        ratio = math.sqrt(float(np.mean(squares[target])))
+        print(f"| {target} | {tasks} | {np.mean(covered[target]):.4f} | {error:.4f} | {ratio:.3f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--clients", type=int, default=100_000)
     parser.add_argument("--buckets", type=int, nargs="+", default=[4, 8, 16])
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1, 2, 4])
+    parser.add_argument(
+        "--coverage", type=int, metavar="TASKS", help="only the intervals of the mean, on so many tasks"
+    )
     parser.add_argument("--seed", type=int)
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
+    if options.coverage:
+        coverage(options.coverage, 60, rng)
+        return
     print(
         "| k | epsilon | shape | W1 bits | SW | mean bits | smoothed | one bit | SW | 1BitMean | quantiles bits | SW |"
     )

@@ -1,6 +1,6 @@
 """Does the planner predict the variance that the decoder delivers? Random definitions, a line each.
 
-    python -m benchmarks.planning --results planning.jsonl [--cases 60] [--data bits] [--cohorts 8] [--estimates 2000] [--seconds 150]
+    python -m benchmarks.planning --results planning.jsonl [--cases 60] [--data bits] [--cohorts 8] [--index 29] [--estimates 2000] [--seconds 150]
 
 Seeds derive from the commit's hash (HUBBUB_SEED repeats a run). All figures are means over the candidates, times the number of clients.
 A run stops after --seconds, and the next one with the same file continues it. Predictions are made when the table is printed.
@@ -30,6 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=60, help="number of definitions, a third of them of each kind")
     parser.add_argument("--data", choices=DATA, help="only cases of this kind")
+    parser.add_argument("--index", type=int, action="append", help="only this case; may be repeated")
     parser.add_argument("--cohorts", type=int, help="number of cohorts of all definitions; default: drawn")
     parser.add_argument("--estimates", type=int, default=2000, help="least estimates of each case")
     parser.add_argument("--seconds", type=float, default=np.inf, help="begin no case later than this")
@@ -41,6 +42,8 @@ def main() -> None:
     with threadpool_limits(1):
         for index in range(options.cases):
             if options.data not in (None, DATA[index % len(DATA)]) or index in found:
+                continue
+            if options.index and index not in options.index:
                 continue
             if time.perf_counter() - begin > options.seconds:
                 break
@@ -93,7 +96,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         )
     print(
         f"\n| data | definitions | delivered / predicted, mean | within {TARGET:.0%} | within {TARGET:.0%} and {_STANDARD_ERRORS} standard errors "
-        f"| declared / predicted | within {TARGET:.0%} |"
+        f"| declared / predicted, mean, range | within {TARGET:.0%} |"
     )
     print("|---" * 7 + "|")
     for data in DATA:
@@ -106,7 +109,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
             away, mean_error = np.abs(delivered - 1), np.sqrt(np.sum(error**2)) / len(error)
             print(
                 f"| {data} | {len(of_data)} | {delivered.mean():.3f} ({mean_error:.3f}) | {np.sum(away <= TARGET)} "
-                f"| {np.sum(away <= TARGET + _STANDARD_ERRORS * error)} | {declared.min():.2f} to {declared.max():.2f} "
+                f"| {np.sum(away <= TARGET + _STANDARD_ERRORS * error)} | {declared.mean():.3f}, {declared.min():.2f} to {declared.max():.2f} "
                 f"| {np.sum(np.abs(declared - 1) <= TARGET)} |"
             )
 

@@ -20,6 +20,7 @@ from hubbub.text import install_hint
 
 if TYPE_CHECKING:
     from hubbub_decoder.association.association import Association, Cell, associate
+    from hubbub_decoder.association.three_way import ThreeWayAssociation, ThreeWayCell, associate_three
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.overlap import Overlap
     from hubbub_decoder.comparison.results import Change, Comparison
@@ -69,10 +70,13 @@ __all__ = [
     "PopulationError",
     "PullError",
     "ShareEstimate",
+    "ThreeWayAssociation",
+    "ThreeWayCell",
     "Trends",
     "UnlistedString",
     "Wishes",
     "associate",
+    "associate_three",
     "compare",
     "decode",
     "decode_by_period",
@@ -95,6 +99,9 @@ _MODULES = {
     "Overlap": "comparison.overlap",
     "compare": "comparison.compare",
     "associate": "association.association",
+    "associate_three": "association.three_way",
+    "ThreeWayAssociation": "association.three_way",
+    "ThreeWayCell": "association.three_way",
     "Association": "association.association",
     "Cell": "association.association",
     "simulate_joint_reports": "data.simulate_joint",

@@ -21,6 +21,7 @@ SOURCE_FOLDERS = [
         "tests",
         "benchmarks",
         "examples",
+        "deploy",
     )
 ]
 SOURCE_FILES = {path for folder in SOURCE_FOLDERS for path in folder.rglob("*.py")}

@@ -34,6 +34,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("settings",),
         ("store",),
         ("pipeline",),
+        ("segments",),
         ("api",),
         ("app",),
         ("cli",),
@@ -64,6 +65,8 @@ MAY_IMPORT = {
     "hubbub_decoder": {"hubbub", "hubbub_decoder"},
 }
 TYPE_ONLY = {
+    ("hubbub_decoder.association.output", "hubbub_decoder.association.association"),
+    ("hubbub_decoder.association.output", "hubbub_decoder.association.three_way"),
     ("hubbub_decoder.results.table", "hubbub_decoder.results.decoding"),
     ("hubbub_decoder.comparison.table", "hubbub_decoder.comparison.results"),
     ("hubbub_decoder.comparison.trend_table", "hubbub_decoder.comparison.trends"),

@@ -358,7 +358,10 @@ def means() -> Iterator[dict[str, Any]]:
             key = SeededBytes(f"mean {number} {each}")(32)
             encoder, epoch = Encoder(metric, Secret(key)), None if metric.hold is None else 12
             word = Secret(key).stream("hubbub/threshold/v1", metric.name.encode()).digest(5)
-            for value in (-1, 0, 0.05, 20, 10**400, None):
+            low, high = metric.buckets.edges if metric.buckets is not None else (0.0, 1.0)
+            threshold = Secret(key).threshold(metric.name, encoder.cohort, metric.params.num_cohorts)
+            near = [low + (high - low) * (threshold + step) for step in (-1e-9, 0, 1e-9)]
+            for value in (-1, 0, 0.05, 20, 10**400, None, *near):
                 bloom = encoder.bloom_bits(value)
                 yield {
                     "definition": definition(fields),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import urllib3
 import yaml
 
 from tests.support.paths import DEPLOY, REPOSITORY
@@ -75,6 +78,29 @@ def units(tmp_path: Path) -> list[Path]:
 
 def test_systemd_units_are_valid(units: list[Path]) -> None:
     assert run(installed("systemd-analyze", "systemd"), "verify", "--man=no", *units) == ""
+
+
+@pytest.mark.slow
+def test_command_of_the_systemd_unit_serves(tmp_path: Path) -> None:
+    place = {"/opt/hubbub/bin/hubbub": HUBBUB, "/etc/hubbub": tmp_path, "/var/lib/hubbub": tmp_path}
+    text = (DEPLOY / "systemd" / "hubbub.service").read_text()
+    for old, new in place.items():
+        assert old in text
+        text = text.replace(old, str(new))
+    shutil.copy(DEPLOY / "systemd" / "hubbub.toml", tmp_path)
+    shutil.copy(REPOSITORY / "examples" / "metrics.toml", tmp_path)
+    run(HUBBUB, "db", "create", "--database", tmp_path / "reports.db")
+    command = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
+    with subprocess.Popen([*shlex.split(command[0]), "--port", "0"], stderr=subprocess.PIPE, text=True) as service:
+        assert service.stderr
+        while not (found := re.search(r"listening on (\S+)", line := service.stderr.readline())):
+            assert line.startswith("INFO"), line
+        assert urllib3.request("GET", f"{found[1]}/readyz").status == 200
+        service.send_signal(signal.SIGHUP)
+        while "reloaded the definitions" not in (line := service.stderr.readline()):
+            assert line.startswith("INFO"), line
+        service.terminate()
+        assert service.wait(60) == 0
 
 
 def test_systemd_units_restrict_the_service(units: list[Path]) -> None:

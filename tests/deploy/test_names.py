@@ -29,7 +29,7 @@ from tests.support.paths import DEPLOY, DOCS, REPOSITORY
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
-PAGES = [DOCS / name for name in ("deploying.md", "releasing.md")]
+PAGES = [DOCS / "deploying.md"]
 TEXTS = sorted(path for path in DEPLOY.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 DEFINITIONS = REPOSITORY / "examples" / "metrics.toml"
 SCRAPED = {"job", "instance"}
@@ -83,7 +83,7 @@ def code_of(page: Path) -> str:
 def commands() -> list[list[str]]:
     """Return the arguments of each `hubbub` command in deploy/ and in the pages."""
     found = [arguments for path in TEXTS for arguments in written_commands(path.read_text(errors="replace"))]
-    found += [arguments for page in PAGES if page.exists() for arguments in written_commands(code_of(page))]
+    found += [arguments for page in PAGES for arguments in written_commands(code_of(page))]
     found += [
         service["command"]
         for name, service in COMPOSE["services"].items()
@@ -104,6 +104,17 @@ def test_commands_and_their_options_exist() -> None:
     assert [(arguments, part) for arguments in found if (part := unknown_part(arguments))] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_files_of_the_page_exist(page: Path) -> None:
+    named = set(re.findall(r"(?<![\w/])(?:deploy|examples)/[\w./@-]*\w", page.read_text()))
+    assert len(named) > 10
+    assert [name for name in named if not (REPOSITORY / name).exists()] == []
+
+
+def test_number_of_alerts_is_that_of_the_page() -> None:
+    assert f"| {len(rules())} alerts: " in (DOCS / "deploying.md").read_text()
+
+
 def test_environment_variables_exist() -> None:
     options = configurable(click.Context(serve))
     known = {f"{VARIABLE_PREFIX}_{name.upper()}" for name in (*options, "config")}
@@ -111,7 +122,7 @@ def test_environment_variables_exist() -> None:
         name
         for text in (
             *(path.read_text(errors="replace") for path in TEXTS),
-            *(code_of(page) for page in PAGES if page.exists()),
+            *(code_of(page) for page in PAGES),
         )
         for name in re.findall(r"\bHUBBUB_[A-Z_]+\b", text)
     }

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,67 +17,12 @@ from hubbub import parse_definitions
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.store.sql_store import SqlStore
 from tests.aggregator.conftest import DEFINITIONS
-from tests.deploy.conftest import NAME, Certificate, free_port
+from tests.deploy.conftest import NAME, Certificate, Nginx, free_port, replaced, serving
 from tests.support.paths import DEPLOY
 from tests.support.programs import installed
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
-
-Nginx = tuple[list[str], int, Path]
-
-
-def replaced(text: str, *pairs: tuple[str, str]) -> str:
-    """Replace the parts that depend on the machine; each must occur."""
-    for old, new in pairs:
-        assert old in text, old
-        text = text.replace(old, new)
-    return text
-
-
-@contextmanager
-def serving(program: list[str], port: int, ca: Path) -> Iterator[urllib3.HTTPSConnectionPool]:
-    """Run a proxy during the test; yield its URL."""
-    popen = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    pool = urllib3.HTTPSConnectionPool("127.0.0.1", port, server_hostname=NAME, ca_certs=str(ca), retries=False)
-    try:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                assert popen.poll() is None, popen.communicate()[0]
-                time.sleep(0.05)
-        yield pool
-    finally:
-        pool.close()
-        popen.terminate()
-        log = popen.communicate(timeout=30)[0]
-    assert "remote" not in log
-    assert "client:" not in log
-
-
-@pytest.fixture
-def nginx(tmp_path: Path, certificate: Certificate) -> Nginx:
-    """nginx's command, address and configuration, with placeholders for two aggregators.
-
-    nginx uses the header X-Test-Client as the client's address, because all clients of these tests are on this machine.
-    """
-    pem, key = certificate
-    port, config = free_port(), tmp_path / "nginx.conf"
-    example = replaced(
-        "".join((DEPLOY / "nginx" / name).read_text() for name in ("hubbub.conf", "upstream.conf")),
-        ("listen 443", f"listen 127.0.0.1:{port}"),
-        ("/etc/ssl/telemetry.pem", str(pem)),
-        ("/etc/ssl/telemetry.key", str(key)),
-        ("/var/log/nginx/hubbub.log", str(tmp_path / "hubbub.log")),
-    )
-    paths = "".join(f"{of}_temp_path {tmp_path / of};" for of in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    config.write_text(
-        f"daemon off; master_process off; pid {tmp_path / 'pid'}; error_log stderr emerg; events {{}} "
-        f"http {{ set_real_ip_from 127.0.0.0/8; real_ip_header X-Test-Client; {paths} {example} }}"
-    )
-    return [installed("nginx", "nginx-light"), "-p", str(tmp_path), "-c", str(config), "-e", "stderr"], port, config
 
 
 def test_nginx_forwards_batches_and_logs_no_requests(

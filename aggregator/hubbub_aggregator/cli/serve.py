@@ -176,6 +176,12 @@ def _print_config(context: click.Context) -> None:
     default="hubbub.db",
     help="SQLite file or postgresql://user@host/database. Must exist if it is named; the default is created.",
 )
+@_option(
+    "--segments",
+    default=None,
+    metavar="PLACE",
+    help="Append reports to this directory or s3://bucket/prefix instead of the database; `hubbub fold` counts them.",
+)
 @_option("--create", is_flag=True, help="Create the database if it does not exist, as `hubbub db create` does.")
 @_option("--log-format", type=click.Choice(FORMATS), default="text", help="Format of the log lines on stderr.")
 @_option("--log-level", type=click.Choice(LEVELS), default="warning", help="Lowest level that is logged.")
@@ -195,6 +201,7 @@ def command(
     port: int,
     local_port: int,
     database: str,
+    segments: str | None,
     create: bool,
     log_format: str,
     log_level: str,
@@ -211,6 +218,7 @@ def command(
     """
     import os
     from contextlib import ExitStack, closing
+    from uuid import uuid4
 
     from hubbub.metrics.definitions import load_definitions
     from hubbub_aggregator.app import create_app
@@ -238,7 +246,15 @@ def command(
             local = stack.enter_context(listen("127.0.0.1", local_port, "--local-port"))
             listeners.append(local)
             local_address, local_url = bound_address(local), bound_url(local)
-        store = stack.enter_context(closing(SqlStore.open(database, create=create or not is_named(context))))
+        create = create or not is_named(context)
+        if segments is None:
+            store = SqlStore.open(database, create=create)
+        else:
+            from hubbub_aggregator.segments.object_store import ObjectStore
+            from hubbub_aggregator.segments.segment_store import SegmentStore
+
+            store = SegmentStore.open_with(database, ObjectStore.open(segments), uuid4, create=create)
+        stack.enter_context(closing(store))
         if store.created:
             level = logging.WARNING if is_named(context) else logging.INFO
             logger.log(level, "created a new database at %s", without_password(database))

@@ -22,6 +22,27 @@ _FIND = (
 )
 
 
+class Collections:
+    """The row of `collection` of each metric version and period."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._find = Statement(engine, _FIND)
+
+    def find(self, connection: Connection, of: Batch) -> tuple[int, bool]:
+        """Return the id of a batch's collection, created if missing, and whether it is closed.
+
+        The period cannot be closed until this transaction ends.
+        """
+        is_this = {"digest": of.digest, "period": of.period}
+        found = self._find.execute(connection, is_this).one_or_none()
+        if found is None:
+            new = is_this | {"metric": of.metric, "revision": 0, "closed": False}
+            connection.execute(insert_new(connection, collection), new)
+            found = self._find.execute(connection, is_this).one()
+        number, closed = found
+        return number, bool(closed)
+
+
 class Appender:
     """Implementation of `Store.append`."""
 
@@ -29,7 +50,7 @@ class Appender:
         self._engine = engine
         self._random_bytes = random_bytes
         self._ids = BatchIds(engine)
-        self._find = Statement(engine, _FIND)
+        self._collections = Collections(engine)
         self._insert_segment = Statement(engine, insert(segment).inline(), ("collection_id", "cohorts", "reports"))
 
     def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
@@ -45,7 +66,7 @@ class Appender:
 
     def _append_group(self, connection: Connection, group: dict[bytes, Batch]) -> set[bytes] | None:
         """Store the new batches of one period; return their ids; None: the period is closed."""
-        to, closed = self._collection(connection, next(iter(group.values())))
+        to, closed = self._collections.find(connection, next(iter(group.values())))
         if closed:
             return None
         fresh = self._ids.insert(connection, to, group)
@@ -57,17 +78,6 @@ class Appender:
             )
             self._insert_segment.execute(connection, {"collection_id": to, "cohorts": cohorts, "reports": rows})
         return fresh
-
-    def _collection(self, connection: Connection, of: Batch) -> tuple[int, bool]:
-        """Return the id of a batch's collection, created if missing, and whether it is closed."""
-        is_this = {"digest": of.digest, "period": of.period}
-        found = self._find.execute(connection, is_this).one_or_none()
-        if found is None:
-            new = is_this | {"metric": of.metric, "revision": 0, "closed": False}
-            connection.execute(insert_new(connection, collection), new)
-            found = self._find.execute(connection, is_this).one()
-        number, closed = found
-        return number, bool(closed)
 
 
 def _result_of(fresh: set[bytes] | None, batch_id: bytes) -> AppendResult:

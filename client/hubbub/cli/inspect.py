@@ -75,6 +75,4 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
 def _when(queued: dict[str, Any]) -> str:
     if queued["local"]:
         return "never sent: created under consent local"
-    if queued["send_time"]:
-        return f"to be sent after {queued['send_time']}"
-    return "held until the app ships the aggregator's definition"
+    return f"to be sent after {queued['send_time']}"

@@ -186,15 +186,14 @@ def _waiting(state: State, now: datetime) -> Finding:
             "the aggregator does not accept this client's batches, and these reports are not sent again",
             "compare the app's definitions with the aggregator's /v1/metrics; `hubbub inspect` shows the batches",
         )
-    paused = sorted(
-        {each.batch.metric for each in state.queue.values() if state.paused_metrics.get(each.batch.digest, 0.0) is None}
-    )
-    if paused:
+    held = state.held_metrics()
+    if held:
         return error(
             "queue",
-            f"reports of {', '.join(paused)} are held: the aggregator's definition differs from the app's",
+            f"reports of {', '.join(held)} are held: the aggregator's definition differs from the app's",
             "aggregators accept reports until 30 days after their period; later reports are dropped",
-            "compare the app's definitions with the aggregator's /v1/metrics, and ship the current definition with the app",
+            "compare the app's definitions with the aggregator's /v1/metrics; add the app's definition to every process of the "
+            "aggregator, or ship the current definition with the app. The client tries again every day",
         )
     unknown = state.unknown_metrics()
     if unknown:

@@ -1,38 +1,30 @@
-"""Associations of two parts of a joint metric: `associate`, and the result that it returns.
-
-The steps: reports -> scores of each part (`components.py`) -> margins -> dependence and its test -> joint shares and guess.
-"""
+"""Association of two parts of a joint metric: `associate`, and the result that it returns."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from hubbub.errors import SummaryError
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
 from hubbub.wire.json_values import replace_non_finite
-from hubbub_decoder.association.components import Components, Sample
-from hubbub_decoder.association.dependence import IndependenceTest, fit_dependence
-from hubbub_decoder.association.joint_shares import JointShares, joint_shares
-from hubbub_decoder.association.margins import MarginFit, fit_point
-from hubbub_decoder.association.moments import CohortMoments
+from hubbub_decoder.association.dependence import IndependenceTest
+from hubbub_decoder.association.fit import PartsFit, check_arguments
+from hubbub_decoder.association.joint_shares import JointShares
+from hubbub_decoder.association.margins import MarginFit
 from hubbub_decoder.blas_threads import one_blas_thread
-from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.output_files import write_table
-from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.results.decoding import json_fields
+from hubbub_decoder.results.table import to_html
 
-MAX_CELLS = 2_500
-"""Largest table: the information matrix has the square of the number of its cells as entries."""
-
-MIN_REPORTS = 100
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +49,20 @@ class Cell:
     conditional_high: float
 
 
+class Shown:
+    """Table of an association in a terminal and in a notebook."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from hubbub_decoder.association.output import AssociationTable
+
+        yield from AssociationTable(cast("Association", self)).__rich_console__(console, options)
+
+    def _repr_html_(self) -> str:
+        return to_html(cast("RenderableType", self))
+
+
 @dataclass(frozen=True, eq=False)
-class Association:
+class Association(Shown):
     """Joint distribution of two parts of a joint metric, and a test of their independence.
 
     first, second    : names of the parts        names : of their components, candidates or categories first
@@ -83,6 +87,16 @@ class Association:
             f"<Association of {self.first} and {self.second}: {self.num_reports:,} reports, "
             f"p-value of independence {self.test.p_value:.3g}>"
         )
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """Names of the two parts."""
+        return self.first, self.second
+
+    @property
+    def pairs(self) -> tuple[Association, ...]:
+        """Associations of pairs of parts, which only three parts have: none."""
+        return ()
 
     @property
     def total_variation(self) -> float:
@@ -118,30 +132,19 @@ class Association:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the association as JSON values; undetermined numbers are null."""
-        margins = {
-            part: [
-                {"value": name, "share": share, "std_error": error}
-                for name, share, error in zip(names, fit.shares.tolist(), fit.std_errors.tolist(), strict=True)
-            ]
-            for part, names, fit in zip((self.first, self.second), self.names, self.margins, strict=True)
-        }
-        tested = [[names[i] for i in kept] for names, kept in zip(self.names, self.test.kept, strict=True)]
-        cells = [{name: _number(getattr(cell, name)) for name in cell.__slots__} for cell in self.cells]
         fields: dict[str, Any] = replace_non_finite({
             "metric": self.metric.name,
             "digest": self.metric.digest,
-            "parts": [self.first, self.second],
+            "parts": list(self.parts),
             "num_reports": self.num_reports,
             "confidence": self.confidence,
-            "independence": {
-                "statistic": self.test.statistic,
-                "degrees_of_freedom": self.test.degrees_of_freedom,
-                "p_value": self.test.p_value,
-                "components": tested,
-            },
+            "independence": independence_dict(self.test, self.names),
             "total_variation_from_independence": self.total_variation,
-            "margins": margins,
-            "cells": cells,
+            "margins": {
+                part: margin_dict(names, fit)
+                for part, names, fit in zip(self.parts, self.names, self.margins, strict=True)
+            },
+            "cells": [json_fields(cell) for cell in self.cells],
         })  # fmt: skip
         return fields
 
@@ -176,78 +179,42 @@ def associate(
 
     Raises SummaryError for other reports and arguments out of range, CandidateError for candidates that cannot be used.
     """
-    first, second = _check(reports, parts, confidence, target, same_clients)
-    given = dict(candidates or {})
-    unknown = next((name for name in given if name not in (first.name, second.name)), None)
-    if unknown is not None:
-        raise CandidateError(
-            f"{reports.metric.name}: candidates were given for {unknown!r}, which is not one of the two parts "
-            f"{first.name} and {second.name}. Leave them out."
-        )
-    components = tuple(
-        Components.of_part(part, distinct_candidates(given[part.name])[0] if part.name in given else None)
-        for part in (first, second)
-    )
-    cells = math.prod(map(len, components))
-    if cells > MAX_CELLS:
-        raise CandidateError(
-            f"{reports.metric.name}: {len(components[0])} x {len(components[1])} = {cells:,} pairs are more than {MAX_CELLS:,}. Most of them "
-            "could not be told from 0. Pass fewer candidates: those that `decode` of each part detects."
-        )
-    sample = Sample.from_reports(reports, components)
-    moments = CohortMoments.of_sample(sample, (fit_point(sample, 0), fit_point(sample, 1)))
-    margins = (moments.margin(0), moments.margin(1))
-    dependence = fit_dependence(moments, margins)
-    joint = joint_shares(sample, moments, margins, {(0, 1): dependence}, of_reporters=target == "reporters")
+    chosen = check_arguments(reports, parts, 2, confidence, target, same_clients)
+    fit = PartsFit.of_reports(reports, chosen, candidates, target == "reporters")
+    return pair_association(reports, fit, (0, 1), confidence)
+
+
+def pair_association(reports: Reports, fit: PartsFit, parts: tuple[int, int], confidence: float) -> Association:
+    """Association of two of the parts of a fit."""
+    first, second = (fit.sample.parts[part].metric.name for part in parts)
+    of_first, of_second = fit.names(parts)
+    margins = fit.margins[parts[0]], fit.margins[parts[1]]
     return Association(
         reports.metric,
-        first.name,
-        second.name,
-        (components[0].names, components[1].names),
+        first,
+        second,
+        (of_first, of_second),
         reports.num_reports,
         confidence,
         margins,
-        joint,
-        dependence.test,
+        fit.joint(parts),
+        fit.dependences[parts].test,
     )
 
 
-def _check(
-    reports: object, parts: Sequence[str] | None, confidence: float, target: str, same_clients: bool
-) -> tuple[Metric, Metric]:
-    """Return the two parts; raises SummaryError for arguments that cannot be used."""
-    if not isinstance(reports, Reports):
-        raise SummaryError(
-            f"reports must be Reports, got {type(reports).__name__}: counts of bits do not show which values came together. "
-            "Retain the reports (`hubbub serve --keep-reports NAME=N`) and pull them (`hubbub pull --reports`)."
-        )
-    metric = reports.metric
-    if metric.kind is not Kind.JOINT:
-        raise SummaryError(
-            f"{metric.name}: a {metric.kind} metric has no parts, so nothing can be associated. Use decode()."
-        )
-    names = [part.name for part in metric.parts]
-    chosen = tuple(parts) if parts is not None else tuple(names[:2])
-    if len(chosen) != 2 or len(set(chosen)) != 2 or not set(chosen) <= set(names):
-        raise SummaryError(
-            f"{metric.name}: parts must be two of {', '.join(names)}, got {', '.join(map(str, chosen)) or 'none'}"
-        )
-    if not 0 < confidence < 1:
-        raise SummaryError(f"confidence must be a number in (0, 1), got {confidence!r}")
-    if target not in ("reporters", "population"):
-        raise SummaryError(f'target must be "reporters" or "population", got {target!r}')
-    if len(reports.periods) > 1 and same_clients:
-        raise SummaryError(
-            f"{metric.name}: the reports are of {len(reports.periods)} periods. Reports of one client repeat its permanent noise, which "
-            "the test of independence would take for more clients. Pass one period, or same_clients=False if each has other clients."
-        )
-    if reports.num_reports < MIN_REPORTS:
-        raise SummaryError(
-            f"{metric.name}: only {reports.num_reports} reports. The intervals and the test use normal approximations that need "
-            f"{MIN_REPORTS} at least. Wait for more reports."
-        )
-    return tuple(metric.parts[names.index(name)] for name in chosen)  # type: ignore[return-value]
+def margin_dict(names: Sequence[str], fit: MarginFit) -> list[dict[str, Any]]:
+    """Shares of the components of a part as JSON values."""
+    return [
+        {"value": name, "share": share, "std_error": error}
+        for name, share, error in zip(names, fit.shares.tolist(), fit.std_errors.tolist(), strict=True)
+    ]
 
 
-def _number(value: str | float) -> str | float | None:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def independence_dict(test: IndependenceTest, names: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """A test of independence as JSON values, with the names of the components that it compares."""
+    return {
+        "statistic": test.statistic,
+        "degrees_of_freedom": test.degrees_of_freedom,
+        "p_value": test.p_value,
+        "components": [[of_part[i] for i in kept] for of_part, kept in zip(names, test.kept, strict=True)],
+    }

@@ -15,7 +15,7 @@ Variance:  mean square of each cell's influence over a sample of reports, divide
 
     r is the noise of the estimated J. The regression removes the part of it that the fitted margins absorb.
 Unlisted strings shift the scores of a cohort. The variances of the margins and of each D are multiplied by the ratio of the variance
-between cohorts to that within them, averaged over the components, where it is above 1.
+between cohorts to that within them, where it is above 1: of D averaged over the components, of the margins moved toward the average.
 
 Conditional shares r = P / M have Fieller's interval: all r with (P - r M)**2 <= z**2 (Var P - 2 r Cov(P, M) + r**2 Var M).
 
@@ -95,9 +95,7 @@ def joint_shares(
     of_reporters : whether the shares are those among the reporters; else those of the population that they were drawn from
     """
     table, n = _table(parts, margins, dependences), sample.num_reports
-    later = [
-        tuple(range(first, len(parts))) for first in range(1, len(parts))
-    ]  # axes that a conditional share adds over
+    later = [tuple(range(first, len(parts))) for first in range(1, len(parts))]  # axes that a condition adds over
     squares = np.zeros_like(table)
     with_sums, of_sums = (np.zeros((len(later), *table.shape)) for _ in range(2))
     for influence in _influences(sample, moments, margins, dependences, parts):
@@ -173,8 +171,8 @@ def _influences(
         shape[1 + parts.index(part)] = -1
         influence = on_margins[part].reshape(shape) * of_rest
         total += influence
-        if ratios[part] > 1:
-            yield np.sqrt(ratios[part] - 1) * influence
+        if ratios[part].max() > 1:
+            yield np.sqrt(ratios[part] - 1).reshape(shape[1:]) * influence
     for subset in subsets(parts):
         of_subset = _interaction_influence(subset, scores, cohorts, moments, dependences)
         influence = _with_margins(of_subset, subset, parts, margins)
@@ -216,17 +214,24 @@ def _interaction_influence(
     return np.asarray(influence)
 
 
-def _between_cohorts(sizes: Indices, of_cohort: Floats, influence: Floats) -> float:
-    """Ratio, at least 1, of the variance of the margins' estimates by the cohorts' means to that by single reports.
+def _between_cohorts(sizes: Indices, of_cohort: Floats, influence: Floats) -> Floats:
+    """Ratio (C,), at least 1, of the variance of each component's estimate by the cohorts' means to that by single reports.
+
+    An unlisted string shares bits with some candidates and not with others, and the ratio of one component has m - 1 degrees of
+    freedom only. So each ratio is moved toward their mean: its weight is h / (h + 2 / (m - 1)), with h the squared coefficient of
+    variation of the ratios less its expectation 2 / (m - 1) under a common ratio.
 
     of_cohort : (m, C) mean influence of each cohort        influence : (n, C) of single reports
     """
     used = sizes > 0
     m = int(used.sum())
     if m < MIN_COHORTS:
-        return 1.0
+        return np.ones(influence.shape[1])
     weights = sizes[used]
     deviations = of_cohort[used] - np.average(of_cohort[used], axis=0, weights=weights)
     between = (weights[:, None] * deviations**2).sum(axis=0) / (m - 1)
     within = np.mean(influence**2, axis=0)
-    return max(1.0, float(np.mean(between / np.where(within > 0, within, 1))))
+    ratios = between / np.where(within > 0, within, 1)
+    mean, sampling = float(ratios.mean()), 2 / (m - 1)
+    heterogeneity = max(0.0, float(ratios.var(ddof=1)) / max(mean, 1e-300) ** 2 - sampling) if len(ratios) > 1 else 0.0
+    return np.asarray(np.maximum(1, mean + heterogeneity / (heterogeneity + sampling) * (ratios - mean)))

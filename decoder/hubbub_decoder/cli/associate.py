@@ -1,4 +1,4 @@
-"""`hubbub associate`: joint distribution of two parts of a joint metric."""
+"""`hubbub associate`: joint distribution of the parts of a joint metric."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from hubbub_decoder.inference.intervals import Target
 
 
-@click.command(short_help="Estimate how two parts of a joint metric depend on each other.")
+@click.command(short_help="Estimate how the parts of a joint metric depend on each other.")
 @click.argument("reports_path", metavar="REPORTS", type=PATH)
 @click.option(
     "--candidates", "candidate_files", metavar="PART=FILE", multiple=True,
     help="Candidates of a string part: one per line, or a .csv with a column `candidate`. Repeat for each string part.",
 )  # fmt: skip
-@click.option("--parts", metavar="FIRST,SECOND", help="The two parts, of a metric with three. Default: the first two.")
+@click.option(
+    "--parts", metavar="NAMES", help="Two or three parts, in the order of the table: carrier,origin. Default: all."
+)
 @json_option
 @output_options("all cells", ".csv or .json", "the joint guess as a heat map")
 @everything_option("all components, not only those with clearly positive shares")
@@ -45,7 +47,7 @@ def command(
     target: Target,
     independent_clients: bool,
 ) -> None:
-    """Estimate the joint distribution of two parts of a joint metric, and test whether they are independent.
+    """Estimate the joint distribution of the parts of a joint metric, and test whether they are independent.
 
     REPORTS is a file of individual reports: hubbub pull --reports, or hubbub simulate --kind reports.
 
@@ -58,6 +60,7 @@ def command(
     from hubbub.summary import read_reports
     from hubbub_decoder.association.association import associate
     from hubbub_decoder.association.output import AssociationTable, plot_heat_map
+    from hubbub_decoder.association.three_way import associate_three
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import check_result_paths
 
@@ -68,10 +71,12 @@ def command(
         show_stage("reading")
         reports = read_reports(reports_path)
         show_stage(f"associating {reports.num_reports:,} reports")
-        found = associate(
+        names = [part.name for part in reports.metric.parts] if parts is None else parts.split(",")
+        estimate = associate_three if len(names) == 3 else associate
+        found = estimate(
             reports,
             candidates,
-            parts=None if parts is None else parts.split(","),
+            parts=names,
             confidence=confidence,
             target=target,
             same_clients=not independent_clients,

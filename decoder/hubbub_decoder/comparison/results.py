@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from hubbub.text import format_count
 from hubbub_decoder.comparison.overlap import Overlap
 from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.inference.intervals import Target
-from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.decoding import Decoding, json_fields
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -101,10 +100,10 @@ class Comparison:
             "confidence": self.confidence,
             "fdr": self.fdr,
             "same_clients": self.same_clients,
-            "overlap": _json_fields(self.overlap),
-            "totals": [_json_fields(change) for change in self.totals],
+            "overlap": json_fields(self.overlap),
+            "totals": [json_fields(change) for change in self.totals],
             "warnings": list(self.warnings),
-            "changes": [_json_fields(change) for change in self.changes],
+            "changes": [json_fields(change) for change in self.changes],
         }
 
     def save(self, path: str | Path) -> None:
@@ -125,10 +124,3 @@ def _csv_row(change: Change) -> list[Any]:
     others = change.indistinguishable_from
     fields = asdict(change) | {"indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else ""}
     return list(fields.values())
-
-
-def _json_fields(value: Change | Overlap) -> dict[str, Any]:
-    return {
-        name: None if isinstance(field, float) and not math.isfinite(field) else field
-        for name, field in asdict(value).items()
-    }

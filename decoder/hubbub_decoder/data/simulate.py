@@ -30,7 +30,7 @@ from hubbub_decoder.model.vectorized_hashing import bit_positions, discovery_pos
 _CELLS_PER_BLOCK = 1 << 22
 
 Population = Mapping[str, int]
-"""Number of clients with each value; the values of a boolean metric are "true" and "false", those of an ordinal metric numbers as text
+"""Number of clients with each value. The values of a boolean metric are "true" and "false", those of an ordinal metric numbers as text
 or labels of its buckets."""
 
 Transitions = Mapping[tuple[str | None, str | None], int] | Mapping[tuple[str, str], int]

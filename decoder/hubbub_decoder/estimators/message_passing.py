@@ -379,7 +379,7 @@ def _updated(
     if not len(estimates.shares):
         return Beliefs(beliefs.means, beliefs.variances, unlisted_variance)
     x, v = np.nan_to_num(estimates.shares), np.minimum(estimates.variances, 1.0)
-    means, variances = fit_prior(x, v, cohorts.strata, signed=cohorts.signed).posterior(x, v)
+    means, variances = fit_prior(x, v, cohorts.strata, signed=cohorts.signed).fitted_posterior(x, v)
     damping = damping if beliefs.variances.any() else 1.0
     return Beliefs(
         beliefs.means + damping * (means - beliefs.means),

@@ -1,12 +1,12 @@
 """Mean, quantiles and distribution function of an ordinal metric, from the shares of its buckets.
 
-Model:     x^ are the unbiased shares of the k buckets (`categories.py`), with covariance V; d = sum x is the share with a value
+Model:     x^ are the unbiased shares of the k buckets (`categories.py`), with covariance V. d = sum x is the share with a value.
 Weights:   w' x for a number w_i of each bucket: its representative c_i for the mean, 1 up to an edge for the distribution function
 Ratio:     theta = w' x / d. Its interval holds the theta that |w' x^ - theta d^| <= z s(theta) does not reject (Fieller 1954), with
 
                s(theta)**2 = w' V w - 2 theta w' V 1 + theta**2 1' V 1
 
-Quantile:  the y with F(y) = t, F linear within a bucket. Its interval holds the y at which F(y) = t is not rejected (Woodruff 1952):
+Quantile:  the y with F(y) = t, F linear within a bucket. Its interval holds the y at which F(y) = t is not rejected (Woodruff 1952).
            w has 1 for each bucket below y, and the part below y of the bucket of y. It reaches from the first such y to the last
 
 If the metric has a `default`, every report has a value, so d = 1 is known. x^ is then the least-squares estimate under this constraint:
@@ -44,8 +44,8 @@ _MIN_REPORTS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
-    """Estimate of w' x / d with its standard error and interval; the estimate is nan where d may be 0."""
+class IntervalEstimate:
+    """Estimate with its standard error and interval; nan where the reports do not determine it."""
 
     value: float
     std_error: float
@@ -65,7 +65,7 @@ class BucketShares:
     covariance: Floats
     guess: Floats
 
-    def ratio(self, weights: Floats, level: float) -> Ratio:
+    def ratio(self, weights: Floats, level: float) -> IntervalEstimate:
         """Weighted sum of the shares among the reports with a value, w' x / d; its interval is cut to the range of the weights."""
         z = float(norm.isf((1 - level) / 2))
         of_total = self.covariance.sum(axis=1)
@@ -78,15 +78,15 @@ class BucketShares:
         lowest, highest = float(weights.min()), float(weights.max())
         square = total**2 - z**2 * var_total
         if total <= 0 or square <= 0:
-            return Ratio(math.nan, math.nan, lowest, highest)
+            return IntervalEstimate(math.nan, math.nan, lowest, highest)
         value = a / total
         middle = (a * total - z**2 * cov) / square
         reach = math.sqrt(max(middle**2 - (a**2 - z**2 * var_a) / square, 0.0))
         error = math.sqrt(max(var_a - 2 * value * cov + value**2 * var_total, 0.0)) / total
         low, high = (min(max(end, lowest), highest) for end in (middle - reach, middle + reach))
-        return Ratio(value, error, low, high)
+        return IntervalEstimate(value, error, low, high)
 
-    def distribution(self, level: float) -> list[Ratio]:
+    def distribution(self, level: float) -> list[IntervalEstimate]:
         """Share of the values below each edge between two buckets, e_1 .. e_(k-1)."""
         below = np.tri(len(self.shares) - 1, len(self.shares))
         return [self.ratio(weights, level) for weights in below]
@@ -101,7 +101,7 @@ class BucketShares:
         return value, low, high
 
     def _inverted_test(self, t: float, z: float) -> tuple[float, float]:
-        """First and last y at which |w(y)' x^ - t d^| <= z s(y); in a bucket, both sides are quadratic in the part f below y."""
+        """First and last y at which |w(y)' x^ - t d^| <= z s(y). In a bucket, both sides are quadratic in the part f below y."""
         x, v = self.shares, self.covariance
         edges = np.array(self.buckets.edges)
         before = np.tri(len(x), k=-1)  # row i: the buckets before bucket i
@@ -126,19 +126,24 @@ def fit_buckets(counts: BitCounts, buckets: Buckets, target: Target) -> BucketSh
     repetition = Repetition.from_periods(counts.metric, counts.periods)
     shares = category_shares(counts.ones[0], n, params.p_star, params.q_star)
     present = project_to_total(shares, min(max(float(shares.sum()), 0.0), 1.0))
-    covariance = np.diag(bucket_noise(present, n, params, repetition))
+    variances = bucket_noise(present, n, params, repetition)
+    covariance = np.diag(variances)
     if target == "population":
-        covariance += (np.diag(present) - np.outer(present, present)) / repetition.num_clients(n)
-    if buckets.default is not None:
+        clients = repetition.num_clients(n)
+        covariance += (np.diag(present) - np.outer(present, present)) / clients
+        variances = variances + present / clients  # of Poisson numbers; a known total makes them multinomial
+    known = buckets.default is not None
+    total = 1.0 if known else min(max(float(shares.sum()), 0.0), 1.0)
+    smoothed = smooth_shares(shares, variances, total, known=known)
+    if known:
         shares, covariance = _with_known_total(shares, covariance)
-    total = min(max(float(shares.sum()), 0.0), 1.0)
-    return BucketShares(buckets, shares, covariance, smooth_shares(shares, covariance, total))
+    return BucketShares(buckets, shares, covariance, smoothed)
 
 
-def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: float) -> Ratio:
+def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: float) -> IntervalEstimate:
     """Mean of the numbers, cut to the range, of a metric with estimate = "mean": among the reporters, or of a population.
 
-    Model:     the true bit of a client with the fraction u in cohort c is 1 if u >= (c + U) / m, with U ~ uniform(0, 1) and c uniform
+    Model:     the true bit of a client with the fraction u in cohort c is 1 if u >= (c + U) / m, with U ~ uniform(0, 1) and c uniform.
     Estimator: unbiased, with x_g the share of true bits in group g of G groups of neighbouring cohorts
 
         mean = e_0 + (e_1 - e_0) u^        u^ = sum_g x_g / G        x_g = (c_g / n_g - p*) / (q* - p*)
@@ -168,13 +173,11 @@ def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: fl
         spread = max(square - float(present.mean()) ** 2 - 1 / (4 * size**2), 0.0)
         variance = max(variance - spread / repetition.num_clients(counts.num_reports), float(noise.sum()))
     lowest, highest = buckets.edges
-    value, error = (
-        lowest + (highest - lowest) * float(x.mean()),
-        (highest - lowest) * math.sqrt(variance),
-    )
+    width = highest - lowest
+    value, error = lowest + width * float(x.mean()), width * math.sqrt(variance)
     reach = float(norm.isf((1 - level) / 2)) * error
     low, high = (min(max(end, lowest), highest) for end in (value - reach, value + reach))
-    return Ratio(value, error, low, high)
+    return IntervalEstimate(value, error, low, high)
 
 
 def _grouped(reports: Counts, ones: Counts) -> tuple[Counts, Counts]:

@@ -16,15 +16,16 @@ from scipy.special import logsumexp, ndtr, softmax, xlogy
 from hubbub_decoder.array_types import Flags, Floats, Indices
 
 _SMALLEST_CENTRE = 0.2  # in typical standard errors: a smaller share cannot be told from 0
-_CENTRE_RATIO, _RELATIVE_WIDTH = 1.5, 0.3
+_CENTRE_RATIO = 1.5
+RELATIVE_WIDTH = 0.3  # standard deviation of a component, in its centre
 _MAX_STEPS, _CONVERGENCE_TOLERANCE = 150, 1e-7  # of the mean log-likelihood
 _BISECTIONS = 30
 _MAX_ROOT_STEPS, _ROOT_TOLERANCE = 100, 1e-12
 _POINT_VARIANCE = 1e-8  # variance given to a point mass, in variances of the estimate
-_PSEUDO_CANDIDATES = (
-    0.1  # in each component before any estimate: keeps a prior of few candidates from following their noise
-)
+PSEUDO_CANDIDATES = 0.1
+"""In each component before any estimate: keeps a prior of few candidates from following their noise."""
 _STRATUM_STEPS, _PRIOR_CANDIDATES = 30, 10.0
+_AT_BOUND = 0.999  # of the largest mean: the bound holds
 _ZERO_WIDTH = 1e-3  # a share below so many standard errors counts as 0
 
 
@@ -33,17 +34,50 @@ class Prior:
     """Mixture of K normals that stands for any distribution of shares; the first component is a point mass at 0.
 
     centres, widths : (K,)      weights : (K,), or (M, K) if each of M candidates has its own
+    pseudo_candidates : (K,) in each component before any estimate; None: the prior is known, not fitted
+    max_mean : bound on the mean      strata : (M,) of the candidates that the weights were fitted to; None: one stratum
     """
 
     centres: Floats
     widths: Floats
     weights: Floats
+    pseudo_candidates: Floats | None = None
+    max_mean: float = np.inf
+    strata: Indices | None = None
 
     def posterior(self, x: Floats, variances: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of each share given its estimate x (M,) with normal noise of these variances (M,)."""
         members, means, within = self._components(x, variances)
         mean = (members * means).sum(axis=1)
         return mean, (members * (within + (means - mean[:, None]) ** 2)).sum(axis=1)
+
+    def fitted_posterior(self, x: Floats, variances: Floats) -> tuple[Floats, Floats]:
+        """Mean m_v and variance of each share given the estimates (M,) that the prior was fitted to, with the error of the fit.
+
+        With r_vk the posterior weight of component k, mu_vk the mean in it, V_v the variance under the prior, and a the pseudo-candidates:
+
+            Var = V_v + d_v'H^-1 d_v = variance_v dm_v/dx_v          d_vk = r_vk (mu_vk - m_v)          H = diag(a) + sum_v r_v r_v'
+
+        H is the information about the logarithms of the weights, and d_v the derivative of m_v by them. x_v moves m_v through the prior,
+        too, so the same sum is the derivative of m_v. Where the mean is at its bound, weights move along it. At most the estimate's own
+        variance, or V_v. Source: Tweedie's formula (Efron 2011) for d_v; Kass & Steffey 1989 for the variance.
+        """
+        if self.pseudo_candidates is None:
+            return self.posterior(x, variances)
+        members, means, within = self._components(x, variances)
+        mean = (members * means).sum(axis=1)
+        deviations = members * (means - mean[:, None])
+        variance = (members * within + deviations * (means - mean[:, None])).sum(axis=1)
+        of_fit = np.empty(len(x))
+        strata = np.zeros(len(x), np.intp) if self.strata is None else self.strata
+        for stratum in np.unique(strata):
+            rows = strata == stratum
+            inverse = np.linalg.inv(np.diag(self.pseudo_candidates) + members[rows].T @ members[rows])
+            if self.weights.ndim == 1 and self.weights @ self.centres > _AT_BOUND * self.max_mean:
+                normal = inverse @ (self.weights * (self.centres / self.max_mean - 1))
+                inverse -= np.outer(normal, normal) / (self.weights * (self.centres / self.max_mean - 1) @ normal)
+            of_fit[rows] = np.einsum("vk,kl,vl->v", deviations[rows], inverse, deviations[rows], optimize=True)
+        return mean, np.minimum(variance + of_fit, np.maximum(variance, variances))
 
     def quantiles(self, x: Floats, variances: Floats, level: float) -> Floats:
         """Quantile of each share's posterior at `level`, (M,), by bisection; never below 0."""
@@ -98,13 +132,15 @@ def fit_prior(x: Floats, variances: Floats, strata: Indices | None = None, *, si
     centres = np.append(0, _SMALLEST_CENTRE * error * _CENTRE_RATIO ** np.arange(steps))
     if signed:
         centres = np.append(centres, -centres[1:])
-    widths = _RELATIVE_WIDTH * np.abs(centres)
+    widths = RELATIVE_WIDTH * np.abs(centres)
     logs, _ = _log_densities(x, variances, centres, widths)
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
-    weights = mixture_weights(likelihood, centres, np.inf if signed else 1 / len(x), _PSEUDO_CANDIDATES)
-    if strata is not None:
-        weights = stratified_weights(likelihood, weights, strata)[strata]
-    return Prior(centres, widths, weights)
+    bound = np.inf if signed else 1 / len(x)
+    weights = mixture_weights(likelihood, centres, bound, PSEUDO_CANDIDATES)
+    if strata is None:
+        return Prior(centres, widths, weights, np.full(len(centres), PSEUDO_CANDIDATES), bound)
+    own = stratified_weights(likelihood, weights, strata)
+    return Prior(centres, widths, own[strata], _PRIOR_CANDIDATES * weights, bound, strata)
 
 
 def stratified_weights(likelihood: Floats, common: Floats, strata: Indices) -> Floats:

@@ -53,7 +53,7 @@ class Decoding:
     same_clients    : whether reports of different periods were taken for those of the same clients with the same values; None: of one period
     unlisted_strings : frequent strings that are not candidates, found by their bits; their shares belong to `unlisted`
     num_more_candidates : number of words that `match_unlisted` compared with them
-    numbers         : mean, quantiles and distribution function of an ordinal metric; None for other kinds
+    numbers         : mean, quantiles and distribution function of an ordinal metric, or the mean alone (estimate = "mean"); None for others
     lowest_detection_limit : detection limit below which no number of reports leads, because of unlisted strings
 
     A sequence of its estimates: `decoding[0]` has the largest share, and `decoding[:10]` is a tuple of ten estimates.
@@ -140,18 +140,18 @@ class Decoding:
             "target": self.target,
             "confidence": self.confidence,
             "fdr": self.fdr,
-            "listed_total": _json_fields(self.listed_total),
-            "unlisted": _json_fields(self.unlisted),
-            "no_value": _json_fields(self.no_value),
+            "listed_total": json_fields(self.listed_total),
+            "unlisted": json_fields(self.unlisted),
+            "no_value": json_fields(self.no_value),
             "num_kept": self.num_kept,
             "detection_limit": _finite_or_none(self.detection_limit),
             "lowest_detection_limit": self.lowest_detection_limit,
-            "unlisted_strings": [_json_fields(string) for string in self.unlisted_strings],
+            "unlisted_strings": [json_fields(string) for string in self.unlisted_strings],
             "num_more_candidates": self.num_more_candidates,
             **({} if self.numbers is None else {"numbers": _without_nan(asdict(self.numbers))}),
             "warnings": list(self.warnings),
             "fit_tests": [asdict(test) for test in self.fit_tests],
-            "estimates": [_json_fields(estimate) for estimate in self.estimates],
+            "estimates": [json_fields(estimate) for estimate in self.estimates],
         }
 
     def to_table(self) -> pa.Table:
@@ -202,7 +202,7 @@ class Decoding:
         writer.writerow(_COLUMNS)
         for estimate in self.estimates:
             others = list(estimate.indistinguishable_from)
-            row = _json_fields(estimate) | {
+            row = json_fields(estimate) | {
                 "indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else ""
             }
             writer.writerow([row[name] for name in _COLUMNS])
@@ -220,11 +220,12 @@ class Decoding:
         yield from DecodingTable(self).__rich_console__(console, options)
 
     def _repr_html_(self) -> str:
-        return to_html(self)
+        return to_html(DecodingTable(self))
 
 
-def _json_fields(estimate: ShareEstimate) -> dict[str, Any]:
-    fields: dict[str, Any] = _without_nan(asdict(estimate))
+def json_fields(result: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON values; nan and infinity become None."""
+    fields: dict[str, Any] = _without_nan(asdict(result))
     return fields
 
 

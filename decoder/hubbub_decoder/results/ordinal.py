@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from hubbub.metrics.buckets import Buckets, format_number
-from hubbub_decoder.estimators.ordinal import BucketShares, Ratio
+from hubbub_decoder.estimators.ordinal import BucketShares, IntervalEstimate
 
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 _SIGNIFICANT_DIGITS = 4
@@ -22,8 +22,8 @@ class Mean:
 
     value, std_error : with the bucket's representative, or its middle, for each number
     low, high        : confidence interval of that mean
-    lowest, highest  : from the interval's lower end with every number at the lower edge of its bucket, to the upper end with every
-                       number at the upper edge. They cover the mean of the numbers themselves, wherever these are in their buckets
+    lowest, highest  : lower end of the interval with every number at the lower edge of its bucket, and upper end with every number at
+                       the upper edge. They cover the mean of the numbers themselves, wherever these are in their buckets
     """
 
     value: float
@@ -107,7 +107,7 @@ def build_numbers(fit: BucketShares, level: float) -> Numbers:
     )
 
 
-def build_mean(mean: Ratio) -> Numbers:
+def build_mean(mean: IntervalEstimate) -> Numbers:
     """Numbers of a metric with estimate = "mean": `lowest` and `highest` are the interval's ends, since no bucket hides the numbers."""
     return Numbers(Mean(mean.value, mean.std_error, mean.low, mean.high, mean.low, mean.high), (), (), ())
 

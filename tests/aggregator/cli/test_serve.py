@@ -215,6 +215,22 @@ def test_replicas_on_one_database_store_every_batch_once(
     assert results == {"stored": len(bodies), "duplicate": 2 * len(bodies)}
 
 
+def test_reports_in_segments_are_counted_by_fold(serve: Callable[..., Process], definitions_file: Path) -> None:
+    """A batch that is sent twice is answered with 202 both times, and counts once, also after SIGKILL."""
+    [metric] = load_definitions(definitions_file).versions()
+    place, out = str(definitions_file.parent / "segments"), definitions_file.parent / "out"
+    service = serve("--segments", place)
+    batches = [batch_of(metric, range(start, start + 2)).to_json() for start in range(0, 20, 2)]
+    assert [service.post(body) for body in (*batches, *batches[:3])] == [202] * 13
+    service.end(signal.SIGKILL)
+    fold = [str(Path(sys.executable).parent / "hubbub"), "fold", str(definitions_file), place, "--out", str(out)]
+    subprocess.run(fold, check=True, capture_output=True, timeout=60)
+    [summary] = out.iterdir()
+    counted = summary_from_bytes(summary.read_bytes())
+    assert isinstance(counted, BitCounts)
+    assert counted.ones[0].tolist() == [1] * 20 + [0] * (NUM_REPORTS - 20)
+
+
 def test_start_warns_once_of_a_definition_edited_in_place(
     serve: Callable[..., Process], definitions_file: Path
 ) -> None:

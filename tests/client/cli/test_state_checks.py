@@ -89,7 +89,7 @@ MISMATCH = UploadResponse(409, problem="digest-mismatch")
         (UNKNOWN, Health.ERROR, "the aggregator has no metric of this name; last error: 404", "to be sent after 20"),
         (UploadResponse(401, "unauthorized"), Health.ERROR, "requires a report token", "to be sent after 20"),
         (UploadResponse(403, "forbidden"), Health.ERROR, "requires a report token", "to be sent after 20"),
-        (MISMATCH, Health.ERROR, "of dark_mode, homepage, os are held", "held until the app"),
+        (MISMATCH, Health.ERROR, "of dark_mode, homepage, os are held", "to be sent after 20"),
     ],
 )
 def test_doctor_inspect_and_log_name_the_reason_of_queued_reports(

@@ -50,6 +50,36 @@ def test_several_numbers_of_a_period_are_reported_as_declared(
     require_balanced(counts)
 
 
+@pytest.mark.parametrize(
+    ("several", "numbers", "bit"),
+    [("sum", (400, 500, 150), 1), ("sum", (400, -500), 0), ("max", (50, 1e9, 3), 1), ("last", (2000, -1), 0), ("one", (1000,), 1)],
+)  # fmt: skip
+def test_mean_reports_the_number_of_the_period(several: str, numbers: tuple[float, ...], bit: int, rig: Rig) -> None:
+    """Without noise; the numbers end at or beyond an end of the range, which decides the bit for every threshold."""
+    buckets = Buckets((0, 1000), several, default=0, estimate="mean")  # type: ignore[arg-type]
+    client = rig.agreed(Metric.ordinal("clicks", buckets, prob_p=0, prob_q=1, prob_f=0))
+    for number in numbers:
+        client.record("clicks", number)
+    rig.clock.move(days=1)
+    deliver(client)
+    assert rows(rig) == [bit, 0]  # nothing was recorded on the second day
+    require_balanced(client.accounting())
+
+
+def test_a_changed_number_costs_one_more_value_only_if_it_crosses_the_threshold(rig: Rig) -> None:
+    """Ends of the range: the bit is 0 for the first three numbers, then 1, 1, 0 and 1."""
+    buckets = Buckets((0, 1000), default=0, estimate="mean")  # type: ignore[arg-type]
+    client = rig.agreed(Metric.ordinal("clicks", buckets, prob_p=0.25, prob_q=0.75, prob_f=0.5))
+    units = []
+    for number in (-5, 0, -1e9, 1000, 2000, 0, 5000):
+        client.record("clicks", number)
+        rig.clock.move(days=1)
+        deliver(client)
+        (account,) = client.ledger()["accounts"]
+        units.append(account["units"])
+    assert units == [1, 1, 1, 2, 2, 2, 2]
+
+
 def test_the_next_period_starts_from_nothing(rig: Rig) -> None:
     client = rig.agreed(plain("sum"))
     for _ in range(3):

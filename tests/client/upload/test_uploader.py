@@ -128,19 +128,42 @@ def test_closed_period_and_expired_metric_drop_batches(rig: Rig) -> None:
     require_balanced(counts)
 
 
-def test_digest_mismatch_holds_only_its_metric(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_digest_mismatch_holds_only_its_metric_for_a_day(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """A process of the aggregator that lacks a definition for a while costs no report."""
     client = rig.agreed(HOMEPAGE, SURVEY)
     rig.transport.responses = [UploadResponse(409, "digest-mismatch")]
+
+    def sent(since: int) -> set[str]:
+        return {json.loads(body)["metric"] for body in rig.transport.bodies[since:]}
+
     with caplog.at_level(logging.WARNING, "hubbub"):
         deliver(client)
+        (held,) = sent(0) - sent(1)
+        tried = len(rig.transport.bodies)
+        rig.clock.move(hours=23)
+        deliver(client)
+        assert held not in sent(tried)
+        with collaborators(client).journal as state:
+            assert (state.held_metrics(), state.unknown_metrics()) == ([held], [])
+        tried = len(rig.transport.bodies)
+        rig.clock.move(hours=2)
+        deliver(client)
+    assert held in sent(tried)
     assert caplog.text.count("definition differs from this app") == 1
-    tried = len(rig.transport.bodies)
-    rig.clock.move(days=3)
-    deliver(client)
-    rig.clock.move(days=3)
-    client.flush(5)
-    held = json.loads(rig.transport.bodies[0])["metric"]
-    assert {json.loads(body)["metric"] for body in rig.transport.bodies[tried:]} == {"homepage", "survey"} - {held}
+    with collaborators(client).journal as state:
+        assert state.held_metrics() == []
+
+
+def test_repeated_digest_mismatch_is_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    client = rig.agreed()
+    rig.transport.responses = [UploadResponse(409, "digest-mismatch")] * 9
+    with caplog.at_level(logging.WARNING, "hubbub"):
+        for _ in range(3):
+            tried = len(rig.transport.bodies)
+            deliver(client)
+            assert len(rig.transport.bodies) > tried
+            rig.clock.move(days=1, hours=1)
+    assert caplog.text.count("definition differs from this app") == 1
 
 
 def test_unknown_metric_is_logged_once_until_aggregator_accepts_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

@@ -444,6 +444,11 @@ def test_vectors_cover_both_sides_of_every_rule() -> None:
     assert {(v["epoch"] is None, len(response_of(v["definition"]) or {})) for v in VECTORS["permanent"]} == {
         (no_epoch, numbers) for no_epoch in (True, False) for numbers in (1, 2)
     }
+    bits = {v["secret"]: set[str]() for v in VECTORS["means"]}
+    for v in VECTORS["means"]:  # numbers on both sides of each threshold, within 2e-9 of the range
+        if isinstance(v["value"], float) and v["value"] != 0.05:
+            bits[v["secret"]].add(v["bloom"])
+    assert set(map(len, bits.values())) == {2}
     reduced = [v for v in VECTORS["cohorts"] if v["byte"] != v["cohort"]]
     assert reduced
 

@@ -49,7 +49,7 @@ def test_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_session_of_the_page_prints_its_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "metrics.toml").write_text(blocks("toml")[0])
-    (session,) = (block for block in blocks("python") if ">>>" in block)
+    session = "".join(block for block in blocks("python") if ">>>" in block)
     test = doctest.DocTestParser().get_doctest(session, {}, "association.md", None, 0)
     assert doctest.DocTestRunner().run(test).failed == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hubbub import Metric, Params
+from hubbub import Buckets, Estimand, Metric, Params
 from hubbub.encoding.bloom import Value
 from hubbub.metrics.discovery import Discovery
 from hubbub_decoder.audit.bound import Event
@@ -53,6 +53,17 @@ def test_no_value_is_the_declared_neighbour_of_many_hashes() -> None:
     assert values[j] is None
     assert values[i] is not None
     assert needed < 1e7
+
+
+@pytest.mark.parametrize(("default", "values"), [(0, [0, 50, None]), (70, [0, 50, None]), (20, [0, 50])])
+def test_audited_numbers_of_a_mean_have_one_bit_for_all_thresholds(default: float, values: list[Value]) -> None:
+    """The ends of the range, and "no value" if its number is at or beyond one of them."""
+    metric = Metric.ordinal(
+        "use", Buckets((0, 50), default=default, estimate=Estimand.MEAN), prob_p=0.25, prob_q=0.75, prob_f=0.5
+    )
+    assert audited_values(metric) == values
+    first, second = (true_bits(metric, value) for value in values[:2])
+    assert (first.tolist(), second.tolist()) == ([[0]] * 16, [[1]] * 16)
 
 
 def laboratory_of(rates: list[float]) -> Laboratory:

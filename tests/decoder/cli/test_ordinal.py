@@ -6,11 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from hubbub import Kind, load_definitions
+from hubbub import Buckets, Estimand, Kind, load_definitions
+from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode, plan
+from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.planning.wishes import Wishes
 from tests.decoder.cli.test_cli import error_of, hubbub
 
@@ -145,7 +148,7 @@ def test_simulate_draws_a_named_distribution_over_the_buckets(definitions: Path,
 
 
 def test_audit_compares_buckets(definitions: Path) -> None:
-    result = hubbub("audit", definitions, "delay", "--trials", 20_000, "--seed", 1, "--json")
+    result = hubbub("audit", definitions, "delay", "--trials", 20_000, "--confidence", 1 - 1e-7, "--json")
     assert result.exit_code == 0, result.output
     (audited,) = json.loads(result.stdout)
     assert audited["metric"] == "delay"
@@ -163,3 +166,68 @@ def test_plan_states_the_standard_errors_that_a_decoding_has() -> None:
     assert numbers is not None
     assert numbers.mean.std_error == pytest.approx(of_mean, rel=0.01)
     assert 100 * max(point.std_error for point in numbers.distribution) == pytest.approx(of_distribution, rel=0.01)
+
+
+def planned_mean(tmp_path: Path, *more: object) -> Path:
+    path = tmp_path / "planned.toml"
+    done = hubbub(
+        *("plan", "--edges", "0,240", "--estimate", "mean", "--epsilon", 1, "--reports", 100_000, "--name", "use"),
+        *more,
+    )
+    assert done.exit_code == 0, done.output
+    path.write_text(done.stdout)
+    return path
+
+
+def test_plan_of_a_mean_keeps_the_epsilons_and_states_the_error(tmp_path: Path, unseen_seed: int) -> None:
+    """The stated standard error is that of a decoding of evenly spread numbers, which is the square root of .9207 + 1/12 by N."""
+    path = planned_mean(tmp_path, "--lifetime", 4, "--values", 2)
+    metric = load_definitions(path)["use"]
+    assert metric.buckets == Buckets((0, 240), default=0, estimate=Estimand.MEAN)
+    assert epsilon(metric.params) <= 1
+    assert epsilon_permanent(metric.params) <= 2
+    wishes = Wishes(kind=Kind.ORDINAL, estimate=Estimand.MEAN, epsilon=1, reports=100_000)
+    (note,) = [note for note in plan(wishes, edges=(0, 240)).notes if "standard error of their mean" in note]
+    found = re.search(r"their mean is ([\d.]+)\. ", note)
+    assert found is not None
+    assert float(found[1]) == pytest.approx(240 * ((0.9207 + 1 / 12) / 100_000) ** 0.5, rel=0.01)
+    population = {repr(number): 1000 for number in range(1, 240, 2)}
+    counts = simulate_bit_counts(plan(wishes, edges=(0, 240)).metric, population, np.random.default_rng(unseen_seed))
+    numbers = decode(counts).numbers
+    assert numbers is not None
+    assert numbers.mean.std_error * (120_000 / 100_000) ** 0.5 == pytest.approx(float(found[1]), rel=0.02)
+    assert hubbub("plan", path, "use").exit_code == 0
+
+
+def test_mean_through_the_commands(tmp_path: Path) -> None:
+    path, population, out = planned_mean(tmp_path), tmp_path / "population.csv", tmp_path / "use.parquet"
+    population.write_text("value,count\n30,4000\n200,4000\n,2000\n")
+    assert hubbub("metrics", "check", path).exit_code == 0
+    shown = hubbub("metrics", "show", path).stdout
+    assert "mean of numbers from 0 to 240; of several recordings: one at random; without a recording: 0" in shown
+    assert "k = 1, h = 1, m = 16, threshold-v1" in shown
+    done = hubbub("simulate", path, "use", "--population", population, "--seed", 1, "--kind", "reports", "--out", out)
+    assert done.exit_code == 0, done.output
+    document = json.loads(hubbub("decode", out, "--json").stdout)
+    assert (document["estimates"], document["numbers"]["quantiles"]) == ([], [])
+    assert document["no_value"]["share"] == 0
+    assert abs(document["numbers"]["mean"]["value"] - 92) < 6 * document["numbers"]["mean"]["std_error"]
+    assert "has no plot. Leave out --plot" in hubbub("decode", out, "--plot", tmp_path / "x.svg").stderr
+    assert "no shares that could be compared" in error_of("compare", out, out)
+
+
+def test_plan_rejects_a_mean_without_numbers_or_with_inner_edges() -> None:
+    wanted = ("--estimate", "mean", "--epsilon", 2, "--reports", 100)
+    assert "estimate = mean needs numbers, and a string metric has none" in error_of("plan", *wanted)
+    assert "edges must be 2 numbers with estimate = 'mean', got 3" in error_of("plan", "--edges", "0,1,2", *wanted)
+    assert "as a metric with estimate = mean has, and needs no candidates" in error_of(
+        "plan", "--kind", "ordinal", "--candidates", 4, *wanted
+    )
+
+
+def test_audit_of_a_mean_confirms_its_claim(tmp_path: Path) -> None:
+    result = hubbub("audit", planned_mean(tmp_path), "use", "--trials", 20_000, "--confidence", 1 - 1e-7, "--json")
+    assert result.exit_code == 0, result.output
+    (audited,) = json.loads(result.stdout)
+    assert audited["metric"] == "use"
+    assert "value" in str(audited)

@@ -177,7 +177,7 @@ def test_intervals_cover_mean_quantiles_and_distribution_function(
     a rate of 4 % to 6.5 % at alpha = 1e-6. Several intervals of one decoding depend on each other, so one of each kind is counted.
     """
     monkeypatch.setattr(
-        "hubbub_decoder.estimators.ordinal.smooth_shares", lambda shares, *_: np.maximum(shares, 0) + 1e-9
+        "hubbub_decoder.estimators.ordinal.smooth_shares", lambda shares, *_, **__: np.maximum(shares, 0) + 1e-9
     )
     chance = np.random.default_rng(unseen_seed)
     missed = dict.fromkeys(("mean", "quantile", "distribution", "bounds"), 0)

@@ -65,6 +65,33 @@ def test_posterior_mean_and_variance_match_integration() -> None:
         assert variance[j] == pytest.approx((t**2 * density).sum() / total - first**2, rel=1e-4)
 
 
+@pytest.mark.parametrize("signed", [False, True], ids=["bounded mean", "signed"])
+def test_fitted_posterior_variance_is_the_derivative_of_the_mean(
+    signed: bool, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By central differences of a fit that has converged; the largest estimate, which decides the grid of centres, stays.
+
+    It is more than the variance under the prior, which takes the prior for known.
+    """
+    monkeypatch.setattr("hubbub_decoder.inference.prior._MAX_STEPS", 1_000)
+    monkeypatch.setattr("hubbub_decoder.inference.prior._CONVERGENCE_TOLERANCE", -np.inf)
+    monkeypatch.setattr("hubbub_decoder.inference.prior.PSEUDO_CANDIDATES", 5.0)  # so that EM converges
+    x = 1 / np.arange(1, 13) / 3.1 + np.random.default_rng(unseen_seed).uniform(-0.05, 0.05, 12)
+    variances = np.full(12, 0.05**2)
+    prior = fit_prior(x, variances, signed=signed)
+    found, known = prior.fitted_posterior(x, variances)[1], prior.posterior(x, variances)[1]
+    assert np.all(found >= known * (1 - 1e-9))
+    for v in range(12):
+        if v == np.abs(x).argmax() or found[v] >= 0.99 * max(known[v], variances[v]):
+            continue
+        low, high = (
+            fit_prior(moved, variances, signed=signed).posterior(moved, variances)[0][v]
+            for moved in (x + step * (np.arange(12) == v) for step in (-1e-5, 1e-5))
+        )
+        assert found[v] == pytest.approx(variances[v] * (high - low) / 2e-5, rel=2e-3)
+        assert found[v] > known[v]
+
+
 def test_fitted_prior_keeps_large_shares_and_shrinks_noise(unseen_seed: int) -> None:
     """Posterior means of 500 shares of 0 sum to the sum of their noise, if positive, and to at most two standard errors of it.
 

@@ -183,7 +183,8 @@ def other_events(state: State) -> Iterator[Event]:
     for _, (batch, problem) in _live_items(state.quarantine):
         yield {"event": "quarantine_snapshot", "batch": encode_batch(batch), "problem": problem}
     for digest, until in _live_items(state.paused_metrics):
-        yield {"event": "metric_paused", "digest": digest, "until": until}
+        held = {"is_held": True} if digest in state.held_digests else {}
+        yield {"event": "metric_paused", "digest": digest, "until": until, **held}
     yield {
         "event": "backoff",
         "failures": state.failures,

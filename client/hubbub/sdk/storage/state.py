@@ -167,8 +167,10 @@ class State:
         """Batches that the aggregator refused, with the problem type, by batch id."""
         self.last_sent: dict[str, Batch] = {}
         """The batches sent last, by id, the newest at the end; at most `MAX_SENT_BATCHES`."""
-        self.paused_metrics: dict[str, float | None] = {}
-        """End of the pause of a definition (POSIX seconds) by digest; None until the app's definition changes."""
+        self.paused_metrics: dict[str, float] = {}
+        """End of the pause of a definition (POSIX seconds) by digest."""
+        self.held_digests: set[str] = set()
+        """Digests of the paused definitions that differ from the aggregator's."""
         self.failures = 0
         """Failed uploads in a row."""
         self.backoff_until = 0.0
@@ -362,11 +364,18 @@ class State:
 
     def unknown_metrics(self) -> list[str]:
         """Return the names of the metrics with queued reports that the aggregator does not have."""
-        queued = (each.batch for each in self.queue.values())
+        queued = (each.batch for each in self.queue.values() if each.batch.digest not in self.held_digests)
         return sorted({batch.metric for batch in queued if self.paused_metrics.get(batch.digest)})
 
+    def held_metrics(self) -> list[str]:
+        """Return the names of the metrics with queued reports whose definition differs from the aggregator's."""
+        queued = (each.batch for each in self.queue.values())
+        return sorted({batch.metric for batch in queued if batch.digest in self.held_digests})
+
     def _on_metric_paused(self, event: Event) -> None:
-        self.paused_metrics[event["digest"]] = event["until"]
+        digest = event["digest"]
+        self.paused_metrics[digest] = event["until"] or 0.0  # None: of an unreleased version
+        (self.held_digests.add if event.get("is_held") else self.held_digests.discard)(digest)
 
     def _on_recordings_ignored(self, event: Event) -> None:
         self.ignored.update(event["counts"])
@@ -375,6 +384,7 @@ class State:
         """Consent was withdrawn: erase everything but the ledger."""
         self._end_identity("consent")
         self.paused_metrics.clear()
+        self.held_digests.clear()
         self.erasure_pending = True
 
     def _on_identity_renewed(self, _event: Event) -> None:

@@ -142,8 +142,7 @@ def _queued(state: State, batch_id: str, queued: QueuedBatch) -> dict[str, Any]:
 
 
 def _send_time(state: State, queued: QueuedBatch) -> str | None:
-    """Return the earliest time of a batch's upload; None for a batch made under `local`, and while its metric is held."""
-    pause_end = state.paused_metrics.get(queued.batch.digest, 0.0)
-    if queued.local or pause_end is None:
+    """Return the earliest time of a batch's upload; None for a batch made under `local`."""
+    if queued.local:
         return None
-    return iso_time(max(queued.send_at, state.backoff_until, pause_end))
+    return iso_time(max(queued.send_at, state.backoff_until, state.paused_metrics.get(queued.batch.digest, 0.0)))

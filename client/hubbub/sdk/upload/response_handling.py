@@ -10,6 +10,7 @@ from hubbub.sdk.runtime.safe_logging import log_when_unlocked
 from hubbub.sdk.storage.events import Event
 from hubbub.sdk.storage.state import QueuedBatch, State
 from hubbub.sdk.upload.retry_policy import (
+    HOLD_SECONDS,
     PAUSE_SECONDS,
     Action,
     UploadResponse,
@@ -90,11 +91,15 @@ def events_for_response(
             events.append(_backoff(0, 0.0, f"{response.description} ({batch.metric})"))
             events.append({"event": "metric_paused", "digest": batch.digest, "until": now + PAUSE_SECONDS})
         case Action.HOLD_METRIC:
-            log_when_unlocked(
-                "%s: the aggregator's definition differs from this app's. Reports are held until the app ships the current definition.",
-                batch.metric,
+            if batch.digest not in state.held_digests:
+                log_when_unlocked(
+                    "%s: the aggregator's definition differs from this app's. Reports are held and tried again in a day. Add this app's "
+                    "definition to every process of the aggregator, or ship the current definition with the app.",
+                    batch.metric,
+                )
+            events.append(
+                {"event": "metric_paused", "digest": batch.digest, "until": now + HOLD_SECONDS, "is_held": True}
             )
-            events.append({"event": "metric_paused", "digest": batch.digest, "until": None})
         case Action.SPLIT if len(batch) > 1:
             halves = [
                 QueuedBatch(half, queued.period_kind, queued.send_at, rescheduled=True).to_dict()

@@ -12,6 +12,7 @@ from hubbub.randomness import RandomBytes, uniform
 BACKOFF_BASE_SECONDS = 30.0
 BACKOFF_CAP_SECONDS = 3600.0
 PAUSE_SECONDS = 3600.0
+HOLD_SECONDS = 86400.0
 MAX_RETRY_AFTER_SECONDS = 3600.0
 CLOCK_TOLERANCE_SECONDS = 86400.0
 UNAUTHORIZED_HINT = (
@@ -29,7 +30,7 @@ class Action(Enum):
     QUARANTINE = "keep it for the developer, do not send it again"
     PAUSE = "the deployment is misconfigured: keep all batches, try again in an hour"
     PAUSE_METRIC = "keep this metric's batches, try again in an hour"
-    HOLD_METRIC = "keep this metric's batches until the app's definition changes"
+    HOLD_METRIC = "keep this metric's batches, try again in a day"
     DROP_BATCH = "the aggregator will never accept it: drop it"
     DROP_METRIC = "the aggregator will never accept batches of this metric: drop them"
 

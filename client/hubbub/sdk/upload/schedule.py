@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hubbub.randomness import RandomBytes, uniform
 from hubbub.sdk.storage.events import Event
 from hubbub.sdk.storage.state import QueuedBatch, State
-from hubbub.sdk.upload.retry_policy import BACKOFF_CAP_SECONDS, MAX_RETRY_AFTER_SECONDS, PAUSE_SECONDS
+from hubbub.sdk.upload.retry_policy import BACKOFF_CAP_SECONDS, HOLD_SECONDS, MAX_RETRY_AFTER_SECONDS, PAUSE_SECONDS
 
 MAX_DELAY_SECONDS = 40 * 86400.0
 """Longest time until an upload. A later `send_at` was set under a wrong clock and is ignored."""
@@ -66,8 +66,9 @@ def utc_day(moment: float) -> str:
 
 
 def _is_paused(state: State, queued: QueuedBatch, now: float) -> bool:
-    until = state.paused_metrics.get(queued.batch.digest, 0.0)
-    return until is None or now < until <= now + PAUSE_SECONDS
+    digest = queued.batch.digest
+    longest = HOLD_SECONDS if digest in state.held_digests else PAUSE_SECONDS
+    return now < state.paused_metrics.get(digest, 0.0) <= now + longest
 
 
 def _is_overdue(queued: QueuedBatch, now: float) -> bool:

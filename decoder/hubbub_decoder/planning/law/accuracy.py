@@ -112,7 +112,7 @@ class Accuracy:
         """Law of the reports; where no candidate is subtracted, the scores take every string for an average one."""
         probabilities = tuple(float(each) for each in self.chain)
         return _likelihood_law(
-            probabilities, self.size[0], self.size[1], self.repetition, self.shares, self._is_crowded
+            probabilities, self.size[0], self.size[1], self.repetition, self.shares, self._is_crowded, self.data
         )
 
     def _variance(self, share: Floats, unknown: float) -> Floats:
@@ -167,7 +167,9 @@ def _likelihood_law(
     repetition: Repetition,
     shares: Shares,
     is_crowded: bool,
+    data: Data,
 ) -> LikelihoodLaw:
     """Law that is shared by all numbers of clients."""
     known = Shares.average(shares.total) if is_crowded else shares
-    return LikelihoodLaw(Chain(*map(np.asarray, probabilities)), num_bits, num_hashes, repetition, known)
+    chain = Chain(*map(np.asarray, probabilities))
+    return LikelihoodLaw(chain, num_bits, num_hashes, repetition, known, weighted=data == "patterns")

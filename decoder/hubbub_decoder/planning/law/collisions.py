@@ -7,7 +7,8 @@ variance, and that on t, so t is a fixed point ("state evolution"; Bayati and Mo
     t = tau**2 + sum_v V_v(s)          s_v**2 = Var x_v(t)
 
 V_v is the posterior variance under the decoder's prior, a mixture of normals, here one around each of the candidates' shares with .3 of
-it as standard deviation. Where all shares are fixed effects, V_v = s_v**2.
+it as standard deviation. The decoder fits the weights of the mixture to the estimates, which adds d_v'H^-1 d_v to V_v
+(`inference/prior.py`). Where all shares are fixed effects, V_v = s_v**2.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
+from hubbub_decoder.inference.prior import PSEUDO_CANDIDATES, RELATIVE_WIDTH
 
-_RELATIVE_WIDTH = 0.3  # of the components of the decoder's prior (`inference/prior.py`)
 _MAX_ATOMS = 32
 _VERY_MANY = 1e9
 _SAME_SHARE = 0.2  # relative difference of a listed candidate's share from that of its group
@@ -111,9 +112,9 @@ def unknown_squares(
 def posterior_variances(shares: Shares, errors: Floats) -> Floats:
     """Expected posterior variance of a candidate of each group, (n,), from an estimate with these variances (n,).
 
-    E over the estimate, by Gauss-Hermite quadrature, of the variance under the mixture of all groups' normals.
+    E over the estimate, by Gauss-Hermite quadrature, of the variance under the mixture of all groups' normals, with the error of its fit.
     """
-    x, spread = shares.values, (_RELATIVE_WIDTH * shares.values) ** 2
+    x, spread = shares.values, (RELATIVE_WIDTH * shares.values) ** 2
     observed = x[:, None] + np.sqrt(errors + spread)[:, None] * _NODES  # (n, nodes)
     total = errors + spread
     with np.errstate(divide="ignore"):
@@ -122,6 +123,11 @@ def posterior_variances(shares: Shares, errors: Floats) -> Floats:
     chance /= chance.sum(axis=2, keepdims=True)
     gain = spread / total
     means = x + gain * (observed[:, :, None] - x)
-    mean = (chance * means).sum(axis=2)
-    second = (chance * (means**2 + gain * errors)).sum(axis=2)
-    return np.asarray(np.maximum(second - mean**2, 0) @ (_WEIGHTS / _WEIGHTS.sum()))
+    deviations = means - (chance * means).sum(axis=2, keepdims=True)
+    variance = (chance * (deviations**2 + gain * errors)).sum(axis=2)
+    weights = _WEIGHTS / _WEIGHTS.sum()
+    members, moved = ((each).reshape(-1, len(x)) for each in (chance, chance * deviations))
+    number = np.outer(shares.numbers, weights).ravel()[:, None]
+    information = (number * members).T @ members + PSEUDO_CANDIDATES * np.eye(len(x))
+    of_fit = np.sum(moved @ np.linalg.inv(information) * moved, axis=1).reshape(variance.shape)
+    return np.asarray(np.minimum(variance + of_fit, np.maximum(variance, errors[:, None])) @ weights)

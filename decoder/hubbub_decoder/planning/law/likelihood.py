@@ -90,7 +90,8 @@ class TwoCounts:
 class LikelihoodLaw:
     """Law of one mechanism and one population.
 
-    shares : of all strings, of which the scores know the share; the rest has no value
+    shares   : of all strings, of which the scores know the share; the rest has no value
+    weighted : whether cohorts are weighted by the covariance of all reports of a client, as with patterns, or by that of one report
     """
 
     chain: Chain
@@ -98,9 +99,14 @@ class LikelihoodLaw:
     num_hashes: int
     repetition: Repetition
     shares: Shares
+    weighted: bool = True
 
     def variance(self, share: float) -> float:
         """N Var of a share x among the reporters, where all other shares are known; a listed string is not one of the others."""
+        return sum(self._parts(share)) - share
+
+    def _parts(self, share: float) -> tuple[float, float]:
+        """N Var of a share in a population: I^-1 / T, and I^-1 E I^-1 / T."""
         shares, scores = self._scores(share)
         moments = np.einsum("ads,bds->ab", scores, self._reported.components)  # E(w | v), a column of each component
         information = moments[:, :3]
@@ -112,25 +118,40 @@ class LikelihoodLaw:
             clients = np.array([shares[0], 0, shares[2], *(shares[1] * self._reported.overlaps)])
             extra += (t - r) * (moments * clients) @ moments.T
         inverse = np.linalg.pinv(information, rcond=1e-12, hermitian=True)
-        return float((inverse @ (information + extra) @ inverse)[0, 0] / t - share)
+        return float((inverse @ information @ inverse)[0, 0] / t), float((inverse @ extra @ inverse)[0, 0] / t)
 
     @cached_property
     def by_share(self) -> tuple[Floats, Floats]:
         """Shares (n,), and `variance` of each, between which it is nearly linear."""
-        nodes = np.union1d(_SHARE_NODES, self.shares.values)
-        return nodes, np.array([self.variance(float(each)) for each in nodes])
+        nodes, parts = self._parts_by_share
+        return nodes, parts.sum(axis=1) - nodes
 
     @cached_property
     def unloaded_bit(self) -> tuple[Floats, Floats, float]:
-        """Shares (n,), and N Var of one bit without a load at each, (n,), so that the mean over all loads has the law above; its slope.
+        """Shares x (n,); N Var of one bit without a load at each, alpha (n,); its slope beta.
 
-        A bit has the variance v = h N Var + x. The slope is that by the candidate's own share, from 0 to the largest one.
+        A bit has the variance v = h N Var + x, alpha + beta L. beta is the slope of v by the candidate's own share, from 0 to the largest
+        one, and alpha the number for which 1 / E 1/v is the law of one report.
+        E is linear in x + L, so what it adds to v is e_0 + e_1 (x + L), and h/k of all other shares is the mean of L.
         """
-        nodes, known = self.by_share
-        of_bit = self.num_hashes * known + nodes
+        (nodes, parts), h, t = self._parts_by_share, self.num_hashes, self.repetition.per_client
+        chance = h / self.num_bits
+        of_report = h * parts[:, 0] - (h - 1) * nodes / t
+        of_repetition = h * parts[:, 1] - (h - 1) * nodes * (1 - 1 / t)
+        if not self.weighted:
+            of_report, of_repetition = of_report + of_repetition, np.zeros_like(nodes)
         largest = self.shares.values[-1]
-        slope = max(float(np.interp(largest, nodes, of_bit) - of_bit[0]) / largest, 0.0)
-        return nodes, least_variance(self.shares, nodes, of_bit, slope, self.num_hashes / self.num_bits), slope
+        slope, added = (
+            max(float(np.interp(largest, nodes, each) - each[0]) / largest, 0.0) for each in (of_report, of_repetition)
+        )
+        alpha = least_variance(self.shares, nodes, of_report, slope, chance)
+        unloaded = max(float(of_repetition[0]) - added * chance * self.shares.total, 0.0)
+        return nodes, alpha + unloaded + added * nodes, slope + added
+
+    @cached_property
+    def _parts_by_share(self) -> tuple[Floats, Floats]:
+        nodes = np.union1d(_SHARE_NODES, self.shares.values)
+        return nodes, np.array([self._parts(float(each)) for each in nodes])
 
     def absent_variance(self, num_cohorts: int, num_clients: float, unknown: Floats | float) -> Floats:
         """Variance of the share of a string without reports; unknown : t, of any shape."""

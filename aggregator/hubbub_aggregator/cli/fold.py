@@ -1,0 +1,99 @@
+"""`hubbub fold`: segments of an object store -> summaries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hubbub.cli.output import PATH, json_option, print_json
+
+
+@click.command()
+@click.argument("definitions", type=PATH)
+@click.argument("segments")
+@click.option(
+    "--out",
+    type=PATH,
+    help="Directory for the summaries, one file for each metric version and period; created if missing.",
+)
+@click.option(
+    "--engine", default="arrow", show_default=True, type=click.Choice(["arrow", "duckdb"]),
+    help="Removes repeated batches: arrow in memory, duckdb on all cores and with the disk.",
+)  # fmt: skip
+@click.option(
+    "--memory",
+    default=None,
+    help='Memory of duckdb, such as "2GB"; beyond it, it uses the disk.  [default: 80 % of the machine]',
+)
+@click.option("--keep-segments", is_flag=True, help="Keep folded segments. Default: delete them.")
+@json_option
+def command(
+    definitions: Path,
+    segments: str,
+    out: Path | None,
+    engine: str,
+    memory: str | None,
+    keep_segments: bool,
+    as_json: bool,
+) -> None:
+    """Count the reports in SEGMENTS, a directory or s3://bucket/prefix, for the metrics in DEFINITIONS, a TOML file.
+
+    Each batch counts once. Only segments that were not folded before are read. The command may be interrupted, repeated, and run by
+    several processes at once.
+
+    \b
+    Example:
+      hubbub fold metrics.toml s3://reports/hubbub --out summaries/
+    """
+    from uuid import uuid4
+
+    from hubbub.metrics.definitions import load_definitions
+    from hubbub.summary import write_summary
+    from hubbub_aggregator.errors import StoreError
+    from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine, Engine
+    from hubbub_aggregator.segments.folding import fold_folder, folders
+    from hubbub_aggregator.segments.object_store import ObjectStore
+
+    if memory is not None and engine != "duckdb":
+        raise click.UsageError("--memory is for --engine duckdb. Leave it out, or add --engine duckdb.")
+    chosen: Engine = DuckDBEngine(memory) if engine == "duckdb" else ArrowEngine()
+    metrics = {metric.digest: metric for metric in load_definitions(definitions).versions()}
+    objects = ObjectStore.open(segments)
+    results, failed = [], 0
+    for folder in folders(objects):
+        about: dict[str, str | int] = {"metric": folder.metric, "digest": folder.digest, "period": folder.period}
+        metric = metrics.get(folder.digest)
+        if metric is None:
+            failed += 1
+            reason = f"{definitions} has no definition with this digest: add this version of the metric"
+            results.append({**about, "status": "failed", "reason": reason})
+            continue
+        try:
+            folded = fold_folder(objects, folder, metric, chosen, uuid4, keep=keep_segments)
+        except StoreError as problem:
+            failed += 1
+            results.append({**about, "status": "failed", "reason": str(problem)})
+            continue
+        reports = 0 if folded.summary is None else folded.summary.num_reports
+        counts: dict[str, str | int] = {
+            "segments": folded.num_segments,
+            "batches": folded.num_batches,
+            "repeated": folded.num_repeated,
+        }
+        results.append({**about, "status": "folded", **counts, "reports": reports})
+        if out is not None and folded.summary is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            write_summary(folded.summary, out / f"{folder.metric}@{folder.digest[:8]}-{folder.period}.parquet")
+    if as_json:
+        print_json(results)
+    for each in results if not as_json else ():
+        name = f"{each['metric']} {str(each['digest'])[:12]} {each['period']}"
+        click.echo(
+            f"{name}: failed: {each['reason']}"
+            if each["status"] == "failed"
+            else f"{name}: {each['reports']:,} reports; {each['segments']:,} segments folded now, "
+            f"{each['batches']:,} new batches, {each['repeated']:,} repeated"
+        )
+    if failed:
+        raise SystemExit(1)

@@ -1,0 +1,172 @@
+"""Fold segments of an object store into summaries: each batch counts once, in whatever segments and however often it stands.
+
+A fold reads the newest manifest, counts the batches of the segments that it does not name, except for those with a known id, and creates
+the ids, the summary and manifest N + 1. It counts for all when the manifest exists, and for nobody before. Only then are its segments and
+the older summary deleted. Manifests stay: a slow fold could otherwise create a number again that was created and deleted.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hubbub.metrics.metric import Metric
+from hubbub.summary import Summary, summary_from_bytes, summary_to_bytes
+from hubbub_aggregator.errors import StoreError
+from hubbub_aggregator.pipeline.folding import summary_type
+from hubbub_aggregator.segments.engines import Engine
+from hubbub_aggregator.segments.manifest import Manifest, manifest_name, newest_manifest
+from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
+from hubbub_aggregator.segments.segment_file import SegmentFolder, batch_ids, reports_of
+
+_MAX_TRIES = 10
+_MAX_SEGMENTS_PER_FOLD = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Result of folding one folder.
+
+    summary      : of all segments so far; None: there is none
+    num_segments : segments folded by this call
+    num_batches  : batches counted by this call
+    num_repeated : rows of these segments that were not counted, since their batch was counted before
+    """
+
+    folder: SegmentFolder
+    summary: Summary | None
+    num_segments: int
+    num_batches: int
+    num_repeated: int
+
+
+class _OvertakenError(Exception):
+    """Another fold of the same folder was faster."""
+
+
+def folders(objects: ObjectStore) -> list[SegmentFolder]:
+    """Return the folders with objects, in the order of metric, digest and period."""
+    return sorted({folder for name in objects.names() if (folder := SegmentFolder.of(name)) is not None})
+
+
+def fold_folder(
+    objects: ObjectStore,
+    folder: SegmentFolder,
+    metric: Metric,
+    engine: Engine,
+    new_id: Callable[[], UUID],
+    *,
+    keep: bool,
+) -> Folded:
+    """Fold the segments of a metric version and period that were not folded yet, and delete them.
+
+    keep : keep the segments
+
+    May be interrupted at any point, and run by several processes at once. Raises StoreError for a damaged object, and after ten folds
+    by others in the meantime.
+    """
+    total = Folded(folder, None, 0, 0, 0)
+    while True:
+        done = _fold_some(objects, folder, metric, engine, new_id, keep=keep)
+        total = Folded(
+            folder,
+            done.summary,
+            total.num_segments + done.num_segments,
+            total.num_batches + done.num_batches,
+            total.num_repeated + done.num_repeated,
+        )
+        if done.num_segments < _MAX_SEGMENTS_PER_FOLD:
+            return total
+
+
+def _fold_some(
+    objects: ObjectStore,
+    folder: SegmentFolder,
+    metric: Metric,
+    engine: Engine,
+    new_id: Callable[[], UUID],
+    *,
+    keep: bool,
+) -> Folded:
+    for _ in range(_MAX_TRIES):
+        try:
+            return _fold_once(objects, folder, metric, engine, new_id, keep=keep)
+        except (_OvertakenError, MissingObjectError):
+            continue
+    raise StoreError(
+        f"{objects.place}: {folder.path} was folded by others {_MAX_TRIES} times: fold it with one process"
+    )
+
+
+def _fold_once(
+    objects: ObjectStore,
+    folder: SegmentFolder,
+    metric: Metric,
+    engine: Engine,
+    new_id: Callable[[], UUID],
+    *,
+    keep: bool,
+) -> Folded:
+    names = sorted(objects.names(folder.path))
+    newest = newest_manifest(names)
+    before = Manifest() if newest is None else Manifest.from_bytes(newest, objects.read(newest))
+    stored = [name for name in names if name.startswith(f"{folder.path}/segments/")]
+    new = sorted(set(stored) - set(before.segments))[:_MAX_SEGMENTS_PER_FOLD]
+    summary = summary_from_bytes(objects.read(before.summary)) if before.summary else None
+    if not new:
+        if not keep:
+            objects.delete(set(stored) & set(before.segments))  # left by a fold that was interrupted
+        return Folded(folder, summary, 0, 0, 0)
+    ids = [batch_ids(name, objects.read(name)) for name in new]
+    rows = engine.first_rows(ids, (_read_ids(name, objects.read(name)) for name in before.ids))
+    counted = (
+        _count(metric, folder.period, name, objects.read(name), each) for name, each in zip(new, rows, strict=True)
+    )
+    total = reduce(add, counted, summary_type(metric).empty(metric) if summary is None else summary)
+    after = Manifest(
+        number=before.number + 1,
+        segments=tuple(name for name in stored if name in {*new, *before.segments}),
+        ids=(*before.ids, f"{folder.path}/ids/{new_id()}.parquet"),
+        summary=f"{folder.path}/summaries/{new_id()}.parquet",
+    )
+    objects.create(
+        after.ids[-1], _ids_to_bytes(each.take(pa.array(kept)) for each, kept in zip(ids, rows, strict=True))
+    )
+    objects.create(after.summary, summary_to_bytes(total))
+    if not objects.create(manifest_name(folder.path, after.number), after.to_bytes()):
+        objects.delete([after.ids[-1], after.summary])
+        raise _OvertakenError
+    objects.delete([*([before.summary] if before.summary else []), *(() if keep else after.segments)])
+    batches = sum(map(len, rows))
+    return Folded(folder, total, len(new), batches, sum(map(len, ids)) - batches)
+
+
+def _count(metric: Metric, period: str, name: str, data: bytes, rows: np.ndarray) -> Summary:
+    cohorts, reports = reports_of(name, data, rows, metric.params.row_bytes)
+    if not cohorts:
+        return summary_type(metric).empty(metric)
+    return summary_type(metric).from_rows(metric, cohorts, reports, [period])
+
+
+def _ids_to_bytes(ids: Iterable[pa.Array]) -> bytes:
+    sink = io.BytesIO()
+    table = pa.table({"batch_id": pa.chunked_array(list(ids), pa.binary(16))})
+    pq.write_table(table, sink, compression="none", use_dictionary=False)  # random bytes
+    return sink.getvalue()
+
+
+def _read_ids(name: str, data: bytes) -> pa.Array:
+    try:
+        return pq.ParquetFile(io.BytesIO(data)).read(["batch_id"])["batch_id"].combine_chunks()
+    except (pa.ArrowException, OSError, KeyError):
+        raise StoreError(
+            f"{name} is damaged: restore it, since without it repeated batches would count again"
+        ) from None

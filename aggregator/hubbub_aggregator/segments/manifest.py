@@ -1,0 +1,70 @@
+"""Manifests: the state of folding of one metric version and period, as numbered objects.
+
+    .../folded/00000012.json     {"format", "segments": [...], "ids": [...], "summary": name}
+    .../ids/UUID.parquet         ids of the batches that one fold counted
+    .../summaries/UUID.parquet   the summary of all segments that were folded so far
+
+A manifest is created exclusively: of two folds that start from number 12, one creates 13 and the other starts again. What no manifest
+names is not valid.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from hubbub_aggregator.errors import StoreError
+
+FORMAT = "hubbub-fold/1"
+_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """State after fold `number`; 0: nothing is folded.
+
+    segments : names of folded segments that may still exist
+    ids      : names of the objects with the ids of all counted batches
+    summary  : name of the summary; "": none
+    """
+
+    number: int = 0
+    segments: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    summary: str = ""
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the object, without its number, which is in the name."""
+        about = {"format": FORMAT, **asdict(self)}
+        del about["number"]
+        return (json.dumps(about, indent=1) + "\n").encode()
+
+    @classmethod
+    def from_bytes(cls, name: str, data: bytes) -> Manifest:
+        """Return the manifest of an object; raises StoreError if it is none."""
+        try:
+            about = json.loads(data)
+            if about["format"] != FORMAT:
+                raise StoreError(f"{name} has format {about['format']!r}, but this version reads {FORMAT!r}")
+            return cls(_number_of(name), tuple(about["segments"]), tuple(about["ids"]), str(about["summary"]))
+        except (ValueError, KeyError, TypeError):
+            raise StoreError(f"{name} is not a manifest: restore it") from None
+
+
+def manifest_name(folder: str, number: int) -> str:
+    """Name of a manifest.
+
+    >>> manifest_name("metric=page", 12)
+    'metric=page/folded/00000012.json'
+    """
+    return f"{folder}/folded/{number:0{_DIGITS}}.json"
+
+
+def newest_manifest(names: Iterable[str]) -> str | None:
+    """Name of the manifest with the largest number among the names of a folder's objects; None: there is none."""
+    return max((name for name in names if "/folded/" in name), key=_number_of, default=None)
+
+
+def _number_of(name: str) -> int:
+    return int(name.rpartition("/")[2].removesuffix(".json"))

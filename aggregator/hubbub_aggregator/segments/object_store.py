@@ -1,0 +1,94 @@
+"""Object stores: a directory, or a bucket of an S3-compatible service. Objects are created once, and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from hubbub.text import install_hint
+from hubbub_aggregator.errors import StoreError
+
+try:
+    import obstore
+    from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+    from obstore.store import LocalStore, S3Store
+except ImportError:
+    raise StoreError(f"segments need obstore: {install_hint('segments')}") from None
+
+_MOST_DELETED_AT_ONCE = 1_000
+_MISSING = (NotFoundError, FileNotFoundError)
+
+
+class ObjectStore:
+    """Objects by name, with `/` between the parts of a name.
+
+    A put is atomic: an object is visible completely or not at all. Raises StoreError where a method fails.
+    """
+
+    def __init__(self, store: LocalStore | S3Store, place: str) -> None:
+        self._store = store
+        self.place = place
+
+    @classmethod
+    def open(cls, place: str) -> ObjectStore:
+        """Open a directory, created if it does not exist, or s3://bucket/prefix.
+
+        Keys, region and endpoint of S3 are those of the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL
+        and AWS_ALLOW_HTTP, or of the machine's role.
+        """
+        with _store_errors(place):
+            if "://" not in place:
+                return cls(LocalStore(Path(place).absolute(), mkdir=True), place)
+            if not place.startswith("s3://"):
+                raise StoreError(f"{place} is no place for segments: name a directory, or s3://bucket/prefix")
+            return cls(S3Store.from_url(place), place)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a new object; return False, without a change, if the name exists."""
+        with _store_errors(self.place):
+            try:
+                obstore.put(self._store, name, data, mode="create")
+            except AlreadyExistsError:
+                return False
+            return True
+
+    def read(self, name: str) -> bytes:
+        """Return an object; raises MissingObjectError if there is none."""
+        with _store_errors(self.place):
+            try:
+                return bytes(obstore.get(self._store, name).bytes())
+            except _MISSING:
+                raise MissingObjectError(f"{self.place}: there is no object {name}") from None
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """Yield the names of all objects in the folder `prefix` and below it; in no order."""
+        with _store_errors(self.place):
+            for page in obstore.list(self._store, prefix):
+                yield from (about["path"] for about in page)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects; a name without an object is ignored."""
+        paths = list(names)
+        with _store_errors(self.place):
+            for start in range(0, len(paths), _MOST_DELETED_AT_ONCE):
+                some = paths[start : start + _MOST_DELETED_AT_ONCE]
+                try:
+                    obstore.delete(self._store, some)
+                except _MISSING:  # which of them is not known
+                    for path in some:
+                        with suppress(*_MISSING):
+                            obstore.delete(self._store, path)
+
+
+class MissingObjectError(StoreError):
+    """There is no object with this name, any more or yet."""
+
+
+@contextmanager
+def _store_errors(place: str) -> Iterator[None]:
+    try:
+        yield
+    except (BaseError, OSError, ValueError) as problem:
+        first_line = (str(problem).splitlines() or [type(problem).__name__])[0]
+        raise StoreError(f"{place}: {first_line}") from None

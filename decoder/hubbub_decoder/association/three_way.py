@@ -1,0 +1,178 @@
+"""Association of the three parts of a joint metric: `associate_three`, and the result that it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubbub.metrics.metric import Metric
+from hubbub.summary import Reports
+from hubbub.wire.json_values import replace_non_finite
+from hubbub_decoder.association.association import (
+    Association,
+    Shown,
+    independence_dict,
+    margin_dict,
+    pair_association,
+)
+from hubbub_decoder.association.dependence import IndependenceTest
+from hubbub_decoder.association.fit import PartsFit, check_arguments
+from hubbub_decoder.association.joint_shares import JointShares
+from hubbub_decoder.association.margins import MarginFit, outer
+from hubbub_decoder.blas_threads import one_blas_thread
+from hubbub_decoder.data.output_files import write_table
+from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.results.decoding import json_fields
+
+PAIRS = ((0, 1), (0, 2), (1, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class ThreeWayCell:
+    """One combination of three values.
+
+    share, std_error, low, high : joint share with its standard error and confidence interval; may be negative
+    guess       : best guess of the share, non-negative; the guesses add up to 1
+    given_first, given_first_low, given_first_high : share of `second` with `third` among the reports with `first`
+    given_two, given_two_low, given_two_high       : share of `third` among the reports with `first` and `second`
+
+    A conditional share is nan where the condition has no positive share, its interval where that is below z standard errors.
+    """
+
+    first: str
+    second: str
+    third: str
+    share: float
+    std_error: float
+    low: float
+    high: float
+    guess: float
+    given_first: float
+    given_first_low: float
+    given_first_high: float
+    given_two: float
+    given_two_low: float
+    given_two_high: float
+
+
+@dataclass(frozen=True, eq=False)
+class ThreeWayAssociation(Shown):
+    """Joint distribution of three parts of a joint metric, with tests of their independence.
+
+    parts      : names of the parts        names : of their components, candidates or categories first
+    pairs      : associations of the first and second, first and third, second and third part. The hypothesis of the test of each:
+                 these two parts are independent, whatever the other
+    joint      : tables over the components
+    test       : of mutual independence. The hypothesis: every joint share is the product of three margins
+    confidence : level of the intervals
+    """
+
+    metric: Metric
+    parts: tuple[str, str, str]
+    names: tuple[tuple[str, ...], ...]
+    num_reports: int
+    confidence: float
+    pairs: tuple[Association, Association, Association]
+    joint: JointShares
+    test: IndependenceTest
+
+    def __repr__(self) -> str:
+        return (
+            f"<ThreeWayAssociation of {', '.join(self.parts)}: {self.num_reports:,} reports, "
+            f"p-value of mutual independence {self.test.p_value:.3g}>"
+        )
+
+    @property
+    def margins(self) -> tuple[MarginFit, MarginFit, MarginFit]:
+        """Shares of the components of each part."""
+        return (self.pairs[0].margins[0], *self.pairs[2].margins)
+
+    @property
+    def total_variation(self) -> float:
+        """Total variation of the guess from the product of its margins: 0 for mutually independent parts."""
+        guess = self.joint.guess
+        product = outer([guess.sum(axis=tuple({0, 1, 2} - {axis})) for axis in range(3)])
+        return float(np.abs(guess - product).sum() / 2)
+
+    @property
+    def cells(self) -> tuple[ThreeWayCell, ...]:
+        """All combinations of components, the last part fastest."""
+        joint, z = self.joint, float(norm.ppf((1 + self.confidence) / 2))
+        half = z * joint.std_errors
+        given = [table for ratio in joint.given for table in (ratio.shares, *ratio.interval(z))]
+        tables = (joint.shares, joint.std_errors, joint.shares - half, joint.shares + half, joint.guess, *given)
+        numbers = np.stack(tables, axis=-1).reshape(-1, len(tables)).tolist()
+        values = ((a, b, c) for a in self.names[0] for b in self.names[1] for c in self.names[2])
+        return tuple(ThreeWayCell(*value, *row) for value, row in zip(values, numbers, strict=True))
+
+    def __getitem__(self, values: tuple[str, str, str]) -> ThreeWayCell:
+        """Return the cell of three values."""
+        return next(cell for cell in self.cells if (cell.first, cell.second, cell.third) == values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the association as JSON values; undetermined numbers are null."""
+        fields: dict[str, Any] = replace_non_finite({
+            "metric": self.metric.name,
+            "digest": self.metric.digest,
+            "parts": list(self.parts),
+            "num_reports": self.num_reports,
+            "confidence": self.confidence,
+            "mutual_independence": independence_dict(self.test, self.names),
+            "total_variation_from_independence": self.total_variation,
+            "margins": {
+                part: margin_dict(names, fit) for part, names, fit in zip(self.parts, self.names, self.margins, strict=True)
+            },
+            "pairs": [pair.to_dict() for pair in self.pairs],
+            "cells": [json_fields(cell) for cell in self.cells],
+        })  # fmt: skip
+        return fields
+
+    def save(self, path: str | Path) -> None:
+        """Write one row per combination to a .csv file, or all fields to a .json file.
+
+        Raises OutputError for another suffix, or if the file cannot be written.
+        """
+        columns = ThreeWayCell.__slots__
+        write_table(path, columns, ([getattr(cell, name) for name in columns] for cell in self.cells), self.to_dict())
+
+
+@one_blas_thread()
+def associate_three(
+    reports: Reports,
+    candidates: Mapping[str, Iterable[str]] | None = None,
+    *,
+    parts: Sequence[str] | None = None,
+    confidence: float = 0.95,
+    target: Target = "reporters",
+    same_clients: bool = True,
+) -> ThreeWayAssociation:
+    """Estimate the joint distribution of the three parts of a joint metric and test whether they are independent.
+
+    parts : names of the three parts, which orders the conditional shares; None: the order of the definition
+
+    The other arguments and the errors are those of `associate`. A table has at most 1,000 combinations.
+    """
+    chosen = check_arguments(reports, parts, 3, confidence, target, same_clients)
+    fit = PartsFit.of_reports(reports, chosen, candidates, target == "reporters")
+    everything = fit.dependences.values()
+    test = IndependenceTest.from_sum(
+        sum(each.test.statistic for each in everything),
+        sum(each.test.degrees_of_freedom for each in everything),
+        fit.dependences[0, 1, 2].test.kept,
+    )
+    first, second, third = (pair_association(reports, fit, pair, confidence) for pair in PAIRS)
+    return ThreeWayAssociation(
+        reports.metric,
+        (chosen[0].name, chosen[1].name, chosen[2].name),
+        fit.names((0, 1, 2)),
+        reports.num_reports,
+        confidence,
+        (first, second, third),
+        fit.joint((0, 1, 2)),
+        test,
+    )

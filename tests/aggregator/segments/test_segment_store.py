@@ -1,0 +1,169 @@
+"""Segments in a directory and on a real S3 server, from uploads to `hubbub decode`."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hubbub import Batch, Definitions
+from hubbub.cli import main
+from hubbub.summary import BitCounts, read_summary
+from hubbub_aggregator.errors import StoreError
+from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine
+from hubbub_aggregator.segments.folding import fold_folder, folders
+from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
+from hubbub_aggregator.segments.segment_store import SegmentStore
+from hubbub_aggregator.store.interface import AppendResult
+from tests.aggregator.conftest import DEFINITIONS, MakeBatch
+from tests.support.s3_server import KEY, SECRET, s3_server
+
+DAY = "2024-06-15"
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    with s3_server() as url, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", KEY)
+        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        patch.setenv("AWS_ENDPOINT_URL", url)
+        patch.setenv("AWS_ALLOW_HTTP", "true")
+        patch.setenv("AWS_REGION", "us-east-1")
+        yield "s3://bucket"
+
+
+@pytest.fixture(params=["directory", pytest.param("s3", marks=pytest.mark.slow)])
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    """An empty object store, of each kind in turn."""
+    if request.param == "directory":
+        return ObjectStore.open(str(tmp_path / "segments"))
+    return ObjectStore.open(f"{request.getfixturevalue('bucket')}/{uuid.uuid4()}")
+
+
+@pytest.fixture
+def store(objects: ObjectStore, tmp_path: Path) -> Iterator[SegmentStore]:
+    with closing(SegmentStore.open_with(tmp_path / "reports.db", objects, uuid.uuid4)) as opened:
+        yield opened
+
+
+def test_objects_are_created_once_and_never_changed(objects: ObjectStore) -> None:
+    assert objects.create("a/b", b"first")
+    assert not objects.create("a/b", b"second")
+    assert objects.read("a/b") == b"first"
+    assert list(objects.names("a")) == ["a/b"]
+    objects.delete(["a/b", "a/c"])
+    assert list(objects.names()) == []
+    with pytest.raises(MissingObjectError, match="a/b"):
+        objects.read("a/b")
+
+
+def test_one_of_many_writers_of_one_name_wins(objects: ObjectStore) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda number: objects.create("folded/1", b"%d" % number), range(16)))
+    assert sum(won) == 1
+    assert objects.read("folded/1") == b"%d" % won.index(True)
+
+
+def test_uploads_are_folded_once_and_decoded(
+    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    homepage, carrier = definitions["homepage"], definitions["carrier"]
+    first, second = make_batch(homepage, period=DAY), make_batch(homepage, period=DAY, n=5)
+    assert store.append([first, second, make_batch(carrier, period=DAY)]) == [AppendResult.STORED] * 3
+    assert store.append([first]) == [AppendResult.STORED]  # a retry: an upload cannot be found among the objects
+    summaries = {}
+    for folder in folders(objects):
+        metric = next(each for each in definitions.versions() if each.digest == folder.digest)
+        summaries[folder.metric] = fold_folder(objects, folder, metric, ArrowEngine(), uuid.uuid4, keep=False).summary
+    assert summaries["homepage"] == BitCounts.from_rows(
+        homepage, first.cohorts + second.cohorts, first.rows + second.rows, [DAY]
+    )
+    assert summaries["carrier"] is not None
+    assert summaries["carrier"].num_reports == 3
+
+
+def test_closed_period_gets_no_segment(
+    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    late: Batch = make_batch(definitions["homepage"], period=DAY)
+    store.append([late])
+    before = set(objects.names())
+    store.close_period(late.digest, late.period)
+    assert store.append([make_batch(definitions["homepage"], period=DAY)]) == [AppendResult.CLOSED]
+    assert set(objects.names()) == before
+
+
+@pytest.mark.parametrize("engine", ["arrow", "duckdb"])
+def test_command_writes_summaries_that_decode_reads(
+    store: SegmentStore,
+    objects: ObjectStore,
+    definitions: Definitions,
+    make_batch: MakeBatch,
+    tmp_path: Path,
+    engine: str,
+) -> None:
+    store.append([make_batch(definitions["homepage"], period=DAY), make_batch(definitions["carrier"], period=DAY)])
+    (tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    arguments = ["fold", str(tmp_path / "metrics.toml"), objects.place, "--engine", engine]
+    done = CliRunner().invoke(main, [*arguments, "--out", str(tmp_path / "out"), "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert {(row["metric"], row["batches"], row["reports"]) for row in json.loads(done.stdout)} == {
+        ("carrier", 1, 3),
+        ("homepage", 1, 3),
+    }
+    assert sorted(read_summary(path).metric.name for path in (tmp_path / "out").iterdir()) == ["carrier", "homepage"]
+    again = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert "3 reports; 0 segments folded now, 0 new batches, 0 repeated" in again.stdout
+
+
+def test_command_names_a_digest_without_a_definition(
+    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    store.append([make_batch(definitions["homepage"], period=DAY)])
+    (tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("num_bits = 20", "num_bits = 24"))
+    done = CliRunner().invoke(main, ["fold", str(tmp_path / "metrics.toml"), objects.place])
+    assert done.exit_code == 1
+    assert "has no definition with this digest: add this version of the metric" in done.stdout
+    assert [name for name in objects.names() if "/segments/" in name]
+
+
+def test_places_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="name a directory, or s3://bucket/prefix"):
+        ObjectStore.open("https://example.org/reports")
+    with pytest.raises(StoreError, match="file"):
+        ObjectStore.open(str(tmp_path / "file")).create("a", b"")
+
+
+def test_failing_object_store_fails_the_append(
+    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    if "://" in objects.place:
+        pytest.skip("a directory only")
+    store.append([make_batch(definitions["homepage"], period=DAY)])
+    for path in list((tmp_path / "segments").rglob("segments")):
+        path.rename(f"{path}.away")
+        path.touch()
+    with pytest.raises(StoreError):
+        store.append([make_batch(definitions["homepage"], period=DAY)])
+
+
+def test_engines_agree_on_many_ids() -> None:
+    """A million ids in 100 segments, a tenth of them repeated."""
+    import numpy as np
+    import pyarrow as pa
+
+    rng = np.random.default_rng(1)
+    ids = rng.integers(0, 1 << 62, (100, 10_000, 2))
+    ids[1:, :1_000] = ids[:-1, -1_000:]
+    segments = [pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), 10_000, [None, pa.py_buffer(each)]) for each in ids]
+    arrow = ArrowEngine().first_rows(segments, [segments[0]])
+    duckdb = DuckDBEngine("200MB").first_rows(segments, [segments[0]])
+    assert sum(map(len, arrow)) == 99 * 9_000
+    assert all(np.array_equal(a, b) for a, b in zip(arrow, duckdb, strict=True))

