@@ -74,13 +74,18 @@ def _figures(each: Description) -> Iterator[tuple[str, str]]:
         "decoded",
         f"{format_count(each.periods, 'period')} of {format_count(each.reports, 'report')}, {_DATA[law.data]}, {shares}",
     )
-    yield "standard error of a small share", _percent(law.std_error(0.0))
-    name = "detection limit"
+    name, unit = "detection limit", ""
+    if each.metric.buckets is not None and each.metric.buckets.is_mean:
+        low, high = each.metric.buckets.edges
+        error, unit = law.std_error(0.0), " of the range"
+        yield "standard error of the mean", f"{_percent(error)}{unit}: {error * (high - low):.3g}"
+    else:
+        yield "standard error of a small share", _percent(law.std_error(0.0))
     if each.metric.discover is not None:
         yield "prefix lengths", ", ".join(map(str, each.metric.discover.lengths))
         name = f"limit of discovery of {each.metric.discover.longest} symbols"
     for power, limit in zip(POWERS, each.detection_limits, strict=True):
-        yield f"{name} at power {power:.0%}", _percent(limit)
+        yield f"{name} at power {power:.0%}", f"{_percent(limit)}{unit}"
 
 
 def _curves(each: Description, title: str) -> Iterator[Text | Table]:
