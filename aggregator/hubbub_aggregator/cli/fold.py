@@ -37,9 +37,9 @@ def command(
     keep_segments: bool,
     as_json: bool,
 ) -> None:
-    """Count the reports in SEGMENTS, a directory or s3://bucket/prefix, for the metrics in DEFINITIONS, a TOML file.
+    """Count the reports in an object store.
 
-    Each batch counts once. Only segments that were not folded before are read. The command may be interrupted, repeated, and run by
+    SEGMENTS is a directory or s3://bucket/prefix, DEFINITIONS a TOML file of metrics. Each batch counts once. Only segments that were not folded before are read. The command may be interrupted, repeated, and run by
     several processes at once.
 
     \b

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import Engine, select, text
 
-from hubbub_aggregator.database.engine import transaction
+from hubbub_aggregator.database.engine import fetch_all, transaction
 from hubbub_aggregator.database.schema import collection
 
 _LEASES = 7235941  # the class of these advisory locks; the lock for setup is 7235940
@@ -30,7 +30,11 @@ class SqlLeases:
             yield True
             return
         is_this = (collection.c.digest == digest) & (collection.c.period == period)
+        numbers = [number for (number,) in fetch_all(self._engine, select(collection.c.id).where(is_this))]
+        if not numbers:
+            yield False
+            return
+        # This transaction reads no table: an upgrade that waits for the table's lock would stop the fold, and the fold the upgrade.
         with transaction(self._engine, writes=True) as connection:
-            number = connection.scalar(select(collection.c.id).where(is_this))
             take = text("SELECT pg_try_advisory_xact_lock(:leases, :number)")
-            yield number is not None and bool(connection.scalar(take, {"leases": _LEASES, "number": number}))
+            yield bool(connection.scalar(take, {"leases": _LEASES, "number": numbers[0]}))

@@ -52,9 +52,9 @@ def command(
     fdr: float,
     independent_clients: bool,
 ) -> None:
-    """Decode every summary below DIRECTORY into the directory of --out.
+    """Decode all summaries below a directory.
 
-    Files of one definition and the same periods are added up. A result is kept while its inputs, the options and the release of hubbub
+    The results are written into the directory of --out. Files of one definition and the same periods are added up. A result is kept while its inputs, the options and the release of hubbub
     stay the same. So an interrupted run continues where it was. OUT/index.jsonl lists the outcome of each task.
 
     The exit code is 1 if a task failed.
