@@ -9,7 +9,6 @@ from uuid import UUID
 
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.engine import transaction
-from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes
 from hubbub_aggregator.store.append import Collections
@@ -47,11 +46,9 @@ class SegmentStore(SqlStore):
                 if collections.find(connection, next(iter(group.values())))[1]:
                     closed.add(folder)
                     continue
-                reach("append: before its segment")
                 self._objects.create(
                     f"{folder.path}/segments/{self._new_id()}.parquet", segment_to_bytes(group.values())
                 )
-                reach("append: after its segment")
         folders = [SegmentFolder(each.metric, each.digest, each.period) for each in batches]
         return [AppendResult.CLOSED if folder in closed else AppendResult.STORED for folder in folders]
 
