@@ -26,6 +26,7 @@ class EncodedReport:
     epoch      : epoch of a metric with `hold`, else None
     costs_unit : whether the report costs one more unit of the account
     stood_in   : whether it repeats the value reported last, because the account has no unit left for the recorded value
+    response   : number of the permanent response that was drawn, see `Account.response_number`; None without `hold`
     """
 
     cohort: int
@@ -35,6 +36,7 @@ class EncodedReport:
     epoch: int | None
     costs_unit: bool
     stood_in: bool
+    response: int | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as the journal holds them: JSON, with bytes in hex."""
@@ -46,6 +48,7 @@ class EncodedReport:
             "epoch": self.epoch,
             "costs_unit": self.costs_unit,
             "stood_in": self.stood_in,
+            "response": self.response,
         }
 
     @classmethod
@@ -142,7 +145,7 @@ class Account:
     def charge(self, report: EncodedReport) -> None:
         """Spend the cost of a report, and remember the value and the epoch that it reports."""
         if report.epoch is not None:
-            self.response = self.response_number(report.epoch)
+            self.response = report.response  # as it was drawn: other reports may have been charged since
             newest = self._newest_epoch()
             self.newest_epoch = report.epoch if newest is None else max(newest, report.epoch)
         self.units += report.costs_unit

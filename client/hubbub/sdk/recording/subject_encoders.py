@@ -101,7 +101,7 @@ class SubjectEncoder:
     ) -> EncodedReport:
         response = None if epoch is None else account.response_number(epoch)
         report = self.encoder.encode(bloom, response)
-        return EncodedReport(report.cohort, report.to_bytes(), tag, sealed, epoch, costs_unit, stood_in)
+        return EncodedReport(report.cohort, report.to_bytes(), tag, sealed, epoch, costs_unit, stood_in, response)
 
 
 class SubjectEncoders:

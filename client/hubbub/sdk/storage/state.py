@@ -244,6 +244,7 @@ class State:
                 report["epoch"],
                 report["costs_unit"],
                 report["stood_in"],
+                report["response"],
                 event["period"],
                 self._count_recordings(event),
                 event["local"],
@@ -255,7 +256,7 @@ class State:
         count = self._count_recordings(event)
         draft = self.drafts.get((event["subject"], event["digest"]))
         if draft is None or draft.period != event["period"]:
-            draft = Draft(0, b"", b"", b"", None, False, False, event["period"], count)
+            draft = Draft(0, b"", b"", b"", None, False, False, None, event["period"], count)
             self.drafts[event["subject"], event["digest"]] = draft
         draft.num_recordings = count
 
