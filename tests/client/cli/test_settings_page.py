@@ -6,6 +6,7 @@ import json
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from hubbub import Client, Consent, ConsentRecord
 from hubbub.cli import main
 from hubbub.client import collaborators
+from hubbub.sdk.storage.events import JOURNAL, ROTATED
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
@@ -143,6 +145,26 @@ def test_inspect_and_ledger_do_not_wait_for_the_journal_lock(rig: Rig) -> None:
     finally:
         lock.release()
         thread.join()
+
+
+@pytest.mark.parametrize("files_opened", [0, 1, 2])
+def test_reads_state_if_the_journal_is_renamed_between_two_looks(
+    rig: Rig, files_opened: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.agreed().record("homepage", "x")
+    opened = 0
+    open_file = Path.open
+
+    def rename_and_open(path: Path, mode: str) -> IO[Any]:
+        nonlocal opened
+        if opened == files_opened:
+            (rig.state / JOURNAL).rename(rig.state / ROTATED)
+        opened += 1
+        return open_file(path, mode)
+
+    monkeypatch.setattr(Path, "open", rename_and_open)
+    state = read_state(rig.state)
+    assert (state.consent, len(state.accounts)) == (Consent.ON, 1)
 
 
 def test_reads_state_during_compactions(rig: Rig) -> None:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,16 +57,23 @@ def read_state(directory: Path) -> State:
 
 
 def _contents(directory: Path) -> list[bytes]:
-    """Read the files of one moment: again, if a compaction renamed one meanwhile."""
-    paths = [directory / name for name in (SNAPSHOT, ROTATED, JOURNAL)]
+    """Read the files of one moment: again, if a compaction renamed one meanwhile.
+
+    A compaction moves events from the journal to the renamed journal, then into the snapshot. Files are opened in this direction, so
+    one of them is found at every moment. An open file keeps its inode, so no new file has the same one.
+    """
+    paths = [directory / name for name in (JOURNAL, ROTATED, SNAPSHOT)]
     while True:
-        inodes = _inodes(paths)
-        if not inodes:
-            paths[-1].stat()  # raises the error with the reason
-        with suppress(FileNotFoundError):
-            contents = [path.read_bytes() for path in inodes]
-            if inodes and inodes == _inodes(paths):
-                return contents
+        with ExitStack() as stack:
+            files = {}
+            for path in paths:
+                with suppress(FileNotFoundError):
+                    files[path] = stack.enter_context(path.open("rb"))
+            if not files:
+                paths[0].stat()  # raises the error with the reason
+            contents = [file.read() for file in files.values()]
+            if files and {path: os.fstat(file.fileno()).st_ino for path, file in files.items()} == _inodes(paths):
+                return contents[::-1]
 
 
 def _inodes(paths: list[Path]) -> dict[Path, int]:
