@@ -55,7 +55,10 @@ def search_prefixes(
 
 
 def _estimate(counts: BitCounts, discover: Discovery, group: int, candidates: Candidates) -> PrefixShares:
-    """Estimate the candidates from the reports of a group. Without reports, they are as in the prior."""
+    """Estimate the candidates from the reports of a group: their own, or those of the n-grams with which they end.
+
+    Without reports they are as in the prior. The n-grams of the first group are its prefixes.
+    """
     params, prior = counts.metric.params, candidates.prior
     cohorts = discover.cohorts(group, params.num_cohorts)
     rows = slice(cohorts.start, cohorts.stop)

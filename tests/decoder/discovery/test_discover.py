@@ -161,7 +161,8 @@ def test_rejects_a_metric_without_discover_and_bad_limits() -> None:
 
 
 @pytest.mark.slow
-def test_false_discoveries_and_intervals_keep_their_levels(unseen_seed: int) -> None:
+@pytest.mark.parametrize("groups", [DISCOVER, NGRAMS.discover], ids=["prefixes", "ngrams"])
+def test_false_discoveries_and_intervals_keep_their_levels(groups: Discovery, unseen_seed: int) -> None:
     """Random tasks near the limit of detection.
 
     False discoveries: the number of false ones among the detected, of independent tasks, against 5 % plus 5 standard errors of the mean.
@@ -170,7 +171,7 @@ def test_false_discoveries_and_intervals_keep_their_levels(unseen_seed: int) -> 
     rng = np.random.default_rng(unseen_seed)
     proportions, covered = [], []
     for _ in range(60):
-        metric = metric_of(float(rng.uniform(2, 5)))
+        metric = metric_of(float(rng.uniform(2, 5)), groups)
         size = int(rng.integers(5, 60))
         texts = {"".join(rng.choice(list("abcdefgh"), rng.integers(1, 6))): 0 for _ in range(size)}
         weights = 1 / np.arange(1, len(texts) + 1)
