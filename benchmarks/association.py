@@ -1,11 +1,12 @@
 """How good are `associate`'s test, intervals and joint guess, and how fast is it?
 
     python -m benchmarks.association size --runs 500
-    python -m benchmarks.association power | guess | coverage | three | three-size | flights | time
+    python -m benchmarks.association power | guess | iterations | coverage | three | three-size | flights | time
 
 size      share of p-values below .05 for independent parts, with and without a heavy unlisted string (30 %) on both sides
 power     beside the efficient score test, which knows the shares of both parts; the alternative has a power of about .6
 guess     total variation from random tables: the guess, and expectation-maximization at the iteration that is best on average
+iterations total variation of the guess, and of EM after one number of iterations, for 5 x 2 tables without and with strong dependence
 coverage  of the 95 % intervals of all cells and of the conditional shares, over random tables
 three     coverage and total variation, over random tables of three parts; three-size is the level of their test
 flights   carrier x origin of 336,776 flights, k = 32 and 16, h = 1, epsilon 2 for each part
@@ -117,6 +118,27 @@ def size(runs: int) -> None:
             f"| {rows} x {columns} | {reports:,} | {f} | {unlisted:.0%} | {(p_values < 0.05).mean():.3f} | {(p_values < 0.01).mean():.3f} | {df} |",
             flush=True,
         )
+
+
+def iterations(runs: int) -> None:
+    """Total variation of 5 x 2 tables at .5/.75/.5 and N = 10,000: EM needs another iteration for each strength of dependence."""
+    size, metric = 10_000, string_metric(prob_p=0.5, prob_q=0.75, prob_f=0.5)
+    distances = np.zeros((2, runs, _EM_ITERATIONS + 1))
+    for table, of_runs in zip((np.outer(zipf(5), zipf(2)), alternative(5, 2, 1.0)), distances, strict=True):
+        for seed, of_run in enumerate(of_runs):
+            drawn, candidates, counts = draw_reports(metric, table, size, 0.0, seed)
+            guessed = associate(drawn, candidates).joint.guess
+            true = np.zeros_like(guessed)
+            true[:5, :2] = counts[:-1, :-1] / size
+            path = [np.abs(each - true[:5, :2]).sum() / 2 for each in em_tables(drawn, candidates, _EM_ITERATIONS)]
+            of_run[:] = [np.abs(guessed - true).sum() / 2, *path, *path[-1:] * (_EM_ITERATIONS - len(path))]
+    print("| estimate | none | strong | sum, less that of the guess |\n|---|---|---|---|")
+    for number in (0, 50, 100, 200, 300, 400, 500, 600, 700, 850, 1000):
+        none, strong = distances[:, :, number].mean(axis=1)
+        difference = (distances[:, :, number] - distances[:, :, 0]).sum(axis=0)
+        error = difference.std(ddof=1) / np.sqrt(runs)
+        name = f"EM, {number} iterations" if number else "guess"
+        print(f"| {name} | {none:.3f} | {strong:.3f} | {difference.mean():+.3f} ({error:.3f}) |")
 
 
 def power(runs: int) -> None:
@@ -385,6 +407,7 @@ if __name__ == "__main__":
         "size": size,
         "power": power,
         "guess": guess,
+        "iterations": iterations,
         "coverage": coverage,
         "three": three,
         "three-size": three_size,
@@ -395,6 +418,7 @@ if __name__ == "__main__":
         "size": 500,
         "power": 500,
         "guess": 300,
+        "iterations": 30,
         "coverage": 200,
         "three": 100,
         "three-size": 200,
