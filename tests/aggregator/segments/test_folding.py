@@ -18,7 +18,7 @@ from hubbub import Batch, Metric, Params
 from hubbub.summary import Summary, summary_to_bytes
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import fold, read_summary, summary_type
-from hubbub_aggregator.segments import folding
+from hubbub_aggregator.segments import engines
 from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine, Engine
 from hubbub_aggregator.segments.folding import Folded, fold_folder, folders
 from hubbub_aggregator.segments.manifest import Manifest
@@ -184,7 +184,7 @@ def test_fold_that_is_overtaken_starts_again(objects: ObjectStore, monkeypatch: 
             fold_now(objects, WIDE, keep=False)
         return batch_ids(name, data)
 
-    monkeypatch.setattr(folding, "batch_ids", overtake)
+    monkeypatch.setattr(engines, "batch_ids", overtake)
     folded = fold_now(objects, WIDE, keep=False)
     assert folded.summary == one_by_one(WIDE, [[batch(WIDE, 1), batch(WIDE, 2)]])
     used = {name for name in objects.names() if "/segments/" not in name and "/folded/" not in name}
