@@ -36,7 +36,6 @@ _ROW_BITS = 32
 _KNOWN = -1
 _MAX_ROWS_SENT_AT_ONCE = 1 << 16
 _TASKS_PER_CORE = 4
-_LOCAL = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}
 
 Batches = Iterator[pa.RecordBatch]
@@ -59,10 +58,10 @@ def spark_session(master: str, options: Mapping[str, str]) -> Iterator[Any]:
             "--engine spark cannot start: pyspark or pandas is not installed here. "
             f"For this engine {install_hint('spark')}, or use --engine duckdb"
         ) from None
-    is_local = master.startswith("local")
-    if is_local:
+    if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    properties = {**_QUIET, **(_LOCAL if is_local else {}), **options}
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    properties = {**_QUIET, **options}
     try:
         session = SparkSession.builder.master(master).appName("hubbub fold").config(map=properties).getOrCreate()
     except (PySparkException, _java_error()) as problem:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +23,7 @@ from hubbub import Batch, Metric
 from hubbub.cli import main
 from hubbub.summary import summary_to_bytes
 from hubbub_aggregator.errors import StoreError
+from hubbub_aggregator.segments import spark_engine
 from hubbub_aggregator.segments.engines import ArrowEngine
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import segment_to_bytes
@@ -42,8 +46,11 @@ def with_spark() -> None:
 
 
 def properties(folder: Path) -> dict[str, str]:
-    """Spark properties for tests: few tasks, and all files in a folder of the test."""
+    """Spark properties for tests: few tasks, Java without the compiler for long runs, and all files in a folder of the test."""
+    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return {
+        "spark.driver.extraJavaOptions": java,
+        "spark.executor.extraJavaOptions": java,
         "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -64,7 +71,7 @@ def bucket(with_spark: None) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def engine(bucket: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
-    with spark_session("local[2]", properties(tmp_path_factory.mktemp("spark"))) as session:
+    with spark_session("local-cluster[2,1,1024]", properties(tmp_path_factory.mktemp("spark"))) as session:
         yield SparkEngine(session)
 
 
@@ -148,6 +155,51 @@ def test_tasks_read_a_bucket_with_our_client(engine: SparkEngine, bucket: str) -
     folded = fold_now(objects, WIDE, engine, keep=False)
     assert folded.summary == one_by_one(WIDE, segments)
     assert not [name for name in objects.names() if "/segments/" in name]
+
+
+@pytest.mark.slow
+def test_killed_executors_change_no_count(
+    engine: SparkEngine, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """SIGKILL to the executor of a task that reads ids, and to that of a task that has created its id file."""
+    read, id_writer = spark_engine._new_ids, spark_engine._id_writer
+
+    def kill_executor_once(name: str) -> None:
+        parent = Path(f"/proc/{os.getppid()}/status").read_text()  # the worker's parent is forked by the executor
+        executor = int(parent.partition("PPid:")[2].split()[0])
+        with suppress(FileExistsError), (tmp_path / name).open("x") as marker:
+            marker.write(Path(f"/proc/{executor}/cmdline").read_text())
+            marker.flush()
+            os.kill(executor, signal.SIGKILL)
+            signal.pause()
+
+    def read_and_kill(name: str, data: bytes, number: int) -> Any:
+        if number == 1:
+            kill_executor_once("while reading")
+        return read(name, data, number)
+
+    def write_and_kill(place: str, prefix: str) -> Any:
+        write = id_writer(place, prefix)
+
+        def write_one(batches: Any) -> Any:
+            written = list(write(batches))
+            kill_executor_once("after writing")
+            yield from written
+
+        return write_one
+
+    monkeypatch.setattr(spark_engine, "_new_ids", read_and_kill)
+    monkeypatch.setattr(spark_engine, "_id_writer", write_and_kill)
+    segments = [[batch(WIDE, number + step) for number in range(20)] for step in (0, 10, 20, 30)]
+    for number, segment in enumerate(segments):
+        put(objects, WIDE, segment, str(number))
+    folded = fold_now(objects, WIDE, engine, keep=False)
+    for name in ("while reading", "after writing"):
+        assert "CoarseGrainedExecutorBackend" in (tmp_path / name).read_text()
+    assert folded.summary == one_by_one(WIDE, segments)
+    assert (folded.num_batches, folded.num_repeated) == (50, 30)
+    put(objects, WIDE, segments[3], "again")
+    assert fold_now(objects, WIDE, ArrowEngine()).num_batches == 0  # every id is known, also of the task that ran twice
 
 
 @pytest.fixture
