@@ -35,6 +35,7 @@ from hubbub_aggregator.http.error_handler import ErrorMiddleware
 from hubbub_aggregator.http.get_and_head import get_and_head
 from hubbub_aggregator.http.problems import problem_response, refusal_response
 from hubbub_aggregator.http.security_headers import SecurityHeadersMiddleware
+from hubbub_aggregator.http.unread_body import UnreadBodyMiddleware
 from hubbub_aggregator.monitoring.disk_space import DiskSpace
 from hubbub_aggregator.monitoring.job_health import JobHealth, log_failure
 from hubbub_aggregator.monitoring.periodic_job import PeriodicJob
@@ -158,7 +159,9 @@ def create_app(
     app.exception_handler(StoreError)(_store_error)
     app.add_middleware(ErrorMiddleware)  # inside, too: the framework's own handler responds in plain text
     service_app = IngestMiddleware(SecurityHeadersMiddleware(ErrorMiddleware(app)))
-    return CrossOriginMiddleware(service_app, settings.cors_origin) if settings.cors_origin else service_app
+    return UnreadBodyMiddleware(
+        CrossOriginMiddleware(service_app, settings.cors_origin) if settings.cors_origin else service_app
+    )
 
 
 def _refusal(request: Request, refused: RefusedError) -> Response:

@@ -48,8 +48,6 @@ REFUSAL_DELAY_SECONDS = 1.0
 """Delay of a 429 response: a client that waits for responses sends no faster than they come."""
 _MAX_DELAYED = 64
 """Responses that are delayed at once; each occupies a connection of a reverse proxy. Further ones are sent immediately."""
-_CLOSING_STATUSES = {408, 429, 503, 507}
-"""Statuses after which the rest of an arriving body is not read; the client sends the whole batch again."""
 _UNCHARGED = {("GET", "/livez"), ("HEAD", "/livez"), ("POST", "/sign-in")}
 """Requests that the middleware does not charge: a liveness probe, and a form; its route charges it and responds in HTML."""
 
@@ -190,8 +188,6 @@ class IngestMiddleware:
             return  # before the end of its body: the connection is closed
         except Exception as failure:  # noqa: BLE001  (as in http/error_handler.py)
             response = RawResponse.from_response(internal_error_response(failure))
-        if response.status in _CLOSING_STATUSES and BODY_COMPLETE not in scope:
-            response = response._replace(headers=[*response.headers, (b"connection", b"close")])
         await self._respond(send, response)
 
     async def _respond(self, send: Send, response: RawResponse) -> None:

@@ -12,9 +12,7 @@ from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.http.conventions import BODY_COMPLETE
 from hubbub_aggregator.http.problems import problem_response
 from hubbub_aggregator.server.connection_limits import ConnectionLimits
-
-_MAX_DISCARDED_BYTES = 256 << 10
-"""Bytes of a body that are read after its response, so that the client receives the response; then the connection is closed."""
+from hubbub_aggregator.server.lingering_close import LingeringTransport
 
 _MAX_OUTSTANDING_REQUESTS = 8
 """Requests of a connection that have no complete response; with more the connection is closed."""
@@ -32,17 +30,21 @@ class _TooManyOutstandingError(Exception):
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection, with limits on its headers, its outstanding requests and its discarded bytes."""
+    """One connection, with limits on its headers and its outstanding requests.
+
+    A response that precedes the end of its request's body closes the connection (see `server/lingering_close.py`).
+    """
 
     limits: ConnectionLimits
+    transport: LingeringTransport
     _header_bytes = 0  # received since the end of the last body or request
     _network: str | None = None
     _current: RequestResponseCycle | None = None
     """The request that gets its response now; `cycle` is the last one received, `pipeline` holds those between."""
-    _discarded = 0  # bytes of a body that arrived after its response
+    _is_refused = False  # by a response of the protocol itself
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(LingeringTransport(transport, self._is_sending))
         self.access_log = False  # regardless of the handlers of the process
         self.logger = _connection_logger
         self._network = self.limits.admit(self.client[0] if self.client else "")
@@ -50,6 +52,7 @@ class Protocol(HttpToolsProtocol):
             self._refuse(ProblemType.UNAVAILABLE, "too many connections are open: send the same request again later")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.transport.closed()
         super().connection_lost(exc)
         self._disconnect()
         if self._network is not None:
@@ -58,6 +61,7 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
+            self.transport.discard(len(data))
             return
         self._header_bytes += len(data)
         super().data_received(data)
@@ -75,21 +79,17 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
         self._current = self._current or self.cycle
-        self._discarded = 0
 
     def on_response_complete(self) -> None:
         self._current = self.pipeline[-1][0] if self.pipeline else None
+        if self._current is None and BODY_COMPLETE not in self.cycle.scope:
+            self.transport.close()
         super().on_response_complete()
         if self.pipeline:  # uvicorn would read on, and queue requests faster than it responds
             self.flow.pause_reading()
 
     def on_body(self, body: bytes) -> None:
         self._header_bytes = 0
-        if self.cycle.response_complete:
-            self._discarded += len(body)
-            if self._discarded > _MAX_DISCARDED_BYTES:
-                self.transport.abort()
-                self._disconnect()
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -107,6 +107,10 @@ class Protocol(HttpToolsProtocol):
             "the request is not HTTP/1.1; this port does not accept TLS, which belongs to the reverse proxy",
         )
 
+    def _is_sending(self) -> bool:
+        """Return whether the last request has not arrived completely."""
+        return self._is_refused or (self.scope is not None and BODY_COMPLETE not in self.scope)
+
     def _disconnect(self) -> None:
         """Mark all requests of the connection as disconnected; uvicorn marks only the last one."""
         for cycle in filter(None, (self._current, *(queued for queued, _ in self.pipeline))):
@@ -120,5 +124,6 @@ class Protocol(HttpToolsProtocol):
         status = f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}\r\n".encode()
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         self.transport.write(status + lines + b"\r\n" + bytes(response.body))
+        self._is_refused = self._network is not None  # others are not counted, so they do not linger
         self.transport.close()
         self._disconnect()
