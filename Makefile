@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy
 
 .DEFAULT_GOAL := check
-.PHONY: audit demo test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix pythons seeds soak clean bench-report-likelihood
+.PHONY: audit demo test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix pythons seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -97,6 +97,9 @@ bench-ingest: .venv/.dev-installed
 
 bench-pages: .venv/.dev-installed               ## the page, a metric's page and /metrics at 500 metrics x 90 periods
 	$(BIN)/python -m benchmarks.dashboard
+
+bench-scale: .venv/.spark-installed             ## `hubbub fold` with each engine at four sizes: time, memory, ratios to the kernel and to DuckDB
+	$(BIN)/python -m benchmarks.scale
 
 bench-purge: .venv/.dev-installed               ## how long appends wait while 10 million reports and a million ids are dropped
 	$(BIN)/python -m benchmarks.purge

@@ -1,7 +1,7 @@
 """Manifests: the state of folding of one metric version and period, as numbered objects.
 
     .../folded/00000012.json     {"format", "segments": [...], "ids": [...], "summary": name}
-    .../ids/UUID.parquet         ids of the batches that one fold counted
+    .../ids/UUID[-N].parquet     ids of the batches that one fold, or its task N, counted
     .../summaries/UUID.parquet   the summary of all segments that were folded so far
 
 A manifest is created exclusively: of two folds that start from number 12, one creates 13 and the other starts again. What no manifest

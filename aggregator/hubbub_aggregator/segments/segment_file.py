@@ -21,7 +21,7 @@ from hubbub.wire.batch import Batch
 from hubbub_aggregator.errors import StoreError
 
 FORMAT = "hubbub-segment/1"
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     [
         pa.field("batch_id", pa.binary(16), nullable=False),
         pa.field("cohorts", pa.binary(), nullable=False),
@@ -65,7 +65,7 @@ def segment_to_bytes(batches: Iterable[Batch]) -> bytes:
             "cohorts": pa.array([batch.cohorts for batch in ordered], pa.binary()),
             "reports": pa.array([batch.rows for batch in ordered], pa.binary()),
         },
-        schema=_SCHEMA,
+        schema=SCHEMA,
     )
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", use_dictionary=False)
@@ -96,10 +96,7 @@ def reports_of(name: str, data: bytes, rows: np.ndarray, row_bytes: int) -> tupl
 def _read(name: str, data: bytes, columns: list[str]) -> pa.Table:
     try:
         file = pq.ParquetFile(io.BytesIO(data))
-        if (
-            not file.schema_arrow.equals(_SCHEMA)
-            or (file.schema_arrow.metadata or {}).get(b"hubbub") != FORMAT.encode()
-        ):
+        if not file.schema_arrow.equals(SCHEMA) or (file.schema_arrow.metadata or {}).get(b"hubbub") != FORMAT.encode():
             raise StoreError(f"{name}: this is not a segment of format {FORMAT!r}: move it out of the folder")
         return file.read(columns)
     except (pa.ArrowException, OSError, ValueError) as problem:

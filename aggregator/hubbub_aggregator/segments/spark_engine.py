@@ -98,7 +98,10 @@ class SparkEngine:
             .groupBy("batch_id")
             .agg(sql.min("position").alias("first"), sql.max("position").alias("last"), sql.count("*").alias("times"))
             .where(sql.col("last") > _KNOWN)
-            .repartition(sql.shiftright(sql.when(is_new, sql.col("first")).otherwise(sql.col("last")), _ROW_BITS))
+            .withColumn(
+                "segment", sql.shiftright(sql.when(is_new, sql.col("first")).otherwise(sql.col("last")), _ROW_BITS)
+            )
+            .repartition(self._num_tasks(new.segments), "segment")
             .persist(StorageLevel.DISK_ONLY)
         )
         write = _id_writer(place, new.ids)
@@ -120,6 +123,11 @@ class SparkEngine:
             sum(each["repeated"] for each in written),
         )
 
+    def _num_tasks(self, names: Sequence[str]) -> int:
+        """Return the number of tasks for some objects. Without it Spark takes 200, of 50 ms each, also for one small segment."""
+        cores: int = self._session.sparkContext.defaultParallelism
+        return max(1, min(len(names), _TASKS_PER_CORE * cores))
+
     def _ids(self, place: str, names: Sequence[str], read: Callable[[str, bytes, int], pa.Table]) -> Any:
         """Return the data frame of the ids in some objects, with their positions."""
         names = list(names)
@@ -131,8 +139,7 @@ class SparkEngine:
                     table = read(names[number], objects.read(names[number]), number)
                     yield from table.to_batches(max_chunksize=_MAX_ROWS_SENT_AT_ONCE)
 
-        most = _TASKS_PER_CORE * self._session.sparkContext.defaultParallelism
-        tasks = self._session.range(0, len(names), 1, max(1, min(len(names), most)))
+        tasks = self._session.range(0, len(names), 1, self._num_tasks(names))
         return tasks.mapInArrow(read_all, "batch_id binary, position long")
 
 

@@ -222,7 +222,7 @@ def test_command_without_java_names_the_package(
     assert "apt-get install openjdk-17-jre-headless), or use --engine duckdb" in done.stderr
 
 
-@pytest.mark.parametrize("missing", ["pyspark", "pandas"])
+@pytest.mark.parametrize("missing", ["pyspark.sql", "pandas"])
 def test_command_without_pyspark_names_the_extra(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missing: str
 ) -> None:
