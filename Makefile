@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy
 
 .DEFAULT_GOAL := check
-.PHONY: audit demo test check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix pythons seeds soak clean bench-report-likelihood
+.PHONY: audit demo test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix pythons seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -22,6 +22,10 @@ SOURCES := client aggregator decoder tests benchmarks examples deploy
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	@touch $@ .venv/.demo-installed
 
+.venv/.spark-installed: .venv/.dev-installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark]'
+	@touch $@
+
 demo: .venv/.demo-installed        ## the whole pipeline on real data: true and estimated shares, and a page with plots
 	$(BIN)/hubbub demo
 
@@ -30,11 +34,15 @@ test: .venv/.dev-installed         ## the tests that are not marked slow: about 
 
 check: format lint types test      ## every change must pass this
 
-ci: check slow                     ## check, and every slow test
+ci: .venv/.spark-installed check slow    ## check, and every slow test, also those with Spark
 
 slow: .venv/.dev-installed         ## the tests marked slow, and the demo
 	$(BIN)/pytest -q -n 2 --dist loadfile -m slow
 	$(BIN)/hubbub demo --reports 20000 --out build/demo
+
+test-spark: .venv/.spark-installed     ## the tests of `hubbub fold --engine spark`
+	@command -v java >/dev/null || { echo "Spark needs Java 17 or newer, and there is no java: install it (Debian: apt-get install openjdk-17-jre-headless), then run make test-spark again" >&2; exit 1; }
+	HUBBUB_REQUIRE=java $(BIN)/pytest -q tests/aggregator/segments/test_spark.py
 
 matrix: .venv/.dev-installed       ## kill the service (on each engine, one process and two) and clients at 200 points each, named moments and random ones
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 200

@@ -16,6 +16,7 @@ import math
 import resource
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def uniform_strings(number: int, rng: np.random.Generator) -> list[str]:
 
 
 def domain_metric(
-    epsilon: float, *, num_bits: int = 1024, permanent_q: float | None = None, held_out: float = 0.06, **table: int
+    epsilon: float, *, num_bits: int = 1024, permanent_q: float | None = None, held_out: float = 0.06, **table: Any
 ) -> Metric:
     """Metric of which a report and a value cost at most epsilon, h = 1."""
     a = permanent_q or (0.65 if epsilon > 6 else 0.5)
@@ -60,11 +61,8 @@ def domain_metric(
     b = math.ceil(b * 2**24) / 2**24
     params = Params(num_bits=num_bits, num_hashes=1, num_cohorts=256, prob_p=0, prob_q=1, permanent_p=b, permanent_q=a)
     fields = {"longest": 24, "step": 2, "first": 3, **table}
-    return Metric.string(
-        "domain",
-        params,
-        discover=Discovery(alphabet=ALPHABET, held_out=held_out, **fields),
-    )
+    discover = Discovery(alphabet=ALPHABET, held_out=held_out, **fields)
+    return Metric.string("domain", params, discover=discover)
 
 
 def zipf_population(strings: Sequence[str], reports: int, rng: np.random.Generator) -> dict[str, int]:
@@ -87,12 +85,13 @@ def main() -> None:
     )
     parser.add_argument("--permanent-q", type=float)
     parser.add_argument("--step", type=int, default=2)
-    parser.add_argument("--first", type=int, default=3)
+    parser.add_argument("--first", type=int, default=3, help="length of the shortest prefix, and of the n-grams")
+    parser.add_argument("--method", choices=["prefixes", "ngrams"], default="prefixes")
     arguments = parser.parse_args()
     text, seed = commit_seed()
     metric = domain_metric(
         arguments.epsilon, num_bits=arguments.bits, held_out=arguments.held_out, permanent_q=arguments.permanent_q,
-        step=arguments.step, first=arguments.first,
+        step=arguments.step, first=arguments.first, method=arguments.method,
     )  # fmt: skip
     print(f"discovery, HUBBUB_SEED={text}, {metric.params}, {metric.discover}")
     levels = "".join(f" >= {level:.1%} |" for level in LEVELS)

@@ -378,9 +378,11 @@ def means() -> Iterator[dict[str, Any]]:
 
 def discovery() -> Iterator[dict[str, Any]]:
     sizes = STRING | {"num_cohorts": 64}
-    alphabet = sizes | {"discover": {"longest": 5, "step": 2, "first": 3, "alphabet": "ab\u00e9", "held_out": 0.25}}
+    table = {"longest": 5, "step": 2, "first": 3, "alphabet": "ab\u00e9", "held_out": 0.25}
+    alphabet, ngrams = sizes | {"discover": table}, sizes | {"discover": table | {"method": "ngrams"}}
     of_bytes = sizes | {"discover": {"longest": 3, "step": 2, "held_out": 0.125}} | pair(0.1, 0.5)
-    for number, fields in enumerate((alphabet, of_bytes)):
+    ngrams_of_bytes = sizes | {"discover": {"longest": 3, "step": 1, "held_out": 0.125, "method": "ngrams"}}
+    for number, fields in enumerate((alphabet, of_bytes, ngrams, ngrams_of_bytes | pair(0.1, 0.5))):
         metric = metric_of(definition(fields))
         assert metric.discover is not None
         for each in range(6):

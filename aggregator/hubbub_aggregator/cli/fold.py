@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+
+if TYPE_CHECKING:
+    from hubbub_aggregator.segments.engines import Engine
+
+_LOCAL_MASTER = "local[*]"
 
 
 @click.command()
@@ -18,13 +26,24 @@ from hubbub.cli.output import PATH, json_option, print_json
     help="Directory for the summaries, one file for each metric version and period; created if missing.",
 )
 @click.option(
-    "--engine", default="arrow", show_default=True, type=click.Choice(["arrow", "duckdb"]),
-    help="Removes repeated batches: arrow in memory, duckdb on all cores and with the disk.",
+    "--engine", default="arrow", show_default=True, type=click.Choice(["arrow", "duckdb", "spark"]),
+    help="Removes repeated batches: arrow in memory, duckdb on all cores and with the disk, spark on a cluster, which counts too.",
 )  # fmt: skip
 @click.option(
     "--memory",
     default=None,
     help='Memory of duckdb, such as "2GB"; beyond it, it uses the disk.  [default: 80 % of the machine]',
+)
+@click.option(
+    "--spark-master",
+    default=None,
+    help=f"Address of the cluster, such as spark://host:7077.  [default: {_LOCAL_MASTER}, all cores of this machine]",
+)
+@click.option(
+    "--spark-conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Property of Spark, such as spark.driver.memory=4g; repeatable.",
 )
 @click.option("--keep-segments", is_flag=True, help="Keep folded segments. Default: delete them.")
 @json_option
@@ -34,6 +53,8 @@ def command(
     out: Path | None,
     engine: str,
     memory: str | None,
+    spark_master: str | None,
+    spark_conf: tuple[str, ...],
     keep_segments: bool,
     as_json: bool,
 ) -> None:
@@ -51,40 +72,37 @@ def command(
     from hubbub.metrics.definitions import load_definitions
     from hubbub.summary import write_summary
     from hubbub_aggregator.errors import StoreError
-    from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine, Engine
     from hubbub_aggregator.segments.folding import fold_folder, folders
     from hubbub_aggregator.segments.object_store import ObjectStore
 
-    if memory is not None and engine != "duckdb":
-        raise click.UsageError("--memory is for --engine duckdb. Leave it out, or add --engine duckdb.")
-    chosen: Engine = DuckDBEngine(memory) if engine == "duckdb" else ArrowEngine()
     metrics = {metric.digest: metric for metric in load_definitions(definitions).versions()}
     objects = ObjectStore.open(segments)
     results, failed = [], 0
-    for folder in folders(objects):
-        about: dict[str, str | int] = {"metric": folder.metric, "digest": folder.digest, "period": folder.period}
-        metric = metrics.get(folder.digest)
-        if metric is None:
-            failed += 1
-            reason = f"{definitions} has no definition with this digest: add this version of the metric"
-            results.append({**about, "status": "failed", "reason": reason})
-            continue
-        try:
-            folded = fold_folder(objects, folder, metric, chosen, uuid4, keep=keep_segments)
-        except StoreError as problem:
-            failed += 1
-            results.append({**about, "status": "failed", "reason": str(problem)})
-            continue
-        reports = 0 if folded.summary is None else folded.summary.num_reports
-        counts: dict[str, str | int] = {
-            "segments": folded.num_segments,
-            "batches": folded.num_batches,
-            "repeated": folded.num_repeated,
-        }
-        results.append({**about, "status": "folded", **counts, "reports": reports})
-        if out is not None and folded.summary is not None:
-            out.mkdir(parents=True, exist_ok=True)
-            write_summary(folded.summary, out / f"{folder.metric}@{folder.digest[:8]}-{folder.period}.parquet")
+    with _chosen_engine(engine, memory, spark_master, spark_conf) as chosen:
+        for folder in folders(objects):
+            about: dict[str, str | int] = {"metric": folder.metric, "digest": folder.digest, "period": folder.period}
+            metric = metrics.get(folder.digest)
+            if metric is None:
+                failed += 1
+                reason = f"{definitions} has no definition with this digest: add this version of the metric"
+                results.append({**about, "status": "failed", "reason": reason})
+                continue
+            try:
+                folded = fold_folder(objects, folder, metric, chosen, uuid4, keep=keep_segments)
+            except StoreError as problem:
+                failed += 1
+                results.append({**about, "status": "failed", "reason": str(problem)})
+                continue
+            reports = 0 if folded.summary is None else folded.summary.num_reports
+            counts: dict[str, str | int] = {
+                "segments": folded.num_segments,
+                "batches": folded.num_batches,
+                "repeated": folded.num_repeated,
+            }
+            results.append({**about, "status": "folded", **counts, "reports": reports})
+            if out is not None and folded.summary is not None:
+                out.mkdir(parents=True, exist_ok=True)
+                write_summary(folded.summary, out / f"{folder.metric}@{folder.digest[:8]}-{folder.period}.parquet")
     if as_json:
         print_json(results)
     for each in results if not as_json else ():
@@ -97,3 +115,27 @@ def command(
         )
     if failed:
         raise SystemExit(1)
+
+
+@contextmanager
+def _chosen_engine(name: str, memory: str | None, master: str | None, conf: Sequence[str]) -> Iterator[Engine]:
+    """Check the options of engines, and provide the engine for the block."""
+    from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine
+
+    if memory is not None and name != "duckdb":
+        raise click.UsageError("--memory is for --engine duckdb. Leave it out, or add --engine duckdb.")
+    for option, value in {"--spark-master": master, "--spark-conf": conf}.items():
+        if value and name != "spark":
+            raise click.UsageError(f"{option} is for --engine spark. Leave it out, or add --engine spark.")
+    wrong = [each for each in conf if "=" not in each or not each.startswith("spark.")]
+    if wrong:
+        raise click.UsageError(
+            f"--spark-conf {wrong[0]}: this is not a property of Spark. Write spark.NAME=VALUE, such as spark.driver.memory=4g."
+        )
+    if name != "spark":
+        yield DuckDBEngine(memory) if name == "duckdb" else ArrowEngine()
+        return
+    from hubbub_aggregator.segments.spark_engine import SparkEngine, spark_session
+
+    with spark_session(master or _LOCAL_MASTER, dict(each.split("=", 1) for each in conf)) as session:
+        yield SparkEngine(session)

@@ -1,12 +1,14 @@
-"""Engines: which rows of new segments are the first with their batch id, and were not counted before.
+"""Engines: count the batches of new segments, each id once.
 
-The one step of folding that needs more than a pass over the data. Counting is the same kernel for all engines. Order: the segment's
-position, then the row.
+An engine chooses, among the rows with one id, the row of the first segment, and there the first row. It counts none of them if the id
+was counted before. All engines count with the same kernel, so that their summaries are equal byte for byte.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -14,15 +16,64 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hubbub.metrics.metric import Metric
+from hubbub.summary import Summary
 from hubbub.text import install_hint
 from hubbub_aggregator.errors import StoreError
+from hubbub_aggregator.segments.counting import count_segments
+from hubbub_aggregator.segments.id_file import ids_to_bytes, read_ids
+from hubbub_aggregator.segments.object_store import ObjectStore
+from hubbub_aggregator.segments.segment_file import SegmentFolder, batch_ids
 
 Rows = NDArray[np.int64]
 
 
-class Engine(Protocol):
-    """Removes duplicates."""
+@dataclass(frozen=True, slots=True)
+class NewSegments:
+    """Segments of one metric version and period that are to be counted.
 
+    segments : names, ascending
+    known    : names of the id files of all batches that were counted before
+    ids      : prefix of the names of the id files that the engine creates
+    """
+
+    objects: ObjectStore
+    folder: SegmentFolder
+    metric: Metric
+    segments: Sequence[str]
+    known: Sequence[str]
+    ids: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Counts of new segments.
+
+    summary      : of these segments
+    ids          : names of the id files that were created
+    num_repeated : rows that were not counted
+    """
+
+    summary: Summary
+    ids: Sequence[str]
+    num_batches: int
+    num_repeated: int
+
+
+class Engine(Protocol):
+    """Counts new segments."""
+
+    def count(self, new: NewSegments) -> Counted:
+        """Count each batch once, and create the id files of the counted batches.
+
+        Raises MissingObjectError if another fold has deleted a segment, and StoreError for a damaged one.
+        """
+
+
+class OneProcessEngine(ABC):
+    """Counts one segment after the other in this process; subclasses remove duplicates."""
+
+    @abstractmethod
     def first_rows(self, segments: Sequence[pa.Array], known: Iterable[pa.Array]) -> list[Rows]:
         """Return, for each segment, its rows to count, in ascending order.
 
@@ -30,8 +81,18 @@ class Engine(Protocol):
         known    : ids that were counted before
         """
 
+    def count(self, new: NewSegments) -> Counted:
+        read = new.objects.read
+        ids = [batch_ids(name, read(name)) for name in new.segments]
+        rows = self.first_rows(ids, (read_ids(name, read(name)) for name in new.known))
+        summary = count_segments(new.metric, new.folder.period, read, zip(new.segments, rows, strict=True))
+        name = f"{new.ids}.parquet"
+        new.objects.create(name, ids_to_bytes(each.take(pa.array(kept)) for each, kept in zip(ids, rows, strict=True)))
+        batches = sum(map(len, rows))
+        return Counted(summary, [name], batches, sum(map(len, ids)) - batches)
 
-class ArrowEngine:
+
+class ArrowEngine(OneProcessEngine):
     """Arrow's hash tables, in memory: about 60 bytes an id."""
 
     def first_rows(self, segments: Sequence[pa.Array], known: Iterable[pa.Array]) -> list[Rows]:
@@ -42,7 +103,7 @@ class ArrowEngine:
         return _per_segment(np.sort(first), segments)
 
 
-class DuckDBEngine:
+class DuckDBEngine(OneProcessEngine):
     """DuckDB: uses all cores, and spills to disk beyond `memory_limit`, such as "2GB"."""
 
     def __init__(self, memory_limit: str | None = None, directory: str | None = None) -> None:
@@ -66,9 +127,6 @@ class DuckDBEngine:
         except duckdb.Error as problem:
             raise StoreError(f"DuckDB: {(str(problem).splitlines() or [''])[0]}") from None
         return _per_segment(np.asarray(first, np.int64), segments)
-
-
-ENGINES = {"arrow": ArrowEngine, "duckdb": DuckDBEngine}
 
 
 def _numbered(segments: Sequence[pa.Array]) -> pa.Table:

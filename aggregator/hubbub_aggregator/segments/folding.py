@@ -7,25 +7,18 @@ the older summary deleted. Manifests stay: a slow fold could otherwise create a 
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 from operator import add
 from uuid import UUID
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Summary, summary_from_bytes, summary_to_bytes
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.pipeline.folding import summary_type
-from hubbub_aggregator.segments.engines import Engine
+from hubbub_aggregator.segments.engines import Engine, NewSegments
 from hubbub_aggregator.segments.manifest import Manifest, manifest_name, newest_manifest
 from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
-from hubbub_aggregator.segments.segment_file import SegmentFolder, batch_ids, reports_of
+from hubbub_aggregator.segments.segment_file import SegmentFolder
 
 _MAX_TRIES = 10
 _MAX_SEGMENTS_PER_FOLD = 10_000
@@ -125,48 +118,17 @@ def _fold_once(
         if not keep:
             objects.delete(set(stored) & set(before.segments))  # left by a fold that was interrupted
         return Folded(folder, summary, 0, 0, 0)
-    ids = [batch_ids(name, objects.read(name)) for name in new]
-    rows = engine.first_rows(ids, (_read_ids(name, objects.read(name)) for name in before.ids))
-    counted = (
-        _count(metric, folder.period, name, objects.read(name), each) for name, each in zip(new, rows, strict=True)
-    )
-    total = reduce(add, counted, summary_type(metric).empty(metric) if summary is None else summary)
+    counted = engine.count(NewSegments(objects, folder, metric, new, before.ids, f"{folder.path}/ids/{new_id()}"))
+    total = counted.summary if summary is None else add(summary, counted.summary)
     after = Manifest(
         number=before.number + 1,
         segments=tuple(name for name in stored if name in {*new, *before.segments}),
-        ids=(*before.ids, f"{folder.path}/ids/{new_id()}.parquet"),
+        ids=(*before.ids, *counted.ids),
         summary=f"{folder.path}/summaries/{new_id()}.parquet",
-    )
-    objects.create(
-        after.ids[-1], _ids_to_bytes(each.take(pa.array(kept)) for each, kept in zip(ids, rows, strict=True))
     )
     objects.create(after.summary, summary_to_bytes(total))
     if not objects.create(manifest_name(folder.path, after.number), after.to_bytes()):
-        objects.delete([after.ids[-1], after.summary])
+        objects.delete([*counted.ids, after.summary])
         raise _OvertakenError
     objects.delete([*([before.summary] if before.summary else []), *(() if keep else after.segments)])
-    batches = sum(map(len, rows))
-    return Folded(folder, total, len(new), batches, sum(map(len, ids)) - batches)
-
-
-def _count(metric: Metric, period: str, name: str, data: bytes, rows: np.ndarray) -> Summary:
-    cohorts, reports = reports_of(name, data, rows, metric.params.row_bytes)
-    if not cohorts:
-        return summary_type(metric).empty(metric)
-    return summary_type(metric).from_rows(metric, cohorts, reports, [period])
-
-
-def _ids_to_bytes(ids: Iterable[pa.Array]) -> bytes:
-    sink = io.BytesIO()
-    table = pa.table({"batch_id": pa.chunked_array(list(ids), pa.binary(16))})
-    pq.write_table(table, sink, compression="none", use_dictionary=False)  # random bytes
-    return sink.getvalue()
-
-
-def _read_ids(name: str, data: bytes) -> pa.Array:
-    try:
-        return pq.ParquetFile(io.BytesIO(data)).read(["batch_id"])["batch_id"].combine_chunks()
-    except (pa.ArrowException, OSError, KeyError):
-        raise StoreError(
-            f"{name} is damaged: restore it, since without it repeated batches would count again"
-        ) from None
+    return Folded(folder, total, len(new), counted.num_batches, counted.num_repeated)

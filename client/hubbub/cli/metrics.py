@@ -184,8 +184,9 @@ def _discovery_lines(about: dict[str, Any]) -> list[str]:
     lengths = ", ".join(map(str, discover.lengths))
     held_out = len(discover.cohorts(len(discover.lengths), m))
     symbols = "bytes" if discover.alphabet is None else f"characters of {len(discover.alphabet)}"
+    part = "a prefix" if discover.method == "prefixes" else f"the last {discover.shortest} of a prefix"
     return [
-        f"  discover: each client reports a prefix of {lengths} {symbols}, or the whole value ({held_out} of {m} cohorts)",
+        f"  discover: each client reports {part} of {lengths} {symbols}, or the whole value ({held_out} of {m} cohorts)",
         f"  cohort and group of this metric alone: an identifier of {m.bit_length() - 1} bits, the same in all of a client's reports",
     ]
 

@@ -1,9 +1,11 @@
-"""Groups of a string metric whose clients report prefixes, so that unlisted strings can be found by prefix extension.
+"""Groups of a string metric whose clients report prefixes or n-grams, so that unlisted strings can be found by extension.
 
-Each cohort belongs to one group. The clients of a prefix group report the first L symbols of their value, those of the held-out
-group the whole value. Groups are disjoint sets of clients, so a client reports one fragment, at the full epsilon of the metric.
+Each cohort belongs to one group. The clients of a prefix group report the first L symbols of their value, or with `method = "ngrams"` the
+last n of these symbols. Those of the held-out group report the whole value. Groups are disjoint sets of clients, so a client reports one
+fragment, at the full epsilon of the metric.
 
-Source: Wang, Li & Jha 2019, "Locally differentially private heavy hitter identification" (PEM), sec. 4.
+Sources: Wang, Li & Jha 2019, "Locally differentially private heavy hitter identification" (PEM), sec. 4; Fanti, Pihur & Erlingsson 2016,
+"Building a RAPPOR with the unknown", sec. 5 (n-grams).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 from hubbub.errors import DefinitionError
 
@@ -24,6 +26,8 @@ MAX_STEP = 8
 NUM_BYTES = 243
 """Number of bytes that UTF-8 uses."""
 
+Method = Literal["prefixes", "ngrams"]
+
 MAX_EXTENSIONS = 4_000_000
 """Largest number of strings of `first`, or of `step`, symbols: the search compares all of them."""
 
@@ -34,9 +38,10 @@ class Discovery:
 
     longest  : length of the longest string that can be found, in symbols
     step     : symbols by which a prefix group is longer than the group before
-    first    : length of the shortest prefix, in symbols; None: as `step`
+    first    : length of the shortest prefix, and n of the n-grams, in symbols; None: as `step`, of n-grams twice `step`
     alphabet : characters of the strings to find; None: symbols are the bytes of UTF-8. Other strings are reported but not found
     held_out : share of the cohorts that report whole values, for the test of the strings that the prefix groups find
+    method   : "prefixes": a prefix group reports prefixes; "ngrams": the last `first` symbols of the prefixes
 
     >>> Discovery(longest=8, step=2, first=3, alphabet="abcdefgh").lengths
     (3, 5, 7, 9)
@@ -47,6 +52,7 @@ class Discovery:
     first: int | None = None
     alphabet: str | None = None
     held_out: float = 0.1
+    method: Method = "prefixes"
 
     def __post_init__(self) -> None:
         _check_integer("longest", self.longest, 1, MAX_LONGEST)
@@ -57,6 +63,15 @@ class Discovery:
             raise DefinitionError(f"discover: held_out must be a number in (0, 1), got {self.held_out!r}")
         if self.alphabet is not None:
             _check_alphabet(self.alphabet)
+        if self.method not in get_args(Method):
+            raise DefinitionError(
+                f"discover: method is {self.method!r}, which no decoder knows: set method to 'prefixes' or 'ngrams', or leave it out"
+            )
+        if self.method == "ngrams" and self.shortest <= self.step:
+            raise DefinitionError(
+                f"discover: first = {self.shortest} and step = {self.step} give n-grams without a common symbol, which cannot be joined: "
+                "raise first (the n of the n-grams), lower step, or set method = 'prefixes'"
+            )
         symbols = self.num_symbols
         for name, length in (("first", self.shortest), ("step", self.step)):
             if symbols**length > MAX_EXTENSIONS:
@@ -72,8 +87,9 @@ class Discovery:
 
     @property
     def shortest(self) -> int:
-        """Length of the shortest prefix, in symbols."""
-        return min(self.step, self.longest + 1) if self.first is None else self.first
+        """Length of the shortest prefix, and of every n-gram, in symbols."""
+        new = self.step if self.method == "prefixes" else min(2 * self.step, MAX_STEP)
+        return min(new, self.longest + 1) if self.first is None else self.first
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
@@ -103,7 +119,8 @@ class Discovery:
     def fragment(self, value: bytes, group: int) -> bytes:
         """Return the bytes that the clients of a group report in place of a value in UTF-8.
 
-        Prefix group of length L: the first L symbols, after the end marker was appended to a value of fewer symbols.
+        Prefix group of length L: the first L symbols, after the end marker was appended to a value of fewer symbols; with n-grams
+        the last n of them.
         Held-out group: the value.
 
         >>> [Discovery(longest=3, step=2).fragment(b"abc", group) for group in (0, 1, 2)]
@@ -113,9 +130,26 @@ class Discovery:
             return value
         length = self.lengths[group]
         if self.alphabet is None:
-            return (value + END)[:length]
-        text = value.decode()
-        return value + END if len(text) < length else text[:length].encode()
+            prefix = (value + END)[:length]
+        else:
+            text = value.decode()
+            prefix = value + END if len(text) < length else text[:length].encode()
+        return prefix if self.method == "prefixes" else self.ngram(prefix, group)
+
+    def ngram(self, prefix: bytes, group: int) -> bytes:
+        """Return the n-gram of a prefix of length L: its symbols from L - n on, or the end marker alone if it has none there.
+
+        prefix : the symbols of a prefix group; one that ends with the marker may have fewer than L
+
+        >>> ngrams = Discovery(longest=5, step=1, method="ngrams")
+        >>> [ngrams.ngram(prefix, 2) for prefix in (b"abcd", b"abc\\xff", b"ab\\xff", b"a\\xff")]
+        [b'cd', b'c\\xff', b'\\xff', b'\\xff']
+        """
+        start = self.lengths[group] - self.shortest
+        if self.alphabet is None:
+            return prefix[start:] or END
+        ended = prefix.endswith(END)
+        return prefix.removesuffix(END).decode()[start:].encode() + END * ended
 
     def check_cohorts(self, num_cohorts: int) -> None:
         """Raise DefinitionError if a group has fewer than 8 cohorts, in which collisions cannot be told from frequent prefixes."""
@@ -132,8 +166,9 @@ class Discovery:
         return {**self.to_dict(), "first": self.shortest, "held_out": held_out}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values; `from_dict` returns an equal object."""
-        return asdict(self)
+        """Return the fields as JSON values, `method` only of n-grams; `from_dict` returns an equal object."""
+        table = asdict(self)
+        return table if self.method == "ngrams" else {name: table[name] for name in table if name != "method"}
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Discovery:

@@ -67,7 +67,8 @@ class Choice:
 def audited_values(metric: Metric) -> list[Value]:
     """Values that an audit compares: "no value", and values that together set every bit in some cohort.
 
-    With `discover`, the first strings differ in their first symbol, so that their fragments differ in every group.
+    With `discover`, the first strings differ in their first symbol, so that their fragments differ in every group. With n-grams they
+    repeat the symbols in which they differ up to the last group's.
 
     >>> audited_values(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5))
     [True, False, None]
@@ -89,6 +90,8 @@ def audited_values(metric: Metric) -> list[Value]:
     covered = np.zeros(metric.params.num_bits, bool)
     for number in range(1, _MAX_STRINGS_TRIED + 1):
         string = f"v{number}" if metric.discover is None else f"{number}v"
+        if metric.discover is not None and metric.discover.method == "ngrams":
+            string *= metric.discover.longest
         bits = true_bits(metric, string).any(axis=0)
         if len(strings) < _MIN_STRINGS or (bits & ~covered).any():
             strings.append(string)

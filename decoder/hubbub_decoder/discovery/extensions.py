@@ -62,10 +62,14 @@ class Prefixes:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Fragments that a group may report, and the prior of each."""
+    """Prefixes that strings of a group may have, and the prior of each.
+
+    parents : (M,) int    number of the kept prefix that each extends, -1 for the whole strings that were kept
+    """
 
     fragments: list[bytes]
     prior: Prior
+    parents: Indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +156,10 @@ def extend(kept: Prefixes, symbols: Symbols, model: SymbolModel, step: int, size
         parents, codes, scores, contexts = parents[~stop], codes[~stop], scores[~stop], contexts[~stop]
     origin, rho = np.concatenate(origins), np.concatenate(log_rho)
     log_odds = np.concatenate([estimates.log_odds[whole], rho - np.log(-np.expm1(rho))])
-    weight = np.where(np.arange(len(origin)) < len(whole), SAME_STRING, SAME_SHARE)
-    return Candidates(fragments, Prior(log_odds, estimates.means[origin], estimates.variances[origin], weight))
+    is_whole = np.arange(len(origin)) < len(whole)
+    weight = np.where(is_whole, SAME_STRING, SAME_SHARE)
+    prior = Prior(log_odds, estimates.means[origin], estimates.variances[origin], weight)
+    return Candidates(fragments, prior, np.where(is_whole, -1, origin))
 
 
 def _largest(numbers: Floats, count: int) -> Indices:

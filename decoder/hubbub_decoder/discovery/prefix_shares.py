@@ -35,8 +35,8 @@ _ROUNDS, _MAX_LIKELY, _MAX_ITERATIONS = 3, 20_000, 30
 _MAX_DEVIATIONS = 3.0
 _DAMPING = 0.7
 _TOLERANCE = 0.02
-_SMALLEST_SCORE = 1.5
-_MAX_LOG_ODDS = 30.0
+SMALLEST_SCORE = 1.5
+MAX_LOG_ODDS = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Prior:
     def posterior(self, x: Floats, absent: Floats, noise: ScoreNoise) -> PrefixShares:
         """Posterior given unbiased estimates x, whose variances are `absent` if the shares are zero."""
         variances = absent + np.maximum(x, 0) * noise.per_share
-        z = np.maximum(x / np.sqrt(absent), _SMALLEST_SCORE)
+        z = np.maximum(x / np.sqrt(absent), SMALLEST_SCORE)
         breadth = -np.log(np.minimum(np.sqrt(absent), 1 / math.e))
         likelihood = noise.log_likelihood_ratio(z)
         new = (
@@ -99,12 +99,12 @@ class Prior:
         )
         both = variances + self.variances
         same = likelihood - (x - self.means) ** 2 / (2 * both) + np.log(variances / both) / 2
-        same = np.where(x > _SMALLEST_SCORE * np.sqrt(absent), same + np.log(self.weight), -math.inf)
+        same = np.where(x > SMALLEST_SCORE * np.sqrt(absent), same + np.log(self.weight), -math.inf)
         odds = np.logaddexp(new, same)
         is_same = np.exp(same - odds)
         of_same, of_new = (x * self.variances + self.means * variances) / both, np.clip(x, 0, 1)
         return PrefixShares(
-            np.minimum(self.log_odds + odds, _MAX_LOG_ODDS),
+            np.minimum(self.log_odds + odds, MAX_LOG_ODDS),
             is_same * of_same + (1 - is_same) * of_new,
             is_same * variances * self.variances / both
             + (1 - is_same) * variances
@@ -152,7 +152,7 @@ class PrefixShares:
 
     def posterior(self) -> tuple[Floats, Floats]:
         """Mean and variance of each share."""
-        real = 1 / (1 + np.exp(-np.maximum(self.log_odds, -_MAX_LOG_ODDS)))
+        real = 1 / (1 + np.exp(-np.maximum(self.log_odds, -MAX_LOG_ODDS)))
         return real * self.means, real * self.variances + real * (1 - real) * self.means**2
 
 

@@ -122,7 +122,7 @@ def describe(
     candidates : M, number of strings to look for, with shares under Zipf's law; None: 100, or the number of categories or buckets
     retained   : whether individual reports are decoded instead of their counts
 
-    Raises PlanError for a number below 1.
+    Raises PlanError for a number below 1, a joint metric, and a metric that reports n-grams.
 
     >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
     >>> bought = describe(survey, reports=10_000)
@@ -137,6 +137,12 @@ def describe(
     if metric.parts:
         raise PlanError(
             f"{metric.name}: a joint metric has no accuracy of its own, its parts have. Plan each part on its own."
+        )
+    if metric.discover is not None and metric.discover.method == "ngrams":
+        raise PlanError(
+            f"{metric.name}: discover has method = 'ngrams', and the plan has no law of it: the share that is found depends on the n-grams "
+            "that the strings have in common. Plan the same table without method, which finds smaller shares, or simulate with hubbub simulate "
+            "and hubbub discover."
         )
     params = metric.params
     kind = Kind.BOOLEAN if metric.buckets is not None and metric.buckets.is_mean else metric.kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import reduce
 from itertools import count
 from operator import add
@@ -18,13 +18,14 @@ from hubbub import Batch, Metric, Params
 from hubbub.summary import Summary, summary_to_bytes
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import fold, read_summary, summary_type
-from hubbub_aggregator.segments import folding
+from hubbub_aggregator.segments import engines
 from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine, Engine
 from hubbub_aggregator.segments.folding import Folded, fold_folder, folders
 from hubbub_aggregator.segments.manifest import Manifest
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import SegmentFolder, batch_ids, segment_to_bytes
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.support.databases import new_postgres
 
 DAY = "2024-06-15"
 WIDE = Metric.string("wide", Params(num_bits=19, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5))
@@ -79,9 +80,13 @@ def objects(tmp_path: Path) -> ObjectStore:
     st.integers(0, 5),
 )
 def test_every_engine_counts_each_batch_once(
-    tmp_path_factory: pytest.TempPathFactory, metric: Metric, drawn: list[list[tuple[int, list[int]]]], first: int
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres_url: str,
+    metric: Metric,
+    drawn: list[list[tuple[int, list[int]]]],
+    first: int,
 ) -> None:
-    """Segments with repeated ids, some with other reports, and empty ones; folded in one step, in two steps, and by the database."""
+    """Segments with repeated ids, some with other reports, and empty ones; folded in one step, in two steps, and by databases."""
     segments = [list({number: batch(metric, number, bits) for number, bits in segment}.values()) for segment in drawn]
     expected = summary_to_bytes(one_by_one(metric, segments))
     for engine in ENGINES:
@@ -95,12 +100,12 @@ def test_every_engine_counts_each_batch_once(
             assert summary_to_bytes(found or summary_type(metric).empty(metric)) == expected
     unequal = {each.batch_id for segment in segments for each in segment if each not in one_of_each(segments)}
     if not unequal:
-        store = SqlStore.open(tmp_path_factory.mktemp("database") / "reports.db")
-        for segment in segments:
-            store.append(segment)
-        fold(store, metric)
-        assert summary_to_bytes(read_summary(store, metric)) == expected
-        store.close()
+        for database in (tmp_path_factory.mktemp("database") / "reports.db", new_postgres(postgres_url)):
+            with closing(SqlStore.open(database)) as store:
+                for segment in segments:
+                    store.append(segment)
+                fold(store, metric)
+                assert summary_to_bytes(read_summary(store, metric)) == expected
 
 
 def one_of_each(segments: Iterable[list[Batch]]) -> list[Batch]:
@@ -184,7 +189,7 @@ def test_fold_that_is_overtaken_starts_again(objects: ObjectStore, monkeypatch: 
             fold_now(objects, WIDE, keep=False)
         return batch_ids(name, data)
 
-    monkeypatch.setattr(folding, "batch_ids", overtake)
+    monkeypatch.setattr(engines, "batch_ids", overtake)
     folded = fold_now(objects, WIDE, keep=False)
     assert folded.summary == one_by_one(WIDE, [[batch(WIDE, 1), batch(WIDE, 2)]])
     used = {name for name in objects.names() if "/segments/" not in name and "/folded/" not in name}

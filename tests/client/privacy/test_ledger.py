@@ -11,7 +11,9 @@ from click.testing import CliRunner
 from hubbub import Metric, ParameterError, Params, Policy
 from hubbub.cli import ledger
 from hubbub.client import collaborators
+from hubbub.metrics.periods import PeriodKind
 from hubbub.privacy import epsilon, epsilon_permanent
+from hubbub.privacy.ledger import Account, EncodedReport
 from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.testing import deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
@@ -231,3 +233,18 @@ def test_policy_defaults_are_finite_and_invalid_limits_are_rejected() -> None:
         Policy(epsilon_total=0)
     with pytest.raises(ParameterError, match="epsilon_total must be above 0, got nan"):
         Policy(epsilon_total=float("nan"))
+
+
+def test_report_is_charged_under_the_response_number_that_it_was_drawn_from() -> None:
+    """A wrong clock can charge a later epoch between the draft of a report and its batch."""
+    account = Account("", "digest", "page", PeriodKind.DAY, "2026-11-01", "epoch", 1.0)
+
+    def report(epoch: int) -> EncodedReport:
+        return EncodedReport(0, b"", b"", b"", epoch, True, False, account.response_number(epoch))
+
+    draft = report(10)
+    account.charge(report(20))
+    account.charge(draft)
+    assert account.response_number(10) == draft.response == 10
+    account.charge(report(15))
+    assert account.response_number(15) not in {10, 15, 20}

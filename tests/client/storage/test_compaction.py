@@ -259,6 +259,26 @@ def test_start_during_compaction_reads_complete_state(rig: Rig, tmp_path: Path, 
     } <= places
 
 
+@pytest.mark.parametrize("closed_at", [1, 3])
+def test_erasure_is_complete_though_an_upload_thread_ends_meanwhile(closed_at: int, rig: Rig) -> None:
+    """The thread closes the journal, so the next access reads the state anew. The warning then had no cause."""
+    client = with_subjects(rig, WatchedDisk())
+    pauses = 0
+
+    def close_journal(_: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == closed_at:
+            collaborators(client).journal.close()
+
+    collaborators(client).compactor._sleep = close_journal
+    assert client.set_consent("off")
+    assert pauses > closed_at
+    with collaborators(client).journal as state:
+        assert not any((state.erasure_pending, state.drafts, state.queue))
+    assert not (rig.state / ROTATED).exists()
+
+
 def test_killed_compaction_is_finished_by_the_next(rig: Rig, tmp_path: Path) -> None:
     disk = WatchedDisk()
     client = with_subjects(rig, disk, 2)

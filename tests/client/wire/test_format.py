@@ -174,7 +174,8 @@ def discover_of(fields: dict[str, Any]) -> dict[str, Any]:
     """Discovery: the table with its defaults, held_out as a number of cohorts."""
     table = {"step": 2, "alphabet": None, "held_out": 0.1} | fields["discover"]
     held_out: int = max(1, round(table["held_out"] * fields["num_cohorts"]))
-    whole: dict[str, Any] = {"first": min(table["step"], table["longest"] + 1)} | table | {"held_out": held_out}
+    shortest = min(2 * table["step"], 8) if "method" in table else table["step"]
+    whole: dict[str, Any] = {"first": min(shortest, table["longest"] + 1)} | table | {"held_out": held_out}
     return whole
 
 
@@ -194,7 +195,8 @@ def group_and_fragment_of(fields: dict[str, Any], cohort: int, value: str | None
         symbols = [bytes([byte]) for byte in value.encode()]
     else:
         symbols = [character.encode() for character in value]
-    return group, b"".join([*symbols, b"\xff"][: lengths[group]])
+    start = lengths[group] - table["first"] if "method" in table else 0
+    return group, b"".join([*symbols, b"\xff"][start : lengths[group]]) or b"\xff"
 
 
 def discovery_cohort_of(secret: bytes, name: str, m: int) -> int:

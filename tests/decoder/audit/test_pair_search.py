@@ -7,7 +7,7 @@ import pytest
 
 from hubbub import Buckets, Estimand, Metric, Params
 from hubbub.encoding.bloom import Value
-from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.discovery import Discovery, Method
 from hubbub_decoder.audit.bound import Event
 from hubbub_decoder.audit.clients import ClientReports
 from hubbub_decoder.audit.distinguisher import Distinguisher, true_bits
@@ -33,9 +33,10 @@ def test_audited_strings_set_every_bit(k: int, m: int) -> None:
     assert np.any([true_bits(metric, value).any(axis=0) for value in values], axis=0).all()
 
 
-def test_audited_pair_differs_in_every_group() -> None:
+@pytest.mark.parametrize("method", ["prefixes", "ngrams"])
+def test_audited_pair_differs_in_every_group(method: Method) -> None:
     params = Params(num_bits=256, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
-    metric = Metric.string("page", params, discover=Discovery(longest=3, step=1, held_out=0.2))
+    metric = Metric.string("page", params, discover=Discovery(longest=3, step=1, held_out=0.2, method=method))
     values = audited_values(metric)
     bits = [true_bits(metric, value) for value in values]
     i, j, _ = declared_pair(metric, bits, Schedule(1, 1), 2.0, 0.01)

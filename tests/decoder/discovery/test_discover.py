@@ -12,7 +12,7 @@ from scipy.stats import binom, chisquare, norm
 from hubbub import Encoder, Metric, Params, Secret
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.errors import SummaryError
-from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.discovery import Discovery, Method
 from hubbub.summary import BitCounts, Reports
 from hubbub.testing import SeededBytes
 from hubbub_decoder import decode, discover, simulate_bit_counts, simulate_reports
@@ -32,13 +32,16 @@ def metric_of(epsilon: float, discover: Discovery = DISCOVER, num_hashes: int = 
 
 
 WORDS = metric_of(6)
+NGRAMS = metric_of(6, replace(DISCOVER, first=4, method="ngrams"))
 POPULATION = {"abc": 20_000, "abcd": 10_000, "head": 9_000, "fed": 6_000, "a": 8_000, "": 5_000, "hhhhh": 7_000}
 
 
 @pytest.mark.parametrize("hashes", [1, 2])
 @pytest.mark.parametrize("alphabet", ["ab\N{LATIN SMALL LETTER E WITH ACUTE}", None])
-def test_vectorized_fragments_have_the_bits_of_the_client(alphabet: str | None, hashes: int) -> None:
-    metric = metric_of(4, Discovery(longest=5, step=2, alphabet=alphabet, held_out=0.2), num_hashes=hashes)
+@pytest.mark.parametrize("method", ["prefixes", "ngrams"])
+def test_vectorized_fragments_have_the_bits_of_the_client(alphabet: str | None, hashes: int, method: Method) -> None:
+    groups = Discovery(longest=5, step=1, first=2, alphabet=alphabet, held_out=0.2, method=method)
+    metric = metric_of(4, groups, num_hashes=hashes)
     values = ["", "a", "ab", "abab", "\N{LATIN SMALL LETTER E WITH ACUTE}" * 4, "abababab"]
     assert metric.discover is not None
     positions = discovery_positions(values, metric.params, metric.discover)
@@ -47,9 +50,11 @@ def test_vectorized_fragments_have_the_bits_of_the_client(alphabet: str | None, 
             assert sum(1 << int(bit) for bit in bits) == bloom_bits(metric, value, cohort)
 
 
-def test_simulated_reports_have_the_law_of_the_encoder(unseen_seed: int) -> None:
+@pytest.mark.parametrize("metric", [WORDS, NGRAMS], ids=["prefixes", "ngrams"])
+def test_simulated_reports_have_the_law_of_the_encoder(metric: Metric, unseen_seed: int) -> None:
     """Ones of each bit of each group, of new clients' reports and of simulated ones, against q* and p*: z of every cell."""
-    metric, population = WORDS, {"abc": 4_000, "abcd": 2_000, "hhhhhhhh": 2_000}
+    assert metric.discover is not None
+    population = {"abc": 4_000, "abcd": 2_000, "hhhhhhhh": 2_000}
     random_bytes, rng = SeededBytes(unseen_seed), np.random.default_rng(unseen_seed)
     values = [value for value, count in population.items() for _ in range(count)]
     reports = [Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(value) for value in values]
@@ -57,7 +62,7 @@ def test_simulated_reports_have_the_law_of_the_encoder(unseen_seed: int) -> None
     of_bits = simulate_bit_counts(metric, population, rng)
     cohorts, rows = zip(*simulate_reports(metric, population, rng), strict=True)
     of_reports = Reports(metric, np.concatenate(cohorts), np.concatenate(rows)).bit_counts()
-    positions = discovery_positions(list(population), metric.params, DISCOVER)
+    positions = discovery_positions(list(population), metric.params, metric.discover)
     shares = np.array(list(population.values())) / len(values)
     truth = np.zeros((64, 64))
     for in_cohorts, share in zip(positions, shares, strict=True):
@@ -72,15 +77,16 @@ def test_simulated_reports_have_the_law_of_the_encoder(unseen_seed: int) -> None
         assert tails.min() > ALPHA / 16 / tails.size
 
 
+@pytest.mark.parametrize("metric", [WORDS, NGRAMS], ids=["prefixes", "ngrams"])
 @pytest.mark.parametrize("form", ["bits", "reports"])
-def test_finds_frequent_strings_with_their_shares(form: str, unseen_seed: int) -> None:
+def test_finds_frequent_strings_with_their_shares(metric: Metric, form: str, unseen_seed: int) -> None:
     """Every share is above 12 standard errors of each group; the empty string and one of `longest` characters are among them."""
     rng = np.random.default_rng(unseen_seed)
     if form == "bits":
-        found = discover(simulate_bit_counts(WORDS, POPULATION, rng, no_value=15_000), target="population")
+        found = discover(simulate_bit_counts(metric, POPULATION, rng, no_value=15_000), target="population")
     else:
-        cohorts, rows = zip(*simulate_reports(WORDS, POPULATION, rng, no_value=15_000), strict=True)
-        found = discover(Reports(WORDS, np.concatenate(cohorts), np.concatenate(rows)), target="population")
+        cohorts, rows = zip(*simulate_reports(metric, POPULATION, rng, no_value=15_000), strict=True)
+        found = discover(Reports(metric, np.concatenate(cohorts), np.concatenate(rows)), target="population")
     assert {estimate.candidate for estimate in found.detected} >= POPULATION.keys()
     assert found.decoding is not None
     for candidate, count in POPULATION.items():
@@ -88,15 +94,17 @@ def test_finds_frequent_strings_with_their_shares(form: str, unseen_seed: int) -
         assert abs(estimate.share - count / 80_000) < 6 * estimate.std_error
 
 
-def test_string_longer_than_longest_is_truncated(unseen_seed: int) -> None:
+@pytest.mark.parametrize("metric", [WORDS, NGRAMS], ids=["prefixes", "ngrams"])
+def test_string_longer_than_longest_is_truncated(metric: Metric, unseen_seed: int) -> None:
     population = {"abc": 30_000, "abcdefgh": 30_000}
-    found = discover(simulate_bit_counts(WORDS, population, np.random.default_rng(unseen_seed)))
+    found = discover(simulate_bit_counts(metric, population, np.random.default_rng(unseen_seed)))
     assert "abcdef" in found.truncated
     assert "abc" in {estimate.candidate for estimate in found.detected}
 
 
-def test_finds_strings_of_bytes_beyond_ascii(unseen_seed: int) -> None:
-    metric = metric_of(6, Discovery(longest=6, step=1, held_out=0.15), num_cohorts=128)
+@pytest.mark.parametrize("method", ["prefixes", "ngrams"])
+def test_finds_strings_of_bytes_beyond_ascii(method: Method, unseen_seed: int) -> None:
+    metric = metric_of(6, Discovery(longest=6, step=1, held_out=0.15, method=method), num_cohorts=128)
     texts = {"caf\N{LATIN SMALL LETTER E WITH ACUTE}": 60_000, "\N{EURO SIGN}5": 60_000}
     found = discover(simulate_bit_counts(metric, texts, np.random.default_rng(unseen_seed)), beam=20)
     assert {estimate.candidate for estimate in found.detected} >= texts.keys()

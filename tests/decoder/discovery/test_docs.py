@@ -7,28 +7,50 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from hubbub.metrics.definitions import load_definitions
 from tests.support.paths import DOCS
 
 
-def block(language: str) -> str:
+def blocks(language: str) -> list[str]:
     text = (DOCS / "discovery.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
-    return str(shown)
+    return list(re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL))
 
 
-def test_example_of_the_discovery_page_finds_its_strings(tmp_path: Path) -> None:
-    """Each share is above 20 standard errors of each group: 300,000 reports in 6 groups at epsilon 4."""
-    (tmp_path / "metrics.toml").write_text(block("toml"))
+def definition_of_ngrams() -> str:
+    metric, table = blocks("toml")
+    return metric.split("[metric.discover]")[0] + table
+
+
+@pytest.mark.parametrize("definition", [blocks("toml")[0], definition_of_ngrams()], ids=["prefixes", "ngrams"])
+def test_example_of_the_discovery_page_finds_its_strings(definition: str, tmp_path: Path) -> None:
+    """Each share is above 20 standard errors of each group: 300,000 reports in 6 groups at epsilon 4, or 5 groups of n-grams."""
+    (tmp_path / "metrics.toml").write_text(definition)
     done = subprocess.run(
-        [sys.executable, "-c", block("python")], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", blocks("python")[0]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     )
     assert {line.split()[0] for line in done.stdout.splitlines()} >= {"push", "pull", "commit", "re-base", "log"}
 
 
 def test_groups_of_the_discovery_page_are_those_of_its_definition(tmp_path: Path) -> None:
-    (tmp_path / "metrics.toml").write_text(block("toml"))
+    (tmp_path / "metrics.toml").write_text(blocks("toml")[0])
     discover = load_definitions(tmp_path / "metrics.toml")["command"].discover
     assert discover is not None
     assert discover.lengths == (2, 4, 6, 8, 9)
     assert "prefixes of 2, 4, 6, 8 and 9 characters" in (DOCS / "discovery.md").read_text(encoding="utf-8")
+
+
+def test_ngrams_of_the_discovery_page_are_those_of_its_table(tmp_path: Path) -> None:
+    (tmp_path / "metrics.toml").write_text(definition_of_ngrams())
+    discover = load_definitions(tmp_path / "metrics.toml")["command"].discover
+    assert discover is not None
+    windows = [f"{length - discover.shortest + 1} to {length}" for length in discover.lengths]
+    assert windows == ["1 to 4", "3 to 6", "5 to 8", "6 to 9"]
+    shown = f"groups of symbols {', '.join(windows[:-1])} and {windows[-1]}."
+    assert shown in (DOCS / "discovery.md").read_text(encoding="utf-8")

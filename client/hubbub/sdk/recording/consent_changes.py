@@ -90,7 +90,11 @@ class ConsentManager:
         if not self._compactor.compact(always=True):
             if not self._journal.sync():
                 missing.append("the new consent could not be saved; the previous value may apply after a restart")
-            missing.append(f"recorded data is not erased yet: {self._journal.problem}")
+            cause = (
+                self._journal.problem
+                or "another process or thread kept the state locked; the next start of the app erases it"
+            )
+            missing.append(f"recorded data is not erased yet: {cause}")
         if not missing:
             self._limit.lower_to(Consent.ON)
         return missing

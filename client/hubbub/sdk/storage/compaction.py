@@ -101,7 +101,8 @@ class Compactor:
     def _replace_all(self, *, always: bool) -> bool:
         """Write a snapshot and remove the records that it replaces; False if the disk failed or consent was withdrawn meanwhile.
 
-        always : repeat it, if the first pass finished a compaction that a kill interrupted
+        always : repeat it, if the first pass finished a compaction that a kill interrupted, or if the state was read anew meanwhile,
+                 as after an upload thread that ends
         """
         is_complete = False
         while not is_complete:
@@ -110,12 +111,15 @@ class Compactor:
                 return False
             state, erased, is_complete = started
             try:
-                if not (self._write(state, erased=erased) and self._put_in_place(state)):
-                    return False
+                written = self._write(state, erased=erased) and self._put_in_place(state)
             finally:
                 with suppress(OSError):
                     if self._disk.identity(self._new) is not None:
                         self._disk.remove(self._new)
+            if not written:
+                if not always or self._journal.run(self._is_current, state):
+                    return False
+                is_complete = False
         if always:
             state.erasure_pending = False
         return True
@@ -124,6 +128,11 @@ class Compactor:
         if not self._journal.write_pending():
             return None
         return state, state.erasure_pending, self._journal.rotate() or not always
+
+    @staticmethod
+    def _is_current(now: State, written: State) -> bool:
+        """Return whether the state was not read anew: the directory was not removed, and no thread closed the journal."""
+        return now is written
 
     def _write(self, state: State, *, erased: bool) -> bool:
         file = self._disk.open_new(self._new)
@@ -148,8 +157,8 @@ class Compactor:
         return True
 
     def _write_counters(self, now: State, written: State) -> bool:
-        if now is not written:
-            return False  # the directory was removed
+        if not self._is_current(now, written):
+            return False
         self._journal.write(*counter_events(now), *counter_events(now))
         return True
 
