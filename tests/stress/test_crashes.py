@@ -1,4 +1,4 @@
-"""SIGKILL at every failpoint and at random moments: one campaign of crash_matrix.py per engine."""
+"""SIGKILL at every failpoint and at random moments: one campaign of crash_matrix.py per engine, one of segment_matrix.py."""
 
 from __future__ import annotations
 
@@ -23,3 +23,16 @@ def test_killed_service_loses_no_report_and_counts_none_twice(engine: str, proce
     assert sum(met.values()) == 25
     assert len(named) >= 12
     assert all(named.values()), met
+
+
+@pytest.mark.slow
+def test_killed_segment_services_and_folds_lose_no_report_and_count_none_twice(unseen_seed: int) -> None:
+    """25 crashes: one at every failpoint, each of which must be reached, the others at random moments."""
+    root = Path(__file__).parents[2]
+    matrix = [sys.executable, "-m", "tests.stress.segment_matrix", "25", str(unseen_seed)]
+    done = subprocess.run(matrix, cwd=root, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    met = {name: int(times) for times, name in re.findall(r"^ *(\d+)  (.*)$", done.stdout, re.MULTILINE)}
+    assert sum(met.values()) == 25
+    assert len(met) == 11
+    assert all(met.values()), met

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hubbub.text import install_hint
+from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.errors import StoreError
 
 try:
@@ -46,12 +47,15 @@ class ObjectStore:
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a new object; return False, without a change, if the name exists."""
+        folder = name.rpartition("/")[0].rpartition("/")[2]
+        reach(f"before an object of {folder}")
         with _store_errors(self.place):
             try:
                 obstore.put(self._store, name, data, mode="create")
             except AlreadyExistsError:
                 return False
-            return True
+        reach(f"after an object of {folder}")
+        return True
 
     def read(self, name: str) -> bytes:
         """Return an object; raises MissingObjectError if there is none."""
@@ -70,6 +74,7 @@ class ObjectStore:
     def delete(self, names: Iterable[str]) -> None:
         """Delete objects; a name without an object is ignored."""
         paths = list(names)
+        reach("before a deletion of objects")
         with _store_errors(self.place):
             for start in range(0, len(paths), _MOST_DELETED_AT_ONCE):
                 some = paths[start : start + _MOST_DELETED_AT_ONCE]
@@ -79,6 +84,7 @@ class ObjectStore:
                     for path in some:
                         with suppress(*_MISSING):
                             obstore.delete(self._store, path)
+        reach("after a deletion of objects")
 
 
 class MissingObjectError(StoreError):

@@ -1,0 +1,241 @@
+"""Kill services that append segments, and folds, at failpoints and at random moments; check that no report is lost or counted twice.
+
+python -m tests.stress.segment_matrix CRASHES [SEED]      (or: make matrix)
+
+Two processes append batches to a directory, some of them again, and two fold it all the time, with Arrow or DuckDB. A process
+that reaches the failpoint is killed; the others are killed with it or a little later. At a random moment all are killed. Each report
+sets one bit that no other report sets, without noise. After every crash each object is complete, and a fold finds
+acknowledged <= counted <= formed for each report. At the end every batch is sent once more, and counted = formed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from select import select
+from tempfile import TemporaryDirectory
+
+from hubbub import Batch, parse_definitions
+from hubbub.summary import BitCounts, summary_from_bytes
+from hubbub_aggregator.database import failpoints
+from hubbub_aggregator.errors import StoreError
+from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine
+from hubbub_aggregator.segments.folding import fold_folder, folders
+from hubbub_aggregator.segments.manifest import Manifest
+from hubbub_aggregator.segments.object_store import ObjectStore
+from hubbub_aggregator.segments.segment_file import batch_ids
+from hubbub_aggregator.segments.segment_store import SegmentStore
+from tests.stress.crash_matrix import in_child
+
+BITS, DAYS, FIRST_DAY, GIVE_UP = 1_024, 2, date(2024, 6, 1), 20.0
+RANDOM = "all at a random moment"
+FAILPOINTS = [
+    *(f"{when} an object of {kind}" for when in ("before", "after") for kind in ("segments", "ids", "summaries", "folded")),
+    *(f"{when} a deletion of objects" for when in ("before", "after")),
+]  # fmt: skip
+
+_CATEGORIES = ", ".join(f'"{number}"' for number in range(BITS))
+METRIC = parse_definitions(f"""
+[[metric]]
+name = "number"
+kind = "categorical"
+description = "A bit of its own for each report."
+owner = "owner@example.org"
+categories = [{_CATEGORIES}]
+prob_p = 0
+prob_q = 1
+prob_f = 0
+expires = 2100-01-01
+""")["number"]
+
+
+@dataclass
+class Campaign:
+    """One directory of segments, the reports formed for it, and the batches that were acknowledged."""
+
+    place: Path
+    rng: random.Random
+    batches: list[tuple[Batch, range]] = field(default_factory=list)
+    acknowledged: set[int] = field(default_factory=set)
+    formed: int = 0
+
+    def build(self, most: int) -> None:
+        for _ in range(most):
+            size = self.rng.randint(1, 3)
+            if self.formed + size > BITS:
+                return
+            numbers, period = range(self.formed, self.formed + size), FIRST_DAY + timedelta(self.rng.randrange(DAYS))
+            self.formed += size
+            rows = b"".join((1 << number).to_bytes(METRIC.params.row_bytes, "little") for number in numbers)
+            batch = Batch(uuid.uuid4(), METRIC.name, METRIC.digest, period.isoformat(), bytes(size), rows)
+            self.batches.append((batch, numbers))
+
+    def open(self) -> tuple[ObjectStore, SegmentStore]:
+        """Open both stores; only children do, because this process must be able to fork."""
+        objects = ObjectStore.open(str(self.place / "segments"))
+        return objects, SegmentStore.open_with(self.place / "reports.db", objects, uuid.uuid4)
+
+    def crash(self, target: str | None) -> bool:
+        """Run two services and two folds until the failpoint or a random moment; return whether it was reached."""
+        read_end, write_end = os.pipe()
+        hook = _hook(target, self.rng.randint(1, 3), write_end)
+        work = [self._append, self._append, self._fold, self._fold]
+        children = [_forked(each, hook, write_end, self.rng.random()) for each in work]
+        os.close(write_end)
+        until, messages = time.monotonic() + (GIVE_UP if target else self.rng.uniform(0.05, 0.5)), b""
+        met = False
+        while not met and select([read_end], [], [], max(0.0, until - time.monotonic()))[0]:
+            messages += os.read(read_end, 1 << 16)
+            met = b"met\n" in messages
+        if met:
+            time.sleep(self.rng.choice([0, 0, 0.1]))  # the other processes keep running
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        assert ends == [-signal.SIGKILL] * len(ends), "a process ended by itself: see its traceback above"
+        while data := os.read(read_end, 1 << 16):
+            messages += data
+        os.close(read_end)
+        self.acknowledged |= {int(line) for line in messages.split(b"\n")[:-1] if line != b"met"}
+        return met or target is None
+
+    def _append(self, send: Callable[[str], None], rng: random.Random) -> None:
+        _, store = self.open()
+        mine = set(self.acknowledged)
+        while True:
+            left = [number for number in range(len(self.batches)) if number not in mine]
+            chosen = rng.choices(left if left and rng.random() < 0.8 else range(len(self.batches)), k=rng.randint(1, 4))
+            store.append([self.batches[number][0] for number in chosen])
+            mine.update(chosen)
+            send("".join(f"{number}\n" for number in chosen))
+            time.sleep(0.002)  # leave SQLite to the other process
+
+    def _fold(self, _send: Callable[[str], None], rng: random.Random) -> None:
+        objects, _ = self.open()
+        while True:
+            for folder in folders(objects):
+                engine = ArrowEngine() if rng.random() < 0.7 else DuckDBEngine("100MB")
+                try:
+                    fold_folder(objects, folder, METRIC, engine, uuid.uuid4, keep=rng.random() < 0.2)
+                except StoreError as problem:
+                    if "folded by others" not in str(problem):
+                        raise
+
+    def check(self) -> None:
+        """Check all objects, then the counts after a fold."""
+        ones = in_child(lambda: self._counted(again=False))["number"]
+        assert set(ones) <= {0, 1}, "a report was counted twice"
+        assert not any(ones[self.formed :]), "a report was counted that was not formed"
+        for number, (_, numbers) in enumerate(self.batches):
+            of_batch = {ones[each] for each in numbers}
+            assert len(of_batch) == 1, "a batch was counted in part"
+            assert number not in self.acknowledged or of_batch == {1}, "an acknowledged report is not counted"
+
+    def finish(self) -> None:
+        assert len(self.acknowledged) > len(self.batches) / 20, "5 % or fewer were acknowledged: the run proves nothing"
+        assert in_child(lambda: self._counted(again=True))["number"] == [1] * self.formed + [0] * (BITS - self.formed)
+
+    def _counted(self, *, again: bool) -> dict[str, list[int]]:
+        objects, store = self.open()
+        for name in objects.names():
+            _check_object(name, objects.read(name))
+        if again:
+            store.append([batch for batch, _ in self.batches])
+        ones = [0] * BITS
+        for folder in folders(objects):
+            summary = fold_folder(objects, folder, METRIC, ArrowEngine(), uuid.uuid4, keep=False).summary
+            if isinstance(summary, BitCounts):
+                ones = [one + int(more) for one, more in zip(ones, summary.ones[0], strict=True)]
+        left = [name for name in objects.names() if "/segments/" in name]
+        assert not left, f"segments are left after a fold: {left}"
+        return {"number": ones}
+
+
+def _check_object(name: str, data: bytes) -> None:
+    """Raise if an object is not complete."""
+    match name.rpartition("/")[0].rpartition("/")[2]:
+        case "segments" | "ids" as kind:
+            if kind == "segments":
+                assert len(batch_ids(name, data)) > 0
+            else:
+                assert data[-4:] == b"PAR1", name
+        case "summaries":
+            summary_from_bytes(data)
+        case "folded":
+            Manifest.from_bytes(name, data)
+        case _:
+            raise AssertionError(f"an object that no process created: {name!r}, {len(data)} bytes")
+
+
+def _hook(target: str | None, countdown: int, write_end: int) -> Callable[[str], None]:
+    left = countdown
+
+    def hook(name: str) -> None:
+        nonlocal left
+        if name == target:
+            left -= 1
+            if left <= 0:
+                os.write(write_end, b"met\n")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
+
+
+def _send(write_end: int, text: str) -> None:
+    os.write(write_end, text.encode())
+
+
+def _forked(
+    work: Callable[[Callable[[str], None], random.Random], None],
+    hook: Callable[[str], None],
+    write_end: int,
+    seed: float,
+) -> int:
+    """Run work in a child until it is killed; return the child's process id."""
+    child = os.fork()
+    if child:
+        return child
+    logging.disable()
+    failpoints.listen(hook)
+    try:
+        work(lambda text: _send(write_end, text), random.Random(seed))  # noqa: S311  (what to do)
+    except Exception:  # noqa: BLE001  (the parent finds the exit code)
+        traceback.print_exc()
+    finally:
+        os._exit(3)
+
+
+def main(crashes: int, seed: int) -> None:
+    began, rng, reached = time.monotonic(), random.Random(seed), Counter[str]()  # noqa: S311  (when to kill)
+    targets: list[str | None] = [None] * max(0, crashes - len(FAILPOINTS))
+    targets += FAILPOINTS[:crashes]
+    rng.shuffle(targets)
+    with TemporaryDirectory(prefix="hubbub-segments-") as directory:
+        campaign = Campaign(Path(directory), rng)
+        for target in targets:
+            campaign.build(BITS // 2 // crashes)
+            reached[target or RANDOM] += campaign.crash(target)
+            campaign.check()
+        campaign.finish()
+    for name in [*FAILPOINTS, RANDOM]:
+        print(f"{reached[name]:5}  {name}")  # noqa: T201
+    print(  # noqa: T201
+        f"{crashes} crashes on segments in {time.monotonic() - began:.0f} s, seed {seed}, "
+        f"{len(campaign.acknowledged)} of {len(campaign.batches)} batches acknowledged: nothing lost, nothing counted twice"
+    )
+
+
+if __name__ == "__main__":
+    count, *rest = map(int, sys.argv[1:])
+    main(count, rest[0] if rest else random.SystemRandom().getrandbits(48))
