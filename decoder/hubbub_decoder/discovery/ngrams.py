@@ -119,7 +119,7 @@ def _of_others(of: Indices, weights: Floats, lost: float) -> Floats:
 
 
 def _heirs(parents: Indices, rho: Floats, ratio: Floats) -> Floats:
-    """Probability (M,) that the share of the prefix goes on in each extension, given likelihood ratios; 0 for whole strings."""
+    """Probability (M,) that the share of the prefix goes on in each extension, given likelihood ratios. For whole strings it is negligible."""
     of, is_open = parents + 1, parents >= 0
     present = np.bincount(of, rho)
     total = np.bincount(of, rho * ratio) + _NO_EXTENSION * present
