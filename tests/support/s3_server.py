@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import socket
 import subprocess
@@ -22,14 +23,20 @@ KEY, SECRET = "key", "secret"  # of this server only
 
 
 def _free_ports(number: int) -> list[int]:
-    """Ports that are free now, with their gRPC ports 10,000 above."""
+    """Ports that are free now, with their gRPC ports 10,000 above.
+
+    They are below 32,768, so that no outgoing connection takes one before the server does.
+    """
     with ExitStack() as stack:
         ports: list[int] = []
         while len(ports) < number:
-            first = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            port = first.getsockname()[1]
-            if port < 50_000:
-                ports.append(port)
+            port = 12_000 + secrets.randbelow(10_000)
+            try:
+                for each in (port, port + 10_000):
+                    stack.enter_context(socket.create_server(("127.0.0.1", each)))
+            except OSError:  # in use
+                continue
+            ports.append(port)
         return ports
 
 
@@ -41,7 +48,15 @@ def s3_server() -> Iterator[str]:
         identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
         (config := Path(folder) / "s3.json").write_text(json.dumps({"identities": [identity]}))
         master, volume, filer, s3 = _free_ports(4)
-        places = [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"]
+        # the first two have fixed ports by default, on which a second server would end
+        places = [
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            f"-master.port={master}",
+            f"-volume.port={volume}",
+            f"-filer.port={filer}",
+            f"-s3.port={s3}",
+        ]
         arguments = ["server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", f"-s3.config={config}"]
         server = subprocess.Popen(
             [program, *arguments, *places, "-master.volumeSizeLimitMB=64"],

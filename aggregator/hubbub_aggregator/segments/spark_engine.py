@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Summary
@@ -78,15 +79,14 @@ def spark_session(master: str, options: Mapping[str, str]) -> Iterator[Any]:
 class SparkEngine:
     """Counts segments as jobs of a Spark session. The driver holds one summary, and neither ids nor reports.
 
-    Each task may run again, or twice, after its executor is lost: it creates objects under names of its own attempt, and Spark returns the
-    result of one attempt. Names that the manifest does not contain count for nothing.
+    Each task may run again after its executor is lost: it creates its id file under a name of its own attempt, and returns the name with its
+    counts. The files of other attempts are deleted; what the manifest does not name counts for nothing.
     """
 
     def __init__(self, session: Any) -> None:
         self._session = session
 
     def count(self, new: NewSegments) -> Counted:
-        from pyspark import StorageLevel
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as sql
 
@@ -102,26 +102,28 @@ class SparkEngine:
                 "segment", sql.shiftright(sql.when(is_new, sql.col("first")).otherwise(sql.col("last")), _ROW_BITS)
             )
             .repartition(self._num_tasks(new.segments), "segment")
-            .persist(StorageLevel.DISK_ONLY)
         )
-        write = _id_writer(place, new.ids)
-        count = _counter(place, metric, period, new.segments)
+        count = _counter(place, metric, period, new.segments, new.ids)
+        found = (
+            rows.select("batch_id", "first", "times")
+            .mapInArrow(count, "ids string, cell long, reports long, repeated long")
+            .groupBy("ids", "cell")
+            .agg(sql.sum("reports").alias("reports"), sql.sum("repeated").alias("repeated"))
+        )
+        written: list[str] = []
         try:
-            cells = rows.select("first").mapInArrow(count, "cell long, reports long")
-            totals = cells.groupBy("cell").agg(sql.sum("reports").alias("reports")).toArrow()
-            written = rows.mapInArrow(write, "name string, batches long, repeated long").toArrow().to_pylist()
+            table = found.toArrow()
+            is_cell = pc.greater_equal(table["cell"], 0)
+            totals, tasks = table.filter(is_cell), table.filter(pc.invert(is_cell))
+            written = [name for name in tasks["ids"].to_pylist() if name]
         except (PySparkException, _java_error()) as problem:
             raise _task_error(problem) from None
         finally:
-            rows.unpersist()
+            _delete_others(new, written)
         flat = np.zeros(sum(map(np.size, _arrays(summary_type(metric).empty(metric)))), np.int64)
         flat[totals["cell"].to_numpy()] = totals["reports"].to_numpy()
-        return Counted(
-            _from_cells(metric, period, flat),
-            [each["name"] for each in written if each["batches"]],
-            sum(each["batches"] for each in written),
-            sum(each["repeated"] for each in written),
-        )
+        batches, repeated = (int(tasks[name].to_numpy().sum()) for name in ("reports", "repeated"))
+        return Counted(_from_cells(metric, period, flat), written, batches, repeated)
 
     def _num_tasks(self, names: Sequence[str]) -> int:
         """Return the number of tasks for some objects. Without it Spark takes 200, of 50 ms each, also for one small segment."""
@@ -162,40 +164,52 @@ def _with_positions(ids: pa.Array, positions: np.ndarray) -> pa.Table:
     return pa.table({"batch_id": ids.cast(pa.binary()), "position": pa.array(positions, pa.int64())})
 
 
-def _id_writer(place: str, prefix: str) -> Callable[[Batches], Batches]:
-    """Return a task that creates one id file of the counted batches of its partition."""
-
-    def write(batches: Batches) -> Batches:
-        from pyspark import TaskContext
-
-        ids, repeated = list[pa.Array](), 0
-        for batch in batches:
-            is_new = pa.array(batch["first"].to_numpy() > _KNOWN)
-            ids.append(batch["batch_id"].filter(is_new).cast(pa.binary(16)))
-            repeated += int(batch["times"].to_numpy().sum()) - batch.num_rows
-        num_batches, name = sum(map(len, ids)), f"{prefix}-{TaskContext.get().taskAttemptId()}.parquet"
-        if num_batches:
-            ObjectStore.open(place).create(name, ids_to_bytes(ids))
-        yield pa.record_batch({"name": [name], "batches": [num_batches], "repeated": [repeated]})
-
-    return write
+def _delete_others(new: NewSegments, written: Sequence[str]) -> None:
+    """Delete the id files of tasks that ran in vain."""
+    names = new.objects.names(new.ids.rpartition("/")[0])
+    new.objects.delete([name for name in names if name.startswith(f"{new.ids}-") and name not in written])
 
 
-def _counter(place: str, metric: Metric, period: str, names: Sequence[str]) -> Callable[[Batches], Batches]:
-    """Return a task that counts the rows of its partition and returns the cells that are not 0."""
+def _counter(
+    place: str, metric: Metric, period: str, names: Sequence[str], prefix: str
+) -> Callable[[Batches], Batches]:
+    """Return a task that counts the rows of its partition, and creates an id file of their batches.
+
+    It returns the cells of its counts that are not 0, with `ids` = "", and one row with the name of its id file, the cell -1, and as
+    `reports` and `repeated` the numbers of batches and of repeated rows. The name and the counts so take the same shuffle: if a lost
+    task runs again, both are those of its new attempt.
+    """
     names = list(names)
 
     def count(batches: Batches) -> Batches:
-        first = np.concatenate([np.zeros(0, np.int64), *(batch["first"].to_numpy() for batch in batches)])
-        first = np.sort(first[first > _KNOWN])
-        starts = np.flatnonzero(np.diff(first >> _ROW_BITS, prepend=-1))
+        from pyspark import TaskContext
+
+        first, ids, repeated = [np.zeros(0, np.int64)], list[pa.Array](), 0
+        for batch in batches:
+            positions = batch["first"].to_numpy()
+            is_new = positions > _KNOWN
+            first.append(positions[is_new])
+            ids.append(batch["batch_id"].filter(pa.array(is_new)).cast(pa.binary(16)))
+            repeated += int(batch["times"].to_numpy().sum()) - batch.num_rows
+        ordered = np.sort(np.concatenate(first))
+        starts = np.flatnonzero(np.diff(ordered >> _ROW_BITS, prepend=-1))
         per_segment: Iterable[tuple[str, np.ndarray]] = (
-            (names[rows[0] >> _ROW_BITS], rows & ((1 << _ROW_BITS) - 1)) for rows in np.split(first, starts)[1:]
+            (names[rows[0] >> _ROW_BITS], rows & ((1 << _ROW_BITS) - 1)) for rows in np.split(ordered, starts)[1:]
         )
-        summary = count_segments(metric, period, ObjectStore.open(place).read, per_segment)
-        flat = np.concatenate([np.ravel(array) for array in _arrays(summary)])
+        objects = ObjectStore.open(place)
+        flat = np.concatenate(
+            [np.ravel(each) for each in _arrays(count_segments(metric, period, objects.read, per_segment))]
+        )
+        name = f"{prefix}-{TaskContext.get().taskAttemptId()}.parquet" if len(ordered) else ""
+        if name:
+            objects.create(name, ids_to_bytes(ids))
         cells = np.flatnonzero(flat)
-        table = pa.table({"cell": pa.array(cells), "reports": pa.array(flat[cells])})
+        table = pa.table({
+            "ids": pa.array([name] + [""] * len(cells), pa.string()),
+            "cell": pa.array(np.append(-1, cells), pa.int64()),
+            "reports": pa.array(np.append(len(ordered), flat[cells]), pa.int64()),
+            "repeated": pa.array(np.append(repeated, np.zeros_like(cells)), pa.int64()),
+        })  # fmt: skip
         yield from table.to_batches(max_chunksize=_MAX_ROWS_SENT_AT_ONCE)
 
     return count

@@ -25,6 +25,8 @@ from hubbub.summary import summary_to_bytes
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.segments import spark_engine
 from hubbub_aggregator.segments.engines import ArrowEngine
+from hubbub_aggregator.segments.id_file import read_ids
+from hubbub_aggregator.segments.manifest import Manifest
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import segment_to_bytes
 from hubbub_aggregator.segments.spark_engine import SparkEngine, spark_session
@@ -137,13 +139,15 @@ def test_segments_without_a_new_batch_leave_no_id_file(engine: SparkEngine, obje
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut", "other width"])
-def test_damaged_segment_is_named_and_leaves_no_object(engine: SparkEngine, objects: ObjectStore, damage: str) -> None:
+def test_damaged_segment_is_named_and_nothing_is_counted(
+    engine: SparkEngine, objects: ObjectStore, damage: str
+) -> None:
     put(objects, WIDE, [batch(WIDE, 1)], "a")
     whole = segment_to_bytes([batch(NARROW, 2)])
     objects.create(f"{folder_of(WIDE).path}/segments/b.parquet", whole[:-7] if damage == "cut" else whole)
     with pytest.raises(StoreError, match=r"^metric=wide.*segments/b\.parquet: .*[Mm]ove it out of the folder$"):
         fold_now(objects, WIDE, engine)
-    assert not [name for name in objects.names() if "/segments/" not in name]
+    assert not [name for name in objects.names() if "/folded/" in name or "/summaries/" in name]
 
 
 @pytest.mark.slow
@@ -162,7 +166,7 @@ def test_killed_executors_change_no_count(
     engine: SparkEngine, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """SIGKILL to the executor of a task that reads ids, and to that of a task that has created its id file."""
-    read, id_writer = spark_engine._new_ids, spark_engine._id_writer
+    read, counter = spark_engine._new_ids, spark_engine._counter
 
     def kill_executor_once(name: str) -> None:
         parent = Path(f"/proc/{os.getppid()}/status").read_text()  # the worker's parent is forked by the executor
@@ -178,18 +182,18 @@ def test_killed_executors_change_no_count(
             kill_executor_once("while reading")
         return read(name, data, number)
 
-    def write_and_kill(place: str, prefix: str) -> Any:
-        write = id_writer(place, prefix)
+    def count_and_kill(*arguments: Any) -> Any:
+        count = counter(*arguments)
 
-        def write_one(batches: Any) -> Any:
-            written = list(write(batches))
+        def count_one(batches: Any) -> Any:
+            counted = list(count(batches))
             kill_executor_once("after writing")
-            yield from written
+            yield from counted
 
-        return write_one
+        return count_one
 
     monkeypatch.setattr(spark_engine, "_new_ids", read_and_kill)
-    monkeypatch.setattr(spark_engine, "_id_writer", write_and_kill)
+    monkeypatch.setattr(spark_engine, "_counter", count_and_kill)
     segments = [[batch(WIDE, number + step) for number in range(20)] for step in (0, 10, 20, 30)]
     for number, segment in enumerate(segments):
         put(objects, WIDE, segment, str(number))
@@ -198,6 +202,9 @@ def test_killed_executors_change_no_count(
         assert "CoarseGrainedExecutorBackend" in (tmp_path / name).read_text()
     assert folded.summary == one_by_one(WIDE, segments)
     assert (folded.num_batches, folded.num_repeated) == (50, 30)
+    newest = Manifest.from_bytes(name := max(n for n in objects.names() if "/folded/" in n), objects.read(name))
+    known = [each for name in newest.ids for each in read_ids(name, objects.read(name)).to_pylist()]
+    assert sorted(known) == sorted({each.batch_id.bytes for segment in segments for each in segment})
     put(objects, WIDE, segments[3], "again")
     assert fold_now(objects, WIDE, ArrowEngine()).num_batches == 0  # every id is known, also of the task that ran twice
 
