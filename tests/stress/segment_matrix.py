@@ -2,8 +2,8 @@
 
 python -m tests.stress.segment_matrix CRASHES [SEED]      (or: make matrix)
 
-Two processes append batches to a directory, some of them again, and two fold it all the time, with Arrow or DuckDB. A process
-that reaches the failpoint is killed; the others are killed with it or a little later. At a random moment all are killed. Each report
+Two processes append batches to a directory, some of them again, and two fold it all the time, with Arrow or DuckDB. One closes
+periods that are over. A process that reaches the failpoint is killed; the others are killed with it or a little later. At a random moment all are killed. Each report
 sets one bit that no other report sets, without noise. After every crash each object is complete, and a fold finds
 acknowledged <= counted <= formed for each report. At the end every batch is sent once more, and counted = formed.
 """
@@ -34,14 +34,15 @@ from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine
 from hubbub_aggregator.segments.folding import fold_folder, folders
 from hubbub_aggregator.segments.manifest import Manifest
 from hubbub_aggregator.segments.object_store import ObjectStore
-from hubbub_aggregator.segments.segment_file import batch_ids
+from hubbub_aggregator.segments.segment_file import SegmentFolder, batch_ids
 from hubbub_aggregator.segments.segment_store import SegmentStore
+from hubbub_aggregator.store.interface import AppendResult
 from tests.stress.crash_matrix import in_child
 
-BITS, DAYS, FIRST_DAY, GIVE_UP = 1_024, 2, date(2024, 6, 1), 20.0
+BITS, DAYS, FIRST_DAY, GIVE_UP = 1_024, 5, date(2024, 6, 1), 20.0
 RANDOM = "all at a random moment"
 FAILPOINTS = [
-    *(f"{when} an object of {kind}" for when in ("before", "after") for kind in ("segments", "ids", "summaries", "folded")),
+    *(f"{when} an object of {kind}" for when in ("before", "after") for kind in ("segments", "ids", "summaries", "folded", "closed")),
     *(f"{when} a deletion of objects" for when in ("before", "after")),
 ]  # fmt: skip
 
@@ -60,6 +61,14 @@ expires = 2100-01-01
 """)["number"]
 
 
+def _period(day: int) -> str:
+    return (FIRST_DAY + timedelta(day)).isoformat()
+
+
+def _closes(target: str | None) -> bool:
+    return target is not None and target.endswith("closed")
+
+
 @dataclass
 class Campaign:
     """One directory of segments, the reports formed for it, and the batches that were acknowledged."""
@@ -69,16 +78,19 @@ class Campaign:
     batches: list[tuple[Batch, range]] = field(default_factory=list)
     acknowledged: set[int] = field(default_factory=set)
     formed: int = 0
+    day: int = 0  # number of periods that are closed, or about to be
 
     def build(self, most: int) -> None:
-        for _ in range(most):
+        for number in range(most):
             size = self.rng.randint(1, 3)
             if self.formed + size > BITS:
                 return
-            numbers, period = range(self.formed, self.formed + size), FIRST_DAY + timedelta(self.rng.randrange(DAYS))
+            numbers = range(self.formed, self.formed + size)
+            day = self.rng.randrange(self.day, DAYS) if number else self.day
             self.formed += size
+            period = _period(day)
             rows = b"".join((1 << number).to_bytes(METRIC.params.row_bytes, "little") for number in numbers)
-            batch = Batch(uuid.uuid4(), METRIC.name, METRIC.digest, period.isoformat(), bytes(size), rows)
+            batch = Batch(uuid.uuid4(), METRIC.name, METRIC.digest, period, bytes(size), rows)
             self.batches.append((batch, numbers))
 
     def open(self) -> tuple[ObjectStore, SegmentStore]:
@@ -87,10 +99,10 @@ class Campaign:
         return objects, SegmentStore.open_with(self.place / "reports.db", objects, uuid.uuid4)
 
     def crash(self, target: str | None) -> bool:
-        """Run two services and two folds until the failpoint or a random moment; return whether it was reached."""
+        """Run two services, two folds and a job that closes periods until the failpoint or a random moment; return whether it was reached."""
         read_end, write_end = os.pipe()
-        hook = _hook(target, self.rng.randint(1, 3), write_end)
-        work = [self._append, self._append, self._fold, self._fold]
+        hook = _hook(target, 1 if _closes(target) else self.rng.randint(1, 3), write_end)
+        work = [self._append, self._append, self._fold, self._fold, self._close]
         children = [_forked(each, hook, write_end, self.rng.random()) for each in work]
         os.close(write_end)
         until, messages = time.monotonic() + (GIVE_UP if target else self.rng.uniform(0.05, 0.5)), b""
@@ -116,9 +128,15 @@ class Campaign:
         while True:
             left = [number for number in range(len(self.batches)) if number not in mine]
             chosen = rng.choices(left if left and rng.random() < 0.8 else range(len(self.batches)), k=rng.randint(1, 4))
-            store.append([self.batches[number][0] for number in chosen])
+            results = store.append([self.batches[number][0] for number in chosen])
+            send(
+                "".join(
+                    f"{number}\n"
+                    for number, result in zip(chosen, results, strict=True)
+                    if result is AppendResult.STORED
+                )
+            )
             mine.update(chosen)
-            send("".join(f"{number}\n" for number in chosen))
             time.sleep(0.002)  # leave SQLite to the other process
 
     def _fold(self, _send: Callable[[str], None], rng: random.Random) -> None:
@@ -132,9 +150,21 @@ class Campaign:
                     if "folded by others" not in str(problem):
                         raise
 
-    def check(self) -> None:
-        """Check all objects, then the counts after a fold."""
-        ones = in_child(lambda: self._counted(again=False))["number"]
+    def _close(self, _send: Callable[[str], None], _rng: random.Random) -> None:
+        """Close the periods that are over, as the service does."""
+        _, store = self.open()
+        while True:
+            self._close_due(store)
+            time.sleep(0.01)
+
+    def _close_due(self, store: SegmentStore) -> None:
+        for digest, period in [*store.half_closed_periods(), *store.open_periods()]:
+            if period < _period(self.day):
+                store.close_period(digest, period)
+
+    def check(self, *, again: bool = False) -> None:
+        """Check all objects, then the counts after a fold; `again`: after all batches were sent once more."""
+        ones = in_child(lambda: self._counted(again=again))["number"]
         assert set(ones) <= {0, 1}, "a report was counted twice"
         assert not any(ones[self.formed :]), "a report was counted that was not formed"
         for number, (_, numbers) in enumerate(self.batches):
@@ -143,14 +173,18 @@ class Campaign:
             assert number not in self.acknowledged or of_batch == {1}, "an acknowledged report is not counted"
 
     def finish(self) -> None:
+        """Close the periods that are over, send all batches again, and check that every report of an open period is counted."""
         assert len(self.acknowledged) > len(self.batches) / 20, "5 % or fewer were acknowledged: the run proves nothing"
-        assert in_child(lambda: self._counted(again=True))["number"] == [1] * self.formed + [0] * (BITS - self.formed)
+        self.acknowledged |= {n for n, (batch, _) in enumerate(self.batches) if batch.period >= _period(self.day)}
+        self.check(again=True)
 
     def _counted(self, *, again: bool) -> dict[str, list[int]]:
         objects, store = self.open()
         for name in objects.names():
             _check_object(name, objects.read(name))
         if again:
+            store.append([batch for batch, _ in self.batches])
+            self._close_due(store)
             store.append([batch for batch, _ in self.batches])
         ones = [0] * BITS
         for folder in folders(objects):
@@ -159,6 +193,13 @@ class Campaign:
                 ones = [one + int(more) for one, more in zip(ones, summary.ones[0], strict=True)]
         left = [name for name in objects.names() if "/segments/" in name]
         assert not left, f"segments are left after a fold: {left}"
+        closed = {SegmentFolder.of(name) for name in objects.names() if "/closed/" in name}
+        left = [name for name in objects.names() if "/ids/" in name and SegmentFolder.of(name) in closed]
+        assert not left, f"ids of closed periods are left after a fold: {left}"
+        over = {batch.period for batch, _ in self.batches if batch.period < _period(self.day)}
+        assert not again or {folder.period for folder in closed if folder} == over, (
+            "a period that is over is not marked"
+        )
         return {"number": ones}
 
 
@@ -172,6 +213,8 @@ def _check_object(name: str, data: bytes) -> None:
                 assert data[-4:] == b"PAR1", name
         case "summaries":
             summary_from_bytes(data)
+        case "closed":
+            assert data == b"closed\n"
         case "folded":
             Manifest.from_bytes(name, data)
         case _:
@@ -225,6 +268,8 @@ def main(crashes: int, seed: int) -> None:
         campaign = Campaign(Path(directory), rng)
         for target in targets:
             campaign.build(BITS // 2 // crashes)
+            if _closes(target) or (campaign.day < DAYS - 3 and rng.random() < 0.1):
+                campaign.day += 1
             reached[target or RANDOM] += campaign.crash(target)
             campaign.check()
         campaign.finish()

@@ -34,5 +34,5 @@ def test_killed_segment_services_and_folds_lose_no_report_and_count_none_twice(u
     assert done.returncode == 0, done.stderr[-2000:]
     met = {name: int(times) for times, name in re.findall(r"^ *(\d+)  (.*)$", done.stdout, re.MULTILINE)}
     assert sum(met.values()) == 25
-    assert len(met) == 11
+    assert len(met) == 13
     assert all(met.values()), met

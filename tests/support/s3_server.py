@@ -58,8 +58,13 @@ def s3_server() -> Iterator[str]:
             f"-s3.port={s3}",
         ]
         arguments = ["server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", f"-s3.config={config}"]
+        others = [
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-master.telemetry=false",
+        ]  # two servers would share fixed ports
         server = subprocess.Popen(
-            [program, *arguments, *places, "-master.volumeSizeLimitMB=64"],
+            [program, *arguments, *places, *others, "-master.volumeSizeLimitMB=64"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

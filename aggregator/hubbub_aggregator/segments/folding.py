@@ -3,12 +3,15 @@
 A fold reads the newest manifest, counts the batches of the segments that it does not name, except for those with a known id, and creates
 the ids, the summary and manifest N + 1. It counts for all when the manifest exists, and for nobody before. Only then are its segments and
 the older summary deleted. Manifests stay: a slow fold could otherwise create a number again that was created and deleted.
+
+Once a period is closed and all its segments are folded, a last manifest without ids is created, and then all ids are deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from operator import add
 from uuid import UUID
 
@@ -16,7 +19,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.summary import Summary, summary_from_bytes, summary_to_bytes
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.segments.engines import Engine, NewSegments
-from hubbub_aggregator.segments.manifest import Manifest, manifest_name, newest_manifest
+from hubbub_aggregator.segments.manifest import Manifest, closed_name, manifest_name, newest_manifest
 from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
 from hubbub_aggregator.segments.segment_file import SegmentFolder
 
@@ -109,12 +112,24 @@ def _fold_once(
     keep: bool,
 ) -> Folded:
     names = sorted(objects.names(folder.path))
+    is_closed = closed_name(folder.path) in names
+    if is_closed:
+        names = sorted(objects.names(folder.path))  # the first may lack segments that were created before the mark
     newest = newest_manifest(names)
     before = Manifest() if newest is None else Manifest.from_bytes(newest, objects.read(newest))
     stored = [name for name in names if name.startswith(f"{folder.path}/segments/")]
     new = sorted(set(stored) - set(before.segments))[:_MAX_SEGMENTS_PER_FOLD]
     summary = summary_from_bytes(objects.read(before.summary)) if before.summary else None
+    if before.closed:
+        _delete_unnamed(objects, names, before)
+        if new:
+            raise StoreError(
+                f"{objects.place}: {folder.path} has {len(new)} segments that came after the ids of this closed period were "
+                "deleted. They are not counted, because they may repeat counted batches: move them out of the folder"
+            )
     if not new:
+        if is_closed and not before.closed:
+            _close(objects, folder, names, before)
         if not keep:
             objects.delete(set(stored) & set(before.segments))  # left by a fold that was interrupted
         return Folded(folder, summary, 0, 0, 0)
@@ -131,4 +146,22 @@ def _fold_once(
         objects.delete([*counted.ids, after.summary])
         raise _OvertakenError
     objects.delete([*([before.summary] if before.summary else []), *(() if keep else after.segments)])
+    if is_closed and len(new) < _MAX_SEGMENTS_PER_FOLD:
+        with suppress(_OvertakenError):
+            _close(objects, folder, [*names, *counted.ids], after)
     return Folded(folder, total, len(new), counted.num_batches, counted.num_repeated)
+
+
+def _close(objects: ObjectStore, folder: SegmentFolder, names: Iterable[str], before: Manifest) -> None:
+    """Create the last manifest of a closed period, all of whose segments are folded, and delete its ids."""
+    last = replace(before, number=before.number + 1, ids=(), closed=True)
+    if not objects.create(manifest_name(folder.path, last.number), last.to_bytes()):
+        raise _OvertakenError
+    _delete_unnamed(objects, names, last)
+
+
+def _delete_unnamed(objects: ObjectStore, names: Iterable[str], last: Manifest) -> None:
+    """Delete ids, and summaries of interrupted folds, that the last manifest of a closed period does not name."""
+    unnamed = [name for name in names if ("/ids/" in name or "/summaries/" in name) and name != last.summary]
+    if unnamed:
+        objects.delete(unnamed)

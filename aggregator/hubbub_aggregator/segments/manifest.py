@@ -3,6 +3,7 @@
     .../folded/00000012.json     {"format", "segments": [...], "ids": [...], "summary": name}
     .../ids/UUID[-N].parquet     ids of the batches that one fold, or its task N, counted
     .../summaries/UUID.parquet   the summary of all segments that were folded so far
+    .../closed/mark              the period is closed: every segment was created before this object
 
 A manifest is created exclusively: of two folds that start from number 12, one creates 13 and the other starts again. What no manifest
 names is not valid.
@@ -27,17 +28,21 @@ class Manifest:
     segments : names of folded segments that may still exist
     ids      : names of the objects with the ids of all counted batches
     summary  : name of the summary; "": none
+    closed   : whether the period is closed and all its segments are folded; then there are no ids
     """
 
     number: int = 0
     segments: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     summary: str = ""
+    closed: bool = False
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the object, without its number, which is in the name."""
         about = {"format": FORMAT, **asdict(self)}
         del about["number"]
+        if not self.closed:
+            del about["closed"]
         return (json.dumps(about, indent=1) + "\n").encode()
 
     @classmethod
@@ -47,7 +52,8 @@ class Manifest:
             about = json.loads(data)
             if about["format"] != FORMAT:
                 raise StoreError(f"{name} has format {about['format']!r}, but this version reads {FORMAT!r}")
-            return cls(_number_of(name), tuple(about["segments"]), tuple(about["ids"]), str(about["summary"]))
+            lists = tuple(about["segments"]), tuple(about["ids"])
+            return cls(_number_of(name), *lists, str(about["summary"]), bool(about.get("closed", False)))
         except (ValueError, KeyError, TypeError):
             raise StoreError(f"{name} is not a manifest: restore it") from None
 
@@ -59,6 +65,11 @@ def manifest_name(folder: str, number: int) -> str:
     'metric=page/folded/00000012.json'
     """
     return f"{folder}/folded/{number:0{_DIGITS}}.json"
+
+
+def closed_name(folder: str) -> str:
+    """Name of the object that marks a period as closed."""
+    return f"{folder}/closed/mark"
 
 
 def newest_manifest(names: Iterable[str]) -> str | None:

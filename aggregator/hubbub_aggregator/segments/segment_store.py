@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Self
 from uuid import UUID
 
+from sqlalchemy import select
+
 from hubbub.wire.batch import Batch
-from hubbub_aggregator.database.engine import transaction
+from hubbub_aggregator.database.engine import fetch_all, transaction
+from hubbub_aggregator.database.schema import collection
+from hubbub_aggregator.segments.manifest import closed_name
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes
 from hubbub_aggregator.store.append import Collections
@@ -24,6 +28,8 @@ class SegmentStore(SqlStore):
 
     _objects: ObjectStore
     _new_id: Callable[[], UUID]
+    _unmarked: set[SegmentFolder] | None = None
+    """Closed periods without the mark in the object store; None: not known yet."""
 
     @classmethod
     def open_with(
@@ -54,3 +60,25 @@ class SegmentStore(SqlStore):
 
     def contains(self, batch_: Batch) -> bool:  # noqa: ARG002
         return False
+
+    def close_period(self, digest: str, period: str, between_steps: Callable[[], None] = lambda: None) -> None:
+        """Close a period, then mark it in the object store, so that `hubbub fold` deletes its ids."""
+        super().close_period(digest, period, between_steps)
+        metric = self.metric_of(digest)
+        if metric is None:
+            return
+        folder = SegmentFolder(metric, digest, period)
+        self._objects.create(closed_name(folder.path), b"closed\n")
+        if self._unmarked is not None:
+            self._unmarked.discard(folder)
+
+    def half_closed_periods(self) -> list[tuple[str, str]]:
+        """Return the closed periods that have no mark because a process ended before it; reads the object store once."""
+        if self._unmarked is None:
+            query = select(collection.c.metric, collection.c.digest, collection.c.period).where(collection.c.closed)
+            closed = {SegmentFolder(*row) for row in fetch_all(self._engine, query)}
+            names = list(self._objects.names())
+            marked = {SegmentFolder.of(name) for name in names if name.endswith(closed_name(""))}
+            self._unmarked = closed & {folder for folder in map(SegmentFolder.of, names) if folder not in marked}
+        unmarked = {(folder.digest, folder.period) for folder in self._unmarked}
+        return sorted({*super().half_closed_periods(), *unmarked})

@@ -21,7 +21,7 @@ from hubbub_aggregator.pipeline.folding import fold, read_summary, summary_type
 from hubbub_aggregator.segments import engines
 from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine, Engine
 from hubbub_aggregator.segments.folding import Folded, fold_folder, folders
-from hubbub_aggregator.segments.manifest import Manifest
+from hubbub_aggregator.segments.manifest import Manifest, closed_name
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import SegmentFolder, batch_ids, segment_to_bytes
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -175,6 +175,25 @@ def test_fold_that_is_interrupted_at_any_write_loses_and_repeats_nothing(
         assert folded.summary is not None
         assert folded.summary.num_reports == 2 * (number + 2)
         assert not [name for name in objects.names() if "/segments/" in name]
+
+
+@pytest.mark.parametrize("step", range(1, 10))
+def test_fold_of_a_closed_period_may_be_interrupted_at_any_write(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    put(objects, WIDE, [batch(WIDE, 0), batch(WIDE, 7)], "a")
+    fold_now(objects, WIDE, keep=False)
+    put(objects, WIDE, [batch(WIDE, 1), batch(WIDE, 7)], "b")
+    objects.create(closed_name(folder_of(WIDE).path), b"closed")
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        end_at_step(patch, step)
+        fold_now(objects, WIDE, keep=False)
+    folded = fold_now(objects, WIDE, keep=False)
+    assert folded.summary is not None
+    assert folded.summary.num_reports == 2 * 3
+    kinds = [name.split("/")[-2] for name in objects.names()]
+    assert set(kinds) == {"closed", "folded", "summaries"}
+    assert kinds.count("summaries") == 1
 
 
 def test_fold_that_is_overtaken_starts_again(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,9 @@ from hubbub.summary import BitCounts, read_summary
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine
 from hubbub_aggregator.segments.folding import fold_folder, folders
+from hubbub_aggregator.segments.manifest import closed_name
 from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
+from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes
 from hubbub_aggregator.segments.segment_store import SegmentStore
 from hubbub_aggregator.store.interface import AppendResult
 from tests.aggregator.conftest import DEFINITIONS, MakeBatch
@@ -96,7 +98,56 @@ def test_closed_period_gets_no_segment(
     before = set(objects.names())
     store.close_period(late.digest, late.period)
     assert store.append([make_batch(definitions["homepage"], period=DAY)]) == [AppendResult.CLOSED]
-    assert set(objects.names()) == before
+    folder = SegmentFolder(late.metric, late.digest, late.period)
+    assert set(objects.names()) == {*before, closed_name(folder.path)}
+
+
+def test_ids_of_a_closed_period_are_deleted_and_its_counts_stay(
+    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    metric = definitions["homepage"]
+    first, second, other = make_batch(metric, period=DAY), make_batch(metric, period=DAY), make_batch(metric)
+    folder = SegmentFolder(metric.name, metric.digest, DAY)
+    store.append([first])
+    fold_folder(objects, folder, metric, ArrowEngine(), uuid.uuid4, keep=False)
+    store.append([first, second])
+    store.close_period(metric.digest, DAY)
+    for _ in range(2):
+        folded = fold_folder(objects, folder, metric, ArrowEngine(), uuid.uuid4, keep=False)
+        assert folded.summary is not None
+        assert folded.summary.num_reports == len(first) + len(second)
+    kept = [name.removeprefix(f"{folder.path}/").split("/")[0] for name in objects.names(folder.path)]
+    assert set(kept) == {"closed", "folded", "summaries"}
+    assert kept.count("summaries") == 1
+    objects.create(f"{folder.path}/segments/late.parquet", segment_to_bytes([other]))
+    with pytest.raises(StoreError, match="1 segments that came after the ids"):
+        fold_folder(objects, folder, metric, ArrowEngine(), uuid.uuid4, keep=False)
+
+
+def test_period_whose_closing_was_interrupted_is_marked_after_a_restart(
+    store: SegmentStore,
+    objects: ObjectStore,
+    definitions: Definitions,
+    make_batch: MakeBatch,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process ends between the mark in the database and the one in the object store."""
+    metric = definitions["homepage"]
+    store.append([make_batch(metric, period=DAY)])
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectStore, "create", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            store.close_period(metric.digest, DAY)
+    with closing(SegmentStore.open_with(tmp_path / "reports.db", objects, uuid.uuid4)) as again:
+        assert again.half_closed_periods() == [(metric.digest, DAY)]
+        again.close_period(metric.digest, DAY)
+        assert again.half_closed_periods() == []
+    assert closed_name(SegmentFolder(metric.name, metric.digest, DAY).path) in set(objects.names())
+
+
+def _interrupt(*_arguments: object) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("engine", ["arrow", "duckdb"])
