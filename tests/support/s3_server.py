@@ -48,23 +48,15 @@ def s3_server() -> Iterator[str]:
         identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
         (config := Path(folder) / "s3.json").write_text(json.dumps({"identities": [identity]}))
         master, volume, filer, s3 = _free_ports(4)
-        # the first two have fixed ports by default, on which a second server would end
-        places = [
-            "-s3.port.iceberg=0",
-            "-s3.port.lance=0",
-            f"-master.port={master}",
-            f"-volume.port={volume}",
-            f"-filer.port={filer}",
-            f"-s3.port={s3}",
-        ]
         arguments = ["server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", f"-s3.config={config}"]
-        others = [
+        places = [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"]
+        others = ["-master.volumeSizeLimitMB=64", "-master.telemetry=false"]
+        off = [
             "-s3.port.iceberg=0",
             "-s3.port.lance=0",
-            "-master.telemetry=false",
-        ]  # two servers would share fixed ports
+        ]  # by default on fixed ports, on which a second server would end
         server = subprocess.Popen(
-            [program, *arguments, *places, *others, "-master.volumeSizeLimitMB=64"],
+            [program, *arguments, *places, *others, *off],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
