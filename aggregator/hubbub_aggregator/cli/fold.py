@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,11 @@ import click
 from hubbub.cli.output import PATH, json_option, print_json
 
 if TYPE_CHECKING:
+    from hubbub.metrics.metric import Metric
     from hubbub_aggregator.segments.engines import Engine
+    from hubbub_aggregator.segments.folding import Folded
+    from hubbub_aggregator.segments.object_store import ObjectStore
+    from hubbub_aggregator.segments.segment_file import SegmentFolder
 
 _LOCAL_MASTER = "local[*]"
 
@@ -45,6 +50,11 @@ _LOCAL_MASTER = "local[*]"
     metavar="KEY=VALUE",
     help="Property of Spark, such as spark.driver.memory=4g; repeatable.",
 )
+@click.option(
+    "--prometheus-textfile",
+    type=PATH,
+    help="Write the figures of this run to this file, for the textfile collector of the node exporter.",
+)
 @click.option("--keep-segments", is_flag=True, help="Keep folded segments. Default: delete them.")
 @json_option
 def command(
@@ -55,6 +65,7 @@ def command(
     memory: str | None,
     spark_master: str | None,
     spark_conf: tuple[str, ...],
+    prometheus_textfile: Path | None,
     keep_segments: bool,
     as_json: bool,
 ) -> None:
@@ -67,42 +78,15 @@ def command(
     Example:
       hubbub fold metrics.toml s3://reports/hubbub --out summaries/
     """
-    from uuid import uuid4
-
     from hubbub.metrics.definitions import load_definitions
-    from hubbub.summary import write_summary
-    from hubbub_aggregator.errors import StoreError
-    from hubbub_aggregator.segments.folding import fold_folder, folders
+    from hubbub_aggregator.monitoring.fold_textfile import write_fold_textfile
     from hubbub_aggregator.segments.object_store import ObjectStore
 
+    begun = time.monotonic()
     metrics = {metric.digest: metric for metric in load_definitions(definitions).versions()}
     objects = ObjectStore.open(segments)
-    results, failed = [], 0
     with _chosen_engine(engine, memory, spark_master, spark_conf) as chosen:
-        for folder in folders(objects):
-            about: dict[str, str | int] = {"metric": folder.metric, "digest": folder.digest, "period": folder.period}
-            metric = metrics.get(folder.digest)
-            if metric is None:
-                failed += 1
-                reason = f"{definitions} has no definition with this digest: add this version of the metric"
-                results.append({**about, "status": "failed", "reason": reason})
-                continue
-            try:
-                folded = fold_folder(objects, folder, metric, chosen, uuid4, keep=keep_segments)
-            except StoreError as problem:
-                failed += 1
-                results.append({**about, "status": "failed", "reason": str(problem)})
-                continue
-            reports = 0 if folded.summary is None else folded.summary.num_reports
-            counts: dict[str, str | int] = {
-                "segments": folded.num_segments,
-                "batches": folded.num_batches,
-                "repeated": folded.num_repeated,
-            }
-            results.append({**about, "status": "folded", **counts, "reports": reports})
-            if out is not None and folded.summary is not None:
-                out.mkdir(parents=True, exist_ok=True)
-                write_summary(folded.summary, out / f"{folder.metric}@{folder.digest[:8]}-{folder.period}.parquet")
+        results = [_result(*each, out) for each in _fold_all(objects, definitions, metrics, chosen, keep=keep_segments)]
     if as_json:
         print_json(results)
     for each in results if not as_json else ():
@@ -113,8 +97,55 @@ def command(
             else f"{name}: {each['reports']:,} reports; {each['segments']:,} segments folded now, "
             f"{each['batches']:,} new batches, {each['repeated']:,} repeated"
         )
-    if failed:
+    if prometheus_textfile is not None:
+        try:
+            write_fold_textfile(prometheus_textfile, results, ended=time.time(), seconds=time.monotonic() - begun)
+        except OSError as problem:
+            raise click.ClickException(
+                f"--prometheus-textfile {prometheus_textfile}: {problem.strerror}. The segments were folded; "
+                "create the directory, or give another file"
+            ) from None
+    if any(each["status"] == "failed" for each in results):
         raise SystemExit(1)
+
+
+def _fold_all(
+    objects: ObjectStore, definitions: Path, metrics: Mapping[str, Metric], engine: Engine, *, keep: bool
+) -> Iterator[tuple[SegmentFolder, Folded | str]]:
+    """Fold each folder; yield the result, or the reason of a failure."""
+    from uuid import uuid4
+
+    from hubbub_aggregator.errors import StoreError
+    from hubbub_aggregator.segments.folding import fold_folder, folders
+
+    for folder in folders(objects):
+        metric = metrics.get(folder.digest)
+        if metric is None:
+            yield folder, f"{definitions} has no definition with this digest: add this version of the metric"
+            continue
+        try:
+            yield folder, fold_folder(objects, folder, metric, engine, uuid4, keep=keep)
+        except StoreError as problem:
+            yield folder, str(problem)
+
+
+def _result(folder: SegmentFolder, folded: Folded | str, out: Path | None) -> dict[str, str | int]:
+    """Return a result as `--json` prints it, and write its summary."""
+    from hubbub.summary import write_summary
+
+    about: dict[str, str | int] = {"metric": folder.metric, "digest": folder.digest, "period": folder.period}
+    if isinstance(folded, str):
+        return about | {"status": "failed", "reason": folded}
+    if out is not None and folded.summary is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_summary(folded.summary, out / f"{folder.metric}@{folder.digest[:8]}-{folder.period}.parquet")
+    return about | {
+        "status": "folded",
+        "segments": folded.num_segments,
+        "batches": folded.num_batches,
+        "repeated": folded.num_repeated,
+        "reports": 0 if folded.summary is None else folded.summary.num_reports,
+    }
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families
 
 from hubbub import Batch, Definitions
 from hubbub.cli import main
@@ -182,6 +184,35 @@ def test_command_names_a_digest_without_a_definition(
     assert done.exit_code == 1
     assert "has no definition with this digest: add this version of the metric" in done.stdout
     assert [name for name in objects.names() if "/segments/" in name]
+
+
+def test_command_writes_figures_for_prometheus(
+    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    batch = make_batch(definitions["homepage"], period=DAY)
+    store.append([batch, make_batch(definitions["carrier"], period=DAY)])
+    store.append([batch])
+    (tmp_path / "metrics.toml").write_text("[[metric]]".join(DEFINITIONS.split("[[metric]]")[:2]))
+    file = tmp_path / "fold.prom"
+    arguments = ["fold", str(tmp_path / "metrics.toml"), objects.place, "--prometheus-textfile"]
+    assert CliRunner().invoke(main, [*arguments, str(file)]).exit_code == 1
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(file.read_text())
+        for sample in family.samples
+    }
+    assert abs(time.time() - samples.pop(("hubbub_fold_end_timestamp_seconds",))) < 600
+    assert samples.pop(("hubbub_fold_duration_seconds",)) > 0
+    assert samples == {
+        ("hubbub_fold_segments",): 2,
+        ("hubbub_fold_batches",): 1,
+        ("hubbub_fold_repeated_batches",): 1,
+        ("hubbub_fold_folders", "folded"): 1,
+        ("hubbub_fold_folders", "failed"): 1,
+    }
+    missing = CliRunner().invoke(main, [*arguments, str(tmp_path / "none" / "fold.prom")])
+    assert missing.exit_code == 1
+    assert "create the directory" in missing.stderr
 
 
 def test_places_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
