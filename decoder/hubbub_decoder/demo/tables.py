@@ -24,7 +24,7 @@ def comparison_table(comparison: Comparison, names: Mapping[str, str], max_rows:
     rows = [estimate for estimate in decoding.estimates if estimate.share == estimate.share][:max_rows]
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(decoding.metric.name, no_wrap=True)
-    table.add_column("", no_wrap=True, overflow="ellipsis", max_width=26, style="dim")
+    table.add_column("", max_width=26, style="dim")  # wraps on a narrow terminal, so that no figure is cut
     for heading in ("true share", "estimate", f"{decoding.confidence:.0%} interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     tested = decoding.metric.kind is Kind.STRING
@@ -68,10 +68,10 @@ def summary_line(comparison: Comparison, shown: int) -> str:
 def privacy_table(comparisons: Sequence[Comparison]) -> Table:
     """Table of the epsilons of one flight, by metric and in total."""
     table = Table(title="Privacy loss per flight", box=None, pad_edge=False, header_style="dim", title_justify="left")
-    for heading in ("metric", "mechanism"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("epsilon per report", justify="right")
-    table.add_column("epsilon per value", justify="right")
+    table.add_column("metric", no_wrap=True)
+    table.add_column("mechanism")
+    for heading in ("epsilon per report", "epsilon per value"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, mechanism, report, value in privacy_rows(comparisons):
         table.add_row(name, mechanism, shown_epsilon(report), shown_epsilon(value))
     return table

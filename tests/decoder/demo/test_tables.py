@@ -8,6 +8,7 @@ import numpy as np
 from rich.console import Console, RenderableType
 
 from hubbub import Metric, Params
+from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder import decode
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.demo.comparison import Comparison
@@ -29,8 +30,8 @@ STRING = compared(Metric.string("homepage", PARAMS), {"a": 60_000, "b": 40_000},
 BOOLEAN = compared(YES, {"true": 600, "false": 400}, None)
 
 
-def rendered(table: RenderableType) -> str:
-    console = Console(width=140, file=io.StringIO(), no_color=True)
+def rendered(table: RenderableType, width: int = 140) -> str:
+    console = Console(width=width, file=io.StringIO(), no_color=True)
     console.print(table)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -46,6 +47,15 @@ def test_privacy_table_names_both_epsilons() -> None:
     text = rendered(privacy_table([STRING]))
     assert "epsilon per report" in text
     assert "epsilon per value" in text
+
+
+def test_narrow_tables_cut_no_figure() -> None:
+    names = {"a": "an airport with a rather long name", "b": "another one"}
+    text = rendered(comparison_table(STRING, names), 100) + rendered(privacy_table([STRING]), 80)
+    assert "…" not in text
+    for estimate in STRING.decoding.estimates:
+        assert f"{estimate.low:z.2%} .. {estimate.high:z.2%}" in text
+    assert shown_epsilon(STRING.privacy.epsilon_permanent) in text
 
 
 def test_legend_of_the_scatter_plot_is_above_the_points() -> None:
