@@ -133,6 +133,7 @@ def metrics() -> Metric:
     metric = Metric.ordinal("delay", (0, 10, 20), prob_p=0.25, prob_q=0.75, prob_f=0.5)
     assert_type((metric.buckets, metric.one_hot_names), tuple[Buckets | None, tuple[str, ...]])
     assert_type((metric.name, metric.description, metric.owner, metric.digest), tuple[str, str, str, str])
+    assert_type((metric.purpose, metric.review), tuple[str, str])
     assert_type((metric.kind, metric.period), tuple[Kind, PeriodKind])
     assert_type((metric.other, metric.hold, metric.expires), tuple[str | None, int | None, date | None])
     assert_type((metric.categories, metric.params), tuple[tuple[str, ...], Params])

@@ -80,7 +80,7 @@ def describe_changes(old: Definitions, new: Definitions) -> dict[str, list[str]]
 
     added, removed : versions in one of the two only
     current        : new current version of a metric in both
-    changed        : versions with the same digest and another description, owner or expiry
+    changed        : versions with the same digest and other documentation (description, owner, purpose, review) or expiry
     """
 
     def label(metric: Metric) -> str:

@@ -1,14 +1,17 @@
-"""`hubbub metrics`: validate a definitions file and show its metrics with their epsilon."""
+"""`hubbub metrics`: validate a definitions file, compare two, and show metrics with their epsilon."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
 from hubbub.text import format_count
+
+if TYPE_CHECKING:
+    from hubbub.metrics.changes import VersionChange
 
 _DELTA = 1e-9
 _MIN_STRING_COHORTS = 4
@@ -17,7 +20,7 @@ _MIN_STRING_COHORTS = 4
 
 @click.group()
 def command() -> None:
-    """Check or show a definitions file.
+    """Check, compare or show definitions files.
 
     \b
     Example:
@@ -27,19 +30,26 @@ def command() -> None:
 
 @command.command()
 @click.argument("definitions", type=PATH)
+@click.option(
+    "--max-epsilon",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="EPSILON",
+    help="Largest epsilon that a value, an epoch or a report without permanent noise may cost. A metric above it is an error.",
+)
 @json_option
-def check(definitions: Path, *, as_json: bool) -> None:
+def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> None:
     """Check the definitions file DEFINITIONS.
 
-    Exit code 1 if the file is invalid. Also warns about expired metrics, metrics that the default Policy blocks or soon exhausts, metrics with reports that
-    can be linked to one client, and string metrics with few cohorts.
+    Exit code 1 if the file is invalid, or a metric is above --max-epsilon. Also warns about expired metrics, metrics that the default Policy blocks or soon
+    exhausts, metrics with reports that can be linked to one client, string metrics with few cohorts, an expiry beyond a year, and missing reviews.
 
     \b
     Example:
-      hubbub metrics check metrics.toml
+      hubbub metrics check metrics.toml --max-epsilon 5
     """
     from datetime import UTC, datetime
 
+    from hubbub.cli.definition_lint import cap_problems, registry_warnings
     from hubbub.metrics.definitions import load_definitions
     from hubbub.metrics.metric import Kind, has_expired
     from hubbub.privacy.allocation import policy_warnings
@@ -64,14 +74,91 @@ def check(definitions: Path, *, as_json: bool) -> None:
         if any(part.kind is Kind.STRING for part in metric.components)
         and metric.params.num_cohorts < _MIN_STRING_COHORTS
     )
+    warnings += registry_warnings(collected, today)
+    accepted = [metric for metric in loaded.versions() if not has_expired(metric, today)]
+    problems = [] if max_epsilon is None else list(cap_problems(accepted, max_epsilon))
     if as_json:
         digests = {metric.name: metric.digest for metric in loaded.versions()}
-        print_json({"metrics": digests, "warnings": warnings})
-        return
+        print_json({"metrics": digests, "warnings": warnings, "problems": problems})
+        raise SystemExit(bool(problems))
     for each in warnings:
         click.echo(f"warning: {each}", err=True)
+    _exit_with(problems)
     versions = format_count(len(list(loaded.versions())), "definition")
     click.echo(f"{definitions}: valid: {versions}, {format_count(len(loaded), 'metric')}")
+
+
+@command.command()
+@click.argument("old", type=PATH)
+@click.argument("new", type=PATH)
+@json_option
+def diff(old: Path, new: Path, *, as_json: bool) -> None:
+    """Compare the definitions files OLD and NEW.
+
+    Shows added, removed and changed metrics, with their epsilon before and after. Exit code 1 if the meaning of a metric changes without a new version,
+    or a reviewed metric changes without a new review.
+
+    \b
+    Example:
+      git show main:metrics.toml > old.toml
+      hubbub metrics diff old.toml metrics.toml
+    """
+    from hubbub.metrics.changes import compare_definitions
+    from hubbub.metrics.definitions import load_definitions
+
+    changes = compare_definitions(load_definitions(old), load_definitions(new))
+    problems = [problem for change in changes for problem in change.problems()]
+    if as_json:
+        print_json({"changes": list(map(_change_dict, changes)), "problems": problems})
+        raise SystemExit(bool(problems))
+    for change in changes:
+        click.echo("\n".join(_change_lines(change)))
+    _exit_with(problems)
+
+
+def _exit_with(problems: list[str]) -> None:
+    """Print problems as errors, and exit with code 1 if there is one."""
+    for problem in problems:
+        click.echo(f"Error: {problem}", err=True)
+    if problems:
+        raise SystemExit(1)
+
+
+def _change_dict(change: VersionChange) -> dict[str, Any]:
+    from hubbub.privacy.lifetime import privacy_figures
+    from hubbub.privacy.policy import Policy
+
+    versions = {"before": change.before, "after": change.after}
+    return {
+        "metric": change.name,
+        "change": str(change.kind),
+        "fields": change.fields,
+        **{
+            side: metric and {"digest": metric.digest, "privacy": privacy_figures(metric, Policy()).to_dict()}
+            for side, metric in versions.items()
+        },
+    }
+
+
+def _change_lines(change: VersionChange) -> list[str]:
+    """Return the lines of a change: digests, fields, and epsilon under the default Policy if the digest differs."""
+    from hubbub.privacy.lifetime import privacy_figures
+    from hubbub.privacy.policy import Policy
+
+    versions = {side: metric for side, metric in (("before", change.before), ("after", change.after)) if metric}
+    digests = dict.fromkeys(metric.digest for metric in versions.values())
+    lines = [f"{change.name} {' -> '.join(digest[:12] for digest in digests)}: {change.kind}"]
+    lines += [f"  {field}: {_shown(old)} -> {_shown(new)}" for field, (old, new) in change.fields.items()]
+    if len(versions) == 1 or len(digests) > 1:
+        figures = {side: privacy_figures(metric, Policy()).sentence() for side, metric in versions.items()}
+        lines += [f"  {side + ':':7} {sentence}" for side, sentence in figures.items()]
+    return lines
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    return "none" if value in (None, "") else str(value)
 
 
 @command.command()
@@ -149,6 +236,7 @@ def _format(about: dict[str, Any]) -> str:
     lines = [
         f"{about['name']}  ({about['kind']}, one report per {about['period']}, expires {about['expires']})",
         f"  {about['description']}  [{about['owner']}]",
+        *(f"  {field}: {about[field]}" for field in ("purpose", "review") if field in about),
         *(
             line
             for part in about.get("parts", ())

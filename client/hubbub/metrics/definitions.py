@@ -11,6 +11,7 @@ A categorical metric has `categories`, and optionally `other`, instead of num_bi
 A string metric may have a table `[metric.discover]` (`hubbub.metrics.discovery`).
 A joint metric has two or three [[metric.part]] tables after it, with `name`, `kind` and the fields of their mechanism.
 An ordinal metric has `edges`, and optionally `several`, `unit`, `representatives` and `default` (`buckets.py`).
+Every metric may have `purpose`, and `review`, the address of its review.
 A file may contain several versions of a metric. The last one is current; an aggregator accepts reports of each until it expires.
 """
 
@@ -38,7 +39,8 @@ _FIELDS_OF_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Kind.JOINT: (("part",), ()),
     Kind.ORDINAL: (BUCKET_FIELDS[:1], BUCKET_FIELDS[1:]),
 }
-_OPTIONAL = ("period", "hold")
+_REGISTRY = ("purpose", "review")
+_OPTIONAL = ("period", "hold", *_REGISTRY)
 
 
 class Definitions(Mapping[str, Metric]):
@@ -151,7 +153,7 @@ def _parse_metric(table: dict[str, Any]) -> Metric:
     is_joint = table.get("kind") == Kind.JOINT
     _check_required(table, _REQUIRED if is_joint else (*_REQUIRED, *_PROBABILITIES))
     kind = _kind(table)
-    for field in ("description", "owner"):
+    for field in ("description", "owner", *(field for field in _REGISTRY if field in table)):
         if not isinstance(table[field], str) or not table[field].strip():
             raise DefinitionError(f"{field} must be a non-empty text for the users, got {table[field]!r}")
     if not isinstance(table["expires"], date) or isinstance(table["expires"], datetime):

@@ -29,6 +29,7 @@ from hubbub.metrics.rules import (
     check_categories,
     check_collectable,
     check_number_of_categories,
+    check_review,
     check_scheme,
 )
 from hubbub.text import with_article
@@ -68,7 +69,8 @@ class Metric:
                   has new permanent noise. None: the permanent noise of a value never changes under one secret
     discover    : prefix groups of a string metric whose strings `hubbub discover` finds; None: each client reports the whole string
     expires     : first day without collection
-    description, owner : documentation for users; the reports do not depend on them
+    description, owner, purpose : documentation for users; the reports do not depend on them
+    review      : http or https address of the review that approved this version; "": none
     parts       : metrics whose values a joint metric reports together; their names are local to it. Period, hold and expiry
                   are those of the joint metric
     buckets     : buckets of an ordinal metric, and what it reports of several recordings
@@ -92,6 +94,8 @@ class Metric:
     discover: Discovery | None = None
     parts: tuple[Metric, ...] = ()
     buckets: Buckets | None = None
+    purpose: str = ""
+    review: str = ""
 
     def __post_init__(self) -> None:
         if not is_metric_name(self.name):
@@ -105,6 +109,7 @@ class Metric:
         object.__setattr__(self, "parts", tuple(self.parts))
         if self.hold is not None and (isinstance(self.hold, bool) or not isinstance(self.hold, int) or self.hold < 1):
             raise DefinitionError(f"{self.name}: hold must be an integer >= 1, got {self.hold!r}")
+        check_review(self.name, self.review)
         match self.kind:
             case Kind.STRING:
                 check_bloom_filter(self.name, self.params)
@@ -357,6 +362,7 @@ class Metric:
             "kind": str(self.kind),
             "description": self.description,
             "owner": self.owner,
+            **{field: value for field in ("purpose", "review") if (value := getattr(self, field))},
             **self._mechanism_dict,
             "period": str(self.period),
             "hold": self.hold,
@@ -394,6 +400,8 @@ class Metric:
                 expires=date.fromisoformat(fields["expires"]) if fields["expires"] else None,
                 description=fields["description"],
                 owner=fields["owner"],
+                purpose=fields.get("purpose", ""),
+                review=fields.get("review", ""),
                 discover=Discovery.from_dict(fields["discover"]) if "discover" in fields else None,
                 buckets=Buckets.from_dict(fields["buckets"]) if "buckets" in fields else None,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from hubbub.errors import DefinitionError
 from hubbub.metrics.params import MAX_BITS, Params
@@ -76,4 +77,22 @@ def check_collectable(name: str, params: Params) -> None:
         raise DefinitionError(
             f"{name}: num_cohorts must be a power of two up to {MAX_CLIENT_COHORTS}, got {m}: "
             "a client has one cohort number in [0, 256), which is reduced modulo num_cohorts"
+        )
+
+
+def check_review(name: str, review: str) -> None:
+    """Raise DefinitionError unless a review is empty or an http or https address: pages may show it as a link.
+
+    >>> check_review("homepage", "https://example.org/reviews/12")
+    """
+    if review == "":
+        return
+    try:
+        parts = urlsplit(review) if isinstance(review, str) and review.isprintable() and " " not in review else None
+        is_valid = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:  # unbalanced brackets
+        is_valid = False
+    if not is_valid:
+        raise DefinitionError(
+            f"{name}: review must be an http or https address, got {review!r}: write it as 'https://example.org/reviews/12'"
         )

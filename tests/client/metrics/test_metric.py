@@ -55,6 +55,16 @@ def test_parses_metrics_by_name() -> None:
         ("expires = 2099-01-01", 'expires = "never"', "expires must be a date such as 2027-01-01, got 'never'"),
         ("expires = 2099-01-01", "expires = 2099-01-01T00:00:00", "expires must be a date"),
         ('owner = "telemetry@example.org"', 'owner = ""', "owner must be a non-empty text"),
+        ("num_bits = 128", "num_bits = 128\npurpose = ' '", "homepage: purpose must be a non-empty text"),
+        ("num_bits = 128", "num_bits = 128\nreview = ''", "homepage: review must be a non-empty text"),
+        (
+            "num_bits = 128",
+            "num_bits = 128\nreview = 'meeting 12'",
+            "review must be an http or https address, got 'meet",
+        ),
+        ("num_bits = 128", "num_bits = 128\nreview = 'javascript:alert(1)'", "review must be an http or https address"),
+        ("num_bits = 128", "num_bits = 128\nreview = 'https://[::1'", "review must be an http or https address"),
+        ("num_bits = 128", "num_bits = 128\nreview = 'https:///12'", "review must be an http or https address"),
         ("num_bits = 128", "num_bits = 128\nsalt = 3", "unknown key 'salt': a string metric has"),
         ("num_bits = 128", "num_bit = 128", "unknown key 'num_bit': did you mean num_bits? A string metric has"),
         ('kind = "string"', 'kinds = "string"', "unknown key 'kinds': did you mean kind? A metric has"),
@@ -184,6 +194,19 @@ def test_definition_round_trips_through_json_and_changes_are_detected() -> None:
         for field in fields:
             with pytest.raises(HubbubError):
                 Metric.from_dict({key: value for key, value in fields.items() if key != field})
+
+
+def test_purpose_and_review_round_trip_and_leave_the_digest_alone() -> None:
+    plain = load_definitions(FILE)["homepage"]
+    reviewed = replace(plain, purpose="Choose start pages", review="https://example.org/reviews/12")
+    added = {"purpose": "Choose start pages", "review": "https://example.org/reviews/12"}
+    assert reviewed.to_dict() == plain.to_dict() | added
+    assert not added.keys() & plain.to_dict().keys()
+    assert reviewed.digest == plain.digest
+    assert list(reviewed.encoding_fields()) == list(plain.encoding_fields())
+    assert Metric.from_dict(json.loads(json.dumps(reviewed.to_dict()))) == reviewed
+    with pytest.raises(DefinitionError, match="homepage: review must be an http or https address, got 'javascript:"):
+        Metric.from_dict(plain.to_dict() | {"review": "javascript:alert(1)"})
 
 
 def test_rejects_definitions_that_are_not_text() -> None:

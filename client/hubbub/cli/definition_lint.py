@@ -1,0 +1,48 @@
+"""Lints of `hubbub metrics check`: registry fields, expiry within a year, and a cap on epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+
+from hubbub.metrics.metric import Metric
+from hubbub.privacy.lifetime import privacy_figures
+from hubbub.privacy.policy import Policy
+from hubbub.privacy.pricing import ROUNDING_SLACK, shown_epsilon
+from hubbub.text import format_count, format_names
+
+_LONGEST_COLLECTION = timedelta(days=366)
+"""One year, which may be a leap year."""
+
+
+def registry_warnings(metrics: Sequence[Metric], today: date) -> Iterator[str]:
+    """Yield a warning for all metrics without purpose or review, if the file uses these fields, and one for all late expiries."""
+    if any(metric.purpose or metric.review for metric in metrics):
+        incomplete = [metric.name for metric in metrics if not (metric.purpose and metric.review)]
+        if incomplete:
+            yield (
+                f"{format_count(len(incomplete), 'metric')} without purpose or review ({format_names(incomplete)}): "
+                "`hubbub metrics diff` cannot require a review of their changes. Set purpose, and review to the review's address"
+            )
+    latest = today + _LONGEST_COLLECTION
+    late = [f"{metric.name} on {metric.expires}" for metric in metrics if (metric.expires or date.max) > latest]
+    if late:
+        yield (
+            f"{format_count(len(late), 'metric')} with an expiry beyond a year ({format_names(late)}): they are collected for longer "
+            f"than a year without a review. Set expires to {latest} or earlier, and renew it when it is near"
+        )
+
+
+def cap_problems(metrics: Sequence[Metric], max_epsilon: float) -> Iterator[str]:
+    """Yield a problem for each metric with a unit (value, epoch or report) that costs more than a cap.
+
+    The epsilon of a report is at most that of its unit. The lifetime epsilon is under the default Policy.
+    """
+    for metric in metrics:
+        figures = privacy_figures(metric, Policy())
+        if figures.epsilon_unit > max_epsilon + ROUNDING_SLACK:
+            yield (
+                f"{metric.name} ({metric.digest[:12]}): epsilon {shown_epsilon(figures.epsilon_unit)} per {figures.unit} is above "
+                f"--max-epsilon = {max_epsilon:g} (lifetime epsilon {shown_epsilon(figures.epsilon_lifetime)}): reports reveal more "
+                "than the project allows. Increase the noise (`hubbub plan --lifetime`), or raise --max-epsilon"
+            )
