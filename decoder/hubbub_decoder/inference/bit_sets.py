@@ -11,7 +11,7 @@ docs/mathematics.md, section 16.
 from __future__ import annotations
 
 import math
-from itertools import product
+from collections.abc import Iterator
 
 import numpy as np
 from scipy.special import logsumexp
@@ -49,23 +49,41 @@ def sum_over_sets(ratios: Ratios, params: Params) -> Floats:
 
     Sums by the strings' numbers of bits, of half of the bits and of the other half, are joined until one group is left.
     """
-    most = params.num_hashes
-    sums: Ratios = dict(ratios)
-    while (groups := len(next(iter(sums.values())))) > 1:
-        if groups % 2:  # a bit that no string sets
-            sums = {
-                n: np.vstack([each, np.full((1, each.shape[1]), -np.inf if any(n) else 0.0)])
-                for n, each in sums.items()
-            }
-        joined: Ratios = {}
-        for (n, left), (o, right) in product(sums.items(), repeat=2):
-            number = tuple(a + b for a, b in zip(n, o, strict=True))
-            if max(number) <= most:
-                term = left[::2] + right[1::2]
-                joined[number] = np.logaddexp(joined[number], term) if number in joined else term
-        sums = joined
-    weights = _final_weights(params, len(next(iter(sums))))
-    return np.asarray(logsumexp([weights[number] + each[0] for number, each in sums.items()], axis=0))
+    strings = len(next(iter(ratios)))
+    sums = np.stack(list(ratios.values()))  # in the order of the numbers of bits
+    sums = sums.reshape((2,) * strings + sums.shape[1:])
+    while sums.shape[-2] > 1:
+        if sums.shape[-2] % 2:  # a bit that no string sets
+            unset = np.full((*sums.shape[:-2], 1, sums.shape[-1]), -np.inf)
+            unset[(0,) * strings] = 0.0
+            sums = np.concatenate([sums, unset], axis=-2)
+        sums = _joined(sums[..., ::2, :], sums[..., 1::2, :], params.num_hashes)
+    return np.asarray(logsumexp(_final_weights(params, strings) + sums[..., 0, :], axis=tuple(range(strings))))
+
+
+def _joined(left: Floats, right: Floats, most: int) -> Floats:
+    """Log of the coefficients of the product of two polynomials, up to `most` bits of each string.
+
+    left, right : log of their coefficients, (number of bits of each string, ..., groups, cohorts)
+    """
+    degrees = left.shape[:-2]
+    sizes = tuple(min(2 * degree - 1, most + 1) for degree in degrees)
+
+    def terms() -> Iterator[tuple[tuple[slice, ...], Floats]]:
+        for number in np.ndindex(*degrees):
+            ends = tuple(min(n + degree, size) for n, degree, size in zip(number, degrees, sizes, strict=True))
+            target = tuple(slice(n, end) for n, end in zip(number, ends, strict=True))
+            yield target, left[number] + right[tuple(slice(0, end - n) for n, end in zip(number, ends, strict=True))]
+
+    largest = np.full((*sizes, *left.shape[-2:]), -np.inf)
+    for target, term in terms():
+        np.maximum(largest[target], term, out=largest[target])
+    largest[largest == -np.inf] = 0.0  # so that no difference is undefined
+    total = np.zeros_like(largest)
+    for target, term in terms():
+        total[target] += np.exp(term - largest[target])
+    with np.errstate(divide="ignore"):
+        return np.asarray(largest + np.log(total))
 
 
 def most_probable_sets(ratios: Ratios, params: Params) -> tuple[Floats, Indices]:
