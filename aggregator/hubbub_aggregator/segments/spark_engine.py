@@ -107,8 +107,10 @@ class SparkEngine:
         found = (
             rows.select("batch_id", "first", "times")
             .mapInArrow(count, "ids string, cell long, reports long, repeated long")
-            .groupBy("ids", "cell")
-            .agg(sql.sum("reports").alias("reports"), sql.sum("repeated").alias("repeated"))
+            .groupBy("cell")
+            .agg(
+                sql.max("ids").alias("ids"), sql.sum("reports").alias("reports"), sql.sum("repeated").alias("repeated")
+            )
         )
         written: list[str] = []
         try:
@@ -175,9 +177,10 @@ def _counter(
 ) -> Callable[[Batches], Batches]:
     """Return a task that counts the rows of its partition, and creates an id file of their batches.
 
-    It returns the cells of its counts that are not 0, with `ids` = "", and one row with the name of its id file, the cell -1, and as
-    `reports` and `repeated` the numbers of batches and of repeated rows. The name and the counts so take the same shuffle: if a lost
-    task runs again, both are those of its new attempt.
+    It returns the cells of its counts that are not 0, with `ids` = "", and one row with the name of its id file, the cell -1 - partition,
+    and as `reports` and `repeated` the numbers of batches and of repeated rows. Rows are added up by cell, which is the same in each
+    attempt of a task. By name, the row of a second attempt could reach a task of the addition that has ended without it: no manifest
+    would name the ids, and a batch that is sent again would count twice.
     """
     names = list(names)
 
@@ -200,13 +203,14 @@ def _counter(
         flat = np.concatenate(
             [np.ravel(each) for each in _arrays(count_segments(metric, period, objects.read, per_segment))]
         )
-        name = f"{prefix}-{TaskContext.get().taskAttemptId()}.parquet" if len(ordered) else ""
+        task = TaskContext.get()
+        name = f"{prefix}-{task.taskAttemptId()}.parquet" if len(ordered) else ""
         if name:
             objects.create(name, ids_to_bytes(ids))
         cells = np.flatnonzero(flat)
         table = pa.table({
             "ids": pa.array([name] + [""] * len(cells), pa.string()),
-            "cell": pa.array(np.append(-1, cells), pa.int64()),
+            "cell": pa.array(np.append(-1 - task.partitionId(), cells), pa.int64()),
             "reports": pa.array(np.append(len(ordered), flat[cells]), pa.int64()),
             "repeated": pa.array(np.append(repeated, np.zeros_like(cells)), pa.int64()),
         })  # fmt: skip

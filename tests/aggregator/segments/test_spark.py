@@ -12,10 +12,12 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -28,7 +30,7 @@ from hubbub_aggregator.segments.engines import ArrowEngine
 from hubbub_aggregator.segments.id_file import read_ids
 from hubbub_aggregator.segments.manifest import Manifest
 from hubbub_aggregator.segments.object_store import ObjectStore
-from hubbub_aggregator.segments.segment_file import segment_to_bytes
+from hubbub_aggregator.segments.segment_file import batch_ids, segment_to_bytes
 from hubbub_aggregator.segments.spark_engine import SparkEngine, spark_session
 from tests.aggregator.conftest import DEFINITIONS
 from tests.aggregator.segments.test_folding import NARROW, WIDE, batch, fold_now, folder_of, one_by_one, put
@@ -207,6 +209,45 @@ def test_killed_executors_change_no_count(
     assert sorted(known) == sorted({each.batch_id.bytes for segment in segments for each in segment})
     put(objects, WIDE, segments[3], "again")
     assert fold_now(objects, WIDE, ArrowEngine()).num_batches == 0  # every id is known, also of the task that ran twice
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A run of a task, as pyspark's TaskContext gives it."""
+
+    number: int
+    partition: int
+
+    def taskAttemptId(self) -> int:  # noqa: N802
+        return self.number
+
+    def partitionId(self) -> int:  # noqa: N802
+        return self.partition
+
+
+def test_attempts_of_a_task_return_rows_with_the_same_cells(
+    with_spark: None, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are added up by cell. If a second attempt had other cells, the task that adds them could have ended without them."""
+    import pyspark
+
+    put(objects, WIDE, [batch(WIDE, number) for number in range(4)], "a")
+    (name,) = objects.names()
+    positions = pa.table({
+        "batch_id": batch_ids(name, objects.read(name)).cast(pa.binary()),
+        "first": np.arange(4),
+        "times": np.ones(4, np.int64),
+    })  # fmt: skip
+
+    def run(attempt: Attempt) -> pa.Table:
+        monkeypatch.setattr(pyspark.TaskContext, "get", lambda: attempt)
+        count = spark_engine._counter(objects.place, WIDE, folder_of(WIDE).period, [name], "ids/1")
+        return pa.Table.from_batches(count(iter(positions.to_batches())))
+
+    first, again, other = run(Attempt(7, 0)), run(Attempt(8, 0)), run(Attempt(9, 1))
+    assert first["ids"][0].as_py() != again["ids"][0].as_py()
+    assert first.drop_columns("ids") == again.drop_columns("ids")
+    assert other["cell"][0].as_py() not in first["cell"].to_pylist()  # two tasks of one job keep their names apart
 
 
 @pytest.fixture
