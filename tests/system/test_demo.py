@@ -37,6 +37,7 @@ def test_counts_every_flight_once_per_metric(run: tuple[dict[str, Any], Path]) -
     assert [metric["candidates"] for metric in result["metrics"]] == [505, 16, 1]
 
 
+@pytest.mark.slow
 def test_intervals_cover_true_shares_and_false_detections_are_rare(
     run: tuple[dict[str, Any], Path],
 ) -> None:
@@ -54,6 +55,7 @@ def test_intervals_cover_true_shares_and_false_detections_are_rare(
     assert all(category["simultaneous_low"] <= category["low"] for category in carrier)
 
 
+@pytest.mark.slow
 def test_reports_epsilon_of_every_metric(run: tuple[dict[str, Any], Path]) -> None:
     result, _ = run
     privacy = {metric["metric"]: metric["privacy"] for metric in result["metrics"]}
@@ -77,6 +79,7 @@ class ElementCounter(HTMLParser):
             assert not is_fetched, f"<{tag}> fetches {value}"
 
 
+@pytest.mark.slow
 def test_page_is_self_contained_and_lists_every_estimate(run: tuple[dict[str, Any], Path]) -> None:
     result, out = run
     elements = ElementCounter()
