@@ -9,7 +9,6 @@ sum of the resident memory of that process and its descendants, in which pages t
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import platform
@@ -28,7 +27,6 @@ from tempfile import TemporaryDirectory
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hubbub import Metric, Params
 from hubbub.summary import summary_to_bytes
@@ -36,7 +34,7 @@ from hubbub.summary.counting import count_bits
 from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine, Engine
 from hubbub_aggregator.segments.folding import fold_folder
 from hubbub_aggregator.segments.object_store import ObjectStore
-from hubbub_aggregator.segments.segment_file import SCHEMA, SegmentFolder
+from hubbub_aggregator.segments.segment_file import SCHEMA, SegmentFolder, table_to_bytes
 
 SIZES = (100_000, 300_000, 1_000_000, 3_000_000)
 PER_SEGMENT, REPEATED = 20_000, 2_000
@@ -55,12 +53,12 @@ def write_segments(place: Path, reports: int) -> None:
         ids = np.concatenate([before[:REPEATED], rng.integers(0, 256, (rows - len(before[:REPEATED]), 16), np.uint8)])
         cohorts = rng.integers(0, PARAMS.num_cohorts, rows, np.uint8)
         bits = rng.integers(0, 256, (rows, PARAMS.row_bytes), np.uint8)
+        order = np.lexsort(ids.T[::-1])
         table = pa.table(
-            {"batch_id": fixed(ids), "cohorts": fixed(cohorts[:, None]).cast(pa.binary()), "reports": fixed(bits).cast(pa.binary())},
+            {"batch_id": fixed(ids[order]), "cohorts": fixed(cohorts[:, None]).cast(pa.binary()), "reports": fixed(bits).cast(pa.binary())},
             schema=SCHEMA,
         )  # fmt: skip
-        pq.write_table(table, sink := io.BytesIO(), compression="zstd", use_dictionary=False)
-        objects.create(f"{FOLDER.path}/segments/{number:06}.parquet", sink.getvalue())
+        objects.create(f"{FOLDER.path}/segments/{number:06}.parquet", table_to_bytes(table))
         before = ids[::-1]
 
 

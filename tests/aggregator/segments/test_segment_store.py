@@ -22,6 +22,7 @@ from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine
 from hubbub_aggregator.segments.folding import fold_folder, folders
 from hubbub_aggregator.segments.manifest import closed_name
 from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
+from hubbub_aggregator.segments.repeated_ids import known_rows, new_rows, per_segment
 from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes
 from hubbub_aggregator.segments.segment_store import SegmentStore
 from hubbub_aggregator.store.interface import AppendResult
@@ -245,7 +246,8 @@ def test_engines_agree_on_many_ids() -> None:
     ids = rng.integers(0, 1 << 62, (100, 10_000, 2))
     ids[1:, :1_000] = ids[:-1, -1_000:]
     segments = [pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), 10_000, [None, pa.py_buffer(each)]) for each in ids]
-    arrow = ArrowEngine().first_rows(segments, [segments[0]])
-    duckdb = DuckDBEngine("200MB").first_rows(segments, [segments[0]])
-    assert sum(map(len, arrow)) == 99 * 9_000
-    assert all(np.array_equal(a, b) for a, b in zip(arrow, duckdb, strict=True))
+    blocks = [known_rows(segments[0]), *(new_rows(number, each) for number, each in enumerate(segments))]
+    arrow = ArrowEngine().repeated(iter(blocks))
+    duckdb = DuckDBEngine("200MB").repeated(iter(blocks))
+    assert [len(each) for each in per_segment(arrow, 100)] == [10_000, *[1_000] * 99]
+    assert np.array_equal(arrow, duckdb)

@@ -30,7 +30,7 @@ from hubbub_aggregator.segments.engines import ArrowEngine
 from hubbub_aggregator.segments.id_file import read_ids
 from hubbub_aggregator.segments.manifest import Manifest
 from hubbub_aggregator.segments.object_store import ObjectStore
-from hubbub_aggregator.segments.segment_file import batch_ids, segment_to_bytes
+from hubbub_aggregator.segments.segment_file import segment_to_bytes
 from hubbub_aggregator.segments.spark_engine import SparkEngine, spark_session
 from tests.aggregator.conftest import DEFINITIONS
 from tests.aggregator.segments.test_folding import NARROW, WIDE, batch, fold_now, folder_of, one_by_one, put
@@ -231,17 +231,16 @@ def test_attempts_of_a_task_return_rows_with_the_same_cells(
     """Rows are added up by cell. If a second attempt had other cells, the task that adds them could have ended without them."""
     import pyspark
 
-    put(objects, WIDE, [batch(WIDE, number) for number in range(4)], "a")
-    (name,) = objects.names()
-    positions = pa.table({
-        "batch_id": batch_ids(name, objects.read(name)).cast(pa.binary()),
-        "first": np.arange(4),
-        "times": np.ones(4, np.int64),
-    })  # fmt: skip
+    for name in "ab":
+        put(objects, WIDE, [batch(WIDE, number) for number in range(4)], name)
+    names = sorted(objects.names())
+    positions = pa.table({"positions": pa.array([b""], pa.binary())})
 
     def run(attempt: Attempt) -> pa.Table:
         monkeypatch.setattr(pyspark.TaskContext, "get", lambda: attempt)
-        count = spark_engine._counter(objects.place, WIDE, folder_of(WIDE).period, [name], "ids/1")
+        count = spark_engine._counter(
+            objects.place, WIDE, folder_of(WIDE).period, names, np.array([0, 1, 2]), f"ids/{attempt.number}"
+        )
         return pa.Table.from_batches(count(iter(positions.to_batches())))
 
     first, again, other = run(Attempt(7, 0)), run(Attempt(8, 0)), run(Attempt(9, 1))
