@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -18,26 +16,10 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
+from tests.support.free_ports import free_ports
+
 _START_SECONDS = 120
 KEY, SECRET = "key", "secret"  # of this server only
-
-
-def _free_ports(number: int) -> list[int]:
-    """Ports that are free now, with their gRPC ports 10,000 above.
-
-    They are below 32,768, so that no outgoing connection takes one before the server does.
-    """
-    with ExitStack() as stack:
-        ports: list[int] = []
-        while len(ports) < number:
-            port = 12_000 + secrets.randbelow(10_000)
-            try:
-                for each in (port, port + 10_000):
-                    stack.enter_context(socket.create_server(("127.0.0.1", each)))
-            except OSError:  # in use
-                continue
-            ports.append(port)
-        return ports
 
 
 @contextmanager
@@ -47,7 +29,7 @@ def s3_server() -> Iterator[str]:
     with TemporaryDirectory(prefix="hubbub-s3-") as folder, ExitStack() as stack:
         identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
         (config := Path(folder) / "s3.json").write_text(json.dumps({"identities": [identity]}))
-        master, volume, filer, s3 = _free_ports(4)
+        master, volume, filer, s3 = free_ports(4, also=10_000)  # their gRPC ports
         arguments = ["server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", f"-s3.config={config}"]
         places = [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"]
         others = ["-master.volumeSizeLimitMB=64", "-master.telemetry=false"]
