@@ -42,13 +42,16 @@ def test_replicas_behind_nginx_lose_no_report_and_count_none_twice_through_failo
 
 
 @pytest.mark.slow
-def test_killed_segment_services_and_folds_lose_no_report_and_count_none_twice(unseen_seed: int) -> None:
-    """25 crashes: one at every failpoint, each of which must be reached, the others at random moments."""
+@pytest.mark.parametrize(("crashes", "place"), [(25, []), (13, ["--s3"])], ids=["directory", "s3"])
+def test_killed_segment_services_and_folds_lose_no_report_and_count_none_twice(
+    crashes: int, place: list[str], unseen_seed: int
+) -> None:
+    """One crash at every failpoint, each of which must be reached, the others at random moments."""
     root = Path(__file__).parents[2]
-    matrix = [sys.executable, "-m", "tests.stress.segment_matrix", "25", str(unseen_seed)]
-    done = subprocess.run(matrix, cwd=root, capture_output=True, text=True, timeout=200, check=False)
+    matrix = [sys.executable, "-m", "tests.stress.segment_matrix", str(crashes), str(unseen_seed), *place]
+    done = subprocess.run(matrix, cwd=root, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     met = {name: int(times) for times, name in re.findall(r"^ *(\d+)  (.*)$", done.stdout, re.MULTILINE)}
-    assert sum(met.values()) == 25
+    assert sum(met.values()) == crashes
     assert len(met) == 13
     assert all(met.values()), met

@@ -22,9 +22,27 @@ _START_SECONDS = 120
 KEY, SECRET = "key", "secret"  # of this server only
 
 
+def environment(url: str) -> dict[str, str]:
+    """Variables with which a program uses the server of this URL."""
+    return {
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+    }
+
+
 @contextmanager
 def s3_server() -> Iterator[str]:
     """Run a server with the bucket `bucket`; yields its URL."""
+    with s3_server_process() as (url, _):
+        yield url
+
+
+@contextmanager
+def s3_server_process() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Run a server with the bucket `bucket`; yields its URL and its process."""
     program = shutil.which("weed", path=str(Path(sys.executable).parent)) or "weed"
     with TemporaryDirectory(prefix="hubbub-s3-") as folder, ExitStack() as stack:
         identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
@@ -59,4 +77,21 @@ def s3_server() -> Iterator[str]:
                 assert server.poll() is None, "weed has ended"
                 assert time.monotonic() < until, "weed does not accept objects"
                 time.sleep(0.2)
-        yield url
+        yield url, server
+
+
+@contextmanager
+def s3_server_of_another_process() -> Iterator[str]:
+    """Run a server for a process that must be able to fork, and so must not use obstore itself; yields its URL."""
+    command = [sys.executable, "-m", "tests.support.s3_server"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.stdin.close()
+
+
+if __name__ == "__main__":
+    with s3_server() as url:
+        print(url, flush=True)  # noqa: T201
+        sys.stdin.read()  # until the parent ends
