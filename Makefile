@@ -48,7 +48,10 @@ matrix: .venv/.dev-installed       ## kill the service (on each engine, one proc
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 200
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 2 200
 	$(BIN)/python -m tests.stress.crash_matrix postgres 3 200
+	$(BIN)/python -m tests.stress.crash_matrix postgres 3 200 --proxy nginx
+	$(BIN)/python -m tests.stress.crash_matrix postgres 3 50 --proxy nginx --standby
 	$(BIN)/python -m tests.stress.segment_matrix 200
+	$(BIN)/python -m tests.stress.segment_matrix 100 --s3
 	$(BIN)/python -m tests.stress.kill_matrix 200 $$(date +%s)
 	$(BIN)/python -m tests.stress.damage_matrix 200
 
