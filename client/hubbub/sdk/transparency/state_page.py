@@ -17,7 +17,7 @@ from hubbub.privacy.ledger import Account
 from hubbub.privacy.plain_words import certainty_text
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.storage.state import MAX_SENT_BATCHES, QueuedBatch, State
-from hubbub.text import escape_untrusted, format_count
+from hubbub.text import escape_untrusted, format_bits, format_count
 from hubbub.wire.batch import Batch
 
 MAX_SHOWN_BATCHES = 50
@@ -279,11 +279,10 @@ def _num_bits(definitions: Mapping[str, Metric], metric: str, digest: str) -> in
 
 
 def _bits(cohort: int, row: bytes, num_bits: int | None) -> Element:
-    """Return the bits of a report in groups of eight, bit 0 first."""
-    bits = "".join(f"{byte:08b}"[::-1] for byte in row)[:num_bits]
-    groups = " ".join(bits[start : start + 8] for start in range(0, len(bits), 8))
-    text = f"Cohort {cohort}, {bits.count('1')} of {format_count(len(bits), 'bit')} {'is' if bits.count('1') == 1 else 'are'} 1. "
-    return element("p", text, element("br"), element("code", groups, class_="bits"))
+    bits = format_bits(row, num_bits)
+    ones, length = bits.count("1"), format_count(len(bits.replace(" ", "")), "bit")
+    text = f"Cohort {cohort}, {ones} of {length} {'is' if ones == 1 else 'are'} 1. "
+    return element("p", text, element("br"), element("code", bits, class_="bits"))
 
 
 def _more(number: int, noun: str) -> list[Element]:
