@@ -41,6 +41,7 @@ from hubbub import (
     Several,
     Subject,
     SummaryError,
+    consent_notice,
     load_definitions,
     parse_definitions,
     secret_at,
@@ -99,6 +100,7 @@ def definitions_of_metrics(text: str) -> None:
     definitions = parse_definitions(text)
     definitions = Definitions([metric for metric in definitions.versions() if metric.kind is Kind.STRING])
     assert_type(definitions["homepage"], Metric)
+    assert_type(consent_notice(definitions, app="Editor", recipient="Example Ltd", policy=Policy()), str)
     assert_type(definitions.version("homepage", "0123abcd"), Metric | None)
     assert_type(definitions.versions(), Iterator[Metric])
     as_mapping: Mapping[str, Metric] = definitions
