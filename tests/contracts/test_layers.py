@@ -14,7 +14,7 @@ from tests.support.paths import REPOSITORY
 # "." is the package's `__init__` and `__main__`.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hubbub": (
-        ("errors", "consent", "randomness", "text", "worker_processes"),
+        ("errors", "consent", "randomness", "text", "html_page", "worker_processes"),
         ("metrics",),
         ("wire",),
         ("privacy",),
@@ -23,6 +23,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sdk.storage",),
         ("sdk.recording",),
         ("sdk.upload",),
+        ("sdk.transparency",),
         ("client",),
         ("testing", "cli"),
         (".",),

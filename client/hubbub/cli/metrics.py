@@ -293,3 +293,23 @@ def _format_buckets(fields: dict[str, Any]) -> str:
         else f"{len(buckets)} buckets: {', '.join(edges)}"
     )
     return f"  {collected}{unit}; of several recordings: {numbers}; without a recording: {absent}"
+
+
+@command.command()
+@click.argument("definitions", type=PATH)
+@click.option("--app", required=True, metavar="NAME", help="Name of the app, as its users know it.")
+@click.option("--recipient", required=True, metavar="NAME", help="Company or person that receives the reports.")
+@click.option("--contact", default="", metavar="ADDRESS", help="Address for questions.  [default: none]")
+def notice(definitions: Path, app: str, recipient: str, contact: str) -> None:
+    """Print a text that asks users for consent.
+
+    The text names the metrics of the file DEFINITIONS, and says in words how much their reports reveal under the default Policy.
+
+    \b
+    Example:
+      hubbub metrics notice metrics.toml --app "Example Editor" --recipient "Example Ltd"
+    """
+    from hubbub.metrics.definitions import load_definitions
+    from hubbub.sdk.transparency.consent_notice import consent_notice
+
+    click.echo(consent_notice(load_definitions(definitions), app=app, recipient=recipient, contact=contact), nl=False)
