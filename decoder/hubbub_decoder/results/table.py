@@ -39,17 +39,21 @@ class DecodingTable:
     """Table of a decoding as a rich renderable: headline, candidates, totals, detection limit and warnings.
 
     everything : show all candidates of a string metric; otherwise the detected ones. Categories are always shown
+    top        : largest number of rows, the largest shares; None: all
     """
 
     decoding: Decoding
     everything: bool = False
+    top: int | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(headline(self.decoding), style="bold")
         tested = self.decoding.metric.kind is Kind.STRING
-        rows = self.decoding.detected if tested and not self.everything else _in_order(self.decoding)
+        every = self.decoding.detected if tested and not self.everything else self.decoding.estimates
+        rows = _in_order(self.decoding, every[: self.top])
         if rows or self.decoding.unlisted_strings:
             yield self._table(rows, options.max_width)
+        yield from hidden_rows(len(every) - len(rows))
         yield from (Text(line) for line in match_lines(self.decoding))
         yield from (Text(line) for line in summary_lines(self.decoding))
         for warning in self.decoding.warnings:
@@ -106,12 +110,18 @@ class DecodingTable:
         return table
 
 
-def _in_order(decoding: Decoding) -> tuple[Estimate, ...]:
-    """Return the estimates in descending order of share, those of buckets in the order of their edges."""
+def hidden_rows(number: int) -> Iterator[Text]:
+    """Yield a line with the number of rows that --top hides, if there are any."""
+    if number:
+        yield Text(f"{format_count(number, 'more row')} not shown.", style="dim")
+
+
+def _in_order(decoding: Decoding, estimates: tuple[Estimate, ...]) -> tuple[Estimate, ...]:
+    """Return estimates in descending order of share, those of buckets in the order of their edges."""
     if decoding.numbers is None:
-        return decoding.estimates
+        return estimates
     position = {bucket.label: i for i, bucket in enumerate(decoding.numbers.buckets)}
-    return tuple(sorted(decoding.estimates, key=lambda e: position[e.candidate]))
+    return tuple(sorted(estimates, key=lambda e: position[e.candidate]))
 
 
 def _value_name(kind: Kind) -> str:
