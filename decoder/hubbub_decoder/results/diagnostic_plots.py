@@ -10,18 +10,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.metric import Metric
 from hubbub.privacy import epsilon
 from hubbub.privacy.loss import epsilon_permanent
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.text import format_count
-from hubbub_decoder.array_types import Floats
-from hubbub_decoder.model.bit_covariance import bit_variance
-from hubbub_decoder.model.design_matrix import design_matrix
-from hubbub_decoder.model.random_string import RandomStringMoments
-from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.results.plot_style import MARKERS, SERIES, axes_or_new, figure_of, finish_axes
+from hubbub_decoder.results.residuals import bit_residuals
 
 if TYPE_CHECKING:
     from hubbub_decoder.results.decoding import Decoding
@@ -86,13 +82,24 @@ def plot_residuals(summary: BitCounts | PatternCounts | Reports, decoding: Decod
     Residuals of correct parameters and complete candidates look like noise: 95 % are between -2 and 2. A dark column is a bit with another
     share than the estimates imply, a dark row a cohort. A frequent unlisted string is one dark cell (per hash) in every row.
 
-    summary  : that was decoded      decoding : of all its candidates
+    summary  : that was decoded      decoding : its result
     ax       : axes to draw on; None: those of a new pyplot figure
 
-    Raises ValueError for the decoding of another metric, and for a metric of another kind than string or with `discover`.
+    Raises ValueError for the decoding of another metric, for a metric of another kind than string, whose estimates fit all counts exactly,
+    and if the share of unlisted strings is not determined.
     """
-    counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
-    residuals = standardized_residuals(counts, decoding)
+    metric = summary.metric
+    if metric.digest != decoding.metric.digest:
+        raise ValueError(
+            f"the summary is of {metric.name} ({metric.digest[:12]}), the decoding of {decoding.metric.name} "
+            f"({decoding.metric.digest[:12]}). Pass the summary that was decoded."
+        )
+    residuals = bit_residuals(summary, decoding)
+    if residuals is None:
+        raise ValueError(
+            f"{metric.name} has no residuals: the estimates fit all counts exactly, or the share of unlisted strings is not determined. "
+            "Read decoding.fit_tests."
+        )
     m, k = residuals.shape
     axes = axes_or_new(ax, min(2.2 + 0.08 * m, 8))
     image = axes.imshow(
@@ -109,42 +116,7 @@ def plot_residuals(summary: BitCounts | PatternCounts | Reports, decoding: Decod
     if m == 1:
         axes.set_yticks([])
     outside = float(np.mean(np.abs(residuals[np.isfinite(residuals)]) > 2)) if np.isfinite(residuals).any() else 0.0
-    title = f"{counts.metric.name}: residuals of {format_count(m * k, 'bit count')}, {100 * outside:.1f} % beyond 2 standard errors"
+    title = f"{metric.name}: residuals of {format_count(m * k, 'bit count')}, {100 * outside:.1f} % beyond 2 standard errors"
     finish_axes(axes, title)
     axes.grid(visible=False)
     return axes
-
-
-def standardized_residuals(counts: BitCounts, decoding: Decoding) -> Floats:
-    """Return the residuals of the bit counts given the estimated shares, in standard errors: (m, k), nan in cohorts without reports.
-
-        r = (c - n pi) / sqrt(n V)        pi = p* + (q* - p*) mu        mu = X x + x_o w
-
-    V is `bit_variance` at mu cut to [0, 1]. The errors of the estimates are not in it, so with many candidates per bit the residuals vary
-    less than 1. Notation: docs/mathematics.md, sections 1 and 2.
-    """
-    metric, params = counts.metric, counts.metric.params
-    if metric.digest != decoding.metric.digest:
-        raise ValueError(
-            f"the summary is of {metric.name} ({metric.digest[:12]}), the decoding of {decoding.metric.name} "
-            f"({decoding.metric.digest[:12]}). Pass the summary that was decoded."
-        )
-    if metric.kind is not Kind.STRING or metric.discover is not None:
-        raise ValueError(
-            f"{metric.name}: the estimates of a {metric.kind} metric, or of one with `discover`, are not a fit of all bit counts, so there "
-            "are no residuals. Read decoding.fit_tests."
-        )
-    estimates = [estimate for estimate in decoding.estimates if not math.isnan(estimate.share)]
-    design = design_matrix([estimate.candidate for estimate in estimates], params)
-    share_of = {estimate.candidate: estimate.share for estimate in estimates}
-    shares = np.array([sum(share_of[name] for name in group) for group in design.groups])
-    unlisted = 0.0 if math.isnan(decoding.unlisted.share) else decoding.unlisted.share
-    mu = (design.matrix @ shares).reshape(counts.ones.shape) + unlisted * RandomStringMoments.from_params(params).mean
-    n = counts.reports[:, None]
-    repetition = Repetition.from_periods(metric, counts.periods if decoding.same_clients else ())
-    variance = bit_variance(np.clip(mu, 0, 1), params, repetition)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        residuals: Floats = (counts.ones - n * (params.p_star + (params.q_star - params.p_star) * mu)) / np.sqrt(
-            n * variance
-        )
-    return residuals

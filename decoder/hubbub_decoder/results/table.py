@@ -49,8 +49,8 @@ class DecodingTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(headline(self.decoding), style="bold")
         tested = self.decoding.metric.kind is Kind.STRING
-        every = self.decoding.detected if tested and not self.everything else self.decoding.estimates
-        rows = _in_order(self.decoding, every[: self.top])
+        rows = self.decoding.detected if tested and not self.everything else _in_order(self.decoding)
+        every, rows = rows, largest_rows(rows, self.top)
         if rows or self.decoding.unlisted_strings:
             yield self._table(rows, options.max_width)
         yield from hidden_rows(len(every) - len(rows))
@@ -116,12 +116,19 @@ def hidden_rows(number: int) -> Iterator[Text]:
         yield Text(f"{format_count(number, 'more row')} not shown.", style="dim")
 
 
-def _in_order(decoding: Decoding, estimates: tuple[Estimate, ...]) -> tuple[Estimate, ...]:
-    """Return estimates in descending order of share, those of buckets in the order of their edges."""
+def largest_rows(rows: tuple[Estimate, ...], top: int | None) -> tuple[Estimate, ...]:
+    """Return the rows with the `top` largest shares, in their order; None: all."""
+    largest = sorted(rows, key=lambda e: (math.isnan(e.share), -e.share))[:top]
+    kept = {e.candidate for e in largest}
+    return tuple(e for e in rows if e.candidate in kept)
+
+
+def _in_order(decoding: Decoding) -> tuple[Estimate, ...]:
+    """Return the estimates in descending order of share, those of buckets in the order of their edges."""
     if decoding.numbers is None:
-        return estimates
+        return decoding.estimates
     position = {bucket.label: i for i, bucket in enumerate(decoding.numbers.buckets)}
-    return tuple(sorted(estimates, key=lambda e: position[e.candidate]))
+    return tuple(sorted(decoding.estimates, key=lambda e: position[e.candidate]))
 
 
 def _value_name(kind: Kind) -> str:
