@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from hubbub.consent import Consent, ConsentRecord, consent_limit, consent_variable_warning
 from hubbub.encoding.bloom import JointValue, Value
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
+T = TypeVar("T")
 Durability = Literal["process", "power", "memory"]
 DETACHED_SEND_DELAY_SECONDS = 60.0
 
@@ -299,6 +300,16 @@ class Client:
         """
         return self._report(lambda state: inspection_report(state, last))
 
+    def inspect_html(self, last: int = 10) -> str:
+        """Return the page of `hubbub inspect --html`: consent, who can learn what, budget, reports held, the last `last` batches sent.
+
+        For an app's settings page: one self-contained HTML document without scripts. Reads the files without waiting for the directory's
+        lock; never raises.
+        """
+        from hubbub.sdk.transparency.state_page import state_page
+
+        return self._report(lambda state: state_page(state, last=last, definitions=self._definitions))
+
     def ledger(self) -> dict[str, Any]:
         """Return the output of `hubbub ledger --json`: epsilon spent and reserved, by metric definition.
 
@@ -316,10 +327,10 @@ class Client:
         time = datetime.fromtimestamp(state.consent_time, UTC) if state.consent_time else None
         return ConsentRecord(state.consent, state.consent_text, time, self._parts.limit.effective(state.consent))
 
-    def _report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+    def _report(self, report: Callable[[State], T]) -> T:
         return call_safely(lambda: self._build_report(report), report(State()))
 
-    def _build_report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+    def _build_report(self, report: Callable[[State], T]) -> T:
         """Report on the files; without files, or if the disk refused events, on the state in memory."""
         parts = self._parts
         if isinstance(parts.disk, SystemDisk) and not parts.journal.problem:

@@ -23,6 +23,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sdk.storage",),
         ("sdk.recording",),
         ("sdk.upload",),
+        ("sdk.transparency",),
         ("client",),
         ("testing", "cli"),
         (".",),

@@ -71,6 +71,7 @@ def an_app(path: Path) -> None:
         assert_type((consentrecord.level, consentrecord.effective), tuple[Consent, Consent])
         assert_type((consentrecord.text, consentrecord.time), tuple[str, datetime | None])
         assert_type((client.inspect(last=3), client.ledger()), tuple[dict[str, Any], dict[str, Any]])
+        assert_type(client.inspect_html(last=3), str)
         client.record("homepage", "https://example.org/")
         client.record("dark_mode", True)
         client.record("both", ("linux", True))
