@@ -1,4 +1,4 @@
-"""`hubbub metrics`: validate a definitions file, compare two, and show metrics with their epsilon."""
+"""`hubbub metrics`: validate a definitions file, compare two, show metrics with their epsilon, and write a page of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MIN_STRING_COHORTS = 4
 
 @click.group()
 def command() -> None:
-    """Check, compare or show definitions files.
+    """Check, compare, show or publish definitions files.
 
     \b
     Example:
@@ -208,6 +208,30 @@ def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_j
         return
     for about in shown:
         click.echo(_format(about))
+
+
+@command.command()
+@click.argument("definitions", type=PATH)
+@click.option("--out", type=PATH, metavar="FILE", default="metrics.html", show_default=True, help="HTML file to write.")
+def catalogue(definitions: Path, out: Path) -> None:
+    """Write an HTML page of all metrics.
+
+    The page lists the metrics of the definitions file DEFINITIONS, each version with its owner, purpose, review, expiry and epsilon. It is one self-contained file
+    without scripts.
+
+    \b
+    Example:
+      hubbub metrics catalogue metrics.toml --out metrics.html
+    """
+    from datetime import UTC, datetime
+
+    from hubbub.cli.catalogue import catalogue_page
+    from hubbub.cli.output import write_file
+    from hubbub.metrics.definitions import load_definitions
+
+    loaded = load_definitions(definitions)
+    write_file(out, catalogue_page(loaded, datetime.now(UTC).date()))
+    click.echo(f"wrote {out}: {format_count(len(loaded), 'metric')}", err=True)
 
 
 def _describe(metric: Any, reports: int | None) -> dict[str, Any]:
