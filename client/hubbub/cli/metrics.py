@@ -216,8 +216,8 @@ def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_j
 def catalogue(definitions: Path, out: Path) -> None:
     """Write an HTML page of all metrics.
 
-    The page lists the metrics of the definitions file DEFINITIONS, each version with its owner, purpose, review, expiry and epsilon. It is one self-contained file
-    without scripts.
+    The page lists the metrics of the definitions file DEFINITIONS: each version with its owner, purpose, review, expiry and epsilon.
+    It is one self-contained file without scripts.
 
     \b
     Example:
