@@ -17,8 +17,8 @@ def main() -> None:
     comparison = run_demo(
         sample_flights(None), datetime.now(UTC).date(), workers=2, progress=lambda _step, _flights: None
     )[0]
-    figure = plot_intervals(comparison.decoding, comparison.truth, names=airports(), limit=30)
-    figure.savefig(Path(__file__).parent / "images" / "demo.png", dpi=110)
+    axes = plot_intervals(comparison.decoding, comparison.truth, names=airports(), top=30)
+    axes.figure.savefig(Path(__file__).parent / "images" / "demo.png", dpi=110)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 
 from hubbub.metrics.definitions import load_definitions
 from hubbub.summary import read_summary
+from tests.support.near_expiry import with_near_expiry
 from tests.support.paths import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
@@ -25,6 +26,10 @@ print(deliver(client), "tried,", client.accounting()["acknowledged"], "acknowled
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def definitions() -> str:
+    return with_near_expiry(blocks("toml")[0])
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -41,11 +46,18 @@ def test_code_equals_the_type_checked_examples() -> None:
     assert metrics == "# metrics.toml\n" + (REPOSITORY / "examples" / "metrics.toml").read_text()
 
 
+def test_definition_passes_the_lints(tmp_path: Path) -> None:
+    """The file checks without a warning while its expiry is near."""
+    (tmp_path / "metrics.toml").write_text(definitions())
+    checked = json.loads(run(BIN / "hubbub", "metrics", "check", "metrics.toml", "--json", cwd=tmp_path))
+    assert checked["warnings"] == checked["problems"] == []
+
+
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """Run serve, embed (three clients), pull, simulate and decode; return the folder and the outputs of embed and decode."""
     folder = tmp_path_factory.mktemp("readme")
-    (folder / "metrics.toml").write_text(blocks("toml")[0])
+    (folder / "metrics.toml").write_text(definitions())
     log = folder / "serve.log"
     with log.open("wb") as errors:
         command = [
@@ -66,7 +78,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
                 embed, decode = (code.replace("http://127.0.0.1:8000", found.group(1)) for code in blocks("python"))
                 for client in ("ada", "bob", "eve"):
                     (folder / client).mkdir()
-                    (folder / client / "metrics.toml").write_text(blocks("toml")[0])
+                    (folder / client / "metrics.toml").write_text(definitions())
                     embedded = run(sys.executable, "-c", embed + DELIVER, cwd=folder / client)
                 run(BIN / "hubbub", "pull", found.group(2), "homepage", "--out", "pulled.parquet", cwd=folder)
             finally:
@@ -110,7 +122,7 @@ def test_shell_commands_run_and_print_the_stated_epsilons(outputs: tuple[Path, s
 
 
 def test_planned_parameters_are_those_of_the_definition(tmp_path: Path) -> None:
-    (tmp_path / "metrics.toml").write_text(blocks("toml")[0])
+    (tmp_path / "metrics.toml").write_text(definitions())
     wishes = re.search(r"^hubbub (plan --epsilon .+)$", README, flags=re.MULTILINE)
     assert wishes
     (tmp_path / "planned.toml").write_text(run(BIN / "hubbub", *wishes[1].split(), cwd=tmp_path))

@@ -15,6 +15,7 @@ from hubbub_decoder.cli.shared import (
     fdr_option,
     interval_options,
     output_options,
+    top_option,
     write_outputs,
 )
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 @json_option
 @output_options("the changes", ".csv or .json", "the largest changes")
 @everything_option("every candidate, not only those with a detected change")
+@top_option("detected changes first, then the largest; also in --plot")
 @interval_options
 @fdr_option("changes")
 @click.option(
@@ -60,6 +62,7 @@ def command(
     out: Path | None,
     plot: Path | None,
     everything: bool,
+    top: int | None,
     confidence: float,
     fdr: float,
     target: Target,
@@ -99,14 +102,14 @@ def command(
             same_clients=False if independent_clients else None,
             overlap=overlap,
         )
-    write_outputs(stderr, out, comparison.save, plot, lambda: _figure(comparison))
+    write_outputs(stderr, out, comparison.save, plot, lambda: _figure(comparison, top))
     if as_json:
         print_json(comparison.to_dict())
     else:
-        Console(highlight=False).print(ComparisonTable(comparison, everything))
+        Console(highlight=False).print(ComparisonTable(comparison, everything, top))
 
 
-def _figure(comparison: Comparison) -> Figure:
-    from hubbub_decoder.comparison.plots import plot_changes
+def _figure(comparison: Comparison, top: int | None) -> Figure:
+    from hubbub_decoder.comparison.plots import changes_figure
 
-    return plot_changes(comparison)
+    return changes_figure(comparison) if top is None else changes_figure(comparison, top=top)

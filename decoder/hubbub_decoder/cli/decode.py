@@ -16,6 +16,7 @@ from hubbub_decoder.cli.shared import (
     independent_clients_option,
     interval_options,
     output_options,
+    top_option,
     write_outputs,
 )
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     help="Decode each period by itself, and show the changes between successive periods. Needs one file or more for each period.",
 )  # fmt: skip
 @everything_option("every candidate, not only the detected ones")
+@top_option("the largest shares, also in --plot")
 @interval_options
 @fdr_option("candidates")
 @click.option(
@@ -70,6 +72,7 @@ def command(
     by_period: bool,
     plot: Path | None,
     everything: bool,
+    top: int | None,
     confidence: float,
     fdr: float,
     target: Target,
@@ -141,7 +144,7 @@ def command(
                 target=target,
                 same_clients=not independent_clients,
             )
-            _print_trends(trends, plot, out, as_json=as_json, everything=everything)
+            _print_trends(trends, plot, out, as_json=as_json, everything=everything, top=top)
             return
         decoding = decode(
             summary,
@@ -158,33 +161,35 @@ def command(
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)
-    write_outputs(stderr, out, decoding.save, plot, lambda: _figure(decoding))
+    write_outputs(stderr, out, decoding.save, plot, lambda: _figure(decoding, top))
     if as_json:
         print_json(decoding.to_dict())
     else:
-        Console(highlight=False).print(DecodingTable(decoding, everything))
+        Console(highlight=False).print(DecodingTable(decoding, everything, top))
 
 
-def _print_trends(trends: Trends, plot: Path | None, out: Path | None, *, as_json: bool, everything: bool) -> None:
+def _print_trends(
+    trends: Trends, plot: Path | None, out: Path | None, *, as_json: bool, everything: bool, top: int | None
+) -> None:
     """Write the files that are asked for, and print the table or the JSON document."""
     from rich.console import Console
 
     from hubbub_decoder.comparison.trend_table import TrendTable
 
-    write_outputs(Console(stderr=True), out, trends.save, plot, lambda: _trend_figure(trends))
+    write_outputs(Console(stderr=True), out, trends.save, plot, lambda: _trend_figure(trends, top))
     if as_json:
         print_json(trends.to_dict())
     else:
-        Console(highlight=False).print(TrendTable(trends, everything))
+        Console(highlight=False).print(TrendTable(trends, everything, top))
 
 
-def _figure(decoding: Decoding) -> Figure:
-    from hubbub_decoder.results.plots import plot_intervals, plot_numbers
+def _figure(decoding: Decoding, top: int | None) -> Figure:
+    from hubbub_decoder.results.plots import decoding_figure
 
-    return plot_intervals(decoding) if decoding.numbers is None else plot_numbers(decoding)
+    return decoding_figure(decoding) if top is None else decoding_figure(decoding, top=top)
 
 
-def _trend_figure(trends: Trends) -> Figure:
-    from hubbub_decoder.comparison.plots import plot_trends
+def _trend_figure(trends: Trends, top: int | None) -> Figure:
+    from hubbub_decoder.comparison.plots import trends_figure
 
-    return plot_trends(trends)
+    return trends_figure(trends) if top is None else trends_figure(trends, top=top)

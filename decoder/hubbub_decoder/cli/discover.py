@@ -15,6 +15,7 @@ from hubbub_decoder.cli.shared import (
     independent_clients_option,
     interval_options,
     output_options,
+    top_option,
     write_outputs,
 )
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @json_option
 @output_options("the estimates", ".csv, .json or .parquet")
 @everything_option("every string of the search, not only the detected ones")
+@top_option("the largest shares")
 @interval_options
 @fdr_option("strings")
 @independent_clients_option("the same clients with the same values, for which intervals are wider")
@@ -39,6 +41,7 @@ def command(
     as_json: bool,
     out: Path | None,
     everything: bool,
+    top: int | None,
     confidence: float,
     fdr: float,
     target: Target,
@@ -94,7 +97,7 @@ def command(
     if found.decoding is None:
         console.print("No string was found. Frequent strings are found with more reports or a larger epsilon.")
     else:
-        console.print(DecodingTable(found.decoding, everything))
+        console.print(DecodingTable(found.decoding, everything, top))
     if found.truncated:
         shown = ", ".join(escape_untrusted(prefix) for prefix in found.truncated[:5])
         console.print(

@@ -58,6 +58,13 @@ def everything_option(shown: str) -> Decorator:
     return click.option("--all", "everything", is_flag=True, help=f"Show {shown}.")
 
 
+def top_option(shown: str) -> Decorator:
+    """--top; `shown` names the rows, in their order."""
+    return click.option(
+        "--top", metavar="N", type=click.IntRange(min=1), help=f"Show at most N rows: {shown}."
+    )  # fmt: skip
+
+
 def output_options(saved: str, suffixes: str, plot: str | None = None) -> Decorator:
     """--out for `saved` and, if there is one, --plot for the figure `plot`."""
 

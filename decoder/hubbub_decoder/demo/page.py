@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.axes import Axes
 
 from hubbub.metrics.metric import Kind
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.demo.tables import privacy_rows, summary_line
+from hubbub_decoder.results.plot_style import detached_axes, figure_of, row_height
 from hubbub_decoder.results.plots import plot_against_truth, plot_intervals, to_svg
 
 
@@ -54,7 +56,7 @@ def _section(comparison: Comparison, names: Mapping[str, str]) -> Section:
     decoding, truth = comparison.decoding, comparison.truth
     plots = [
         Plot(
-            to_svg(plot_intervals(decoding, truth, names=names)),
+            _svg(plot_intervals(decoding, truth, names=names, ax=detached_axes(row_height(min(40, len(decoding)))))),
             "The estimate with its 95 % confidence interval, and the true share."
             if decoding.metric.kind is Kind.BOOLEAN
             else "The largest estimates with 95 % confidence intervals, and the true shares.",
@@ -63,8 +65,12 @@ def _section(comparison: Comparison, names: Mapping[str, str]) -> Section:
     if decoding.metric.kind is Kind.STRING:
         plots.append(
             Plot(
-                to_svg(plot_against_truth(decoding, truth)),
+                _svg(plot_against_truth(decoding, truth, ax=detached_axes(5))),
                 "Estimates of all candidates over their true shares; absent candidates have a true share of 0.",
             )
         )
     return Section(comparison, summary_line(comparison, len(decoding.estimates)), tuple(plots))
+
+
+def _svg(axes: Axes) -> str:
+    return to_svg(figure_of(axes))

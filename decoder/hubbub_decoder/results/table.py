@@ -39,17 +39,21 @@ class DecodingTable:
     """Table of a decoding as a rich renderable: headline, candidates, totals, detection limit and warnings.
 
     everything : show all candidates of a string metric; otherwise the detected ones. Categories are always shown
+    top        : largest number of rows, the largest shares; None: all
     """
 
     decoding: Decoding
     everything: bool = False
+    top: int | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(headline(self.decoding), style="bold")
         tested = self.decoding.metric.kind is Kind.STRING
         rows = self.decoding.detected if tested and not self.everything else _in_order(self.decoding)
+        every, rows = rows, largest_rows(rows, self.top)
         if rows or self.decoding.unlisted_strings:
             yield self._table(rows, options.max_width)
+        yield from hidden_rows(len(every) - len(rows))
         yield from (Text(line) for line in match_lines(self.decoding))
         yield from (Text(line) for line in summary_lines(self.decoding))
         for warning in self.decoding.warnings:
@@ -104,6 +108,19 @@ class DecodingTable:
                 *([interval_bar(string, scale, bar_width)] if bar_width else []),
             )
         return table
+
+
+def hidden_rows(number: int) -> Iterator[Text]:
+    """Yield a line with the number of rows that --top hides, if there are any."""
+    if number:
+        yield Text(f"{format_count(number, 'more row')} not shown.", style="dim")
+
+
+def largest_rows(rows: tuple[Estimate, ...], top: int | None) -> tuple[Estimate, ...]:
+    """Return the rows with the `top` largest shares, in their order; None: all."""
+    largest = sorted(rows, key=lambda e: (math.isnan(e.share), -e.share))[:top]
+    kept = {e.candidate for e in largest}
+    return tuple(e for e in rows if e.candidate in kept)
 
 
 def _in_order(decoding: Decoding) -> tuple[Estimate, ...]:

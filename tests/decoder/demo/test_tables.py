@@ -14,6 +14,7 @@ from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.demo.page import render_page
 from hubbub_decoder.demo.tables import comparison_table, privacy_table
+from hubbub_decoder.results.plot_style import detached_axes, figure_of
 from hubbub_decoder.results.plots import plot_against_truth
 
 PARAMS = Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
@@ -59,9 +60,10 @@ def test_narrow_tables_cut_no_figure() -> None:
 
 
 def test_legend_of_the_scatter_plot_is_above_the_points() -> None:
-    figure = plot_against_truth(STRING.decoding, STRING.truth)
+    axes = plot_against_truth(STRING.decoding, STRING.truth, ax=detached_axes(5))
+    figure, legend = figure_of(axes), axes.get_legend()
     figure.canvas.draw()
-    axes, (legend,) = figure.axes[0], figure.legends
+    assert legend is not None
     assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
     assert legend.get_window_extent().x1 <= figure.bbox.x1
     assert legend.get_window_extent().y1 <= figure.bbox.y1
