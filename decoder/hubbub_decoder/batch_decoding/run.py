@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -20,10 +21,14 @@ from hubbub.summary import read_collected
 from hubbub_decoder.batch_decoding.pool import ProcessDiedError, map_in_processes
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile
 from hubbub_decoder.data.candidates import read_candidates
-from hubbub_decoder.data.combine import combine
-from hubbub_decoder.data.output_files import atomic_write
+from hubbub_decoder.data.combine import Collected, combine
+from hubbub_decoder.data.output_files import PAGE, atomic_write
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.pipeline import decode
+from hubbub_decoder.report.provenance import provenance_rows
+from hubbub_decoder.report.rendering import shared_scripts
+from hubbub_decoder.report.write import write_decoding_page
+from hubbub_decoder.results.decoding import Decoding
 
 INDEX = "index.jsonl"
 _DIED = "its process was ended, probably for lack of memory: decode it with `hubbub decode`, or with fewer --jobs"
@@ -98,7 +103,11 @@ def _known_outcome(task: Task, before: Outcome | None, out: Path) -> Outcome:
         fingerprint = task.fingerprint()
     except OSError as problem:
         return Outcome(task.name, Status.FAILED, f"{problem.filename} cannot be read: {problem.strerror}")
-    if before is not None and before.fingerprint == fingerprint and _result_path(out, task).is_file():
+    if (
+        before is not None
+        and before.fingerprint == fingerprint
+        and all(path.is_file() for path in result_paths(out, task))
+    ):
         return replace(before, status=Status.UNCHANGED)
     return Outcome(task.name, Status.DECODED, fingerprint=fingerprint)
 
@@ -117,9 +126,12 @@ def _decode(task: Task, out: Path) -> Outcome:
             target=options.target,
             same_clients=options.same_clients,
         )
-        path = _result_path(out, task)
-        _make_directory(path.parent)
-        decoding.save(path)
+        for path in result_paths(out, task):
+            _make_directory(path.parent)
+            if path.suffix == PAGE:
+                _write_page(decoding, path, summary, task)
+            else:
+                decoding.save(path)
     except HubbubError as problem:
         return Outcome(task.name, Status.FAILED, str(problem))
     except Exception as problem:  # noqa: BLE001  (the other tasks go on)
@@ -134,8 +146,16 @@ def _decode(task: Task, out: Path) -> Outcome:
     )
 
 
-def _result_path(out: Path, task: Task) -> Path:
-    return out / f"{task.name}{task.options.suffix}"
+def result_paths(out: Path, task: Task) -> list[Path]:
+    """Files of the result of a task, one for each suffix of its options."""
+    return [out / f"{task.name}{suffix}" for suffix in task.options.suffixes]
+
+
+def _write_page(decoding: Decoding, path: Path, summary: Collected, task: Task) -> None:
+    """Write a page that uses the script of the directory."""
+    provenance = provenance_rows(decoding, task.files, task.candidates, datetime.now(UTC).date())
+    links = [("All metrics", "../index.html"), (task.metric.name, "index.html")]
+    write_decoding_page(decoding, path, shared_scripts("../"), summary, provenance=provenance, links=links)
 
 
 def _make_directory(path: Path) -> None:

@@ -21,13 +21,13 @@ CANDIDATE_SUFFIXES = (".txt", ".csv")
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
-    """Options that hold for all tasks: those of `decode`, and the suffix of the results, .json, .csv or .parquet."""
+    """Options that hold for all tasks: those of `decode`, and the suffixes of the results, .json, .csv, .parquet or .html."""
 
     confidence: float = 0.95
     fdr: float = 0.05
     target: Target = "reporters"
     same_clients: bool = True
-    suffix: str = ".json"
+    suffixes: tuple[str, ...] = (".json",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,9 +83,9 @@ def command(
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.table import ComparisonTable
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.output_files import check_result_paths
+    from hubbub_decoder.data.output_files import PLAIN_TABLES, check_result_paths
 
-    check_result_paths(out, plot, parquet=False)
+    check_result_paths(out, plot, PLAIN_TABLES)
     candidates = None if candidates_path is None else read_candidates(candidates_path)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:

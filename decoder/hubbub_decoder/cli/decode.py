@@ -21,6 +21,8 @@ from hubbub_decoder.cli.shared import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from matplotlib.figure import Figure
 
     from hubbub_decoder.comparison.trends import Trends
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 @json_option
 @output_options(
     "the estimates",
-    ".csv, .json or .parquet",
+    ".csv, .json, .parquet or .html",
     "the estimates with their intervals, or with --by-period the shares of each period",
 )
 @click.option(
@@ -90,6 +92,7 @@ def command(
       hubbub decode monday.parquet tuesday.parquet --candidates names.txt --by-period --plot trend.svg
     """
     from dataclasses import replace
+    from datetime import UTC, datetime
 
     from rich.console import Console
 
@@ -99,11 +102,13 @@ def command(
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.google_rappor import read_map_design
-    from hubbub_decoder.data.output_files import check_result_paths
+    from hubbub_decoder.data.output_files import PAGE, PLAIN_TABLES, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
     from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.pipeline import decode
+    from hubbub_decoder.report.provenance import provenance_rows
+    from hubbub_decoder.report.write import write_report
     from hubbub_decoder.results.table import DecodingTable
     from hubbub_decoder.results.warnings import warn_repeated_inputs
 
@@ -111,10 +116,11 @@ def command(
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
     if by_period and (words_path is not None or weights_path is not None or method != "auto"):
         raise click.UsageError("--by-period takes no --more-candidates, --weights or --method. Leave them out.")
-    check_result_paths(out, plot, parquet=not by_period)
+    check_result_paths(out, plot, (*(PLAIN_TABLES if by_period else TABLES), PAGE))
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)
+    inputs = (summaries, candidates_path or map_path, datetime.now(UTC).date())
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
         show_stage("reading")
@@ -144,7 +150,8 @@ def command(
                 target=target,
                 same_clients=not independent_clients,
             )
-            _print_trends(trends, plot, out, as_json=as_json, everything=everything, top=top)
+            provenance = provenance_rows(trends.decodings[0], *inputs)
+            _print_trends(trends, plot, out, provenance, as_json=as_json, everything=everything, top=top)
             return
         decoding = decode(
             summary,
@@ -161,7 +168,15 @@ def command(
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)
-    write_outputs(stderr, out, decoding.save, plot, lambda: _figure(decoding, top))
+    design = candidates if isinstance(candidates, DesignMatrix) else None
+
+    def save(path: Path) -> None:
+        if path.suffix.lower() == PAGE:
+            write_report(decoding, path, summary, design=design, provenance=provenance_rows(decoding, *inputs))
+        else:
+            decoding.save(path)
+
+    write_outputs(stderr, out, save, plot, lambda: _figure(decoding, top))
     if as_json:
         print_json(decoding.to_dict())
     else:
@@ -169,14 +184,29 @@ def command(
 
 
 def _print_trends(
-    trends: Trends, plot: Path | None, out: Path | None, *, as_json: bool, everything: bool, top: int | None
+    trends: Trends,
+    plot: Path | None,
+    out: Path | None,
+    provenance: Iterable[tuple[str, str]],
+    *,
+    as_json: bool,
+    everything: bool,
+    top: int | None,
 ) -> None:
     """Write the files that are asked for, and print the table or the JSON document."""
     from rich.console import Console
 
     from hubbub_decoder.comparison.trend_table import TrendTable
+    from hubbub_decoder.data.output_files import PAGE
+    from hubbub_decoder.report.write import write_trend_report
 
-    write_outputs(Console(stderr=True), out, trends.save, plot, lambda: _trend_figure(trends, top))
+    def save(path: Path) -> None:
+        if path.suffix.lower() == PAGE:
+            write_trend_report(trends, path, provenance)
+        else:
+            trends.save(path)
+
+    write_outputs(Console(stderr=True), out, save, plot, lambda: _trend_figure(trends, top))
     if as_json:
         print_json(trends.to_dict())
     else:

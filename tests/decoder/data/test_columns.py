@@ -34,7 +34,9 @@ COLUMNS: list[Callable[[Sequence[str | None]], Any]] = [
 
 
 def summary(metric: Metric, day: str = "2026-03-02") -> BitCounts:
-    return simulate_bit_counts(metric, {"a": 3000, "b": 2000, "c": 500}, np.random.default_rng(int(day[-1])), periods=[day])
+    return simulate_bit_counts(
+        metric, {"a": 3000, "b": 2000, "c": 500}, np.random.default_rng(int(day[-1])), periods=[day]
+    )
 
 
 @pytest.mark.parametrize("column", COLUMNS)
