@@ -81,7 +81,7 @@ def report(out: Path, *, as_json: bool, **options: Any) -> None:
 
     OUT/index.html lists the metrics with their status, and their definitions. Each metric has a page with its shares by period, and each
     period one like that of `hubbub decode --out FILE.html`. The pages need no network. Only what has changed is decoded again, as by
-    `hubbub decode-all`, whose JSON results are kept beside the pages.
+    `hubbub decode-all`. Its JSON results are kept beside the pages.
 
     The exit code is 1 if a task failed.
 

@@ -12,6 +12,7 @@ import numpy as np
 from hubbub.metrics.metric import Kind
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
+from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.report.definition import definition_rows, privacy_rows
@@ -145,7 +146,7 @@ def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
     elif decoding.estimates:
         yield "Estimated", format_count(len(decoding), "share"), "categories are not tested"
     epsilon = privacy_figures(decoding.metric, Policy()).epsilon_report
-    yield "Epsilon of a report", f"{epsilon:.3f}" if math.isfinite(epsilon) else "infinite", "see Privacy"
+    yield "Epsilon of a report", shown_epsilon(epsilon), "see Privacy"
     failed = sum(row.failed for row in fit_test_rows(decoding.fit_tests))
     tests = len(decoding.fit_tests)
     yield "Goodness of fit", "not tested" if not tests else f"{failed} of {tests} tests fail", ""

@@ -32,9 +32,8 @@ class PeriodRow:
     @classmethod
     def from_decoding(cls, decoding: Decoding) -> PeriodRow:
         """Row of a decoding without a page of its own."""
-        return cls(
-            decoding.periods[0], "OK", "", "", decoding.num_reports, len(decoding.detected), len(decoding.warnings)
-        )
+        period = ", ".join(decoding.periods) or "not known"
+        return cls(period, "OK", "", "", decoding.num_reports, len(decoding.detected), len(decoding.warnings))
 
 
 @dataclass(frozen=True, slots=True)

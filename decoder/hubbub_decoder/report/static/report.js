@@ -211,7 +211,7 @@
     const figure = section.querySelector("figure");
     const draw = figure === null ? () => {} : attach(figure);
     const sorted = headings.findIndex((heading) => heading.hasAttribute("aria-sort"));
-    let order = { column: sorted, down: sorted >= 0 && headings[sorted].getAttribute("aria-sort") === "descending" };
+    let order = { column: sorted, down: headings[sorted].getAttribute("aria-sort") === "descending" };
 
     const key = (row, column) => {
       const cell = row.cells[column];
@@ -228,18 +228,22 @@
       rows.forEach((row, i) => {
         row.hidden = !texts[i].includes(query) || (detected !== undefined && detected.checked && row.dataset.detected !== "1");
       });
-      if (order.column >= 0) body.append(...[...rows].sort(compare));
-      headings.forEach((heading, column) => {
-        heading.removeAttribute("aria-sort");
-        if (column === order.column) heading.setAttribute("aria-sort", order.down ? "descending" : "ascending");
-      });
-      sort.value = `${order.column} ${order.down ? "down" : "up"}`;
       const shown = [...body.rows].filter((row) => !row.hidden);
       const inChart = most === undefined ? shown.length : Math.min(shown.length, Number(most.value));
       output.value =
         `${shown.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} ${section.dataset.noun}` +
         (most !== undefined && inChart < shown.length ? `; the chart shows the first ${inChart.toLocaleString("en")}` : "");
       draw(shown.slice(0, inChart).map((row) => Number(row.dataset.i)));
+    };
+    const sortBy = (column, down) => {
+      order = { column, down };
+      body.append(...[...rows].sort(compare));
+      headings.forEach((heading, i) => {
+        heading.removeAttribute("aria-sort");
+        if (i === column) heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+      });
+      sort.value = `${column} ${down ? "down" : "up"}`;
+      apply();
     };
     headings.forEach((heading, column) => {
       const button = document.createElement("button");
@@ -248,8 +252,7 @@
       heading.append(button);
       button.addEventListener("click", () => {
         const numeric = rows.length > 0 && "v" in rows[0].cells[column].dataset;
-        order = { column, down: order.column === column ? !order.down : numeric };
-        apply();
+        sortBy(column, order.column === column ? !order.down : numeric);
       });
       for (const down of [true, false]) {
         const option = new Option(`${heading.textContent.trim()}, ${down ? "descending" : "ascending"}`, `${column} ${down ? "down" : "up"}`);
@@ -258,13 +261,13 @@
     });
     sort.addEventListener("change", () => {
       const [column, direction] = sort.value.split(" ");
-      order = { column: Number(column), down: direction === "down" };
-      apply();
+      sortBy(Number(column), direction === "down");
     });
-    form.addEventListener("input", (event) => event.target !== sort && apply());
+    find.addEventListener("input", apply);
+    for (const other of [detected, most]) other?.addEventListener("change", apply);
     form.addEventListener("submit", (event) => event.preventDefault());
     form.hidden = false;
-    apply();
+    sortBy(order.column, order.down);
   }
 
   document.querySelectorAll("figure").forEach((figure) => {
