@@ -37,7 +37,7 @@ check: format lint types test      ## every change must pass this
 ci: .venv/.spark-installed check docs slow    ## check, the documentation site, and every slow test, also those with Spark
 
 docs: .venv/.dev-installed         ## the documentation site in build/docs; warnings and broken internal links are errors
-	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	$(BIN)/sphinx-build -q -W --keep-going -E -a -b html docs build/docs
 
 slow: .venv/.dev-installed         ## the tests marked slow, and the demo
 	$(BIN)/pytest -q -n 2 --dist loadfile -m slow

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_sphinx"))
 
 project = "hubbub"
 release = metadata.version("hubbub")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "mathjax", "sphinx_click", "docstrings", "sources"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "mathjax", "commands", "docstrings", "sources"]
 exclude_patterns = ["progress"]
 
 myst_heading_anchors = 4  # links to headings, with the anchors that GitHub makes
@@ -18,6 +18,9 @@ myst_fence_as_directive = ["math"]  # ```math, which GitHub renders too
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+
+default_role = "code"  # of single backticks in help texts
+smartquotes = False  # `--option` stays as it is
 
 html_theme = "furo"
 html_title = "hubbub"

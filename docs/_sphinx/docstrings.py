@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 
 from sphinx.application import Sphinx
 
+LAZY_PACKAGES = ("hubbub", "hubbub_aggregator", "hubbub_decoder")
 _PARAMETER = re.compile(r"(\*{0,2}\w[\w, *./|-]*?) +: (.*)")
+_TWO_IN_A_LINE = re.compile(r" {2,}(?=\w+ +: )")
 _CODE = re.compile(r"`([^`]+)`")
 _MARKUP = re.compile(r"([\\*|_])")
 
@@ -61,9 +64,13 @@ def restructured(lines: list[str]) -> list[str]:
 
 
 def parameters(block: list[str]) -> list[str]:
-    """Return a list of parameters as a definition list; text before it in the same block is a paragraph."""
+    """Return a list of parameters as a definition list. A line may have two parameters, with a wide gap between them.
+
+    >>> parameters(["a : first    b : second"])
+    ['``a``', '   first', '``b``', '   second']
+    """
     result = []
-    for line in block:
+    for line in (part for wide in block for part in _TWO_IN_A_LINE.split(wide)):
         if (found := _PARAMETER.match(line)) and not line.startswith(" "):
             result += [f"``{found[1]}``", f"   {escaped(found[2])}"]
         else:
@@ -76,6 +83,15 @@ def process(_app: Sphinx, _what: str, _name: str, _thing: object, _options: obje
     lines[:] = restructured(lines)
 
 
+def load_lazy_names(_app: Sphinx) -> None:
+    """Handle `builder-inited`: set the names that a package imports on first use, because autodoc reads its `__dict__`."""
+    for package in LAZY_PACKAGES:
+        module = import_module(package)
+        for name in module.__all__:
+            setattr(module, name, getattr(module, name))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("builder-inited", load_lazy_names)
     app.connect("autodoc-process-docstring", process)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -71,7 +71,7 @@ def test_bit_probabilities_are_those_of_the_metric() -> None:
     one, zero = (
         params.prob_q * response + params.prob_p * (1 - response)
         for response in (params.permanent_q, params.permanent_p)
-    )  # type: ignore[operator]
+    )
     assert f"with probability {100 * one:.1f} % if the answer sets it, and with probability {100 * zero:.1f} %" in PAGE
 
 
