@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hubbub import load_definitions
 from hubbub.summary import read_summary
 from tests.support.pages import PageRun
 from tests.support.paths import DOCS, REPOSITORY
@@ -20,6 +21,16 @@ def test_programs_equal_the_type_checked_examples() -> None:
     assert [name for name, _ in programs] == ["visitors.py", "decode.py"]
     for name, shown in programs:
         assert (REPOSITORY / "examples" / name).read_text().endswith(f'"""\n\n{shown}'), name
+
+
+def test_chances_of_ones_are_those_of_the_metric() -> None:
+    params = load_definitions(REPOSITORY / "examples" / "metrics.toml")["homepage"].params
+    one, zero = (
+        params.prob_q * response + params.prob_p * (1 - response)
+        for response in (params.permanent_q, params.permanent_p)
+    )
+    assert f"sent as one with probability {one:.2f}" in PAGE
+    assert f"About {zero * (params.num_bits - 1):.0f} of the other {params.num_bits - 1} bits" in PAGE
 
 
 @pytest.mark.slow
