@@ -95,6 +95,7 @@ def test_pages_load_nothing_from_the_network(site: Path) -> None:
 
 @pytest.mark.parametrize("page", ["mathematics", "privacy"])
 def test_equations_render_on_a_phone(site: Path, tmp_path: Path, page: str) -> None:
+    """MathJax shows a wrong formula as an error, and an unknown command in red."""
     require()
     with chromium(tmp_path / "profile") as browser:
         browser.execute_cdp_cmd(
@@ -106,7 +107,7 @@ def test_equations_render_on_a_phone(site: Path, tmp_path: Path, page: str) -> N
         browser.execute_async_script("MathJax.startup.promise.then(arguments[0])")
         rendered, errors, width = browser.execute_script(
             "return [document.querySelectorAll('mjx-container').length,"
-            " document.querySelectorAll('mjx-merror').length, document.documentElement.scrollWidth]"
+            " document.querySelectorAll('mjx-merror, mjx-container [style*=\"color: red\"]').length, document.documentElement.scrollWidth]"
         )
         assert (rendered, errors) == (len(equations(f"{page}.md")), 0)
         assert width == PHONE_WIDTH
