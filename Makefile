@@ -1,10 +1,10 @@
 # Everything sets itself up in .venv; a stamp written last makes an interrupted install start again.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := client aggregator decoder tests benchmarks examples deploy
+SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 
 .DEFAULT_GOAL := check
-.PHONY: audit demo test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix pythons seeds soak clean bench-report-likelihood
+.PHONY: audit demo docs test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix pythons seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -34,7 +34,10 @@ test: .venv/.dev-installed         ## the tests that are not marked slow: about 
 
 check: format lint types test      ## every change must pass this
 
-ci: .venv/.spark-installed check slow    ## check, and every slow test, also those with Spark
+ci: .venv/.spark-installed check docs slow    ## check, the documentation site, and every slow test, also those with Spark
+
+docs: .venv/.dev-installed         ## the documentation site in build/docs; warnings and broken internal links are errors
+	$(BIN)/sphinx-build -q -W --keep-going -E -a -b html docs build/docs
 
 slow: .venv/.dev-installed         ## the tests marked slow, and the demo
 	$(BIN)/pytest -q -n 2 --dist loadfile -m slow
