@@ -141,7 +141,7 @@ def test_detected_and_other_candidates_differ_in_their_marks(decoding: Decoding)
     assert {"detected", "not detected"} <= {*names}
     faces = {container.get_label(): container.lines[0].get_markerfacecolor() for container in axes.containers}  # type: ignore[attr-defined]
     assert faces["not detected"] == "white" != faces["detected"]
-    assert "homepage: 100,000 reports" in axes.get_title(loc="left")
+    assert axes.get_title(loc="left") == "homepage\n100,000 reports"
 
 
 @pytest.mark.parametrize("number", [1, 50])
