@@ -20,11 +20,11 @@ def bit_residuals(summary: Collected, decoding: Decoding, design: DesignMatrix |
         z_cj = (ones_cj - n_c v_cj) / sqrt(r n_c v_cj (1 - v_cj))        v_cj = p* + (q* - p*) t_cj
 
     t_cj is the share of reports with bit j that the estimates predict in cohort c. Unlisted strings without known bits count as random
-    strings. r is the number of periods if the same clients report in each, whose noise repeats, and 1 otherwise.
+    strings. r is the number of periods if the same clients report in each, because their noise repeats, and 1 otherwise.
 
     summary : of which `decoding` is the result
     design  : of the candidates, if their bits are not those of the metric's hash scheme
-    returns : None for another kind, whose estimates fit all counts exactly, and if the share of unlisted strings is not determined
+    returns : None for another kind, because its estimates fit all counts exactly, and if the share of unlisted strings is not determined
     """
     metric, unlisted = decoding.metric, decoding.unlisted.share
     if metric.kind is not Kind.STRING or np.isnan(unlisted):
