@@ -148,7 +148,7 @@ def _version(metric: Metric) -> Iterator[Element]:
 
 
 def _in_words(figures: PrivacyFigures) -> Iterator[tuple[str, str, str]]:
-    """Yield what the epsilons mean for somebody who reads reports."""
+    """Yield the epsilons in words, as the certainty of a reader of reports."""
     what = "which of two equally likely values a client has"
     yield "After one report", certainty_text(figures.epsilon_report), what
     if figures.unit != "period":

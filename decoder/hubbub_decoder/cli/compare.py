@@ -15,6 +15,7 @@ from hubbub_decoder.cli.shared import (
     fdr_option,
     interval_options,
     output_options,
+    read_all,
     top_option,
     write_outputs,
 )
@@ -79,7 +80,6 @@ def command(
     """
     from rich.console import Console
 
-    from hubbub.summary import read_collected
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.table import ComparisonTable
     from hubbub_decoder.data.candidates import read_candidates
@@ -89,8 +89,7 @@ def command(
     candidates = None if candidates_path is None else read_candidates(candidates_path)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
-        show_stage("reading")
-        samples = [[read_collected(path) for path in paths] for paths in ((a, *more_a), (b, *more_b))]
+        samples = [read_all(paths, show_stage) for paths in ((a, *more_a), (b, *more_b))]
         show_stage("comparing")
         comparison = compare(
             samples[0],

@@ -16,6 +16,7 @@ from hubbub_decoder.cli.shared import (
     independent_clients_option,
     interval_options,
     output_options,
+    read_all,
     top_option,
     write_outputs,
 )
@@ -97,7 +98,6 @@ def command(
     from rich.console import Console
 
     from hubbub.metrics.metric import Kind
-    from hubbub.summary import read_collected
     from hubbub_decoder.comparison.trends import decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.combine import combine, describe
@@ -123,8 +123,7 @@ def command(
     inputs = (summaries, candidates_path or map_path, datetime.now(UTC).date())
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
-        show_stage("reading")
-        parts = [read_collected(path) for path in summaries]
+        parts = read_all(summaries, show_stage)
         summary = combine(parts)
         if summary.metric.kind is Kind.STRING and candidates_path is None and map_path is None:
             raise CandidateError(
@@ -149,6 +148,7 @@ def command(
                 fdr=fdr,
                 target=target,
                 same_clients=not independent_clients,
+                progress=lambda stage, share: show_stage(stage, share),
             )
             provenance = provenance_rows(trends.decodings[0], *inputs)
             _print_trends(trends, plot, out, provenance, as_json=as_json, everything=everything, top=top)

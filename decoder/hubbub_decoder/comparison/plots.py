@@ -61,7 +61,7 @@ def plot_changes(comparison: Comparison, *, top: int = _TOP, ax: Axes | None = N
     percent_axis(axes.xaxis)
     shown = f", {len(rows)} of {len(comparison.changes):,} candidates" if len(rows) < len(comparison.changes) else ""
     reports = f"{comparison.a.num_reports:,} and {comparison.b.num_reports:,} reports"
-    finish_axes(axes, f"{comparison.metric.name}: changes between {reports}{shown}", grid="x")
+    finish_axes(axes, f"{comparison.metric.name}: changes", f"{reports}{shown}", grid="x")
     return axes
 
 
@@ -101,8 +101,7 @@ def plot_trends(trends: Trends, *, top: int = len(SERIES), ax: Axes | None = Non
     axes.set_ylabel(f"share of reports, {confidence}")
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     percent_axis(axes.yaxis)
-    title = f"{trends.metric.name}: shares by {trends.metric.period}"
-    finish_axes(axes, title, grid="y")
+    finish_axes(axes, f"{trends.metric.name}: shares by {trends.metric.period}", grid="y")
     return axes
 
 

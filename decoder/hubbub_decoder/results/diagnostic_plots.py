@@ -116,7 +116,7 @@ def plot_residuals(summary: BitCounts | PatternCounts | Reports, decoding: Decod
     if m == 1:
         axes.set_yticks([])
     outside = float(np.mean(np.abs(residuals[np.isfinite(residuals)]) > 2)) if np.isfinite(residuals).any() else 0.0
-    title = f"{metric.name}: residuals of {format_count(m * k, 'bit count')}, {100 * outside:.1f} % beyond 2 standard errors"
-    finish_axes(axes, title)
+    about = f"residuals of {format_count(m * k, 'bit count')}, {100 * outside:.1f} % beyond 2 standard errors"
+    finish_axes(axes, metric.name, about)
     axes.grid(visible=False)
     return axes

@@ -22,8 +22,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 """One for each of `SERIES`, so that a copy without colour can be read."""
 
 _LABEL_SIZE = 8
-_LONGEST_LABEL = 44
-_ROW_HEIGHT, _FRAME_HEIGHT = 0.23, 1.5  # inches
+_LONGEST_LABEL, _LONGEST_TITLE = 44, 90
+_ROW_HEIGHT, _FRAME_HEIGHT = 0.23, 1.7  # inches
 _FALLBACK_FONTS = (
     *(
         "Noto Sans",
@@ -65,8 +65,8 @@ def figure_of(axes: Axes) -> Figure:
     return cast(Figure, axes.get_figure(root=True))
 
 
-def finish_axes(axes: Axes, title: str, *, grid: str = "both", columns: int = 4) -> None:
-    """Write the title, put the legend between it and the axes, and remove what carries no data."""
+def finish_axes(axes: Axes, title: str, about: str = "", *, grid: str = "both", columns: int = 4) -> None:
+    """Write the title with a line about the data, put the legend below it, and remove what carries no data."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         legend = axes.legend(
@@ -75,8 +75,12 @@ def finish_axes(axes: Axes, title: str, *, grid: str = "both", columns: int = 4)
         )  # fmt: skip
         write_labels(legend.get_texts(), labels)
     lines = -(-len(handles) // columns)
-    heading = axes.set_title("", loc="left", fontsize=11, pad=8 + 13 * lines)
-    write_labels([heading], [title], longest=90)
+    shown = [printable(shorten(text, _LONGEST_TITLE)) for text in (title, about) if text]
+    heading = axes.set_title(
+        "\n".join(text for text, _ in shown), loc="left", fontsize=10, pad=8 + 13 * lines, parse_math=False
+    )
+    families = [family for _, needed in shown for family in needed]
+    heading.set_fontfamily(list(dict.fromkeys(families or matplotlib.rcParams["font.family"])))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(visible=True, axis=grid, color="#e6e9ec", linewidth=0.8)  # type: ignore[arg-type]
     axes.set_axisbelow(True)

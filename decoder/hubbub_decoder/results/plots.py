@@ -68,7 +68,7 @@ def plot_intervals(
     axes.set_xlabel(_share_label(decoding))
     percent_axis(axes.xaxis)
     shown = f", the {len(rows)} largest of {len(decoding):,} estimates" if len(rows) < len(decoding) else ""
-    finish_axes(axes, f"{_title(decoding)}{shown}", grid="x")
+    finish_axes(axes, decoding.metric.name, f"{_reports(decoding)}{shown}", grid="x")
     return axes
 
 
@@ -112,7 +112,7 @@ def plot_against_truth(
     axes.set_ylabel(f"estimated {_share_label(decoding)}")
     percent_axis(axes.xaxis)
     percent_axis(axes.yaxis)
-    finish_axes(axes, _title(decoding))
+    finish_axes(axes, decoding.metric.name, _reports(decoding))
     return axes
 
 
@@ -169,9 +169,9 @@ def _draw_numbers(decoding: Decoding, figure: Figure) -> Figure:
     distribution.set_xlabel(" ".join(filter(None, (decoding.metric.name, buckets.unit and f"({buckets.unit})"))))
     distribution.xaxis.label.set_parse_math(False)
     distribution.set_ylabel(f"share below, {100 * decoding.confidence:.4g} % interval")
-    for axes, title in ((histogram, _title(decoding)), (distribution, "")):
+    for axes, title in ((histogram, (decoding.metric.name, _reports(decoding))), (distribution, ("",))):
         percent_axis(axes.yaxis)
-        finish_axes(axes, title, grid="y")
+        finish_axes(axes, *title, grid="y")
     return figure
 
 
@@ -233,8 +233,8 @@ def _label(estimate: Estimate, names: Mapping[str, str]) -> str:
     return f"{names[estimate.candidate]}  {label}" if estimate.candidate in names else label or '""'
 
 
-def _title(decoding: Decoding) -> str:
-    return f"{decoding.metric.name}: {format_count(decoding.num_reports, 'report')}"
+def _reports(decoding: Decoding) -> str:
+    return format_count(decoding.num_reports, "report")
 
 
 def _share_label(decoding: Decoding) -> str:

@@ -14,6 +14,7 @@ import pytest
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import PopulationError, compare, decode, decode_by_period, simulate_bit_counts
+from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.populations import count_values
 
 STRING = Metric.string("site", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25))
@@ -40,14 +41,18 @@ def summary(metric: Metric, day: str = "2026-03-02") -> BitCounts:
 
 
 @pytest.mark.parametrize("column", COLUMNS)
+def test_slices_of_columns_are_lists_of_candidates(column: Callable[[Sequence[str]], Any]) -> None:
+    assert distinct_candidates(column(NAMES)[1:]) == (NAMES[1:], 0)
+
+
+@pytest.mark.parametrize("column", [pd.Series, lambda names: pa.chunked_array([names])])
 @pytest.mark.parametrize("metric", [STRING, SURVEY])
-def test_slices_of_columns_are_candidates(column: Callable[[Sequence[str]], Any], metric: Metric) -> None:
-    names, counts = column(NAMES)[1:], summary(metric)
+def test_every_function_accepts_slices_of_columns(column: Callable[[Sequence[str]], Any], metric: Metric) -> None:
+    names, counts, other = column(NAMES)[1:], summary(metric), summary(metric, "2026-03-03")
     expected = decode(counts, NAMES[1:])
     assert decode(counts, names).to_dict() == expected.to_dict()
-    other = summary(metric, "2026-03-03")
     assert compare(counts, other, names).to_dict() == compare(counts, other, NAMES[1:]).to_dict()
-    assert decode_by_period([counts, other], names)["2026-03-02"].to_dict() == expected.to_dict()
+    assert decode_by_period([counts], names)["2026-03-02"].to_dict() == expected.to_dict()
 
 
 @pytest.mark.parametrize("column", COLUMNS)
