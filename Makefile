@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy
 
 .DEFAULT_GOAL := check
-.PHONY: audit demo test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix pythons seeds soak clean bench-report-likelihood
+.PHONY: audit demo test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix pythons seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -131,6 +131,9 @@ bench-central: .venv/.dev-installed             ## the price of no trusted curat
 
 bench-decode: .venv/.dev-installed              ## time of decode by number of candidates
 	$(BIN)/python -m benchmarks.decode_time
+
+bench-decode-all: .venv/.dev-installed          ## decodings per second of decode-all, a run without changes, a run after a kill
+	$(BIN)/python -m benchmarks.decode_all
 
 bench-large: .venv/.dev-installed               ## 110,000 candidates
 	$(BIN)/python benchmarks/large_dictionary.py
