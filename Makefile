@@ -42,7 +42,7 @@ slow: .venv/.dev-installed         ## the tests marked slow, and the demo
 
 test-spark: .venv/.spark-installed     ## the tests of `hubbub fold --engine spark`
 	@command -v java >/dev/null || { echo "Spark needs Java 17 or newer, and there is no java: install it (Debian: apt-get install openjdk-17-jre-headless), then run make test-spark again" >&2; exit 1; }
-	HUBBUB_REQUIRE=java $(BIN)/pytest -q tests/aggregator/segments/test_spark.py
+	HUBBUB_REQUIRE=java $(BIN)/pytest -q tests/aggregator/segments/test_spark.py tests/aggregator/segments/test_spark_errors.py
 
 matrix: .venv/.dev-installed       ## kill the service (on each engine, one process and two) and clients at 200 points each, named moments and random ones
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 200
