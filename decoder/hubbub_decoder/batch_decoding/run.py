@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from hubbub.errors import HubbubError
 from hubbub.summary import read_collected
 from hubbub_decoder.batch_decoding.pool import ProcessDiedError, map_in_processes
-from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile
+from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash
 from hubbub_decoder.data.candidates import read_candidates
 from hubbub_decoder.data.combine import Collected, combine
 from hubbub_decoder.data.output_files import PAGE, atomic_write
@@ -74,8 +74,9 @@ def run_tasks(
     index = _read_index(out / INDEX)
     outcomes = {str(file.path): Outcome(str(file.path), Status.FAILED, file.reason) for file in unreadable}
     fingerprints: dict[str, str] = {}
+    hash_of = cache(content_hash)  # many tasks have the same candidates
     for task in tasks:
-        known = _known_outcome(task, index.get(task.name), out)
+        known = _known_outcome(task, index.get(task.name), out, hash_of)
         if known.status is Status.DECODED:
             fingerprints[task.name] = known.fingerprint
         else:
@@ -95,12 +96,12 @@ def run_tasks(
     _write_index(out, outcomes)
 
 
-def _known_outcome(task: Task, before: Outcome | None, out: Path) -> Outcome:
+def _known_outcome(task: Task, before: Outcome | None, out: Path, hash_of: Callable[[Path], str]) -> Outcome:
     """Outcome that needs no decoding: unchanged, skipped or failed; else "decoded", with the fingerprint that the result will have."""
     if task.reason_to_skip is not None:
         return Outcome(task.name, Status.SKIPPED, task.reason_to_skip)
     try:
-        fingerprint = task.fingerprint()
+        fingerprint = task.fingerprint(hash_of)
     except OSError as problem:
         return Outcome(task.name, Status.FAILED, f"{problem.filename} cannot be read: {problem.strerror}")
     if (

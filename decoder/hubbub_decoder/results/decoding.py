@@ -6,7 +6,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
@@ -152,7 +152,7 @@ class Decoding:
             "lowest_detection_limit": self.lowest_detection_limit,
             "unlisted_strings": [json_fields(string) for string in self.unlisted_strings],
             "num_more_candidates": self.num_more_candidates,
-            **({} if self.numbers is None else {"numbers": _without_nan(asdict(self.numbers))}),
+            **({} if self.numbers is None else {"numbers": json_fields(self.numbers)}),
             "warnings": list(self.warnings),
             "fit_tests": [asdict(test) for test in self.fit_tests],
             "estimates": [json_fields(estimate) for estimate in self.estimates],
@@ -271,17 +271,18 @@ def _require(package: str, method: str) -> Any:
 
 def json_fields(result: Any) -> dict[str, Any]:
     """Return the fields of a dataclass as JSON values; nan and infinity become None."""
-    fields: dict[str, Any] = _without_nan(asdict(result))
-    return fields
+    return {field.name: _json_value(getattr(result, field.name)) for field in fields(result)}
 
 
-def _without_nan(value: Any) -> Any:
-    """Return nested JSON values with None in place of nan and infinities."""
-    if isinstance(value, dict):
-        return {name: _without_nan(each) for name, each in value.items()}
+def _json_value(value: Any) -> Any:
+    """Return nested values as JSON values, with None in place of nan and infinities."""
+    if isinstance(value, float):
+        return _finite_or_none(value)
     if isinstance(value, list | tuple):
-        return [_without_nan(each) for each in value]
-    return _finite_or_none(value) if isinstance(value, float) else value
+        return [_json_value(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _json_value(each) for name, each in value.items()}
+    return json_fields(value) if is_dataclass(value) else value
 
 
 def _finite_or_none(value: float) -> float | None:
