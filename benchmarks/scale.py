@@ -34,7 +34,7 @@ from hubbub.summary.counting import count_bits
 from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine, Engine
 from hubbub_aggregator.segments.folding import fold_folder
 from hubbub_aggregator.segments.object_store import ObjectStore
-from hubbub_aggregator.segments.segment_file import SCHEMA, SegmentFolder, table_to_bytes
+from hubbub_aggregator.segments.segment_file import SegmentFolder, table_to_bytes
 
 SIZES = (100_000, 300_000, 1_000_000, 3_000_000)
 PER_SEGMENT, REPEATED = 20_000, 2_000
@@ -54,11 +54,8 @@ def write_segments(place: Path, reports: int) -> None:
         cohorts = rng.integers(0, PARAMS.num_cohorts, rows, np.uint8)
         bits = rng.integers(0, 256, (rows, PARAMS.row_bytes), np.uint8)
         order = np.lexsort(ids.T[::-1])
-        table = pa.table(
-            {"batch_id": fixed(ids[order]), "cohorts": fixed(cohorts[:, None]).cast(pa.binary()), "reports": fixed(bits).cast(pa.binary())},
-            schema=SCHEMA,
-        )  # fmt: skip
-        objects.create(f"{FOLDER.path}/segments/{number:06}.parquet", table_to_bytes(table))
+        data = table_to_bytes(fixed(ids[order]), fixed(cohorts[:, None]), fixed(bits))
+        objects.create(f"{FOLDER.path}/segments/{number:06}.parquet", data)
         before = ids[::-1]
 
 
