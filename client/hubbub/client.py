@@ -64,6 +64,8 @@ logging.getLogger("hubbub").addHandler(logging.NullHandler())
 T = TypeVar("T")
 Durability = Literal["process", "power", "memory"]
 DETACHED_SEND_DELAY_SECONDS = 60.0
+_debugged_clients: list[Client] = []
+"""Clients in debug mode, kept until the exit hook has sent their reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,7 @@ class Client:
                 logging.WARNING, "HUBBUB_DEBUG is set: the state is temporary, and no report is sent to another machine"
             )
             self._debug = DebugMode(url, ca_certs)
+            _debugged_clients.append(self)
             transport, disk, detached = self._debug.transport, None, False
             if self._debug.directory is None:
                 durability = "memory"
@@ -470,8 +473,6 @@ class Client:
         parts = getattr(self, "_parts", None)
         if parts is not None:
             parts.uploader.end()
-            if self._debug is not None:
-                self._debug.delete_state()
 
     def __repr__(self) -> str:
         return f"<hubbub.Client {str(self._directory)!r}>"

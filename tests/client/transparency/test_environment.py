@@ -133,6 +133,12 @@ def test_debug_mode_prints_reports_and_never_values(
     assert ("HUBBUB_DEBUG (" in caplog.text) == (variable not in ("1", "true"))
 
 
+SENT_AT_EXIT = """
+import sys
+from hubbub import Client
+Client(sys.argv[1], sys.argv[2], sys.argv[3]).set_consent("on")  # no reference is left
+"""
+
 DEBUGGED = """
 import os, sys
 from hubbub import Client
@@ -149,9 +155,9 @@ print(client._directory)
 """
 
 
-def run_debugged(url: str, state: Path, **options: object) -> subprocess.CompletedProcess[str]:
+def run_debugged(code: str, url: str, state: Path) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if key != "DO_NOT_TRACK"} | {"HUBBUB_DEBUG": "1"}
-    command = [sys.executable, "-c", DEBUGGED, str(METRICS), str(state), url]
+    command = [sys.executable, "-c", code, str(METRICS), str(state), url]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment)
 
 
@@ -159,9 +165,11 @@ def test_debug_mode_sends_to_an_aggregator_on_this_machine(tmp_path: Path) -> No
     from hubbub_decoder.data.pull import pull_summary
 
     with served(tmp_path) as url:
-        done = run_debugged(url, tmp_path / "state")
+        done = run_debugged(DEBUGGED, url, tmp_path / "state")
         assert f"sent to {url}" in done.stderr
         assert pull_summary(url, "homepage").num_reports == 1
+        assert "homepage, " in run_debugged(SENT_AT_EXIT, url, tmp_path / "state").stderr
+        assert pull_summary(url, "homepage").num_reports == 2
     assert not Path(done.stdout.strip()).exists()
     assert not (tmp_path / "state").exists()
     assert "Traceback" not in done.stderr
