@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub.html_page import STYLE, element, page, table, to_html
+from hubbub.pages.html_page import STYLE, element, page, table, to_html
 
 HOSTILE = "</style></title><script>alert(1)</script><img src=x onerror=alert(1)>\"'&amp; \ud800\0"
 

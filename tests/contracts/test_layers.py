@@ -14,7 +14,7 @@ from tests.support.paths import REPOSITORY
 # "." is the package's `__init__` and `__main__`.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hubbub": (
-        ("errors", "consent", "randomness", "text", "html_page", "worker_processes"),
+        ("errors", "consent", "randomness", "text", "pages", "worker_processes"),
         ("metrics",),
         ("wire",),
         ("privacy",),

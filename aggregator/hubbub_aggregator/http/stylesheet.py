@@ -1,9 +1,9 @@
-"""The Content-Security-Policy of the dashboard. Its pages contain the stylesheet of `hubbub.html_page`."""
+"""The Content-Security-Policy of the dashboard. Its pages contain the stylesheet of `hubbub.pages.html_page`."""
 
 from __future__ import annotations
 
-from hubbub.html_page import CONTENT_SECURITY_POLICY as PAGE_POLICY
-from hubbub.html_page import STYLE
+from hubbub.pages.html_page import CONTENT_SECURITY_POLICY as PAGE_POLICY
+from hubbub.pages.html_page import STYLE
 
 __all__ = ["CONTENT_SECURITY_POLICY", "STYLE"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from xml.etree.ElementTree import Element
 
-from hubbub.html_page import element, page
+from hubbub.pages.html_page import element, page
 from hubbub.metrics.buckets import Buckets, format_number
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.discovery import Discovery

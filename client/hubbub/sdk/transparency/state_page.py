@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from xml.etree.ElementTree import Element
 
 from hubbub.consent import Consent
-from hubbub.html_page import element, page, table
+from hubbub.pages.html_page import element, page, table
 from hubbub.metrics.metric import Metric
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.plain_words import certainty_text
