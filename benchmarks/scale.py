@@ -237,6 +237,16 @@ def print_table(found: Sequence[Figures]) -> None:
         )
 
 
+def about(machine: str, found: Sequence[Figures]) -> Figures:
+    """Return all figures, as --json writes them after each size."""
+    return {
+        "machine": machine,
+        "figures": list(found),
+        "fits": {engine: fit(found, engine) for engine in ENGINES},
+        "crossovers": {engine: crossover(found, engine) for engine in ENGINES if engine != "spark"},
+    }
+
+
 def main(sizes: Sequence[int], json_file: Path | None, plot_file: Path | None) -> None:
     machine = f"Python {platform.python_version()}, {os.cpu_count()} cores"
     found = list[Figures]()
@@ -245,19 +255,16 @@ def main(sizes: Sequence[int], json_file: Path | None, plot_file: Path | None) -
         for reports in sizes:
             found += measure_size(everything, reports)
             print(f"{reports:,} reports, load {found[-1]['load']:.1f}", file=sys.stderr)
+            if json_file is not None:
+                json_file.write_text(json.dumps(about(machine, found), indent=1) + "\n")
     print(f"{machine}, load {found[0]['load']:.1f} to {max(each['load'] for each in found):.1f}\n")
     print_table(found)
-    fits = {engine: fit(found, engine) for engine in ENGINES}
-    crossovers = {engine: crossover(found, engine) for engine in ENGINES if engine != "spark"}
+    summary = about(machine, found)
     print("\n| engine | fixed, s | microseconds a report | Spark is faster from |\n|---|---|---|---|")
-    for engine, (fixed, slope) in fits.items():
-        at = crossovers.get(engine)
+    for engine, (fixed, slope) in summary["fits"].items():
+        at = summary["crossovers"].get(engine)
         print(
             f"| {engine} | {fixed:.2f} | {slope * 1e6:.3f} | {'' if engine == 'spark' else 'no size' if at is None else f'{at:.2g}'} |"
-        )
-    if json_file is not None:
-        json_file.write_text(
-            json.dumps({"machine": machine, "figures": found, "fits": fits, "crossovers": crossovers}, indent=1) + "\n"
         )
     if plot_file is not None:
         plot(found, plot_file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.segments import engines, repeated_ids, worker_counting
 from hubbub_aggregator.segments.counting import Counted
 from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine, OneMachineEngine
-from hubbub_aggregator.segments.object_store import ObjectStore
+from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
 from hubbub_aggregator.segments.repeated_ids import KNOWN, Ints
 from hubbub_aggregator.segments.segment_file import segment_to_bytes
 from tests.aggregator.segments.test_folding import NARROW, WIDE, batch, fold_now, folder_of, one_by_one, put
@@ -109,3 +110,15 @@ def test_cut_segment_is_named(objects: ObjectStore, engine: OneMachineEngine) ->
     objects.create(f"{folder_of(WIDE).path}/segments/b.parquet", segment_to_bytes([batch(WIDE, 2)])[:-7])
     with pytest.raises(StoreError, match=r"segments/b\.parquet: the segment is damaged"):
         fold_now(objects, WIDE, engine)
+
+
+@pytest.mark.parametrize("engine", [ArrowEngine(), DuckDBEngine("200MB")], ids=["arrow", "duckdb"])
+def test_segment_that_another_fold_has_deleted_is_a_missing_object(engine: OneMachineEngine) -> None:
+    """The fold then starts again; for another StoreError it fails."""
+
+    def blocks() -> Iterator[Ints]:
+        yield np.zeros((3, 3), np.int64)
+        raise MissingObjectError("there is no object a")
+
+    with pytest.raises(MissingObjectError):
+        engine.repeated(blocks())
