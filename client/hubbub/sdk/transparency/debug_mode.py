@@ -70,12 +70,17 @@ class DebugTransport:
         return f"sent to {self._url}"
 
     def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse:
-        """Print a body and send it to this machine, or accept it."""
+        """Send a body to this machine, or accept it; print it and the result."""
         batch = Batch.from_json(body)
-        print_line(f"{batch.metric}, {batch.period}: {self.destination}: {body.decode().rstrip()}")
-        if self._transport is None:
-            return UploadResponse(202, batch_id=str(batch.batch_id))
-        return self._transport.send(body, is_wanted)
+        response, result = UploadResponse(202, batch_id=str(batch.batch_id)), self.destination
+        if self._transport is not None:
+            response = self._transport.send(body, is_wanted)
+            answer = (
+                f"response {response.status} {response.problem or ''}".rstrip() if response.status else "no response"
+            )
+            result = f"{self.destination}, {answer} {response.failure}".rstrip()
+        print_line(f"{batch.metric}, {batch.period}: {result}: {body.decode().rstrip()}")
+        return response
 
 
 class DebugMode:
