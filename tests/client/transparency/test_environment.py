@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from hubbub import Consent
 from hubbub.client import collaborators
 from hubbub.sdk.runtime.environment import environment_settings
 from hubbub.sdk.transparency import debug_mode
+from hubbub.sdk.upload import immediate
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import deliver
@@ -167,7 +169,7 @@ def test_debug_mode_sends_to_an_aggregator_on_this_machine(tmp_path: Path) -> No
 
     with served(tmp_path) as url:
         done = run_debugged(DEBUGGED, url, tmp_path / "state")
-        assert f"sent to {url}, response 202: {{" in done.stderr
+        assert f"sent to {url}: 202: {{" in done.stderr
         assert pull_summary(url, "homepage").num_reports == 1
         assert "homepage, " in run_debugged(SENT_AT_EXIT, url, tmp_path / "state").stderr
         assert pull_summary(url, "homepage").num_reports == 2
@@ -204,10 +206,10 @@ def test_debug_mode_starts_no_upload_after_its_time(
     client.set_consent("on")
     collaborators(client).uploader.stop()
     monkeypatch.setattr(HttpTransport, "send", hang)
-    monkeypatch.setattr("hubbub.sdk.upload.immediate.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(immediate, "time", SimpleNamespace(monotonic=lambda: now[0]))
     client.close()
     assert now == [110.0]
-    assert "sent to http://127.0.0.1:1, no response: {" in capsys.readouterr().err
+    assert "sent to http://127.0.0.1:1: no response: {" in capsys.readouterr().err
 
 
 @debugging

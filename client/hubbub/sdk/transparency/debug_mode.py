@@ -75,10 +75,7 @@ class DebugTransport:
         response, result = UploadResponse(202, batch_id=str(batch.batch_id)), self.destination
         if self._transport is not None:
             response = self._transport.send(body, is_wanted)
-            answer = (
-                f"response {response.status} {response.problem or ''}".rstrip() if response.status else "no response"
-            )
-            result = f"{self.destination}, {answer} {response.failure}".rstrip()
+            result = f"{self.destination}: {response.description}"
         print_line(f"{batch.metric}, {batch.period}: {result}: {body.decode().rstrip()}")
         return response
 
