@@ -30,7 +30,7 @@ from hubbub.sdk.runtime.error_guard import logger
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport, always
-from hubbub.text import format_bits, format_count
+from hubbub.text import format_bits
 from hubbub.wire.batch import Batch
 from hubbub.wire.urls import check_url, is_loopback
 
@@ -152,6 +152,6 @@ def record_and_describe(
     if draft is None:
         return consent, f"{label}: kept in memory until the state directory can be used"
     bits = format_bits(draft.bits, metric.params.num_bits)
-    size = f"{bits.count('1')} of {format_count(metric.params.num_bits, 'bit')} are 1"
+    size = f"{bits.count('1')} of {metric.params.num_bits} bits are 1"
     recording = f"recording {draft.num_recordings} of {draft.period}"
     return consent, f"{label}: {recording}. Its report if the period ended now: cohort {draft.cohort}, {size}: {bits}"
