@@ -142,7 +142,7 @@ def command(
                 fdr=fdr,
                 target=target,
                 same_clients=not independent_clients,
-                progress=lambda stage, share: show_stage(stage, share),
+                progress=show_stage,
             )
             _print_trends(trends, plot, out, as_json=as_json, everything=everything, top=top)
             return
@@ -155,6 +155,7 @@ def command(
             method=method,
             same_clients=not independent_clients,
             weights=weights,
+            progress=show_stage,
         )
         if words is not None:
             decoding = decoding.match_unlisted(words)
