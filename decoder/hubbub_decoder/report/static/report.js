@@ -11,7 +11,7 @@
   const base = (width) => ({ width, marginRight: 16, style: { background: "none", fontSize: "12px" } });
   const shareAxis = (label) => ({ label, percent: true, grid: true, nice: true });
   const tip = (channels, describe) => ({
-    ...channels, title: (mark) => describe(mark).join("\n"), fill: "var(--card)", stroke: "var(--dim)", lineWidth: 20, fontSize: 12,
+    ...channels, title: (mark) => describe(mark).join("\n"), fill: "var(--card)", stroke: "var(--dim)", lineWidth: 20, lineHeight: 1.3, fontSize: 12,
   });
   const interval = (low, high) => `${data.level} interval ${span(low, high)}`;
 
@@ -41,9 +41,9 @@
       marks: [
         Plot.ruleX([0], { stroke: "var(--dim)" }),
         joint_low && Plot.ruleY(shown, { ...ends("simultaneous intervals", joint_low, joint_high), stroke: "var(--bar)", strokeWidth: 1 }),
-        Plot.ruleY(shown, { ...ends("intervals", low, high), stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), strokeWidth: 3 }),
+        Plot.ruleY(shown, { ...ends("intervals", low, high), stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), strokeWidth: width < 500 ? 2 : 3 }),
         Plot.dot(shown, {
-          x: (i) => share[i], y: String, r: 4, strokeWidth: 2,
+          x: (i) => share[i], y: String, r: width < 500 ? 2 : 4, strokeWidth: 2,
           stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), fill: (i) => (found(i) ? "var(--bar)" : "var(--card)"),
         }),
         truth && Plot.tickX(shown, { x: (i) => truth[i], y: String, stroke: "var(--truth)", strokeWidth: 2.5, insetTop: 2, insetBottom: 2 }),
