@@ -1,15 +1,16 @@
-"""Folding of generated segments by each engine: time and memory at several sizes, as ratios to the counting kernel and to DuckDB alone.
+"""Folding of generated segments by each engine, at several sizes: time of each stage, memory, and what each cost grows by.
 
-python -m benchmarks.scale [REPORTS ...]          (or: make bench-scale)
+python -m benchmarks.scale [REPORTS ...] [--json FILE] [--plot FILE.svg]          (or: make bench-scale)
 
 Each batch has one report of 128 bits and 64 cohorts, and one batch in ten is repeated in the next segment. A measurement is a fold in a
 process of its own, after a fold of one small segment, so that the start of Spark (printed apart) is not part of it. Memory is the largest
-sum of the resident memory of that process and its descendants, in which pages that they share count several times.
+sum of the resident memory of that process and its descendants, in which pages that they share count several times. The bare kernel counts
+the same number of reports from memory in one process. DuckDB alone groups the ids of all segments, with all cores.
 """
 
 from __future__ import annotations
 
-import io
+import argparse
 import json
 import os
 import platform
@@ -20,30 +21,33 @@ import threading
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hubbub import Metric, Params
 from hubbub.summary import summary_to_bytes
 from hubbub.summary.counting import count_bits
-from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine, Engine
+from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine, Engine, OneMachineEngine
 from hubbub_aggregator.segments.folding import fold_folder
 from hubbub_aggregator.segments.object_store import ObjectStore
-from hubbub_aggregator.segments.segment_file import SCHEMA, SegmentFolder
+from hubbub_aggregator.segments.repeated_ids import Ints
+from hubbub_aggregator.segments.segment_file import SegmentFolder, table_to_bytes
 
-SIZES = (100_000, 300_000, 1_000_000, 3_000_000)
+SIZES = (1_000_000, 4_000_000, 20_000_000, 100_000_000)
 PER_SEGMENT, REPEATED = 20_000, 2_000
 PARAMS = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 METRIC = Metric.string("page", PARAMS)
 FOLDER = SegmentFolder(METRIC.name, METRIC.digest, "2024-06-15")
 ENGINES = ("arrow", "duckdb", "spark")
+
+Figures = dict[str, Any]
 
 
 def write_segments(place: Path, reports: int) -> None:
@@ -55,12 +59,9 @@ def write_segments(place: Path, reports: int) -> None:
         ids = np.concatenate([before[:REPEATED], rng.integers(0, 256, (rows - len(before[:REPEATED]), 16), np.uint8)])
         cohorts = rng.integers(0, PARAMS.num_cohorts, rows, np.uint8)
         bits = rng.integers(0, 256, (rows, PARAMS.row_bytes), np.uint8)
-        table = pa.table(
-            {"batch_id": fixed(ids), "cohorts": fixed(cohorts[:, None]).cast(pa.binary()), "reports": fixed(bits).cast(pa.binary())},
-            schema=SCHEMA,
-        )  # fmt: skip
-        pq.write_table(table, sink := io.BytesIO(), compression="zstd", use_dictionary=False)
-        objects.create(f"{FOLDER.path}/segments/{number:06}.parquet", sink.getvalue())
+        order = np.lexsort(ids.T[::-1])
+        data = table_to_bytes(fixed(ids[order]), fixed(cohorts[:, None]), fixed(bits))
+        objects.create(f"{FOLDER.path}/segments/{number:06}.parquet", data)
         before = ids[::-1]
 
 
@@ -70,15 +71,33 @@ def fixed(values: np.ndarray) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(width, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
+class Timed:
+    """Engine of one machine that measures the search for repeated ids."""
+
+    def __init__(self, engine: OneMachineEngine) -> None:
+        self.engine, self.ids, repeated = engine, 0.0, engine.repeated
+
+        def timed(blocks: Iterable[Ints]) -> Ints:
+            began = time.perf_counter()
+            found = repeated(blocks)
+            self.ids = time.perf_counter() - began
+            return found
+
+        engine.repeated = timed  # type: ignore[method-assign]
+
+
 def measure(engine: str, place: str) -> dict[str, float]:
-    """Fold all segments of a place; return the seconds of the fold and of the start of the engine."""
+    """Fold all segments of a place; return the seconds of the fold, of its stages, and of the start of the engine."""
     with ExitStack() as stack:
         began = time.perf_counter()
-        chosen: Engine = DuckDBEngine() if engine == "duckdb" else ArrowEngine()
         if engine == "spark":
             from hubbub_aggregator.segments.spark_engine import SparkEngine, spark_session
 
-            chosen = SparkEngine(stack.enter_context(spark_session("local[2]", {})))
+            chosen: Engine = SparkEngine(stack.enter_context(spark_session("local[2]", {})))
+            timed = None
+        else:
+            timed = Timed(ArrowEngine() if engine == "arrow" else DuckDBEngine("2GB"))
+            chosen = timed.engine
         small = Path(stack.enter_context(TemporaryDirectory()))
         write_segments(small, 1_000)
         fold_folder(ObjectStore.open(str(small)), FOLDER, METRIC, chosen, uuid.uuid4, keep=True)
@@ -86,7 +105,9 @@ def measure(engine: str, place: str) -> dict[str, float]:
         folded = fold_folder(ObjectStore.open(place), FOLDER, METRIC, chosen, uuid.uuid4, keep=True)
         seconds = time.perf_counter() - started
         assert folded.summary is not None
-        return {"seconds": seconds, "start": started - began, "check": zlib.crc32(summary_to_bytes(folded.summary))}
+        stages = {} if timed is None else {"ids": timed.ids, "counting": seconds - timed.ids}
+        check = zlib.crc32(summary_to_bytes(folded.summary))
+        return {"seconds": seconds, "start": started - began, "check": check, **stages}
 
 
 def resident(root: int) -> int:
@@ -148,27 +169,107 @@ def duckdb_alone(place: Path) -> float:
         return seconds_of(lambda: connection.execute(query).fetchall())
 
 
-def main(sizes: Sequence[int]) -> None:
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
-    print("| rows | engine | s | M rows/s | time / kernel | time / DuckDB's ids alone | start, s | memory, MB |")
-    print("|---|---|---|---|---|---|---|---|")
-    for rows in sizes:
-        with TemporaryDirectory(prefix="hubbub-scale-") as directory:
-            place = Path(directory)
-            write_segments(place, rows)
-            kernel, ids = rows / kernel_rate(), duckdb_alone(place)
-            found = {engine: in_own_process(engine, place) for engine in ENGINES}
-        assert len({each["check"] for each in found.values()}) == 1, "the engines disagree"
-        for engine, each in found.items():
-            print(
-                f"| {rows:,} | {engine} | {each['seconds']:.2f} | {rows / each['seconds'] / 1e6:.2f} "
-                f"| {each['seconds'] / kernel:.1f} | {each['seconds'] / ids:.1f} | {each['start']:.1f} | {each['memory'] / 1e6:,.0f} |",
-                flush=True,
-            )
+def first_segments(all_of_them: Path, place: Path, reports: int) -> None:
+    """Make the first `reports` rows available in another place."""
+    folder = f"{FOLDER.path}/segments"
+    (place / folder).mkdir(parents=True)
+    for segment in sorted((all_of_them / folder).iterdir())[: max(1, reports // PER_SEGMENT)]:
+        os.link(segment, place / folder / segment.name)
+
+
+def measure_size(all_of_them: Path, reports: int) -> list[Figures]:
+    """Return the figures of each engine at one size; raises AssertionError if their summaries differ."""
+    with TemporaryDirectory(prefix="hubbub-scale-", dir=all_of_them.parent) as directory:
+        place = Path(directory)
+        first_segments(all_of_them, place, reports)
+        bare = {"load": os.getloadavg()[0], "kernel": reports / kernel_rate(), "duckdb_alone": duckdb_alone(place)}
+        found = [{"reports": reports, "engine": engine, **bare, **in_own_process(engine, place)} for engine in ENGINES]
+    assert len({each["check"] for each in found}) == 1, "the engines disagree"
+    return found
+
+
+def fit(found: Sequence[Figures], engine: str, *, with_start: bool = False) -> tuple[float, float]:
+    """Return the seconds of a fold of no report, and the seconds for each report: least relative error over the sizes."""
+    rows = [each for each in found if each["engine"] == engine]
+    seconds = np.array([each["seconds"] + (each["start"] if with_start else 0) for each in rows])
+    terms = np.stack([np.ones(len(rows)), [each["reports"] for each in rows]], axis=1)
+    fixed, slope = np.linalg.lstsq(terms / seconds[:, None], np.ones(len(rows)))[0]
+    return float(fixed), float(slope)
+
+
+def crossover(found: Sequence[Figures], engine: str) -> float | None:
+    """Return the number of reports from which Spark, with its start, is faster than another engine; None: at no size."""
+    (fixed, slope), (start, spark_slope) = fit(found, engine), fit(found, "spark", with_start=True)
+    return (start - fixed) / (slope - spark_slope) if slope > spark_slope else None
+
+
+def plot(found: Sequence[Figures], path: Path) -> None:
+    """Draw time against reports for each engine."""
+    from matplotlib.figure import Figure
+
+    axes = (figure := Figure(figsize=(6, 4), layout="constrained")).subplots()
+    for engine in ENGINES:
+        rows = [each for each in found if each["engine"] == engine]
+        axes.loglog([each["reports"] for each in rows], [each["seconds"] for each in rows], "o-", label=engine)
+    for name, label in {"duckdb_alone": "ids by DuckDB alone", "kernel": "bare kernel"}.items():
+        rows = [each for each in found if each["engine"] == ENGINES[0]]
+        axes.loglog([each["reports"] for each in rows], [each[name] for each in rows], "--", label=label)
+    axes.set(xlabel="reports", ylabel="seconds of a fold")
+    axes.legend()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def print_table(found: Sequence[Figures]) -> None:
+    print(
+        "| reports | engine | s | ids, s | counting, s | DuckDB alone / ids | kernel / counting | s / kernel | start, s | memory, MB |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for each in found:
+        stages = [each.get("ids"), each.get("counting")]
+        ratios = [
+            base / stage if stage else None
+            for base, stage in zip((each["duckdb_alone"], each["kernel"]), stages, strict=True)
+        ]
+        cells = ["" if value is None else f"{value:.2f}" for value in [each["seconds"], *stages, *ratios]]
+        print(
+            f"| {each['reports']:,} | {each['engine']} | {' | '.join(cells)} | {each['seconds'] / each['kernel']:.1f} "
+            f"| {each['start']:.1f} | {each['memory'] / 1e6:,.0f} |"
+        )
+
+
+def main(sizes: Sequence[int], json_file: Path | None, plot_file: Path | None) -> None:
+    machine = f"Python {platform.python_version()}, {os.cpu_count()} cores"
+    found = list[Figures]()
+    with TemporaryDirectory(prefix="hubbub-scale-") as directory:
+        write_segments(everything := Path(directory) / "all", max(sizes))
+        for reports in sizes:
+            found += measure_size(everything, reports)
+            print(f"{reports:,} reports, load {found[-1]['load']:.1f}", file=sys.stderr)
+    print(f"{machine}, load {found[0]['load']:.1f} to {max(each['load'] for each in found):.1f}\n")
+    print_table(found)
+    fits = {engine: fit(found, engine) for engine in ENGINES}
+    crossovers = {engine: crossover(found, engine) for engine in ENGINES if engine != "spark"}
+    print("\n| engine | fixed, s | microseconds a report | Spark is faster from |\n|---|---|---|---|")
+    for engine, (fixed, slope) in fits.items():
+        at = crossovers.get(engine)
+        print(
+            f"| {engine} | {fixed:.2f} | {slope * 1e6:.3f} | {'' if engine == 'spark' else 'no size' if at is None else f'{at:.2g}'} |"
+        )
+    if json_file is not None:
+        json_file.write_text(
+            json.dumps({"machine": machine, "figures": found, "fits": fits, "crossovers": crossovers}, indent=1) + "\n"
+        )
+    if plot_file is not None:
+        plot(found, plot_file)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
         print(json.dumps(measure(*sys.argv[2:])))
     else:
-        main([int(size) for size in sys.argv[1:]] or SIZES)
+        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("reports", nargs="*", type=int, default=SIZES)
+        parser.add_argument("--json", type=Path, help="write all figures to this file")
+        parser.add_argument("--plot", type=Path, help="write a plot of time against reports to this SVG file")
+        given = parser.parse_args()
+        main(given.reports, given.json, given.plot)

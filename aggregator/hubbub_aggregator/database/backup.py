@@ -69,6 +69,8 @@ def _checked(connection: Connection) -> dict[str, int]:
         raise StoreError(
             f"the copy is damaged ({(damage or ['a row refers to a missing row'])[0]}): use another backup"
         )
+    for _ in connection.exec_driver_sql("SELECT sql FROM sqlite_master"):
+        pass  # the driver raises an error if a text is not UTF-8; reading the schema of a database then fails
     if require_tables(connection).number >= SCHEMA_VERSION:  # the columns of an older version are not known here
         require_same_schema(connection)
         for table in DATA_TABLES:

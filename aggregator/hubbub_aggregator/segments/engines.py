@@ -6,26 +6,30 @@ was counted before. All engines count with the same kernel, so that their summar
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from hubbub.metrics.metric import Metric
-from hubbub.summary import Summary
 from hubbub.text import install_hint
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.segments.counting import count_segments
-from hubbub_aggregator.segments.id_file import ids_to_bytes, read_ids
+from hubbub_aggregator.segments.counting import Counted, Part
+from hubbub_aggregator.segments.id_file import read_ids
 from hubbub_aggregator.segments.object_store import ObjectStore
+from hubbub_aggregator.segments.repeated_ids import KNOWN, Ints, known_rows, new_rows, per_segment, repeated_positions
 from hubbub_aggregator.segments.segment_file import SegmentFolder, batch_ids
+from hubbub_aggregator.segments.worker_counting import Workers
 
-Rows = NDArray[np.int64]
+_MIN_ROWS_FOR_PROCESSES = 3_000_000
+"""Fewer rows are counted sooner than processes start."""
+_MIN_ROWS_OF_PART, _MAX_ROWS_OF_PART = 1_000_000, 4_000_000
+_PARTS_PER_PROCESS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +48,10 @@ class NewSegments:
     known: Sequence[str]
     ids: str
 
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """Counts of new segments.
-
-    summary      : of these segments
-    ids          : names of the id files that were created
-    num_repeated : rows that were not counted
-    """
-
-    summary: Summary
-    ids: Sequence[str]
-    num_batches: int
-    num_repeated: int
+    def delete_ids_except(self, valid: Sequence[str]) -> None:
+        """Delete the id files that tasks created in vain."""
+        names = self.objects.names(self.ids.rpartition("/")[0])
+        self.objects.delete([name for name in names if name.startswith(f"{self.ids}-") and name not in valid])
 
 
 class Engine(Protocol):
@@ -70,73 +64,98 @@ class Engine(Protocol):
         """
 
 
-class OneProcessEngine(ABC):
-    """Counts one segment after the other in this process; subclasses remove duplicates."""
+class OneMachineEngine(ABC):
+    """Reads ids in this process, and counts with several, the number of cores by default; subclasses find repeated ids."""
+
+    def __init__(self, processes: int | None = None) -> None:
+        self._processes = processes or os.cpu_count() or 1
 
     @abstractmethod
-    def first_rows(self, segments: Sequence[pa.Array], known: Iterable[pa.Array]) -> list[Rows]:
-        """Return, for each segment, its rows to count, in ascending order.
-
-        segments : ids of the batches of each segment, binary(16)
-        known    : ids that were counted before
-        """
+    def repeated(self, blocks: Iterable[Ints]) -> Ints:
+        """Return the positions, ascending, of all rows (`repeated_ids`) but the first of each id, without KNOWN."""
 
     def count(self, new: NewSegments) -> Counted:
-        read = new.objects.read
-        ids = [batch_ids(name, read(name)) for name in new.segments]
-        rows = self.first_rows(ids, (read_ids(name, read(name)) for name in new.known))
-        summary = count_segments(new.metric, new.folder.period, read, zip(new.segments, rows, strict=True))
-        name = f"{new.ids}.parquet"
-        new.objects.create(name, ids_to_bytes(each.take(pa.array(kept)) for each, kept in zip(ids, rows, strict=True)))
-        batches = sum(map(len, rows))
-        return Counted(summary, [name], batches, sum(map(len, ids)) - batches)
+        read, sizes, num_rows = new.objects.read, list[int](), 0
+        with Workers(self._processes) as workers:
+
+            def blocks() -> Iterator[Ints]:
+                nonlocal num_rows
+                for name in new.known:
+                    yield known_rows(read_ids(name, read(name)))
+                for number, name in enumerate(new.segments):
+                    ids = batch_ids(name, read(name))
+                    sizes.append(len(ids))
+                    num_rows += len(ids)
+                    if num_rows >= _MIN_ROWS_FOR_PROCESSES:
+                        workers.start()
+                    yield new_rows(number, ids)
+
+            repeated = per_segment(self.repeated(blocks()), len(new.segments))
+            try:
+                return workers.count(
+                    new.objects, new.metric, new.folder.period, _parts(new, sizes, repeated, self._processes)
+                )
+            except StoreError:
+                new.delete_ids_except([])
+                raise
 
 
-class ArrowEngine(OneProcessEngine):
-    """Arrow's hash tables, in memory: about 60 bytes an id."""
+def _parts(new: NewSegments, sizes: Sequence[int], repeated: Sequence[Ints], processes: int) -> list[Part]:
+    """Divide segments, with `sizes` rows, into parts of about equal size."""
+    each = np.clip(sum(sizes) / (_PARTS_PER_PROCESS * processes), _MIN_ROWS_OF_PART, _MAX_ROWS_OF_PART)
+    before = np.cumsum([0, *sizes[:-1]])
+    cuts = np.flatnonzero(np.diff(before // each, prepend=-1)).tolist()
+    return [
+        Part(new.segments[low:high], repeated[low:high], f"{new.ids}-{number}.parquet")
+        for number, (low, high) in enumerate(zip(cuts, [*cuts[1:], len(sizes)], strict=True))
+    ]
 
-    def first_rows(self, segments: Sequence[pa.Array], known: Iterable[pa.Array]) -> list[Rows]:
-        table = _numbered(segments)
-        for ids in known:
-            table = table.filter(pc.invert(pc.is_in(table["batch_id"], ids)))
-        first = table.group_by("batch_id").aggregate([("row", "min")])["row_min"].to_numpy()
-        return _per_segment(np.sort(first), segments)
+
+class ArrowEngine(OneMachineEngine):
+    """Sorts ids with numpy, beyond two million in temporary files."""
+
+    def repeated(self, blocks: Iterable[Ints]) -> Ints:
+        return repeated_positions(blocks)
 
 
-class DuckDBEngine(OneProcessEngine):
-    """DuckDB: uses all cores, and spills to disk beyond `memory_limit`, such as "2GB"."""
+class DuckDBEngine(OneMachineEngine):
+    """DuckDB finds repeated ids: it uses all cores, and the disk beyond `memory_limit`, such as "2GB"."""
 
-    def __init__(self, memory_limit: str | None = None, directory: str | None = None) -> None:
-        self._settings = {"memory_limit": memory_limit, "temp_directory": directory}
+    def __init__(self, memory_limit: str | None = None, processes: int | None = None) -> None:
+        super().__init__(processes)
+        self._settings = {} if memory_limit is None else {"memory_limit": memory_limit}
 
-    def first_rows(self, segments: Sequence[pa.Array], known: Iterable[pa.Array]) -> list[Rows]:
+    def repeated(self, blocks: Iterable[Ints]) -> Ints:
         try:
             import duckdb
         except ImportError:
             raise StoreError(f"--engine duckdb needs duckdb: {install_hint('segments')}") from None
-        config: dict[str, str | bool | int | float | list[str]] = {
-            name: value for name, value in self._settings.items() if value is not None
-        }
-        try:
-            with duckdb.connect(config=config) as connection:
-                connection.register("segments", _numbered(segments))
-                counted = pa.chunked_array(list(known), pa.binary(16))
-                connection.register("known", pa.table({"batch_id": counted}))
-                query = "SELECT min(row) AS row FROM segments ANTI JOIN known USING (batch_id) GROUP BY batch_id ORDER BY row"
-                first = connection.execute(query).fetchnumpy()["row"]
-        except duckdb.Error as problem:
-            raise StoreError(f"DuckDB: {(str(problem).splitlines() or [''])[0]}") from None
-        return _per_segment(np.asarray(first, np.int64), segments)
+        damaged, schema = list[StoreError](), pa.schema([(name, pa.int64()) for name in ("high", "low", "position")])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                for block in blocks:
+                    columns = (pa.py_buffer(np.ascontiguousarray(column)) for column in block.T)
+                    arrays = [pa.Array.from_buffers(pa.int64(), len(block), [None, column]) for column in columns]
+                    yield pa.record_batch(arrays, schema)
+            except StoreError as problem:  # DuckDB replaces it
+                damaged.append(problem)
+                raise
+
+        with TemporaryDirectory() as directory:
+            try:
+                with duckdb.connect(config={"temp_directory": directory, **self._settings}) as connection:
+                    connection.register("blocks", pa.RecordBatchReader.from_batches(schema, batches()))
+                    connection.execute("CREATE TEMP TABLE ids AS SELECT * FROM blocks")
+                    found = connection.execute(_REPEATED, [KNOWN]).fetchnumpy()["position"]
+            except duckdb.Error as problem:
+                raise (damaged or [StoreError(f"DuckDB: {(str(problem).splitlines() or [''])[0]}")])[0] from None
+        return np.asarray(found, np.int64)
 
 
-def _numbered(segments: Sequence[pa.Array]) -> pa.Table:
-    """Ids of all segments with the number of each row, counted through all segments."""
-    ids = pa.chunked_array(list(segments), pa.binary(16))
-    return pa.table({"batch_id": ids, "row": pa.array(np.arange(len(ids)))})
-
-
-def _per_segment(rows: Rows, segments: Sequence[pa.Array]) -> list[Rows]:
-    """Split ascending row numbers of all segments into those of each."""
-    starts = np.cumsum([0, *map(len, segments)])
-    cuts = np.searchsorted(rows, starts)
-    return [rows[low:high] - start for low, high, start in zip(cuts[:-1], cuts[1:], starts[:-1], strict=True)]
+_REPEATED = """
+WITH few AS (SELECT * FROM ids SEMI JOIN (SELECT high FROM ids GROUP BY high HAVING count(*) > 1) USING (high)),
+    numbered AS (SELECT position, min(position) OVER (PARTITION BY high, low) AS first FROM few)
+SELECT position FROM numbered WHERE position > first AND position <> ? ORDER BY position
+"""
+"""Half an id decides for most rows; the window has only the others. The first row of an id is the one with the smallest position."""

@@ -1,7 +1,7 @@
 """Manifests: the state of folding of one metric version and period, as numbered objects.
 
     .../folded/00000012.json     {"format", "segments": [...], "ids": [...], "summary": name}
-    .../ids/UUID[-N].parquet     ids of the batches that one fold, or its task N, counted
+    .../ids/UUID-N.parquet       ids of the batches that task N of a fold counted
     .../summaries/UUID.parquet   the summary of all segments that were folded so far
     .../closed/mark              the period is closed: every segment was created before this object
 

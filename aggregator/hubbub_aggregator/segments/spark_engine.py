@@ -1,9 +1,10 @@
 """Spark engine: removes duplicates and counts on a cluster, or with several processes on one machine.
 
-    ids of each segment (a task reads a file)  ->  group by id  ->  rows to count, by segment  ->  kernel  ->  sum of counts
+    ids of some segments  ->  repeated ids of a bucket  ->  counts of some segments  ->  sum of counts
+                     shuffle by bucket        shuffle by part                shuffle by cell
 
-Tasks read and write objects with our own client, so that a directory and a bucket need no JAR. Grouping ids and adding up counts are
-Spark's own shuffles. Counting is the kernel of the other engines on whole segments: 128 sums in SQL are about 40 times slower.
+Tasks read and write objects with our own client, so that a directory and a bucket need no JAR. A row of the first two shuffles is a block of
+ids or positions. Finding repeated ids and counting are those of the other engines: 128 sums in SQL are about 40 times slower.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import re
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,18 +28,32 @@ from hubbub.summary import Summary
 from hubbub.text import install_hint
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import summary_type
-from hubbub_aggregator.segments.counting import count_segments
-from hubbub_aggregator.segments.engines import Counted, NewSegments
-from hubbub_aggregator.segments.id_file import ids_to_bytes, read_ids
+from hubbub_aggregator.segments.counting import Counted, Part, count_part
+from hubbub_aggregator.segments.engines import NewSegments
+from hubbub_aggregator.segments.id_file import read_ids
 from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
+from hubbub_aggregator.segments.repeated_ids import (
+    NUM_BUCKETS,
+    ROW_BITS,
+    Ints,
+    by_bucket,
+    known_rows,
+    new_rows,
+    per_segment,
+    repeated_in,
+)
 from hubbub_aggregator.segments.segment_file import batch_ids
 
-_ROW_BITS = 32
-"""A position is the number of a segment times 2**32, plus the row: the first row of an id is the smallest position."""
-_KNOWN = -1
+_MAX_ROWS_AT_ONCE = 1 << 20
 _MAX_ROWS_SENT_AT_ONCE = 1 << 16
-_TASKS_PER_CORE = 4
-_QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}
+_TASKS_PER_CORE = 2
+_MAX_OBJECTS_OF_TASK = 100
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "FATAL",
+    "spark.sql.shuffle.partitions": "8",
+}
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -91,24 +107,23 @@ class SparkEngine:
         from pyspark.sql import functions as sql
 
         place, metric, period = _absolute(new.objects.place), new.metric, new.folder.period
-        is_new = sql.col("first") > _KNOWN
-        rows = (
-            self._ids(place, new.segments, _new_ids)
-            .union(self._ids(place, new.known, _known_ids))
-            .groupBy("batch_id")
-            .agg(sql.min("position").alias("first"), sql.max("position").alias("last"), sql.count("*").alias("times"))
-            .where(sql.col("last") > _KNOWN)
-            .withColumn(
-                "segment", sql.shiftright(sql.when(is_new, sql.col("first")).otherwise(sql.col("last")), _ROW_BITS)
-            )
-            .repartition(self._num_tasks(new.segments), "segment")
+        num_parts = self._num_tasks(new.segments)
+        starts = np.linspace(0, len(new.segments), num_parts + 1).astype(np.int64)  # first segment of each part
+        ids = self._ids(place, new.segments, _new_ids).union(self._ids(place, new.known, _known_ids))
+        num_reducers = min(NUM_BUCKETS, self._num_tasks([*new.segments, *new.known]))
+        repeated = ids.repartitionById(num_reducers, "bucket").mapInArrow(_finder(starts), "part int, positions binary")
+        every_part = self._session.range(num_parts).select(
+            sql.col("id").cast("int").alias("part"), sql.lit(b"").alias("positions")
         )
-        count = _counter(place, metric, period, new.segments, new.ids)
+        count = _counter(place, metric, period, new.segments, starts, new.ids)
         found = (
-            rows.select("batch_id", "first", "times")
+            repeated.union(every_part)
+            .repartitionById(num_parts, "part")
             .mapInArrow(count, "ids string, cell long, reports long, repeated long")
-            .groupBy("ids", "cell")
-            .agg(sql.sum("reports").alias("reports"), sql.sum("repeated").alias("repeated"))
+            .groupBy("cell")
+            .agg(
+                sql.max("ids").alias("ids"), sql.sum("reports").alias("reports"), sql.sum("repeated").alias("repeated")
+            )
         )
         written: list[str] = []
         try:
@@ -119,30 +134,34 @@ class SparkEngine:
         except (PySparkException, _java_error()) as problem:
             raise _task_error(problem) from None
         finally:
-            _delete_others(new, written)
+            new.delete_ids_except(written)
         flat = np.zeros(sum(map(np.size, _arrays(summary_type(metric).empty(metric)))), np.int64)
         flat[totals["cell"].to_numpy()] = totals["reports"].to_numpy()
-        batches, repeated = (int(tasks[name].to_numpy().sum()) for name in ("reports", "repeated"))
-        return Counted(_from_cells(metric, period, flat), written, batches, repeated)
+        batches, repeated_rows = (int(tasks[name].to_numpy().sum()) for name in ("reports", "repeated"))
+        return Counted(_from_cells(metric, period, flat), written, batches, repeated_rows)
 
     def _num_tasks(self, names: Sequence[str]) -> int:
-        """Return the number of tasks for some objects. Without it Spark takes 200, of 50 ms each, also for one small segment."""
+        """Return the number of tasks for some objects. Each task costs 50 ms, and holds the ids of its segments in memory."""
         cores: int = self._session.sparkContext.defaultParallelism
-        return max(1, min(len(names), _TASKS_PER_CORE * cores))
+        return max(1, min(len(names), max(_TASKS_PER_CORE * cores, len(names) // _MAX_OBJECTS_OF_TASK)))
 
-    def _ids(self, place: str, names: Sequence[str], read: Callable[[str, bytes, int], pa.Table]) -> Any:
-        """Return the data frame of the ids in some objects, with their positions."""
+    def _ids(self, place: str, names: Sequence[str], read: Callable[[str, bytes, int], Ints]) -> Any:
+        """Return the data frame of the ids in some objects, as rows (`repeated_ids`) of one bucket."""
         names = list(names)
 
         def read_all(batches: Batches) -> Batches:
-            objects = ObjectStore.open(place)
-            for batch in batches:
-                for number in batch["id"].to_pylist():
-                    table = read(names[number], objects.read(names[number]), number)
-                    yield from table.to_batches(max_chunksize=_MAX_ROWS_SENT_AT_ONCE)
+            objects, rows, size = ObjectStore.open(place), list[Ints](), 0
+            for number in (number for batch in batches for number in batch["id"].to_pylist()):
+                rows.append(read(names[number], objects.read(names[number]), number))
+                size += len(rows[-1])
+                if size >= _MAX_ROWS_AT_ONCE:
+                    yield _in_buckets(rows)
+                    rows, size = [], 0
+            if size:
+                yield _in_buckets(rows)
 
         tasks = self._session.range(0, len(names), 1, self._num_tasks(names))
-        return tasks.mapInArrow(read_all, "batch_id binary, position long")
+        return tasks.mapInArrow(read_all, "bucket int, rows binary")
 
 
 def _absolute(place: str) -> str:
@@ -150,65 +169,77 @@ def _absolute(place: str) -> str:
     return place if "://" in place else str(Path(place).absolute())
 
 
-def _new_ids(name: str, data: bytes, number: int) -> pa.Table:
-    ids = batch_ids(name, data)
-    return _with_positions(ids, (number << _ROW_BITS) + np.arange(len(ids)))
+def _new_ids(name: str, data: bytes, number: int) -> Ints:
+    return new_rows(number, batch_ids(name, data))
 
 
-def _known_ids(name: str, data: bytes, _number: int) -> pa.Table:
-    ids = read_ids(name, data)
-    return _with_positions(ids, np.full(len(ids), _KNOWN))
+def _known_ids(name: str, data: bytes, _number: int) -> Ints:
+    return known_rows(read_ids(name, data))
 
 
-def _with_positions(ids: pa.Array, positions: np.ndarray) -> pa.Table:
-    return pa.table({"batch_id": ids.cast(pa.binary()), "position": pa.array(positions, pa.int64())})
+def _in_buckets(rows: Sequence[Ints]) -> pa.RecordBatch:
+    """Return one row for each bucket that is not empty: a row for each id would cost Spark and its exchange with Python 20 times more."""
+    return _blocks("bucket", "rows", dict(enumerate(by_bucket(np.concatenate(rows)))))
 
 
-def _delete_others(new: NewSegments, written: Sequence[str]) -> None:
-    """Delete the id files of tasks that ran in vain."""
-    names = new.objects.names(new.ids.rpartition("/")[0])
-    new.objects.delete([name for name in names if name.startswith(f"{new.ids}-") and name not in written])
+def _blocks(key: str, column: str, arrays: Mapping[int, Ints]) -> pa.RecordBatch:
+    """Return the arrays that are not empty, as bytes."""
+    some = {number: array.tobytes() for number, array in arrays.items() if len(array)}
+    return pa.record_batch({
+        key: pa.array(list(some), pa.int32()),
+        column: pa.array(list(some.values()), pa.binary()),
+    })  # fmt: skip
+
+
+def _finder(starts: Ints) -> Callable[[Batches], Batches]:
+    """Return a task that finds repeated ids in its buckets, and returns their positions for each part."""
+
+    def find(batches: Batches) -> Batches:
+        buckets = defaultdict[int, list[bytes]](list)
+        for batch in batches:
+            for bucket, rows in zip(batch["bucket"].to_pylist(), batch["rows"].to_pylist(), strict=True):
+                buckets[bucket].append(rows)
+        positions = np.sort(
+            np.concatenate([np.zeros(0, np.int64), *(repeated_in(_rows(each)) for each in buckets.values())])
+        )
+        parts = dict(enumerate(np.split(positions, np.searchsorted(positions, starts[1:-1] << ROW_BITS))))
+        yield _blocks("part", "positions", parts)
+
+    return find
+
+
+def _rows(data: Iterable[bytes]) -> Ints:
+    return np.frombuffer(b"".join(data), np.int64).reshape(-1, 3)
 
 
 def _counter(
-    place: str, metric: Metric, period: str, names: Sequence[str], prefix: str
+    place: str, metric: Metric, period: str, names: Sequence[str], starts: Ints, prefix: str
 ) -> Callable[[Batches], Batches]:
-    """Return a task that counts the rows of its partition, and creates an id file of their batches.
+    """Return a task that counts the segments of its part, and creates an id file of their batches.
 
-    It returns the cells of its counts that are not 0, with `ids` = "", and one row with the name of its id file, the cell -1, and as
-    `reports` and `repeated` the numbers of batches and of repeated rows. The name and the counts so take the same shuffle: if a lost
-    task runs again, both are those of its new attempt.
+    It returns the cells of its counts that are not 0, and one row with the name of its id file, the cell -1 - part, and as `reports` and
+    `repeated` the numbers of batches and of repeated rows. The name and the counts so take the same shuffle, to the same rows for every
+    attempt: if a lost task runs again, both are those of its new attempt.
     """
     names = list(names)
 
     def count(batches: Batches) -> Batches:
         from pyspark import TaskContext
 
-        first, ids, repeated = [np.zeros(0, np.int64)], list[pa.Array](), 0
-        for batch in batches:
-            positions = batch["first"].to_numpy()
-            is_new = positions > _KNOWN
-            first.append(positions[is_new])
-            ids.append(batch["batch_id"].filter(pa.array(is_new)).cast(pa.binary(16)))
-            repeated += int(batch["times"].to_numpy().sum()) - batch.num_rows
-        ordered = np.sort(np.concatenate(first))
-        starts = np.flatnonzero(np.diff(ordered >> _ROW_BITS, prepend=-1))
-        per_segment: Iterable[tuple[str, np.ndarray]] = (
-            (names[rows[0] >> _ROW_BITS], rows & ((1 << _ROW_BITS) - 1)) for rows in np.split(ordered, starts)[1:]
-        )
-        objects = ObjectStore.open(place)
-        flat = np.concatenate(
-            [np.ravel(each) for each in _arrays(count_segments(metric, period, objects.read, per_segment))]
-        )
-        name = f"{prefix}-{TaskContext.get().taskAttemptId()}.parquet" if len(ordered) else ""
-        if name:
-            objects.create(name, ids_to_bytes(ids))
+        task = TaskContext.get()
+        number = task.partitionId()
+        segments = slice(starts[number], starts[number + 1])
+        found = b"".join(positions for batch in batches for positions in batch["positions"].to_pylist())
+        repeated = per_segment(np.sort(np.frombuffer(found, np.int64)), len(names))[segments]
+        part = Part(names[segments], repeated, f"{prefix}-{task.taskAttemptId()}.parquet")
+        counted = count_part(ObjectStore.open(place), metric, period, part)
+        flat = np.concatenate([np.ravel(each) for each in _arrays(counted.summary)])
         cells = np.flatnonzero(flat)
         table = pa.table({
-            "ids": pa.array([name] + [""] * len(cells), pa.string()),
-            "cell": pa.array(np.append(-1, cells), pa.int64()),
-            "reports": pa.array(np.append(len(ordered), flat[cells]), pa.int64()),
-            "repeated": pa.array(np.append(repeated, np.zeros_like(cells)), pa.int64()),
+            "ids": pa.array([*(counted.ids or [""]), *[""] * len(cells)], pa.string()),
+            "cell": pa.array(np.append(-1 - number, cells), pa.int64()),
+            "reports": pa.array(np.append(counted.num_batches, flat[cells]), pa.int64()),
+            "repeated": pa.array(np.append(counted.num_repeated, np.zeros_like(cells)), pa.int64()),
         })  # fmt: skip
         yield from table.to_batches(max_chunksize=_MAX_ROWS_SENT_AT_ONCE)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
+from hubbub.summary.validation import ByteData
 from hubbub.text import format_count
 from hubbub.wire.report import Report
 
@@ -46,9 +47,7 @@ class ReportData(ABC):
 
     @classmethod
     @abstractmethod
-    def from_rows(
-        cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
-    ) -> Self:
+    def from_rows(cls, metric: Metric | Params, cohorts: ByteData, rows: ByteData, periods: Iterable[str] = ()) -> Self:
         """Return the data of reports as they are sent: cohorts, n bytes; rows, n * ceil(k / 8) bytes."""
 
     @classmethod

@@ -14,7 +14,7 @@ from hubbub.metrics.params import Params
 from hubbub.summary.base import ReportData, part_of
 from hubbub.summary.count_profile import CountProfile
 from hubbub.summary.counting import count_bits, count_ones
-from hubbub.summary.validation import check_counts, metric_or_unnamed, view_rows
+from hubbub.summary.validation import ByteData, check_counts, metric_or_unnamed, view_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,7 +77,7 @@ class BitCounts(ReportData):
 
     @classmethod
     def from_rows(
-        cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
+        cls, metric: Metric | Params, cohorts: ByteData, rows: ByteData, periods: Iterable[str] = ()
     ) -> BitCounts:
         metric = metric_or_unnamed(metric)
         params = metric.params

@@ -15,7 +15,7 @@ from hubbub.summary.base import ReportData
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.count_profile import CountProfile
 from hubbub.summary.counting import count_patterns
-from hubbub.summary.validation import check_counts, metric_or_unnamed, view_rows
+from hubbub.summary.validation import ByteData, check_counts, metric_or_unnamed, view_rows
 
 MAX_PATTERN_BITS = 16
 
@@ -50,7 +50,7 @@ class PatternCounts(ReportData):
 
     @classmethod
     def from_rows(
-        cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
+        cls, metric: Metric | Params, cohorts: ByteData, rows: ByteData, periods: Iterable[str] = ()
     ) -> PatternCounts:
         metric = metric_or_unnamed(metric)
         params = _check_num_bits(metric)

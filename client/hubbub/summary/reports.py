@@ -15,7 +15,7 @@ from hubbub.summary.base import ReportData, part_of
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.counting import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import PatternCounts
-from hubbub.summary.validation import check_report_rows, metric_or_unnamed, view_rows
+from hubbub.summary.validation import ByteData, check_report_rows, metric_or_unnamed, view_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,7 +54,7 @@ class Reports(ReportData):
 
     @classmethod
     def from_rows(
-        cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
+        cls, metric: Metric | Params, cohorts: ByteData, rows: ByteData, periods: Iterable[str] = ()
     ) -> Reports:
         metric = metric_or_unnamed(metric)
         return cls(metric, *view_rows(metric, cohorts, rows), periods)

@@ -11,6 +11,8 @@ from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 
+ByteData = bytes | NDArray[np.uint8]
+
 
 def metric_or_unnamed(metric: Metric | Params) -> Metric:
     """Return the metric; for `Params` of a Bloom filter, an unnamed string metric."""
@@ -38,17 +40,15 @@ def check_counts(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArra
     return counts
 
 
-def view_rows(
-    metric: Metric, cohorts: bytes | NDArray[np.uint8], rows: bytes
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def view_rows(metric: Metric, cohorts: ByteData, rows: ByteData) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Return bytes of reports as arrays: cohorts (n,) and rows (n, ceil(k / 8))."""
     width = metric.params.row_bytes
-    cohort_of = np.frombuffer(cohorts, np.uint8)
-    if len(rows) != len(cohort_of) * width:
-        raise SummaryError(f"{metric.name}: rows must have {len(cohort_of)} x {width} bytes, got {len(rows)}")
+    cohort_of, bits = np.frombuffer(cohorts, np.uint8), np.frombuffer(rows, np.uint8)
+    if len(bits) != len(cohort_of) * width:
+        raise SummaryError(f"{metric.name}: rows must have {len(cohort_of)} x {width} bytes, got {len(bits)}")
     if len(cohort_of) and cohort_of.max() >= metric.params.num_cohorts:
         raise SummaryError(f"{metric.name}: cohorts must be below {metric.params.num_cohorts}, got {cohort_of.max()}")
-    return cohort_of, np.frombuffer(rows, np.uint8).reshape(-1, width)
+    return cohort_of, bits.reshape(-1, width)
 
 
 def check_report_rows(metric: Metric, cohorts: ArrayLike, rows: ArrayLike) -> tuple[NDArray[Any], NDArray[np.uint8]]:

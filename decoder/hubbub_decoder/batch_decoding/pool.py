@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
-from threading import Thread
 from typing import TypeVar
+
+from hubbub.worker_processes import worker_pool
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -45,9 +44,7 @@ def map_in_processes(
 
 def _run(function: Callable[[_Item], _Result], items: Sequence[_Item], processes: int) -> Iterator[tuple[int, _Result]]:
     """Yield the index and the result of each item until all are done or a process dies."""
-    pool = ProcessPoolExecutor(
-        min(processes, len(items)), multiprocessing.get_context("spawn"), initializer=_end_with_the_parent
-    )
+    pool = worker_pool(min(processes, len(items)))
     try:
         futures = {pool.submit(function, item): index for index, item in enumerate(items)}
         for future in as_completed(futures):
@@ -58,14 +55,3 @@ def _run(function: Callable[[_Item], _Result], items: Sequence[_Item], processes
             yield futures[future], result
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _end_with_the_parent() -> None:
-    """End this process when its parent has ended: by itself it would wait for the next item for ever."""
-
-    def wait() -> None:
-        if (parent := multiprocessing.parent_process()) is not None:
-            parent.join()
-            os._exit(1)
-
-    Thread(target=wait, name="hubbub parent", daemon=True).start()

@@ -362,6 +362,18 @@ def test_restore_refuses_table_names_that_are_not_text(backup: Path, tmp_path: P
     assert "Traceback" not in checked.output
 
 
+def test_restore_refuses_a_schema_that_is_not_text(tmp_path: Path) -> None:
+    """The table `batch` is empty: its rows would make the check of foreign keys look for the table with the damaged name."""
+    SqlStore.open(tmp_path / "reports.db").close()
+    copy_file(str(tmp_path / "reports.db"), str(tmp_path / "backup.db"))
+    data = (tmp_path / "backup.db").read_bytes()
+    assert b"REFERENCES collection" in data
+    (tmp_path / "damaged.db").write_bytes(data.replace(b"REFERENCES collection", b"REFERENCES coll\xe5ction"))
+    with pytest.raises(StoreError, match="UTF-8"):
+        copy_file(str(tmp_path / "damaged.db"), str(tmp_path / "restored.db"))
+    assert not (tmp_path / "restored.db").exists()
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -22,11 +22,12 @@ from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine
 from hubbub_aggregator.segments.folding import fold_folder, folders
 from hubbub_aggregator.segments.manifest import closed_name
 from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
+from hubbub_aggregator.segments.repeated_ids import known_rows, new_rows, per_segment
 from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes
 from hubbub_aggregator.segments.segment_store import SegmentStore
 from hubbub_aggregator.store.interface import AppendResult
 from tests.aggregator.conftest import DEFINITIONS, MakeBatch
-from tests.support.s3_server import KEY, SECRET, s3_server
+from tests.support.s3_server import environment, s3_server
 
 DAY = "2024-06-15"
 
@@ -34,11 +35,8 @@ DAY = "2024-06-15"
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
     with s3_server() as url, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", KEY)
-        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        patch.setenv("AWS_ENDPOINT_URL", url)
-        patch.setenv("AWS_ALLOW_HTTP", "true")
-        patch.setenv("AWS_REGION", "us-east-1")
+        for name, value in environment(url).items():
+            patch.setenv(name, value)
         yield "s3://bucket"
 
 
@@ -141,10 +139,12 @@ def test_period_whose_closing_was_interrupted_is_marked_after_a_restart(
         patch.setattr(ObjectStore, "create", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             store.close_period(metric.digest, DAY)
+    monkeypatch.setattr(ObjectStore, "names", lambda *_: pytest.fail("the service lists the object store"))
     with closing(SegmentStore.open_with(tmp_path / "reports.db", objects, uuid.uuid4)) as again:
         assert again.half_closed_periods() == [(metric.digest, DAY)]
         again.close_period(metric.digest, DAY)
         assert again.half_closed_periods() == []
+    monkeypatch.undo()
     assert closed_name(SegmentFolder(metric.name, metric.digest, DAY).path) in set(objects.names())
 
 
@@ -245,7 +245,8 @@ def test_engines_agree_on_many_ids() -> None:
     ids = rng.integers(0, 1 << 62, (100, 10_000, 2))
     ids[1:, :1_000] = ids[:-1, -1_000:]
     segments = [pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), 10_000, [None, pa.py_buffer(each)]) for each in ids]
-    arrow = ArrowEngine().first_rows(segments, [segments[0]])
-    duckdb = DuckDBEngine("200MB").first_rows(segments, [segments[0]])
-    assert sum(map(len, arrow)) == 99 * 9_000
-    assert all(np.array_equal(a, b) for a, b in zip(arrow, duckdb, strict=True))
+    blocks = [known_rows(segments[0]), *(new_rows(number, each) for number, each in enumerate(segments))]
+    arrow = ArrowEngine().repeated(iter(blocks))
+    duckdb = DuckDBEngine("200MB").repeated(iter(blocks))
+    assert [len(each) for each in per_segment(arrow, 100)] == [10_000, *[1_000] * 99]
+    assert np.array_equal(arrow, duckdb)

@@ -12,10 +12,12 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -33,7 +35,7 @@ from hubbub_aggregator.segments.spark_engine import SparkEngine, spark_session
 from tests.aggregator.conftest import DEFINITIONS
 from tests.aggregator.segments.test_folding import NARROW, WIDE, batch, fold_now, folder_of, one_by_one, put
 from tests.support.programs import installed
-from tests.support.s3_server import KEY, SECRET, s3_server
+from tests.support.s3_server import environment, s3_server
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +65,8 @@ def properties(folder: Path) -> dict[str, str]:
 def bucket(with_spark: None) -> Iterator[str]:
     """A bucket; its variables must be set before Spark starts, since its processes inherit them."""
     with s3_server() as url, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", KEY)
-        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        patch.setenv("AWS_ENDPOINT_URL", url)
-        patch.setenv("AWS_ALLOW_HTTP", "true")
-        patch.setenv("AWS_REGION", "us-east-1")
+        for name, value in environment(url).items():
+            patch.setenv(name, value)
         yield "s3://bucket"
 
 
@@ -207,6 +206,44 @@ def test_killed_executors_change_no_count(
     assert sorted(known) == sorted({each.batch_id.bytes for segment in segments for each in segment})
     put(objects, WIDE, segments[3], "again")
     assert fold_now(objects, WIDE, ArrowEngine()).num_batches == 0  # every id is known, also of the task that ran twice
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A run of a task, as pyspark's TaskContext gives it."""
+
+    number: int
+    partition: int
+
+    def taskAttemptId(self) -> int:  # noqa: N802
+        return self.number
+
+    def partitionId(self) -> int:  # noqa: N802
+        return self.partition
+
+
+def test_attempts_of_a_task_return_rows_with_the_same_cells(
+    with_spark: None, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are added up by cell. If a second attempt had other cells, the task that adds them could have ended without them."""
+    import pyspark
+
+    for name in "ab":
+        put(objects, WIDE, [batch(WIDE, number) for number in range(4)], name)
+    names = sorted(objects.names())
+    positions = pa.table({"positions": pa.array([b""], pa.binary())})
+
+    def run(attempt: Attempt) -> pa.Table:
+        monkeypatch.setattr(pyspark.TaskContext, "get", lambda: attempt)
+        count = spark_engine._counter(
+            objects.place, WIDE, folder_of(WIDE).period, names, np.array([0, 1, 2]), f"ids/{attempt.number}"
+        )
+        return pa.Table.from_batches(count(iter(positions.to_batches())))
+
+    first, again, other = run(Attempt(7, 0)), run(Attempt(8, 0)), run(Attempt(9, 1))
+    assert first["ids"][0].as_py() != again["ids"][0].as_py()
+    assert first.drop_columns("ids") == again.drop_columns("ids")
+    assert other["cell"][0].as_py() not in first["cell"].to_pylist()  # two tasks of one job keep their names apart
 
 
 @pytest.fixture

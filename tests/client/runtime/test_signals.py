@@ -203,7 +203,7 @@ def test_interrupt_leaves_no_descriptor_open(
 ) -> None:
     """A handler that raised every millisecond left 450 descriptors open after 3,966 interrupts.
 
-    Only disk.py handles descriptors as numbers: the test covers every instruction there (of a compaction every 13th).
+    Only filesystem.py handles descriptors as numbers: the test covers every instruction there (of a compaction every 13th).
     """
 
     def interrupt(*_: object) -> None:
@@ -224,13 +224,14 @@ def test_interrupt_leaves_no_descriptor_open(
         may_continue and number < 4000
     ):  # pytest keeps interrupted finalizers; each later opening checks their files, so this may not end
         collaborators(client).journal.close()  # so that the step opens everything
-        may_continue = interrupted_at(number, lambda: do(client), within="disk.py")
+        may_continue = interrupted_at(number, lambda: do(client), within="filesystem.py")
         if step == "compact":
             do(client)
         client.record("homepage", "x")
         collaborators(client).journal.sync()
         assert opened(rig.state) == usual, number
         number += stride
+    assert number > 100 * stride, f"only {number // stride} instructions of filesystem.py were met"
 
 
 def test_reloading_journal_keeps_one_descriptor(rig: Rig) -> None:

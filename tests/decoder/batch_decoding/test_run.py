@@ -18,9 +18,10 @@ from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.summary import read_summary, write_summary
 from hubbub_decoder import decode, simulate_bit_counts
+from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding.pool import ProcessDiedError, map_in_processes
 from hubbub_decoder.batch_decoding.run import Outcome, Status, run_tasks
-from hubbub_decoder.batch_decoding.tasks import DecodingOptions, find_tasks
+from hubbub_decoder.batch_decoding.tasks import DecodingOptions, content_hash, find_tasks
 
 PARAMS = Params(num_bits=16, num_hashes=1, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25)
 PAGE = Metric.string("page", PARAMS)
@@ -87,6 +88,19 @@ def test_only_what_has_changed_is_decoded_again(summaries: Path) -> None:
     (summaries.parent / "candidates" / "page.txt").write_text("a\nb\n")
     assert decoded(confidence=0.9) == {*DAYS}
     assert decoded(confidence=0.9) == set()
+
+
+@pytest.mark.slow
+def test_candidates_of_many_tasks_are_hashed_once(summaries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[str] = []
+
+    def counted(path: Path) -> str:
+        hashed.append(path.name)
+        return content_hash(path)
+
+    monkeypatch.setattr(batch_run, "content_hash", counted)
+    run(summaries)
+    assert sorted(hashed) == [*(f"page-{day}.parquet" for day in DAYS), "page.txt"]
 
 
 def test_tasks_that_decode_cannot_estimate_are_skipped_with_the_remedy(tmp_path: Path) -> None:
