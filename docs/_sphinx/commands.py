@@ -18,7 +18,7 @@ def directives() -> str:
 
 def append_commands(_app: Sphinx, name: str, source: list[str]) -> None:
     """Handle `source-read`."""
-    if name == PAGE:
+    if name.rpartition("/")[2] == PAGE:
         source[0] += directives()
 
 

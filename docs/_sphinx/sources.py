@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
-_LINK_OUT_OF_DOCS = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)#\s]+)[^)\s]*\)")
+_LINK_UPWARD = re.compile(r"\[([^\]]*)\]\((\.\./[^)#\s]+)[^)\s]*\)")
 
 
 def prepare(_app: Sphinx, name: str, source: list[str]) -> None:
@@ -17,13 +18,25 @@ def prepare(_app: Sphinx, name: str, source: list[str]) -> None:
     A decision record is an orphan: it is linked from its index, and not in the navigation. Any other page outside all toctrees
     fails the build.
     """
-    text = _LINK_OUT_OF_DOCS.sub(_named, source[0])
+    text = without_links_out_of_docs(name, source[0])
     source[0] = f"---\norphan: true\n---\n\n{text}" if name.startswith("decisions/0") else text
 
 
-def _named(link: re.Match[str]) -> str:
-    text, path = link[1], f"`{link[2]}`"
-    return path if text.strip("`") == path.strip("`") else f"{text} ({path})"
+def without_links_out_of_docs(name: str, text: str) -> str:
+    """Return the text of a page with the path in place of each link that leaves docs/.
+
+    >>> without_links_out_of_docs("decisions/0001", "[A](../privacy.md), [B](../../SECURITY.md#scope), [`deploy`](../../deploy)")
+    '[A](../privacy.md), B (`SECURITY.md`), `deploy`'
+    """
+
+    def replace(link: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), link[2]))
+        if not path.startswith("../"):
+            return link[0]
+        shown = f"`{path.removeprefix('../')}`"
+        return shown if link[1].strip("`") == shown.strip("`") else f"{link[1]} ({shown})"
+
+    return _LINK_UPWARD.sub(replace, text)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -9,13 +9,14 @@ import pytest
 
 from tests.support.paths import DOCS, REPOSITORY
 
-CITATION = re.compile(r"docs/(\w+\.md),\s+equations?\s+(\([^)]*\)(?:(?:,| and| to)\s+\([^)]*\))*)")
+CITATION = re.compile(r"docs/(?:[\w-]+/)?(\w+\.md),\s+equations?\s+(\([^)]*\)(?:(?:,| and| to)\s+\([^)]*\))*)")
 PACKAGES = ("client/hubbub", "aggregator/hubbub_aggregator", "decoder/hubbub_decoder")
 
 
 def equations(page: str) -> list[str]:
     """Return the numbers of a page's equations, in order."""
-    return re.findall(r"\\tag\{([^}]+)\}", (DOCS / page).read_text(encoding="utf-8"))
+    (path,) = DOCS.rglob(page)
+    return re.findall(r"\\tag\{([^}]+)\}", path.read_text(encoding="utf-8"))
 
 
 def citations() -> dict[str, list[tuple[str, str]]]:

@@ -36,6 +36,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+def page_of(site: Path, name: str) -> Path:
+    """Return the HTML file of a page, in whichever folder it is."""
+    (path,) = site.rglob(f"{name}.html")
+    return path
+
+
 def test_page_outside_the_navigation_fails_the_build(tmp_path: Path) -> None:
     shutil.copy(DOCS / "conf.py", tmp_path)
     shutil.copytree(DOCS / "_sphinx", tmp_path / "_sphinx")
@@ -69,7 +75,7 @@ def commands_of(command: click.Command, name: str) -> Iterator[tuple[str, click.
 
 
 def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
-    page = (site / "cli.html").read_text(encoding="utf-8")
+    page = page_of(site, "cli").read_text(encoding="utf-8")
     text = unescape(re.sub(r"<[^>]+>", "", page))
     for name, command in commands_of(main, "hubbub"):
         usage = re.search(rf"^{name}( |$).*", text, flags=re.MULTILINE)
@@ -81,7 +87,7 @@ def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
 
 
 def test_every_public_name_is_in_the_reference(site: Path) -> None:
-    page = (site / "python-api.html").read_text(encoding="utf-8")
+    page = page_of(site, "python-api").read_text(encoding="utf-8")
     names = [f"{module.__name__}.{name}" for module in PUBLIC_MODULES for name in module.__all__]
     assert [name for name in names if f'id="{name}"' not in page] == []
 
@@ -102,7 +108,7 @@ def test_equations_render_on_a_phone(site: Path, tmp_path: Path, page: str) -> N
             "Emulation.setDeviceMetricsOverride",
             {"width": PHONE_WIDTH, "height": 844, "deviceScaleFactor": 1, "mobile": True},
         )
-        browser.get(f"{(site / page).as_uri()}.html")
+        browser.get(page_of(site, page).as_uri())
         browser.set_script_timeout(60)
         browser.execute_async_script("MathJax.startup.promise.then(arguments[0])")
         rendered, errors, width = browser.execute_script(
