@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from xml.etree.ElementTree import Element
 
-from hubbub.pages.html_page import element, page
 from hubbub.metrics.buckets import Buckets, format_number
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric, has_expired
 from hubbub.metrics.params import PERMANENT_FIELDS
+from hubbub.pages.html_page import element, page
 from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
 from hubbub.privacy.linkability import linkability_warning
 from hubbub.privacy.plain_words import certainty_text

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from xml.etree.ElementTree import Element
 
 from hubbub.consent import Consent
-from hubbub.pages.html_page import element, page, table
 from hubbub.metrics.metric import Metric
+from hubbub.pages.html_page import element, page, table
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.plain_words import certainty_text
 from hubbub.privacy.pricing import shown_epsilon
