@@ -18,7 +18,7 @@ def test_killed_service_loses_no_report_and_counts_none_twice(engine: str, proce
     """25 crashes each: one at every failpoint, each of which must be reached, the others at random moments."""
     root = Path(__file__).parents[2]
     matrix = [sys.executable, "-m", "tests.stress.crash_matrix", engine, str(processes), "25", str(unseen_seed)]
-    done = subprocess.run(matrix, cwd=root, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(matrix, cwd=root, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     met = {name: int(times) for times, name in re.findall(r"^ *(\d+)  (.*)$", done.stdout, re.MULTILINE)}
     named = {name: times for name, times in met.items() if not name.endswith("at a random moment")}
