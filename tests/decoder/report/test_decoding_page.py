@@ -14,15 +14,18 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from hubbub import Buckets, Estimand, Metric
 from hubbub.cli import main
 from hubbub.summary import write_summary
 from hubbub_decoder import Decoding, OutputError, decode, simulate_bit_counts, write_report
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.report.decoding_page import MAX_ROWS, render_decoding
 from hubbub_decoder.report.fit_tests import QUESTIONS
+from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.provenance import provenance_rows
 from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.results.residuals import bit_residuals
+from hubbub_decoder.results.table import summary_lines
 from hubbub_decoder.results.warnings import _FAILURES
 from tests.decoder.report.conftest import DAYS, LOAD, NAMES, PAGE, PARAMS, count_pages
 from tests.support.paths import REPOSITORY
@@ -167,3 +170,17 @@ def test_pages_have_the_colors_of_the_dashboard() -> None:
     assert len(shared) > 12
     for theirs, ours in zip(dashboard, report, strict=False):
         assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}
+
+
+def test_page_of_a_mean_has_its_interval_and_no_estimates(tmp_path: Path) -> None:
+    age = Metric.ordinal(
+        "age", Buckets((0, 100), estimate=Estimand.MEAN, default=0), prob_p=0.25, prob_q=0.75, prob_f=0.5
+    )
+    counts = simulate_bit_counts(age, {"5": 3_000, "70": 2_000}, np.random.default_rng(3), periods=[DAYS[0]])
+    decoding = decode(counts)
+    write_report(decoding, tmp_path / "mean.html", counts)
+    text = (tmp_path / "mean.html").read_text()
+    assert next(iter(summary_lines(decoding))) in text
+    assert "data-noun" not in text.partition("<script")[0]
+    with_period = PeriodRow.from_decoding(decoding)
+    assert 'id="trends"' not in render_metric(age, [with_period], [decoding.to_dict()], inline_scripts())
