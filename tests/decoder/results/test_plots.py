@@ -122,7 +122,6 @@ def test_labels_are_text_without_mathematics_or_markup(decoding: Decoding) -> No
     "name", ["中文", "שלום", "مرحبا", "\U0001f600", "x" * 500, "a\nb\x00\u202e", "\ud800", "", "\ufffe"]
 )
 def test_any_label_is_drawn_without_a_warning(name: str, decoding: Decoding) -> None:
-    """A missing glyph is a warning of matplotlib, and warnings are errors here."""
     odd = replace(decoding, estimates=(replace(decoding[0], candidate=name),), metric=replace(METRIC, name="m"))
     axes = odd.plot(detached_axes(2))
     figure_of(axes).canvas.draw()
