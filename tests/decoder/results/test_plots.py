@@ -25,6 +25,7 @@ from hubbub.cli import main
 from hubbub.privacy import epsilon
 from hubbub.summary import BitCounts, write_summary
 from hubbub_decoder import Decoding, compare, decode, decode_by_period, plots, simulate_bit_counts
+from hubbub_decoder.results import plot_style
 from hubbub_decoder.results.plot_style import detached_axes, figure_of, shorten
 from hubbub_decoder.results.residuals import bit_residuals
 from hubbub_decoder.results.table import DecodingTable
@@ -121,12 +122,16 @@ def test_labels_are_text_without_mathematics_or_markup(decoding: Decoding) -> No
     "name", ["中文", "שלום", "مرحبا", "\U0001f600", "x" * 500, "a\nb\x00\u202e", "\ud800", "", "\ufffe"]
 )
 def test_any_label_is_drawn_without_a_warning(name: str, decoding: Decoding) -> None:
-    """A missing glyph is a warning of matplotlib, and warnings are errors here."""
     odd = replace(decoding, estimates=(replace(decoding[0], candidate=name),), metric=replace(METRIC, name="m"))
     axes = odd.plot(detached_axes(2))
     figure_of(axes).canvas.draw()
     (label,) = labels(axes)
     assert 0 < len(label) <= 60
+
+
+def test_characters_without_a_glyph_are_shown_as_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plot_style, "_FALLBACK_FONTS", ())
+    assert plot_style.printable("a中$") == (r"a\u4e2d$", matplotlib.rcParams["font.family"])
 
 
 def test_shortened_labels_keep_both_ends() -> None:
