@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub import Consent
-from hubbub.client import collaborators
+from hubbub.client import _debugged_clients, collaborators
 from hubbub.sdk.runtime.environment import environment_settings
 from hubbub.sdk.transparency import debug_mode
 from hubbub.sdk.upload import immediate
@@ -96,14 +96,19 @@ def _no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def _no_log_handler() -> Iterator[None]:
+def _end_debugging() -> Iterator[None]:
+    """Remove the handler, the directories and the references that debug mode keeps until the exit of the program."""
     yield
+    for client in _debugged_clients:
+        if client._debug is not None:
+            client._debug.delete_state()
+    _debugged_clients.clear()
     for handler in logging.getLogger("hubbub").handlers[:]:
         if isinstance(handler, debug_mode._StderrHandler):
             logging.getLogger("hubbub").removeHandler(handler)
 
 
-debugging = pytest.mark.usefixtures("_no_log_handler")
+debugging = pytest.mark.usefixtures("_end_debugging")
 
 
 @debugging
@@ -164,6 +169,7 @@ def run_debugged(code: str, url: str, state: Path) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment)
 
 
+@pytest.mark.slow
 def test_debug_mode_sends_to_an_aggregator_on_this_machine(tmp_path: Path) -> None:
     from hubbub_decoder.data.pull import pull_summary
 
