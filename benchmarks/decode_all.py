@@ -3,8 +3,8 @@
     python -m benchmarks.decode_all [--metrics 10 20 40] [--periods 30] [--candidates 1000] [--jobs 2]      (or: make bench-decode-all)
 
 Half of the metrics are strings (128 bits, 2 hashes, 64 cohorts), the others categorical with 20 categories or boolean. Each period has
-100,000 reports of a Zipf distribution. Each time is that of the whole process. The last line extrapolates 1,000 metrics x 30 periods from
-the slope between the two largest sizes; it is not measured.
+100,000 reports of a Zipf distribution. Processor seconds are those of all processes of a run; they depend less than the wall clock on other
+work of the machine. The last line extrapolates 1,000 metrics x 30 periods from the slope between the two largest sizes; it is not measured.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import argparse
 import json
 import os
 import platform
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,14 +39,21 @@ _STRINGS = Params(num_bits=128, num_hashes=2, num_cohorts=64, **_NOISE)
 _EXTRAPOLATED = 30_000
 
 
+class Run(NamedTuple):
+    """Wall-clock and processor seconds of a run, and its number of outcomes by status."""
+
+    seconds: float
+    processor: float
+    counts: dict[str, int]
+
+
 class Row(NamedTuple):
-    """Seconds of the runs for one number of decodings."""
+    """Runs for one number of decodings: the first, one without changes, and one after a kill."""
 
     decodings: int
-    first: float
-    unchanged: float
-    kept: int
-    resumed: float
+    first: Run
+    unchanged: Run
+    resumed: Run
 
 
 def _metric(number: int) -> Metric:
@@ -85,11 +94,11 @@ class Command:
         arguments = ["--candidates", f"{place}/candidates", "--out", str(self.out), "--jobs", str(jobs), "--json"]
         self._command = [program, "decode-all", f"{place}/summaries", *arguments]
 
-    def run(self) -> tuple[float, dict[str, int]]:
-        """Seconds of a run, and its number of outcomes by status."""
-        began = time.perf_counter()
+    def run(self) -> Run:
+        """Run the command to its end."""
+        began, used = time.perf_counter(), _processor_seconds()
         done = subprocess.run(self._command, capture_output=True, text=True, check=True)
-        return time.perf_counter() - began, json.loads(done.stdout)["counts"]
+        return Run(time.perf_counter() - began, _processor_seconds() - used, json.loads(done.stdout)["counts"])
 
     def kill_at(self, results: int) -> None:
         """Start a run, and kill it once it has so many results."""
@@ -103,19 +112,25 @@ class Command:
         return index.read_bytes().count(b"\n") if index.exists() else 0
 
 
+def _processor_seconds() -> float:
+    """Processor time of all processes that were started here and have ended, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def measure(metrics: int, periods: int, candidates: int, jobs: int) -> Row:
     with tempfile.TemporaryDirectory(prefix="hubbub-bench-") as directory:
         make_summaries(Path(directory), metrics, periods, candidates)
         command, decodings = Command(Path(directory), jobs), metrics * periods
-        first, counts = command.run()
-        assert counts["decoded"] == decodings, counts
-        unchanged, counts = command.run()
-        assert counts["unchanged"] == decodings, counts
+        first = command.run()
+        assert first.counts["decoded"] == decodings, first
+        unchanged = command.run()
+        assert unchanged.counts["unchanged"] == decodings, unchanged
         shutil.rmtree(command.out)
         command.kill_at(decodings // 2)
-        resumed, counts = command.run()
-        assert counts["decoded"] + counts["unchanged"] == decodings, counts
-        return Row(decodings, first, unchanged, counts["unchanged"], resumed)
+        resumed = command.run()
+        assert resumed.counts["decoded"] + resumed.counts["unchanged"] == decodings, resumed
+        return Row(decodings, first, unchanged, resumed)
 
 
 def main() -> None:
@@ -127,24 +142,37 @@ def main() -> None:
     given = parser.parse_args()
     print(f"Python {platform.python_version()}, {given.jobs} processes on {os.cpu_count()} processors")
     print(f"{given.periods} periods of each metric, {given.candidates:,} candidates of each string metric\n")
-    print("| decodings | first run, s | decodings/s | unchanged, s | results before the kill | rest after it, s |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| decodings | s | decodings/s | processor s each | unchanged, processor s | kept after a kill | decoded after it |"
+    )
+    print("|---|---|---|---|---|---|---|")
     rows: list[Row] = []
     for metrics in given.metrics:
         row = measure(metrics, given.periods, given.candidates, given.jobs)
         rows.append(row)
-        cells = (f"{row.decodings:,}", f"{row.first:.1f}", f"{row.decodings / row.first:.1f}", f"{row.unchanged:.1f}")
-        print(f"| {' | '.join(cells)} | {row.kept:,} | {row.resumed:.1f} |", flush=True)
+        number, first = row.decodings, row.first
+        cells = [
+            f"{number:,}",
+            f"{first.seconds:.0f}",
+            f"{number / first.seconds:.2f}",
+            f"{first.processor / number:.3f}",
+        ]
+        cells += [
+            f"{row.unchanged.processor:.2f}",
+            *(f"{row.resumed.counts[each]:,}" for each in ("unchanged", "decoded")),
+        ]
+        print(f"| {' | '.join(cells)} |", flush=True)
     if len(rows) > 1:
-        before, last = rows[-2:]
-        more = (_EXTRAPOLATED - last.decodings) / (last.decodings - before.decodings)
-        first, unchanged = (
-            last.first + more * (last.first - before.first),
-            last.unchanged + more * (last.unchanged - before.unchanged),
-        )
+        hours, minutes = (_extrapolated(rows, name) / unit for name, unit in (("first", 3_600), ("unchanged", 60)))
         print(
-            f"\nextrapolated to {_EXTRAPOLATED:,} decodings: {first / 3600:.1f} hours, {unchanged / 60:.1f} minutes if unchanged"
+            f"\nextrapolated to {_EXTRAPOLATED:,} decodings: {hours:.1f} processor hours; without changes {minutes:.1f} processor minutes"
         )
+
+
+def _extrapolated(rows: Sequence[Row], name: str) -> float:
+    """Processor seconds of a kind of run, by the line through the two largest sizes."""
+    (x, y), (x_last, y_last) = ((row.decodings, getattr(row, name).processor) for row in rows[-2:])
+    return float(y_last + (_EXTRAPOLATED - x_last) * (y_last - y) / (x_last - x))
 
 
 if __name__ == "__main__":

@@ -75,12 +75,12 @@ class Timed:
     """Engine of one machine that measures the search for repeated ids."""
 
     def __init__(self, engine: OneMachineEngine) -> None:
-        self.engine, self.ids, repeated = engine, 0.0, engine.repeated
+        self.engine, self.ids, self.ids_processor, repeated = engine, 0.0, 0.0, engine.repeated
 
         def timed(blocks: Iterable[Ints]) -> Ints:
-            began = time.perf_counter()
+            began, processor = time.perf_counter(), time.process_time()
             found = repeated(blocks)
-            self.ids = time.perf_counter() - began
+            self.ids, self.ids_processor = time.perf_counter() - began, time.process_time() - processor
             return found
 
         engine.repeated = timed  # type: ignore[method-assign]
@@ -101,29 +101,39 @@ def measure(engine: str, place: str) -> dict[str, float]:
         small = Path(stack.enter_context(TemporaryDirectory()))
         write_segments(small, 1_000)
         fold_folder(ObjectStore.open(str(small)), FOLDER, METRIC, chosen, uuid.uuid4, keep=True)
-        started = time.perf_counter()
+        started, processor_before = time.perf_counter(), family(os.getpid())[1]
         folded = fold_folder(ObjectStore.open(place), FOLDER, METRIC, chosen, uuid.uuid4, keep=True)
-        seconds = time.perf_counter() - started
+        seconds, processor = time.perf_counter() - started, family(os.getpid())[1] - processor_before
         assert folded.summary is not None
-        stages = {} if timed is None else {"ids": timed.ids, "counting": seconds - timed.ids}
+        stages = {}
+        if timed is not None:
+            stages = {
+                "ids": timed.ids,
+                "counting": seconds - timed.ids,
+                "ids_processor": timed.ids_processor,
+                "counting_processor": processor - timed.ids_processor,
+            }
         check = zlib.crc32(summary_to_bytes(folded.summary))
-        return {"seconds": seconds, "start": started - began, "check": check, **stages}
+        return {"seconds": seconds, "processor": processor, "start": started - began, "check": check, **stages}
 
 
-def resident(root: int) -> int:
-    """Return the resident memory of a process and its descendants in bytes."""
-    parents, memory = dict[int, int](), dict[int, int]()
+def family(root: int) -> tuple[int, float]:
+    """Return the resident memory in bytes and the processor time in seconds of a process and its descendants, also of those that ended."""
+    parents, memory, ticks = dict[int, int](), dict[int, int](), dict[int, int]()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:  # it has ended
             continue
-        parents[int(folder.name)] = int(fields[1])
-        memory[int(folder.name)] = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-    family = {root}
-    while more := {child for child, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(memory.get(member, 0) for member in family)
+        number = int(folder.name)
+        parents[number] = int(fields[1])
+        memory[number] = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+        ticks[number] = sum(map(int, fields[11:15]))
+    members = {root}
+    while more := {child for child, parent in parents.items() if parent in members} - members:
+        members |= more
+    seconds = sum(ticks.get(each, 0) for each in members) / os.sysconf("SC_CLK_TCK")
+    return sum(memory.get(each, 0) for each in members), seconds
 
 
 def in_own_process(engine: str, place: Path) -> dict[str, float]:
@@ -134,7 +144,7 @@ def in_own_process(engine: str, place: Path) -> dict[str, float]:
 
     def watch() -> None:
         while not done.wait(0.2):
-            peak[0] = max(peak[0], resident(process.pid))
+            peak[0] = max(peak[0], family(process.pid)[0])
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -147,22 +157,23 @@ def in_own_process(engine: str, place: Path) -> dict[str, float]:
     return {**json.loads(output), "memory": peak[0]}
 
 
-def seconds_of(work: Callable[[], object]) -> float:
-    """Return the duration of a call in seconds."""
-    began = time.perf_counter()
+def seconds_of(work: Callable[[], object]) -> tuple[float, float]:
+    """Return the duration and the processor time of a call in seconds."""
+    began, processor = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - began, time.process_time() - processor
 
 
-def kernel_rate() -> float:
-    """Return the reports that the kernel counts in a second, from memory; the best of three."""
-    rng = np.random.default_rng(0)
-    cohorts, rows = rng.integers(0, 64, 1_000_000, np.uint8), rng.integers(0, 256, (1_000_000, 16), np.uint8)
-    return 1_000_000 / min(seconds_of(lambda: count_bits(cohorts, rows, 64, 128)) for _ in range(3))
+def kernel(reports: int) -> tuple[float, float]:
+    """Return the duration and the processor time in which the kernel counts reports from memory; the best of three."""
+    rng, some = np.random.default_rng(0), 1_000_000
+    cohorts, rows = rng.integers(0, 64, some, np.uint8), rng.integers(0, 256, (some, 16), np.uint8)
+    found = [seconds_of(lambda: count_bits(cohorts, rows, 64, 128)) for _ in range(3)]
+    return min(wall for wall, _ in found) * reports / some, min(processor for _, processor in found) * reports / some
 
 
-def duckdb_alone(place: Path) -> float:
-    """Return the seconds in which DuckDB finds the distinct ids of all segments."""
+def duckdb_alone(place: Path) -> tuple[float, float]:
+    """Return the duration and the processor time in which DuckDB finds the distinct ids of all segments."""
     files = f"{place}/{FOLDER.path}/segments/*.parquet"
     query = f"SELECT count(*) FROM (SELECT batch_id FROM read_parquet('{files}') GROUP BY batch_id)"  # noqa: S608
     with duckdb.connect() as connection:
@@ -182,7 +193,14 @@ def measure_size(all_of_them: Path, reports: int) -> list[Figures]:
     with TemporaryDirectory(prefix="hubbub-scale-", dir=all_of_them.parent) as directory:
         place = Path(directory)
         first_segments(all_of_them, place, reports)
-        bare = {"load": os.getloadavg()[0], "kernel": reports / kernel_rate(), "duckdb_alone": duckdb_alone(place)}
+        (counting, counting_processor), (ids, ids_processor) = kernel(reports), duckdb_alone(place)
+        bare = {
+            "load": os.getloadavg()[0],
+            "kernel": counting,
+            "kernel_processor": counting_processor,
+            "duckdb_alone": ids,
+            "duckdb_alone_processor": ids_processor,
+        }
         found = [{"reports": reports, "engine": engine, **bare, **in_own_process(engine, place)} for engine in ENGINES]
     assert len({each["check"] for each in found}) == 1, "the engines disagree"
     return found
@@ -225,16 +243,33 @@ def print_table(found: Sequence[Figures]) -> None:
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for each in found:
-        stages = [each.get("ids"), each.get("counting")]
-        ratios = [
-            base / stage if stage else None
-            for base, stage in zip((each["duckdb_alone"], each["kernel"]), stages, strict=True)
-        ]
-        cells = ["" if value is None else f"{value:.2f}" for value in [each["seconds"], *stages, *ratios]]
         print(
-            f"| {each['reports']:,} | {each['engine']} | {' | '.join(cells)} | {each['seconds'] / each['kernel']:.1f} "
-            f"| {each['start']:.1f} | {each['memory'] / 1e6:,.0f} |"
+            f"| {each['reports']:,} | {each['engine']} | {_cells(each, '')} | {each['start']:.1f} | {each['memory'] / 1e6:,.0f} |"
         )
+    print("\nProcessor time, which depends less on other work:\n")
+    print("| reports | engine | s | ids, s | counting, s | DuckDB alone / ids | kernel / counting | s / kernel |")
+    print("|---|---|---|---|---|---|---|---|")
+    for each in found:
+        print(f"| {each['reports']:,} | {each['engine']} | {_cells(each, '_processor')} |")
+
+
+def _cells(each: Figures, kind: str) -> str:
+    """Return the seconds of a fold and of its stages, and the ratios of the stages to DuckDB alone and to the bare kernel."""
+    total = each["processor"] if kind else each["seconds"]
+    stages = [each.get(f"{stage}{kind}") for stage in ("ids", "counting")]
+    bare = [each[f"{name}{kind}"] for name in ("duckdb_alone", "kernel")]
+    ratios = [base / stage if stage else None for base, stage in zip(bare, stages, strict=True)]
+    return " | ".join("" if value is None else f"{value:.2f}" for value in [total, *stages, *ratios, total / bare[1]])
+
+
+def about(machine: str, found: Sequence[Figures]) -> Figures:
+    """Return all figures, as --json writes them after each size."""
+    return {
+        "machine": machine,
+        "figures": list(found),
+        "fits": {engine: fit(found, engine) for engine in ENGINES},
+        "crossovers": {engine: crossover(found, engine) for engine in ENGINES if engine != "spark"},
+    }
 
 
 def main(sizes: Sequence[int], json_file: Path | None, plot_file: Path | None) -> None:
@@ -245,19 +280,16 @@ def main(sizes: Sequence[int], json_file: Path | None, plot_file: Path | None) -
         for reports in sizes:
             found += measure_size(everything, reports)
             print(f"{reports:,} reports, load {found[-1]['load']:.1f}", file=sys.stderr)
+            if json_file is not None:
+                json_file.write_text(json.dumps(about(machine, found), indent=1) + "\n")
     print(f"{machine}, load {found[0]['load']:.1f} to {max(each['load'] for each in found):.1f}\n")
     print_table(found)
-    fits = {engine: fit(found, engine) for engine in ENGINES}
-    crossovers = {engine: crossover(found, engine) for engine in ENGINES if engine != "spark"}
+    summary = about(machine, found)
     print("\n| engine | fixed, s | microseconds a report | Spark is faster from |\n|---|---|---|---|")
-    for engine, (fixed, slope) in fits.items():
-        at = crossovers.get(engine)
+    for engine, (fixed, slope) in summary["fits"].items():
+        at = summary["crossovers"].get(engine)
         print(
             f"| {engine} | {fixed:.2f} | {slope * 1e6:.3f} | {'' if engine == 'spark' else 'no size' if at is None else f'{at:.2g}'} |"
-        )
-    if json_file is not None:
-        json_file.write_text(
-            json.dumps({"machine": machine, "figures": found, "fits": fits, "crossovers": crossovers}, indent=1) + "\n"
         )
     if plot_file is not None:
         plot(found, plot_file)

@@ -64,6 +64,9 @@ logging.getLogger("hubbub").addHandler(logging.NullHandler())
 T = TypeVar("T")
 Durability = Literal["process", "power", "memory"]
 DETACHED_SEND_DELAY_SECONDS = 60.0
+DEBUG_SEND_SECONDS = 5.0
+"""Time after which debug mode starts no more uploads at `close` and at the end of the program."""
+
 _debugged_clients: list[Client] = []
 """Clients in debug mode, kept until the exit hook has sent their reports."""
 
@@ -445,7 +448,7 @@ class Client:
         if self._debug is not None and parts.limit.allowed is not Consent.OFF:
             from hubbub.sdk.upload.immediate import send_all_now
 
-            send_all_now(parts.journal, parts.recorder, parts.builder, parts.sender)
+            send_all_now(parts.journal, parts.recorder, parts.builder, parts.sender, DEBUG_SEND_SECONDS)
 
     def _stop(self) -> None:
         """At exit: end the upload thread."""

@@ -32,12 +32,18 @@ _LOCAL_MASTER = "local[*]"
 )
 @click.option(
     "--engine", default="arrow", show_default=True, type=click.Choice(["arrow", "duckdb", "spark"]),
-    help="Removes repeated batches: arrow in memory, duckdb on all cores and with the disk, spark on a cluster, which counts too.",
+    help="Finds repeated batches: arrow sorts, with temporary files; duckdb groups, in limited memory; spark uses a cluster, which counts too.",
 )  # fmt: skip
 @click.option(
     "--memory",
     default=None,
     help='Memory of duckdb, such as "2GB"; beyond it, it uses the disk.  [default: 80 % of the machine]',
+)
+@click.option(
+    "--processes",
+    default=None,
+    type=click.IntRange(min=1),
+    help="Processes that count, with arrow and duckdb.  [default: one a core, for three million batches or more]",
 )
 @click.option(
     "--spark-master",
@@ -63,6 +69,7 @@ def command(
     out: Path | None,
     engine: str,
     memory: str | None,
+    processes: int | None,
     spark_master: str | None,
     spark_conf: tuple[str, ...],
     prometheus_textfile: Path | None,
@@ -85,7 +92,7 @@ def command(
     begun = time.monotonic()
     metrics = {metric.digest: metric for metric in load_definitions(definitions).versions()}
     objects = ObjectStore.open(segments)
-    with _chosen_engine(engine, memory, spark_master, spark_conf) as chosen:
+    with _chosen_engine(engine, memory, processes, spark_master, spark_conf) as chosen:
         results = [_result(*each, out) for each in _fold_all(objects, definitions, metrics, chosen, keep=keep_segments)]
     if as_json:
         print_json(results)
@@ -149,12 +156,18 @@ def _result(folder: SegmentFolder, folded: Folded | str, out: Path | None) -> di
 
 
 @contextmanager
-def _chosen_engine(name: str, memory: str | None, master: str | None, conf: Sequence[str]) -> Iterator[Engine]:
+def _chosen_engine(
+    name: str, memory: str | None, processes: int | None, master: str | None, conf: Sequence[str]
+) -> Iterator[Engine]:
     """Check the options of engines, and provide the engine for the block."""
     from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine
 
     if memory is not None and name != "duckdb":
         raise click.UsageError("--memory is for --engine duckdb. Leave it out, or add --engine duckdb.")
+    if processes is not None and name == "spark":
+        raise click.UsageError(
+            "--processes is for --engine arrow and duckdb. Set the cores of Spark with --spark-master local[N]."
+        )
     for option, value in {"--spark-master": master, "--spark-conf": conf}.items():
         if value and name != "spark":
             raise click.UsageError(f"{option} is for --engine spark. Leave it out, or add --engine spark.")
@@ -164,7 +177,7 @@ def _chosen_engine(name: str, memory: str | None, master: str | None, conf: Sequ
             f"--spark-conf {wrong[0]}: this is not a property of Spark. Write spark.NAME=VALUE, such as spark.driver.memory=4g."
         )
     if name != "spark":
-        yield DuckDBEngine(memory) if name == "duckdb" else ArrowEngine()
+        yield DuckDBEngine(memory, processes) if name == "duckdb" else ArrowEngine(processes)
         return
     from hubbub_aggregator.segments.spark_engine import SparkEngine, spark_session
 

@@ -13,17 +13,19 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 from hubbub.errors import HubbubError
+from hubbub.metrics.params import Params
 from hubbub.summary import read_collected
 from hubbub_decoder.batch_decoding.pool import ProcessDiedError, map_in_processes
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash
-from hubbub_decoder.data.candidates import read_candidates
+from hubbub_decoder.data.candidates import distinct_candidates, read_candidates
 from hubbub_decoder.data.combine import Collected, combine
 from hubbub_decoder.data.output_files import PAGE, atomic_write
 from hubbub_decoder.errors import OutputError
+from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.pipeline import decode
 from hubbub_decoder.report.provenance import provenance_rows
 from hubbub_decoder.report.rendering import shared_scripts
@@ -121,7 +123,7 @@ def _decode(task: Task, out: Path) -> Outcome:
         summary = combine([read_collected(path) for path in task.files])
         decoding = decode(
             summary,
-            None if task.candidates is None else read_candidates(task.candidates),
+            None if task.candidates is None else _candidates(task.candidates, task.metric.params),
             confidence=options.confidence,
             fdr=options.fdr,
             target=options.target,
@@ -157,6 +159,14 @@ def _write_page(decoding: Decoding, path: Path, summary: Collected, task: Task) 
     provenance = provenance_rows(decoding, task.files, task.candidates, datetime.now(UTC).date())
     links = [("All metrics", "../index.html"), (task.metric.name, "index.html")]
     write_decoding_page(decoding, path, shared_scripts("../"), summary, provenance=provenance, links=links)
+
+
+@lru_cache(maxsize=1)  # tasks of one metric follow each other
+def _candidates(path: Path, params: Params) -> list[str] | DesignMatrix:
+    """Return the design matrix of a file's candidates; the list if some are repeated, since `decode` warns of them."""
+    given = read_candidates(path)
+    distinct, repeated = distinct_candidates(given)
+    return given if repeated else design_matrix(distinct, params)
 
 
 def _make_directory(path: Path) -> None:

@@ -148,7 +148,7 @@ def command(
                 fdr=fdr,
                 target=target,
                 same_clients=not independent_clients,
-                progress=lambda stage, share: show_stage(stage, share),
+                progress=show_stage,
             )
             provenance = provenance_rows(trends.decodings[0], *inputs)
             _print_trends(trends, plot, out, provenance, as_json=as_json, everything=everything, top=top)
@@ -162,6 +162,7 @@ def command(
             method=method,
             same_clients=not independent_clients,
             weights=weights,
+            progress=show_stage,
         )
         if words is not None:
             decoding = decoding.match_unlisted(words)

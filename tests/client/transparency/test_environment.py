@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -18,10 +19,12 @@ from hubbub import Consent
 from hubbub.client import collaborators
 from hubbub.sdk.runtime.environment import environment_settings
 from hubbub.sdk.transparency import debug_mode
+from hubbub.sdk.upload import immediate
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import deliver
 from hubbub.wire.urls import check_url
-from tests.client.conftest import HOMEPAGE, Rig
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig
 from tests.contracts.test_values_never_leak import CANARY, METRIC, hidden
 from tests.support.http_server import METRICS, served
 
@@ -166,7 +169,7 @@ def test_debug_mode_sends_to_an_aggregator_on_this_machine(tmp_path: Path) -> No
 
     with served(tmp_path) as url:
         done = run_debugged(DEBUGGED, url, tmp_path / "state")
-        assert f"sent to {url}" in done.stderr
+        assert f"sent to {url}: 202: {{" in done.stderr
         assert pull_summary(url, "homepage").num_reports == 1
         assert "homepage, " in run_debugged(SENT_AT_EXIT, url, tmp_path / "state").stderr
         assert pull_summary(url, "homepage").num_reports == 2
@@ -186,6 +189,27 @@ def test_debug_mode_without_stderr_or_temporary_directory(rig: Rig, monkeypatch:
     assert client.accounting()["chosen"] == 1
     client.close()
     assert not rig.state.exists()
+
+
+@debugging
+def test_debug_mode_starts_no_upload_after_its_time(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server on this machine that never answers must not keep the program from ending."""
+    now = [100.0]
+
+    def hang(*_: object) -> UploadResponse:
+        now[0] += 10
+        return NO_RESPONSE
+
+    client = rig.client(HOMEPAGE, SURVEY, environment={"HUBBUB_DEBUG": "1"})
+    client.set_consent("on")
+    collaborators(client).uploader.stop()
+    monkeypatch.setattr(HttpTransport, "send", hang)
+    monkeypatch.setattr(immediate, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    client.close()
+    assert now == [110.0]
+    assert "sent to http://127.0.0.1:1: no response: {" in capsys.readouterr().err
 
 
 @debugging

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -101,6 +102,26 @@ def test_candidates_of_many_tasks_are_hashed_once(summaries: Path, monkeypatch: 
     monkeypatch.setattr(batch_run, "content_hash", counted)
     run(summaries)
     assert sorted(hashed) == [*(f"page-{day}.parquet" for day in DAYS), "page.txt"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("candidates", ["a\nb\nc\n", "a\nb\na\n"], ids=["distinct", "repeated"])
+def test_process_reads_the_candidates_of_a_metric_once(
+    summaries: Path, monkeypatch: pytest.MonkeyPatch, candidates: str
+) -> None:
+    """The results are those of `decode` with the file's lines, also its warning of repeated candidates."""
+    place, lines = summaries.parent, candidates.split()
+    (place / "candidates" / "page.txt").write_text(candidates)
+    tasks, _ = find_tasks(summaries, place / "candidates", DecodingOptions())
+    read = Mock(return_value=lines)
+    monkeypatch.setattr(batch_run, "read_candidates", read)
+    for task, day in zip(tasks, DAYS, strict=True):
+        batch_run._decode(task, place / "out")
+        expected = decode(read_summary(summaries / f"page-{day}.parquet"), lines).to_dict()
+        saved = json.loads((place / "out" / f"{name_of(day)}.json").read_text())
+        assert saved == json.loads(json.dumps(expected))
+        assert any("repeated an earlier one" in each for each in saved["warnings"]) == (len({*lines}) < 3)
+    read.assert_called_once()
 
 
 def test_tasks_that_decode_cannot_estimate_are_skipped_with_the_remedy(tmp_path: Path) -> None:

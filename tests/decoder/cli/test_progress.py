@@ -6,11 +6,12 @@ import io
 import re
 import time
 
+import numpy as np
 from rich.console import Console
 
-from hubbub import Metric
+from hubbub import Metric, Params
 from hubbub.summary import BitCounts
-from hubbub_decoder import decode_by_period
+from hubbub_decoder import decode, decode_by_period, simulate_bit_counts
 from hubbub_decoder.cli.shared import elapsed_time
 
 
@@ -53,6 +54,26 @@ def test_periods_are_stages_with_their_share() -> None:
         ("decoding 2026-03-09", 0.333),
         ("comparing 2026-03-02 and 2026-03-09", 0.667),
     ]
+
+
+def test_stages_of_a_decoding_have_increasing_shares() -> None:
+    """A frequent string is missing from the list, so the shares are estimated twice."""
+    params = Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0)
+    people = {"a": 20_000, "b": 10_000, "missing": 20_000}
+    summary = simulate_bit_counts(Metric.string("site", params), people, np.random.default_rng(1))
+    stages: list[tuple[str, float]] = []
+    decoding = decode(summary, ["a", "b"], progress=lambda stage, share: stages.append((stage, share)))
+    assert decoding.unlisted_strings
+    assert [stage for stage, _ in stages] == [
+        "testing the goodness of fit",
+        "hashing the candidates",
+        "estimating 2 shares",
+        "estimating 3 shares, fit 2 with unlisted strings",
+        "testing the candidates",
+    ]
+    shares = [share for _, share in stages]
+    assert shares == sorted(set(shares))
+    assert 0 <= shares[0] < shares[-1] < 1
 
 
 def test_shows_nothing_before_the_delay() -> None:

@@ -30,7 +30,7 @@ from hubbub.sdk.runtime.error_guard import logger
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport, always
-from hubbub.text import format_bits, format_count
+from hubbub.text import format_bits
 from hubbub.wire.batch import Batch
 from hubbub.wire.urls import check_url, is_loopback
 
@@ -70,12 +70,14 @@ class DebugTransport:
         return f"sent to {self._url}"
 
     def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse:
-        """Print a body and send it to this machine, or accept it."""
+        """Send a body to this machine, or accept it; print it and the result."""
         batch = Batch.from_json(body)
-        print_line(f"{batch.metric}, {batch.period}: {self.destination}: {body.decode().rstrip()}")
-        if self._transport is None:
-            return UploadResponse(202, batch_id=str(batch.batch_id))
-        return self._transport.send(body, is_wanted)
+        response, result = UploadResponse(202, batch_id=str(batch.batch_id)), self.destination
+        if self._transport is not None:
+            response = self._transport.send(body, is_wanted)
+            result = f"{self.destination}: {response.description}"
+        print_line(f"{batch.metric}, {batch.period}: {result}: {body.decode().rstrip()}")
+        return response
 
 
 class DebugMode:
@@ -150,6 +152,6 @@ def record_and_describe(
     if draft is None:
         return consent, f"{label}: kept in memory until the state directory can be used"
     bits = format_bits(draft.bits, metric.params.num_bits)
-    size = f"{bits.count('1')} of {format_count(metric.params.num_bits, 'bit')} are 1"
+    size = f"{bits.count('1')} of {metric.params.num_bits} bits are 1"
     recording = f"recording {draft.num_recordings} of {draft.period}"
     return consent, f"{label}: {recording}. Its report if the period ended now: cohort {draft.cohort}, {size}: {bits}"

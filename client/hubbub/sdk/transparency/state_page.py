@@ -174,7 +174,7 @@ def _account_row(account: Account, metric: Metric | None) -> Iterator[str | Elem
     yield element("span", account.metric, *(element("small", text) for text in (*texts, *subject)))
     yield f"{account.reports:,}"
     if account.refused:
-        yield "0.000"
+        yield "none"
         yield f"not collected: {account.refused}"
         return
     yield f"{shown_epsilon(account.spent)} of {shown_epsilon(account.reserved_epsilon)}"
@@ -280,8 +280,7 @@ def _num_bits(definitions: Mapping[str, Metric], metric: str, digest: str) -> in
 
 def _bits(cohort: int, row: bytes, num_bits: int | None) -> Element:
     bits = format_bits(row, num_bits)
-    ones, length = bits.count("1"), format_count(len(bits.replace(" ", "")), "bit")
-    text = f"Cohort {cohort}, {ones} of {length} {'is' if ones == 1 else 'are'} 1. "
+    text = f"Cohort {cohort}. Bits that are 1: {bits.count('1')} of {len(bits.replace(' ', ''))}."
     return element("p", text, element("br"), element("code", bits, class_="bits"))
 
 

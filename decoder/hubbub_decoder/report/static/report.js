@@ -10,7 +10,10 @@
   // Observable Plot's options that all charts share.
   const base = (width) => ({ width, marginRight: 16, style: { background: "none", fontSize: "12px" } });
   const shareAxis = (label) => ({ label, percent: true, grid: true, nice: true });
-  const tip = (channels, title) => ({ ...channels, title, fill: "var(--card)", stroke: "var(--dim)", lineWidth: 18, fontSize: 12 });
+  const tip = (channels, describe) => ({
+    ...channels, title: (mark) => describe(mark).join("\n"), fill: "var(--card)", stroke: "var(--dim)", lineWidth: 20, lineHeight: 1.3, fontSize: 12,
+  });
+  const interval = (low, high) => `${data.level} interval ${span(low, high)}`;
 
   /** Return estimates with their intervals, one row for each index. */
   function intervals(box, indices, width) {
@@ -20,11 +23,13 @@
     const longest = Math.max(4, ...shown.map((i) => Math.min(letters, [...labels[i]].length)));
     const found = (i) => !detected || detected[i];
     const ends = (name, x1, x2) => ({ y: String, x1: (i) => x1[i], x2: (i) => x2[i], ariaLabel: name });
-    const describe = (i) =>
-      `${shorten(labels[i], 60)}: ${percent(share[i])}, ${data.level} interval ${span(low[i], high[i])}` +
-      (joint_low ? `, simultaneous ${span(joint_low[i], joint_high[i])}` : "") +
-      (truth ? `, true share ${percent(truth[i])}` : "") +
-      (detected ? (detected[i] ? ", detected" : ", not detected") : "");
+    const describe = (i) => [
+      `${shorten(labels[i], 60)}: ${percent(share[i])}`,
+      interval(low[i], high[i]),
+      ...(joint_low ? [`simultaneous ${span(joint_low[i], joint_high[i])}`] : []),
+      ...(truth ? [`true share ${percent(truth[i])}`] : []),
+      ...(detected ? [detected[i] ? "detected" : "not detected"] : []),
+    ];
     const chart = Plot.plot({
       ...base(width),
       height: shown.length * 20 + 56,
@@ -36,9 +41,9 @@
       marks: [
         Plot.ruleX([0], { stroke: "var(--dim)" }),
         joint_low && Plot.ruleY(shown, { ...ends("simultaneous intervals", joint_low, joint_high), stroke: "var(--bar)", strokeWidth: 1 }),
-        Plot.ruleY(shown, { ...ends("intervals", low, high), stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), strokeWidth: 3 }),
+        Plot.ruleY(shown, { ...ends("intervals", low, high), stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), strokeWidth: width < 500 ? 2 : 3 }),
         Plot.dot(shown, {
-          x: (i) => share[i], y: String, r: 4, strokeWidth: 2,
+          x: (i) => share[i], y: String, r: width < 500 ? 2 : 4, strokeWidth: 2,
           stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), fill: (i) => (found(i) ? "var(--bar)" : "var(--card)"),
         }),
         truth && Plot.tickX(shown, { x: (i) => truth[i], y: String, stroke: "var(--truth)", strokeWidth: 2.5, insetTop: 2, insetBottom: 2 }),
@@ -59,7 +64,7 @@
     const known = points.filter((point) => point.share !== null);
     const channels = { x: "period", z: "i", stroke: (point) => colour(point.i) };
     const every = Math.ceil((periods.length * 80) / Math.max(width - 70, 80));
-    const describe = (point) => `${point.period}, ${shorten(labels[point.i], 60)}: ${percent(point.share)}, ${data.level} interval ${span(point.low, point.high)}`;
+    const describe = (point) => [`${shorten(labels[point.i], 60)}: ${percent(point.share)}`, interval(point.low, point.high), `period ${point.period}`];
     const chart = Plot.plot({
       ...base(width),
       height: 320,
@@ -108,7 +113,7 @@
     const known = cells.filter((cell) => cell.z !== null);
     const none = dark.matches ? "#28313b" : "#f1f3f5";
     const colours = dark.matches ? ["#f08c4f", none, "#5b9de3"] : ["#c2410c", none, "#2563a8"];
-    const describe = (cell) => `cohort ${cell.cohort}, bit ${cell.bit}: ${cell.z.toFixed(1)} standard errors`;
+    const describe = (cell) => [`cohort ${cell.cohort}`, `bit ${cell.bit}`, `${cell.z.toFixed(1)} standard errors`];
     const row = Math.max(2, Math.min(20, 360 / cohorts));
     const chart = Plot.plot({
       ...base(width),
@@ -132,7 +137,7 @@
   /** Return the distribution function of an ordinal metric with its intervals. */
   function distribution(box, indices, width) {
     const { points, unit } = data.distribution;
-    const describe = (point) => `below ${point.edge}: ${percent(point.share)}, ${data.level} interval ${span(point.low, point.high)}`;
+    const describe = (point) => [`below ${point.edge}: ${percent(point.share)}`, interval(point.low, point.high)];
     const chart = Plot.plot({
       ...base(width),
       height: 280,
@@ -168,7 +173,7 @@
       current = -1;
       readout.textContent = "";
       drawn.chart.addEventListener("input", () => {
-        readout.textContent = drawn.chart.value === null || drawn.chart.value === undefined ? "" : drawn.describe(drawn.chart.value);
+        readout.textContent = drawn.chart.value === null || drawn.chart.value === undefined ? "" : drawn.describe(drawn.chart.value).join(", ");
       });
       box.replaceChildren(drawn.chart);
     };
