@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hubbub import Consent
@@ -49,6 +49,7 @@ TEXTS = st.text(max_size=30) | st.sampled_from(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the first text loads the tables of Unicode
 @given(st.dictionaries(st.sampled_from(["DO_NOT_TRACK", "HUBBUB_CONSENT", "HUBBUB_URL", "HUBBUB_DEBUG"]), TEXTS))
 def test_any_value_gives_settings_and_invalid_ones_send_less(environment: dict[str, str]) -> None:
     settings = environment_settings(environment)

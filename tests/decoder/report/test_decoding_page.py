@@ -164,7 +164,7 @@ def test_pages_have_the_colors_of_the_dashboard() -> None:
             dict(re.findall(r"--([\w-]+): (#\w+)", block)) for block in re.findall(r":root \{(.*?)\}", text, re.DOTALL)
         ]
 
-    dashboard = colors("aggregator/hubbub_aggregator/http/style.css")
+    dashboard = colors("client/hubbub/pages/style.css")
     report = colors("decoder/hubbub_decoder/report/static/report.css")
     shared = dashboard[0].keys() & report[0].keys()
     assert len(shared) > 12
