@@ -111,26 +111,26 @@ bench-scale: .venv/.spark-installed             ## `hubbub fold` with each engin
 bench-purge: .venv/.dev-installed               ## how long appends wait while 10 million reports and a million ids are dropped
 	$(BIN)/python -m benchmarks.purge
 
-bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, with its decoder's figures; writes docs/accuracy.md
-	$(BIN)/python -m benchmarks.accuracy --out docs/accuracy.md
-	$(BIN)/python -m benchmarks.accuracy --simulate --out docs/accuracy.md
-	$(BIN)/python -m benchmarks.literature --out docs/accuracy.md
+bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, with its decoder's figures; writes docs/explanation/accuracy.md
+	$(BIN)/python -m benchmarks.accuracy --out docs/explanation/accuracy.md
+	$(BIN)/python -m benchmarks.accuracy --simulate --out docs/explanation/accuracy.md
+	$(BIN)/python -m benchmarks.literature --out docs/explanation/accuracy.md
 
 bench-fit: .venv/.dev-installed                 ## false alarms and power of the goodness-of-fit tests
-	$(BIN)/python -m benchmarks.goodness_of_fit --out docs/accuracy.md
+	$(BIN)/python -m benchmarks.goodness_of_fit --out docs/explanation/accuracy.md
 
 bench-random: .venv/.dev-installed             ## calibration on 320 random tasks: error, coverage, false discoveries of each stratum
 	$(BIN)/python -m benchmarks.random_tasks
 	$(BIN)/python -m benchmarks.warning_rates
 
 bench-many: .venv/.dev-installed                ## bit counts with more candidates than bits
-	$(BIN)/python -m benchmarks.many_candidates --out docs/accuracy.md
+	$(BIN)/python -m benchmarks.many_candidates --out docs/explanation/accuracy.md
 
 bench-peers: .venv/.dev-installed               ## other frequency oracles at equal epsilon: exact laws, pure-LDP, multi-freq-ldpy
-	$(BIN)/python -m benchmarks.peers --results build/peers.json --out docs/comparison.md
+	$(BIN)/python -m benchmarks.peers --results build/peers.json --out docs/explanation/comparison.md
 
 bench-central: .venv/.dev-installed             ## the price of no trusted curator: randomized response, Laplace and Gaussian noise at equal epsilon
-	$(BIN)/python -m benchmarks.central_comparison --out docs/comparison.md
+	$(BIN)/python -m benchmarks.central_comparison --out docs/explanation/comparison.md
 
 bench-decode: .venv/.dev-installed              ## time of decode by number of candidates
 	$(BIN)/python -m benchmarks.decode_time

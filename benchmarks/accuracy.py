@@ -1,6 +1,6 @@
 """Accuracy on google/rappor's regression grid, compared with its R decoder: errors, coverage, detections, time.
 
-    python -m benchmarks.accuracy [--regtest DIR] [--simulate] [--seeds 3] [--out docs/accuracy.md]          (or: make bench-accuracy)
+    python -m benchmarks.accuracy [--regtest DIR] [--simulate] [--seeds 3] [--out docs/explanation/accuracy.md]          (or: make bench-accuracy)
 
 Decodes the grid of tests/regtest_spec.py in google/rappor: 5 distributions x 3 sizes x 5 configurations x seeds. The figures of the R
 decoder are in benchmarks/data; they come from the reports in DIR. Without DIR the reports are simulated, and R's figures are those of
@@ -205,7 +205,7 @@ def _columns(decoding: Decoding, names: list[str]) -> dict[str, Floats]:
 
 
 def summarize(results: list[Result]) -> list[str]:
-    """Lines of the table of docs/accuracy.md, and of the figures below it."""
+    """Lines of the table of docs/explanation/accuracy.md, and of the figures below it."""
     cells: dict[tuple[str, str], list[Result]] = defaultdict(list)
     for result in results:
         cells[result.case.size, result.case.config].append(result)

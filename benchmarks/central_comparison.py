@@ -1,6 +1,6 @@
 """Error of a count without a trusted curator, and with one, at equal epsilon: randomized response, Laplace, Gaussian.
 
-    python -m benchmarks.central_comparison [--eps 1 2 4] [--runs 100] [--environment DIR] [--out docs/comparison.md]
+    python -m benchmarks.central_comparison [--eps 1 2 4] [--runs 100] [--environment DIR] [--out docs/explanation/comparison.md]
     (or: make bench-central)
 
 Randomized response is a boolean metric with one report of each client, decoded by `hubbub_decoder`. The mechanisms of the curator are

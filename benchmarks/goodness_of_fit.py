@@ -1,6 +1,6 @@
 """Goodness-of-fit tests: false alarms on genuine reports, and power against wrong parameters and fabricated reports.
 
-    python -m benchmarks.goodness_of_fit [--regtest DIR] [--runs 20] [--out docs/accuracy.md]          (or: make bench-fit)
+    python -m benchmarks.goodness_of_fit [--regtest DIR] [--runs 20] [--out docs/explanation/accuracy.md]          (or: make bench-fit)
 
 Genuine reports are those of google/rappor's regression grid in DIR, or simulated without DIR. The others are 100,000 reports of 100
 exponentially distributed strings, a tenth without a value, that deviate from their declared definition.

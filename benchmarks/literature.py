@@ -1,6 +1,6 @@
 """Accuracy in eleven configurations from the literature, compared with google/rappor's decoder: a million reports, five runs.
 
-    python -m benchmarks.literature [--runs 5] [--out docs/accuracy.md]          (or: make bench-accuracy)
+    python -m benchmarks.literature [--runs 5] [--out docs/explanation/accuracy.md]          (or: make bench-accuracy)
 
 R's figures are means of 5 runs of its `Decode()` on reports of the same populations with random maps. Ours are decoded from pattern
 counts for k = 8, and from individual reports for k = 32 and 128.

@@ -1,6 +1,6 @@
 """Accuracy of bit counts with hundreds to thousands of candidates: total variation, detections, coverage, time.
 
-python -m benchmarks.many_candidates [--runs 4] [--out docs/accuracy.md]          (or: make bench-many)
+python -m benchmarks.many_candidates [--runs 4] [--out docs/explanation/accuracy.md]          (or: make bench-many)
 python -m benchmarks.many_candidates paired 0 50            (finds with more reports and with more cohorts, populations 0 to 49)
 """
 

@@ -1,6 +1,6 @@
 """Upper bounds on the detections of any decoder in the crowded cases: our decoder with information that no decoder has.
 
-    python -m benchmarks.oracle [--regtest DIR] [--seeds 1] [--out docs/accuracy.md]
+    python -m benchmarks.oracle [--regtest DIR] [--seeds 1] [--out docs/explanation/accuracy.md]
 
 "The distribution": the number of candidates with each share is given, but not their names. "All other shares": for each candidate, the
 shares of all other candidates are given, and the variance of the unlisted strings. Each candidate is then tested. The oracle also chooses

@@ -2,7 +2,7 @@
 
 Below it are the rates of the warnings by kind of counts. One of them is that of a frequent unlisted string, which all kinds are searched for.
 
-    python -m benchmarks.random_tasks [--tasks 320] [--jobs 2] [--kind bits] [--first 0] [--save FILE] [--out docs/accuracy.md]
+    python -m benchmarks.random_tasks [--tasks 320] [--jobs 2] [--kind bits] [--first 0] [--save FILE] [--out docs/explanation/accuracy.md]
     (or: make bench-random)
 
 Seeds derive from the commit's hash (HUBBUB_SEED repeats a run). Standard errors are clustered by task: each task counts once.

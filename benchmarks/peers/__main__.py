@@ -1,7 +1,7 @@
 """Frequency oracles at one epsilon: hubbub, exact count laws, and the packages pure-LDP 1.2.0 and multi-freq-ldpy 0.2.5.
 
     python -m benchmarks.peers [--eps 1 2 4] [--values 100 1000 10000] [--reports 10000 100000 1000000] [--oracles hubbub OUE]
-                               [--results FILE] [--environment DIR] [--limit 10] [--out docs/comparison.md]
+                               [--results FILE] [--environment DIR] [--limit 10] [--out docs/explanation/comparison.md]
     (or: make bench-peers)
 
 Every value is a candidate, and shares follow Zipf's law. The packages run in a virtual environment in DIR, which is made from the package

@@ -1,4 +1,4 @@
-"""Append the reference of every `hubbub` command to the page docs/cli.md, from the registered entry points."""
+"""Append the reference of every `hubbub` command to the page docs/reference/cli.md, from the registered entry points."""
 
 from __future__ import annotations
 

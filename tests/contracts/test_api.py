@@ -1,4 +1,4 @@
-"""Public API, pinned in api.txt and docs/api.md.
+"""Public API, pinned in api.txt and docs/reference/api.md.
 
 HUBBUB_PIN=1 pytest tests/contracts/test_api.py          rewrites both
 """
@@ -80,7 +80,7 @@ NEWLINE, PIPE = "\n", "\\|"
 
 
 def reference() -> str:
-    """Return docs/api.md: each public name with the first line of its docstring."""
+    """Return docs/reference/api.md: each public name with the first line of its docstring."""
     lines = [
         "# Public API",
         "",
@@ -106,12 +106,12 @@ def test_star_import_of_testing_has_public_names_only() -> None:
 def test_public_api_matches_api_txt() -> None:
     if os.environ.get("HUBBUB_PIN"):
         PINNED.write_text(described())
-        (DOCS / "api.md").write_text(reference())
+        (DOCS / "reference" / "api.md").write_text(reference())
     assert described() == PINNED.read_text()
 
 
 def test_api_reference_lists_every_public_name() -> None:
-    assert reference() == (DOCS / "api.md").read_text()
+    assert reference() == (DOCS / "reference" / "api.md").read_text()
 
 
 def test_typing_example_uses_every_public_member() -> None:

@@ -1,4 +1,4 @@
-"""Numbered equations of docs/mathematics.md and docs/privacy.md, and their citations in docstrings."""
+"""Numbered equations of docs/explanation/mathematics.md and docs/explanation/privacy.md, and their citations in docstrings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def test_equations_are_numbered_in_order(page: str) -> None:
 
 
 def test_equations_are_in_the_section_of_their_number() -> None:
-    parts = re.split(r"^## (\d+)\.", (DOCS / "mathematics.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    parts = re.split(
+        r"^## (\d+)\.", (DOCS / "explanation" / "mathematics.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )[1:]
     for section, text in zip(parts[::2], parts[1::2], strict=True):
         assert {number.partition(".")[0] for number in re.findall(r"\\tag\{([^}]+)\}", text)} <= {section}
 

@@ -1,4 +1,4 @@
-"""Statements of docs/operating.md: options, Prometheus metrics, no request data in files or logs, security headers."""
+"""Statements of docs/how-to/operating.md: options, Prometheus metrics, no request data in files or logs, security headers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.paths import DOCS
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
 
-PAGE = DOCS / "operating.md"
+PAGE = DOCS / "how-to" / "operating.md"
 CANARIES = ("203.0.113.77", "canary-agent", "canary-cookie", "canary-query", "canary-metric")
 
 

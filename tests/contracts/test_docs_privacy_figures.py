@@ -1,4 +1,4 @@
-"""Figures of the tables in docs/privacy.md, recomputed."""
+"""Figures of the tables in docs/explanation/privacy.md, recomputed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.attack_models import bits_that_differ, counts, loss_of_a_chan
 from tests.support.enumerate_mechanism import Floats
 from tests.support.paths import DOCS
 
-PAGE = (DOCS / "privacy.md").read_text()
+PAGE = (DOCS / "explanation" / "privacy.md").read_text()
 
 
 def rows_of(header: str) -> Iterator[list[str]]:

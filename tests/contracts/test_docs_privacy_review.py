@@ -1,4 +1,4 @@
-"""Figures of docs/privacy-review.md, computed from the code, and the program of docs/data-protection.md."""
+"""Figures of docs/explanation/privacy-review.md, computed from the code, and the program of docs/how-to/data-protection.md."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hubbub_decoder import Wishes, plan
 from tests.support.pages import PageRun
 from tests.support.paths import DOCS, REPOSITORY
 
-PAGE = (DOCS / "privacy-review.md").read_text()
-TEMPLATE = (DOCS / "data-protection.md").read_text()
+PAGE = (DOCS / "explanation" / "privacy-review.md").read_text()
+TEMPLATE = (DOCS / "how-to" / "data-protection.md").read_text()
 HOMEPAGE = load_definitions(REPOSITORY / "examples" / "metrics.toml")["homepage"]
 NO_BOUND = 1e6
 """Factors above this are printed as no bound in practice."""

@@ -1,6 +1,6 @@
 """Reference pages: problem types and metrics of the service are generated from the code, configuration is compared with it.
 
-HUBBUB_PIN=1 pytest tests/contracts/test_docs_reference.py          rewrites docs/problem-types.md and docs/service-metrics.md
+HUBBUB_PIN=1 pytest tests/contracts/test_docs_reference.py          rewrites docs/reference/problem-types.md and docs/reference/service-metrics.md
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.support.paths import DOCS, REPOSITORY
 if TYPE_CHECKING:
     from tests.aggregator.conftest import StartAggregator
 
-PROBLEM_TYPES = DOCS / "problem-types.md"
-SERVICE_METRICS = DOCS / "service-metrics.md"
-CONFIGURATION = (DOCS / "configuration.md").read_text(encoding="utf-8")
+PROBLEM_TYPES = DOCS / "reference" / "problem-types.md"
+SERVICE_METRICS = DOCS / "reference" / "service-metrics.md"
+CONFIGURATION = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
 
 
 def problem_types() -> str:
-    """Return docs/problem-types.md."""
+    """Return docs/reference/problem-types.md."""
     rows = [f"| `{each.slug}` | {each.status} | {each.meaning} |" for each in ProblemType]
     return "\n".join([
         "# Problem types",
@@ -34,8 +34,8 @@ def problem_types() -> str:
         "This page is generated from `client/hubbub/wire/problems.py`.",
         "Every error of the aggregator is `application/problem+json` (RFC 9457).",
         "Its `type` is `/problems/` and the slug below; the aggregator serves a page at this address.",
-        "[Retry policy](client.md#retry-policy) has the client's action for each.",
-        "[Error responses](operating.md#error-responses) has their causes.",
+        "[Retry policy](../how-to/client.md#retry-policy) has the client's action for each.",
+        "[Error responses](../how-to/operating.md#error-responses) has their causes.",
         "",
         "| slug | status | meaning |",
         "|---|---|---|",
@@ -45,7 +45,7 @@ def problem_types() -> str:
 
 
 def service_metrics(exposition: str) -> str:
-    """Return docs/service-metrics.md for the text of /metrics. Metrics of the Python process are left out."""
+    """Return docs/reference/service-metrics.md for the text of /metrics. Metrics of the Python process are left out."""
     rows = []
     for family in text_string_to_metric_families(exposition):
         if family.name.startswith("hubbub_") and not family.name.endswith("_created"):
@@ -57,7 +57,7 @@ def service_metrics(exposition: str) -> str:
         "# Metrics of the service",
         "",
         "This page is generated from `GET /metrics` of a new aggregator, in the format of Prometheus.",
-        "[Monitoring](operating.md#monitoring) states which of them deserve an alert.",
+        "[Monitoring](../how-to/operating.md#monitoring) states which of them deserve an alert.",
         "Labels are missing where a metric has no sample yet.",
         "",
         "| name | type | labels | meaning |",
@@ -105,7 +105,7 @@ def test_configuration_page_names_every_variable_that_the_code_reads() -> None:
 def test_client_page_lists_every_argument_of_the_constructor() -> None:
     """Required arguments are in the page's first example, replacements for tests in the docstring."""
     table = (
-        (DOCS / "client.md")
+        (DOCS / "how-to" / "client.md")
         .read_text(encoding="utf-8")
         .partition("## Constructor options")[2]
         .partition("## Consent")[0]

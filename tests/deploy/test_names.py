@@ -1,4 +1,4 @@
-"""Names in deploy/ and docs/deploying.md exist in the code: commands, options, variables, metrics, labels and ports."""
+"""Names in deploy/ and docs/how-to/deploying.md exist in the code: commands, options, variables, metrics, labels and ports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.paths import DEPLOY, DOCS, REPOSITORY
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
-PAGES = [DOCS / "deploying.md"]
+PAGES = [DOCS / "how-to" / "deploying.md"]
 TEXTS = sorted(path for path in DEPLOY.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 DEFINITIONS = REPOSITORY / "examples" / "metrics.toml"
 SCRAPED = {"job", "instance"}
@@ -113,7 +113,7 @@ def test_files_of_the_page_exist(page: Path) -> None:
 
 
 def test_number_of_alerts_is_that_of_the_page() -> None:
-    assert f"| {len(rules())} alerts: " in (DOCS / "deploying.md").read_text()
+    assert f"| {len(rules())} alerts: " in (DOCS / "how-to" / "deploying.md").read_text()
 
 
 def test_environment_variables_exist() -> None:

@@ -5,7 +5,7 @@ With h = 1, q = 1 - p, a = 1/2, b = 1 / (e**eps_inf + 1), T reports of each of N
     N Var = OUE(eps_inf) + (OUE(eps_1) - OUE(eps_inf)) / T + x        OUE(e) = 4 e**e / (e**e - 1)**2
 
 The law is that of the value's own debiased bit, given the clients. q* = 1/2 and p* = 1 / (e**eps_1 + 1), so p has a closed form.
-Source: Arcolezi et al. 2022, sec. 3, for T = 1 and x = 0; docs/mathematics.md, section 15.
+Source: Arcolezi et al. 2022, sec. 3, for T = 1 and x = 0; docs/explanation/mathematics.md, section 15.
 """
 
 from __future__ import annotations

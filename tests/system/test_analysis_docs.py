@@ -1,4 +1,4 @@
-"""The Python blocks of docs/analysis.md run one after the other, and the page names every public plot."""
+"""The Python blocks of docs/how-to/analysis.md run one after the other, and the page names every public plot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib import pyplot
 from hubbub_decoder import plots
 from tests.support.paths import DOCS
 
-PAGE = (DOCS / "analysis.md").read_text()
+PAGE = (DOCS / "how-to" / "analysis.md").read_text()
 
 
 def test_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""docs/writing-metrics.md and docs/consent.md: their definitions, code and commands run."""
+"""docs/how-to/writing-metrics.md and docs/how-to/consent.md: their definitions, code and commands run."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hubbub.metrics.metric import Kind
 from hubbub.privacy.plain_words import certainty_percent
 from tests.support.paths import DOCS, REPOSITORY
 
-METRICS_PAGE = (DOCS / "writing-metrics.md").read_text(encoding="utf-8")
-CONSENT_PAGE = (DOCS / "consent.md").read_text(encoding="utf-8")
+METRICS_PAGE = (DOCS / "how-to" / "writing-metrics.md").read_text(encoding="utf-8")
+CONSENT_PAGE = (DOCS / "how-to" / "consent.md").read_text(encoding="utf-8")
 NEAR = str(datetime.now(UTC).date() + timedelta(days=180))
 
 

@@ -1,4 +1,4 @@
-"""The programs of docs/embedding.md under their real servers, workers and packagers: no recording is lost, no process hangs."""
+"""The programs of docs/how-to/embedding.md under their real servers, workers and packagers: no recording is lost, no process hangs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.http_server import served
 from tests.support.paths import DOCS, REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
-PAGE = (DOCS / "embedding.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "how-to" / "embedding.md").read_text(encoding="utf-8")
 PATIENCE_SECONDS = 120.0
 
 

@@ -1,4 +1,4 @@
-"""The examples and the test code of docs/client.md run without losing recordings."""
+"""The examples and the test code of docs/how-to/client.md run without losing recordings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_server_reports_for_itself_and_for_each_user(tmp_path: Path) -> None:
 
 
 def test_test_code_of_the_client_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (REPOSITORY / "docs" / "client.md").read_text()
+    text = (REPOSITORY / "docs" / "how-to" / "client.md").read_text()
     (shown,) = [block for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) if "testing" in block]
     (tmp_path / "metrics.toml").write_text(with_near_expiry((EXAMPLES / "metrics.toml").read_text()))
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""docs/migrating.md: its commands decode the files of google/rappor's analysis app and print what the page shows."""
+"""docs/how-to/migrating.md: its commands decode the files of google/rappor's analysis app and print what the page shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hubbub import Params
 from tests.support.pages import PageRun
 from tests.support.paths import DATA, DOCS
 
-PAGE = (DOCS / "migrating.md").read_text()
+PAGE = (DOCS / "how-to" / "migrating.md").read_text()
 APP = DATA / "google_rappor"
 
 

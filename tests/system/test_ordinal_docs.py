@@ -1,4 +1,4 @@
-"""The worked example of docs/ordinal.md: its definition, population and commands give the output that the page shows."""
+"""The worked example of docs/how-to/ordinal.md: its definition, population and commands give the output that the page shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hubbub.cli import main
 from hubbub.metrics.buckets import BUCKET_FIELDS
 from tests.support.paths import REPOSITORY
 
-PAGE = (REPOSITORY / "docs" / "ordinal.md").read_text()
+PAGE = (REPOSITORY / "docs" / "how-to" / "ordinal.md").read_text()
 
 
 def blocks(language: str) -> list[str]:

@@ -16,7 +16,7 @@ from tests.support.pages import PageRun
 from tests.support.paths import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
-DEVELOPMENT = (REPOSITORY / "docs" / "development.md").read_text()
+DEVELOPMENT = (REPOSITORY / "docs" / "project" / "development.md").read_text()
 BIN = Path(sys.executable).parent
 MAX_LINES = 65
 

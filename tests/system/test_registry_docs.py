@@ -1,4 +1,4 @@
-"""The worked example of docs/registry.md: its commands print the output that the page shows."""
+"""The worked example of docs/how-to/registry.md: its commands print the output that the page shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hubbub.cli import main
 from hubbub.metrics.changes import ChangeKind
 from tests.support.paths import REPOSITORY
 
-PAGE = (REPOSITORY / "docs" / "registry.md").read_text()
+PAGE = (REPOSITORY / "docs" / "how-to" / "registry.md").read_text()
 
 
 def blocks(language: str) -> list[str]:

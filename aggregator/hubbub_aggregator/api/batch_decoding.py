@@ -1,6 +1,6 @@
 """Decode the JSON of a batch in time proportional to its size.
 
-A body holds six fields (docs/format.md). Unknown fields are skipped without building Python objects, so that deeply nested
+A body holds six fields (docs/reference/format.md). Unknown fields are skipped without building Python objects, so that deeply nested
 lists cost no more than a scan of their bytes. The parser holds the interpreter lock, so a thread would not help:
 the definitions bound the size instead (`ActiveDefinitions.largest_batch`).
 """

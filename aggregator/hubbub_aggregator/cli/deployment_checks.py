@@ -134,7 +134,7 @@ def check_address(host: str, settings: Settings) -> Iterator[Finding]:
             "address",
             f"--host {host} accepts plain HTTP from other machines",
             "batch ids, tokens and clients' addresses can be read on the network",
-            "listen on 127.0.0.1 behind a reverse proxy with TLS and without an access log (docs/operating.md)",
+            "listen on 127.0.0.1 behind a reverse proxy with TLS and without an access log (docs/how-to/operating.md)",
         )
     else:
         yield ok(

@@ -18,7 +18,7 @@ class InstantaneousResponse:
 
         S = (mask_p & ~B') | (mask_q & B')        mask_p, mask_q : independent bits that are one with probability p, q
 
-    Source: Erlingsson et al. 2014, sec. 2, step 3; docs/privacy.md, "The mechanism".
+    Source: Erlingsson et al. 2014, sec. 2, step 3; docs/explanation/privacy.md, "The mechanism".
     """
 
     __slots__ = ("_fits_one_block", "_mask_p", "_mask_q", "_random_bytes", "_words")

@@ -25,7 +25,7 @@ class PermanentResponse:
     asymmetric response a digest of the value follows B, so values with equal bits have independent responses. The two have
     streams with different labels. The probabilities are exact for a random stream; for SHAKE-256 they hold computationally.
 
-    Sources: Erlingsson et al. 2014, sec. 2, step 2; Arcolezi et al. 2022, sec. 3; docs/privacy.md, "The mechanism".
+    Sources: Erlingsson et al. 2014, sec. 2, step 2; Arcolezi et al. 2022, sec. 3; docs/explanation/privacy.md, "The mechanism".
     """
 
     __slots__ = ("_per_value", "_prefix", "_respond", "_size", "_width", "_without_epoch", "_words")

@@ -10,7 +10,7 @@ A number is sealed in the same way, as an IEEE 754 double: that of the open peri
 
 The ledger stores a tag of each reported value, and the last reported value sealed: for `hold`, and for the value that stands in
 after the budget is spent. Both look random without the secret. With the secret and the state directory, guesses of a value can be
-tested (docs/privacy.md).
+tested (docs/explanation/privacy.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The report of a joint metric is the bits of its parts, one part after the other, under one cohort. Each part has its own mechanism
 (`Params`), its own value and its own permanent response. Given the values and the cohort the parts' bits are independent.
-Source: Fanti, Pihur, Erlingsson 2016 (arXiv 1503.01214), sec. 3; docs/association.md.
+Source: Fanti, Pihur, Erlingsson 2016 (arXiv 1503.01214), sec. 3; docs/how-to/association.md.
 """
 
 from __future__ import annotations

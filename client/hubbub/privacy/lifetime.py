@@ -6,7 +6,7 @@
 
 A client draws a new secret when consent is withdrawn and given again, and when the secret is lost. Epochs, and reports without
 permanent noise, are independent given the values, so their sum bounds any two histories. The sum over distinct values bounds
-only two histories whose values and Bloom bits change at the same times: docs/privacy.md, "Limits of epsilon".
+only two histories whose values and Bloom bits change at the same times: docs/explanation/privacy.md, "Limits of epsilon".
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ The bound holds for any two values that do not change during the t reports, "no 
 rounding. t must not depend on the value.
 
 Source: Erlingsson et al. 2014: theorem 1 is the limit t -> infinity, theorem 2 is t = 1, both for a symmetric response,
-b = f/2 and a = 1 - f/2. Derivation: docs/privacy.md, equations (P.1) and (P.2).
+b = f/2 and a = 1 - f/2. Derivation: docs/explanation/privacy.md, equations (P.1) and (P.2).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def epsilon_of_values(params: Params, reports_of_each: Iterable[float]) -> float
     """Return the privacy loss of a value that changes: sum eps(t_i), with t_i reports of the i-th distinct value.
 
     The bound holds for histories whose values and Bloom bits change at the same times only. Memoization does not hide that a value changed, or
-    when, from an observer of linked reports: docs/privacy.md.
+    when, from an observer of linked reports: docs/explanation/privacy.md.
 
     >>> two_coins = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
     >>> round(math.exp(epsilon_of_values(two_coins, [1, 1])), 12)

@@ -3,7 +3,7 @@
     d_i = x_Bi - x_Ai        Var d_i among the reporters = Var x_Ai + Var x_Bi - 2 s min(N_A, N_B) / (n_A n_B) R G_i / (q* - p*)**2
 
 Each category has its own share, so no residual shows s: unless it is known, s = 0, which is conservative.
-docs/mathematics.md, section 19.
+docs/explanation/mathematics.md, section 19.
 """
 
 from __future__ import annotations

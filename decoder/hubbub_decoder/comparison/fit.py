@@ -9,7 +9,7 @@ is not in this model, however frequent: both samples hash it alike. So the chang
 
 Estimator: generalized least squares for few candidates; message passing with a prior on both sides of 0 for many.
 Variance:  as shares of populations; less `sampling_variance` among the reporters.
-docs/mathematics.md, section 19.
+docs/explanation/mathematics.md, section 19.
 """
 
 from __future__ import annotations

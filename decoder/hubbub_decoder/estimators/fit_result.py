@@ -1,7 +1,7 @@
 """Result of an estimator: shares with two kinds of variance, totals, p-values.
 
 Every estimator returns a `FitResult`; `results/build.py` turns it into a `Decoding`. A share is estimated with two variances, since two
-questions can be asked of it (docs/mathematics.md, section 5):
+questions can be asked of it (docs/explanation/mathematics.md, section 5):
 
     variances          : of the estimate of a population's share, from which the reports are a sample
     reporter_variances : of the estimate of the share among the reporters: smaller, by about x (1 - x) / N

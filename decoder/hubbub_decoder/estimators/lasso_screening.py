@@ -7,7 +7,7 @@ A column of share 0 alone passes with probability P(Z > z), Z standard normal; s
 Variance:  candidates chosen from some reports look too frequent in the same reports. So half of the cohorts choose, and the other half
 estimate, with twice the variance; intervals and p-values stay valid.
 
-docs/mathematics.md, section 6. Source: Tibshirani 1996; the penalty as in Donoho & Johnstone 1994.
+docs/explanation/mathematics.md, section 6. Source: Tibshirani 1996; the penalty as in Donoho & Johnstone 1994.
 """
 
 from __future__ import annotations

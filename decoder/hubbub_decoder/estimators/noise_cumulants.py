@@ -7,7 +7,7 @@ efficient score of v, less its projection on theirs.
     x^_v = sum_i a_i y_i / sum_i a_i b_i        a_i = (b_i - l w_i) / Var y_i        l : so that sum_i a_i w_i = 0
 
 Other candidates add variance to an estimate, over many counts and with both signs, and no skewness to speak of. So the third cumulant is
-this one, the variance at least this one. docs/mathematics.md, section 10.
+this one, the variance at least this one. docs/explanation/mathematics.md, section 10.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A frequent unlisted string inflates tau**2 and with it every standard error. `in
 as a column of the design it is one more share to estimate. Only bit counts are searched: those of patterns and reports hold nearly all
 that the reports reveal about single strings.
 
-docs/mathematics.md, section 16; decision 72.
+docs/explanation/mathematics.md, section 16; decision 72.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Standard errors by target, confidence intervals, and the smallest share that would be detected.
 
-Symbols: x a share, s its standard error, N reports, M tests. docs/mathematics.md, sections 5, 7 and 10.
+Symbols: x a share, s its standard error, N reports, M tests. docs/explanation/mathematics.md, sections 5, 7 and 10.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def reporter_variance(variance: Floats, shares: Floats, num_clients: float) -> F
         Var_reporters = Var - x (1 - x) / N        N = num_clients; x cut to [0, 1], the result to [0, inf)
 
     The estimate differs from the population's share by its own error and by the reporters', x (1 - x) / N, which are uncorrelated.
-    docs/mathematics.md, equation (5.1).
+    docs/explanation/mathematics.md, equation (5.1).
 
     >>> reporter_variance(np.array([0.01]), np.array([0.5]), num_clients=100).tolist()
     [0.0075]
@@ -41,7 +41,7 @@ def poisson_variances(variance: Floats, shares: Floats, num_clients: float) -> t
 
         Var_population = Var - x**2 / N        Var_reporters = Var - x / N        N = num_clients; x cut to [0, 1], results to [0, inf)
 
-    `variance` takes the number of clients itself for random. docs/mathematics.md, section 7.
+    `variance` takes the number of clients itself for random. docs/explanation/mathematics.md, section 7.
 
     >>> [v.tolist() for v in poisson_variances(np.array([0.01]), np.array([0.5]), 100)]
     [[0.0075], [0.005]]

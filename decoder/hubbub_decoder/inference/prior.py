@@ -3,7 +3,7 @@
 Model:      x_v = share_v + e_v        e_v ~ N(0, variance_v) independent        share_v ~ G for all candidates v
 Estimator:  G = sum_k weights_k N(centre_k, width_k**2), weights by penalized maximum likelihood, with mean E_G share <= 1/M
 
-docs/mathematics.md, section 8. Source: Kiefer & Wolfowitz 1956; Efron 2010, chapter 1; Stephens 2017 for mixtures of normals.
+docs/explanation/mathematics.md, section 8. Source: Kiefer & Wolfowitz 1956; Efron 2010, chapter 1; Stephens 2017 for mixtures of normals.
 """
 
 from __future__ import annotations

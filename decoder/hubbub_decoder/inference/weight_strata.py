@@ -1,7 +1,7 @@
 """Strata of candidates by a weight that is known before the reports, such as the frequency in an earlier list.
 
 Only the order of the weights is used. The first stratum has the 30 largest weights, and each further one has twice as many candidates
-as all before it. Candidates without a weight are the last stratum. The meaning of the strata is estimated from the reports: `multiple_testing.py` weights their tests, `prior.py` fits the prior of each. docs/mathematics.md, section 17.
+as all before it. Candidates without a weight are the last stratum. The meaning of the strata is estimated from the reports: `multiple_testing.py` weights their tests, `prior.py` fits the prior of each. docs/explanation/mathematics.md, section 17.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ In each cohort, independently, a hash scheme sets these bits of k:
     murmur3-v1 : h bits, every set with probability 1 / C(k, h)
     google-md5 : bit (byte modulo k) of each of h uniform bytes; equal bits count once
 
-Symbols: b (k,) the indicator of a random string's bits; w = E b; W = E b b'; V = W - w w'. docs/mathematics.md, sections 2, 3 and 7.
+Symbols: b (k,) the indicator of a random string's bits; w = E b; W = E b b'; V = W - w w'. docs/explanation/mathematics.md, sections 2, 3 and 7.
 """
 
 from __future__ import annotations

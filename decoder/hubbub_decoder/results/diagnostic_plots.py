@@ -29,7 +29,7 @@ def plot_epsilon(metrics: Metric | Sequence[Metric], *, periods: int = 365, ax: 
     """Draw epsilon of the first t reports of one unchanging value, one report per period, and return the axes.
 
     Without `hold`, it approaches the epsilon of the permanent response, which is dotted. With `hold`, each epoch adds the epsilon of its
-    own permanent response. Formula: docs/privacy.md, "The mechanism".
+    own permanent response. Formula: docs/explanation/privacy.md, "The mechanism".
 
     metrics : at most 8, for a comparison
     periods : largest t

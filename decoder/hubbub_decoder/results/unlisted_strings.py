@@ -7,7 +7,7 @@ are random, whatever the reports are; they lie within the signature's bits with 
 
 A word matches if its evidence exceeds 1,000 times the number of words: a false match has probability at most 1/1,000 in all (Markov,
 Bonferroni). Two strings that cannot be told apart have one signature, with the bits of both.
-docs/mathematics.md, section 16.
+docs/explanation/mathematics.md, section 16.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ def test_counts_of_a_one_hot_part_have_one_cohort() -> None:
 
 
 def test_digest_and_permanent_bits_of_the_format_do_not_change() -> None:
-    """Pinned values of docs/format.md: another digest or stream would break clients that collect."""
+    """Pinned values of docs/reference/format.md: another digest or stream would break clients that collect."""
     encoder = Encoder(FLIGHT, Secret(bytes(range(32))))
     bits = encoder.bloom_bits(("UA", "EWR", True))
     permanent = encoder._permanent_response(bits, None, bits.value_digest)

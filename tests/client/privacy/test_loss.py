@@ -228,7 +228,7 @@ def test_loss_of_histories_with_the_same_changes_is_at_most_the_sum(pqf: tuple[f
 
 
 def test_change_of_a_value_is_not_protected() -> None:
-    """The figure of docs/privacy.md for two linked reports at k = 6, h = 1, p = 0.25, q = 0.75, f = 0.5.
+    """The figure of docs/explanation/privacy.md for two linked reports at k = 6, h = 1, p = 0.25, q = 0.75, f = 0.5.
 
     v v against v w has a loss of 2.40, above eps(2) = 1.69 of an unchanging value. It grows with k.
     """
@@ -248,7 +248,7 @@ CHANGING, TEN = Params(num_bits=128, num_hashes=2, num_cohorts=1, prob_p=0.5, pr
 
 
 def test_squared_differences_of_linked_reports_reveal_a_change() -> None:
-    """The exact figure of docs/privacy.md: ten reports before and after, power 0.961 at a false alarm rate of 0.05."""
+    """The exact figure of docs/explanation/privacy.md: ten reports before and after, power 0.961 at a false alarm rate of 0.05."""
     times = np.arange(TEN + 1)
     squares = (times[:, None] - times) ** 2
 

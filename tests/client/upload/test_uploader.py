@@ -306,7 +306,7 @@ def test_short_runs_deliver_overdue_reports_at_next_start(
     batches_by_period = Counter(batch.period for batch in rig.transport.batches)
     assert set(batches_by_period.values()) == {5}  # formed on the day after, late a day later, sent the day after that
     assert max(batches_by_period) == "2026-11-27"
-    assert max(Counter(sent).values()) >= 5  # together, as docs/privacy.md states
+    assert max(Counter(sent).values()) >= 5  # together, as docs/explanation/privacy.md states
     assert rig.client(*METRICS).accounting()["dropped"]["age"] == 0
 
 

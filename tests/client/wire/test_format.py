@@ -1,4 +1,4 @@
-"""docs/format.md: its vectors against hubbub, and against a second implementation written from that page only.
+"""docs/reference/format.md: its vectors against hubbub, and against a second implementation written from that page only.
 
 Everything above "hubbub" imports nothing of hubbub. Change the page first, then both implementations.
 """

@@ -1,4 +1,4 @@
-"""The worked example of docs/association.md runs as it is written."""
+"""The worked example of docs/how-to/association.md runs as it is written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
 from tests.support.paths import DOCS
 
-PAGE = (DOCS / "association.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "how-to" / "association.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:

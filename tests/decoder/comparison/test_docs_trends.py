@@ -1,4 +1,4 @@
-"""The worked example of docs/trends.md: its code and commands run and print what the page shows."""
+"""The worked example of docs/how-to/trends.md: its code and commands run and print what the page shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hubbub.cli import main
 from tests.support.paths import DOCS
 
-PAGE = (DOCS / "trends.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "how-to" / "trends.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
@@ -20,7 +20,7 @@ def test_example_of_the_page_prints_its_table(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(compile(code, "docs/trends.md", "exec"), {})  # noqa: S102
+    exec(compile(code, "docs/how-to/trends.md", "exec"), {})  # noqa: S102
     commands = re.findall(r"^    hubbub (\w+ .*)$", PAGE, re.MULTILINE)
     assert len(commands) == 2
     outputs = []

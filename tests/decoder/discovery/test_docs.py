@@ -1,4 +1,4 @@
-"""The worked example of docs/discovery.md runs and finds its strings."""
+"""The worked example of docs/how-to/discovery.md runs and finds its strings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.paths import DOCS
 
 
 def blocks(language: str) -> list[str]:
-    text = (DOCS / "discovery.md").read_text(encoding="utf-8")
+    text = (DOCS / "how-to" / "discovery.md").read_text(encoding="utf-8")
     return list(re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL))
 
 
@@ -44,7 +44,7 @@ def test_groups_of_the_discovery_page_are_those_of_its_definition(tmp_path: Path
     discover = load_definitions(tmp_path / "metrics.toml")["command"].discover
     assert discover is not None
     assert discover.lengths == (2, 4, 6, 8, 9)
-    assert "prefixes of 2, 4, 6, 8 and 9 characters" in (DOCS / "discovery.md").read_text(encoding="utf-8")
+    assert "prefixes of 2, 4, 6, 8 and 9 characters" in (DOCS / "how-to" / "discovery.md").read_text(encoding="utf-8")
 
 
 def test_ngrams_of_the_discovery_page_are_those_of_its_table(tmp_path: Path) -> None:
@@ -54,4 +54,4 @@ def test_ngrams_of_the_discovery_page_are_those_of_its_table(tmp_path: Path) -> 
     windows = [f"{length - discover.shortest + 1} to {length}" for length in discover.lengths]
     assert windows == ["1 to 4", "3 to 6", "5 to 8", "6 to 9"]
     shown = f"groups of symbols {', '.join(windows[:-1])} and {windows[-1]}."
-    assert shown in (DOCS / "discovery.md").read_text(encoding="utf-8")
+    assert shown in (DOCS / "how-to" / "discovery.md").read_text(encoding="utf-8")

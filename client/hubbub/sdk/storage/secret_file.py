@@ -21,7 +21,7 @@ def secret_at(path: str | Path, random_bytes: RandomBytes = system_random_bytes,
     The file is written under another name, synced, and linked to `path`. Other processes see the whole file or none, and of two processes
     that create it at once both use the same secret.
 
-    Do not back it up, synchronize it between machines or include it in an image: see docs/privacy.md.
+    Do not back it up, synchronize it between machines or include it in an image: see docs/explanation/privacy.md.
     """
     path = Path(path)
     if disk.identity(path) is None:

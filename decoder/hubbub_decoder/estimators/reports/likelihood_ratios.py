@@ -6,7 +6,7 @@ value", with shares z (M + 2,) that sum to 1. For a component v with bits b_v:
     r_v(s) = P(s | v) / P(s | no value) = product over the bits i of v of w_i        f(s) = sum_v z_v r_v(s)
     w_i = q*/p* where bit i of s is set, (1-q*)/(1-p*) where it is not        r = 1 for "no value"
 
-docs/mathematics.md, section 11.
+docs/explanation/mathematics.md, section 11.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     g = mean over reports of r(s) / f(s) - 1        (M + 2,), r and f as in `likelihood_ratios.py`
 
-docs/mathematics.md, section 11.
+docs/explanation/mathematics.md, section 11.
 """
 
 from __future__ import annotations

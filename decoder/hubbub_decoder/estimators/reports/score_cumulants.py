@@ -6,7 +6,7 @@ Model: the estimate of candidate v alone, beside the average unlisted string and
 
 with l, l_0 and D from the information A. Where p* is small, few reports look like v by chance, and i is large for these: the estimate is
 as skewed as their number. Moments under the mixture f and under v come from reports simulated at shares z, by their weights f/g and r_v/g.
-docs/mathematics.md, sections 10 and 11.
+docs/explanation/mathematics.md, sections 10 and 11.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ permanent response (`model/repetition.py`), the mean x of a client has the noise
 
 where y is of a second report of the same response, and y~ of one of the same value and cohort, but of another response.
 
-docs/mathematics.md, sections 11 and 15.
+docs/explanation/mathematics.md, sections 11 and 15.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ eigenvalue for each i = 0 .. h ("Johnson scheme", Delsarte 1973). With mult_i = 
 
     1 / Var = m sum_{i >= 1} mult_i / F / (m (1 + e_i) / (N T l_i) + t / F)          l_i, l_i e_i eigenvalues of I, E
 
-at x = 0 (docs/mathematics.md, sections 7, 15 and 18).
+at x = 0 (docs/explanation/mathematics.md, sections 7, 15 and 18).
 """
 
 from __future__ import annotations
