@@ -1,10 +1,10 @@
 # Everything sets itself up in .venv; a stamp written last makes an interrupted install start again.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := client aggregator decoder tests benchmarks examples deploy
+SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 
 .DEFAULT_GOAL := check
-.PHONY: audit demo test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-large bench-many bench-peers bench-random matrix pythons seeds soak clean bench-report-likelihood
+.PHONY: audit demo docs test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix pythons seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -34,7 +34,10 @@ test: .venv/.dev-installed         ## the tests that are not marked slow: about 
 
 check: format lint types test      ## every change must pass this
 
-ci: .venv/.spark-installed check slow    ## check, and every slow test, also those with Spark
+ci: .venv/.spark-installed check docs slow    ## check, the documentation site, and every slow test, also those with Spark
+
+docs: .venv/.dev-installed         ## the documentation site in build/docs; warnings and broken internal links are errors
+	$(BIN)/sphinx-build -q -W --keep-going -E -a -b html docs build/docs
 
 slow: .venv/.dev-installed         ## the tests marked slow, and the demo
 	$(BIN)/pytest -q -n 2 --dist loadfile -m slow
@@ -42,13 +45,16 @@ slow: .venv/.dev-installed         ## the tests marked slow, and the demo
 
 test-spark: .venv/.spark-installed     ## the tests of `hubbub fold --engine spark`
 	@command -v java >/dev/null || { echo "Spark needs Java 17 or newer, and there is no java: install it (Debian: apt-get install openjdk-17-jre-headless), then run make test-spark again" >&2; exit 1; }
-	HUBBUB_REQUIRE=java $(BIN)/pytest -q tests/aggregator/segments/test_spark.py
+	HUBBUB_REQUIRE=java $(BIN)/pytest -q tests/aggregator/segments/test_spark.py tests/aggregator/segments/test_spark_errors.py
 
 matrix: .venv/.dev-installed       ## kill the service (on each engine, one process and two) and clients at 200 points each, named moments and random ones
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 200
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 2 200
 	$(BIN)/python -m tests.stress.crash_matrix postgres 3 200
+	$(BIN)/python -m tests.stress.crash_matrix postgres 3 200 --proxy nginx
+	$(BIN)/python -m tests.stress.crash_matrix postgres 3 50 --proxy nginx --standby
 	$(BIN)/python -m tests.stress.segment_matrix 200
+	$(BIN)/python -m tests.stress.segment_matrix 100 --s3
 	$(BIN)/python -m tests.stress.kill_matrix 200 $$(date +%s)
 	$(BIN)/python -m tests.stress.damage_matrix 200
 
@@ -128,6 +134,9 @@ bench-central: .venv/.dev-installed             ## the price of no trusted curat
 
 bench-decode: .venv/.dev-installed              ## time of decode by number of candidates
 	$(BIN)/python -m benchmarks.decode_time
+
+bench-decode-all: .venv/.dev-installed          ## decodings per second of decode-all, a run without changes, a run after a kill
+	$(BIN)/python -m benchmarks.decode_all
 
 bench-large: .venv/.dev-installed               ## 110,000 candidates
 	$(BIN)/python benchmarks/large_dictionary.py

@@ -16,6 +16,7 @@ from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.storage.secret_file import secret_at
+from hubbub.sdk.transparency.consent_notice import consent_notice
 from hubbub.wire.batch import Batch
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub.wire.report import Report
@@ -48,6 +49,7 @@ __all__ = [
     "Several",
     "Subject",
     "SummaryError",
+    "consent_notice",
     "load_definitions",
     "parse_definitions",
     "secret_at",

@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from hubbub.consent import Consent, ConsentRecord, consent_limit, consent_variable_warning
+from hubbub.consent import Consent, ConsentRecord
 from hubbub.encoding.bloom import JointValue, Value
 from hubbub.errors import HubbubError, ParameterError
 from hubbub.metrics.definitions import Definitions, load_definitions
@@ -39,6 +39,7 @@ from hubbub.sdk.runtime.arguments import (
 )
 from hubbub.sdk.runtime.async_worker import AsyncWorker
 from hubbub.sdk.runtime.clock import PeriodClock
+from hubbub.sdk.runtime.environment import environment_settings
 from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
 from hubbub.sdk.runtime.fork_safety import HeldSection, register, registered_clients
 from hubbub.sdk.runtime.machine_id import MachineIdReader, read_machine_id
@@ -53,14 +54,21 @@ from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import inspection_report, ledger_report, read_state
 
 if TYPE_CHECKING:
+    from hubbub.sdk.transparency.debug_mode import DebugMode
     from hubbub.sdk.upload.sender import Sender
     from hubbub.sdk.upload.transport import Transport
     from hubbub.sdk.upload.uploader import Uploader
 
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
+T = TypeVar("T")
 Durability = Literal["process", "power", "memory"]
 DETACHED_SEND_DELAY_SECONDS = 60.0
+DEBUG_SEND_SECONDS = 5.0
+"""Time after which debug mode starts no more uploads at `close` and at the end of the program."""
+
+_debugged_clients: list[Client] = []
+"""Clients in debug mode, kept until the exit hook has sent their reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +144,27 @@ class Client:
             )
         self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
         ca_certs = check_ca_certs(ca_certs)
+        settings = environment_settings(os.environ if environment is None else environment)
+        for warning in settings.warnings:
+            log(logging.WARNING, "%s", warning)
+        if settings.url is not None:
+            log(logging.INFO, "HUBBUB_URL is set: reports are sent to %s", settings.url)
+            url = settings.url
+        self._environment_allows = settings.consent
+        self._debug: DebugMode | None = None
+        if settings.is_debug:
+            from hubbub.sdk.transparency.debug_mode import DebugMode
+
+            log(
+                logging.WARNING, "HUBBUB_DEBUG is set: the state is temporary, and no report is sent to another machine"
+            )
+            self._debug = DebugMode(url, ca_certs)
+            _debugged_clients.append(self)
+            transport, disk, detached = self._debug.transport, None, False
+            if self._debug.directory is None:
+                durability = "memory"
+            else:
+                state = self._debug.directory
         if transport is None:
             from hubbub.sdk.upload.transport import HttpTransport
 
@@ -157,11 +186,6 @@ class Client:
         self._machine_id = machine_id if durability != "memory" else lambda: None
         self._clock = clock
         self._random_bytes = random_bytes
-        environment = os.environ if environment is None else environment
-        self._environment_allows = consent_limit(environment)
-        variable_warning = consent_variable_warning(environment)
-        if variable_warning is not None:
-            log(logging.WARNING, "%s", variable_warning)
         self._given_disk = disk
         self._async_worker = AsyncWorker()
         self._parts = self._build()
@@ -299,6 +323,16 @@ class Client:
         """
         return self._report(lambda state: inspection_report(state, last))
 
+    def inspect_html(self, last: int = 10) -> str:
+        """Return the page of `hubbub inspect --html`: consent, who can learn what, budget, reports held, the last `last` batches sent.
+
+        For an app's settings page: one self-contained HTML document without scripts. Reads the files without waiting for the directory's
+        lock; never raises.
+        """
+        from hubbub.sdk.transparency.state_page import state_page
+
+        return self._report(lambda state: state_page(state, last=last, definitions=self._definitions))
+
     def ledger(self) -> dict[str, Any]:
         """Return the output of `hubbub ledger --json`: epsilon spent and reserved, by metric definition.
 
@@ -316,10 +350,10 @@ class Client:
         time = datetime.fromtimestamp(state.consent_time, UTC) if state.consent_time else None
         return ConsentRecord(state.consent, state.consent_text, time, self._parts.limit.effective(state.consent))
 
-    def _report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+    def _report(self, report: Callable[[State], T]) -> T:
         return call_safely(lambda: self._build_report(report), report(State()))
 
-    def _build_report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+    def _build_report(self, report: Callable[[State], T]) -> T:
         """Report on the files; without files, or if the disk refused events, on the state in memory."""
         parts = self._parts
         if isinstance(parts.disk, SystemDisk) and not parts.journal.problem:
@@ -330,7 +364,7 @@ class Client:
     def _record(self, subject_id: str | None, metric: str, value: Value | JointValue) -> None:
         try:
             parts = self._parts
-            if parts.limit.allowed is Consent.OFF:
+            if parts.limit.allowed is Consent.OFF and self._debug is None:
                 parts.recorder.unsaved_ignored["consent"] += 1
                 return
             if subject_id is None and self._per_subject:
@@ -343,13 +377,26 @@ class Client:
                 if parts.uploader.is_started:
                     parts.uploader.wake()
                 return
-            if parts.journal.run(parts.recorder.take, subject_id, metric, value) is Consent.OFF:
+            if self._take(subject_id, metric, value) is Consent.OFF:
                 return
             if self._durability == "power":
                 parts.journal.sync()
             parts.uploader.wake()
         except Exception as failure:  # noqa: BLE001  (the contract: `record` never raises into its host)
             report_failure(failure)
+
+    def _take(self, subject_id: str | None, metric: str, value: Value | JointValue) -> Consent:
+        """Take one recording; return the saved consent. In debug mode, print its report."""
+        parts = self._parts
+        if self._debug is None:
+            return parts.journal.run(parts.recorder.take, subject_id, metric, value)
+        from hubbub.sdk.transparency.debug_mode import print_line, record_and_describe
+
+        consent, text = parts.journal.run(
+            record_and_describe, parts.recorder, parts.encoders, self._definitions, subject_id, metric, value
+        )
+        print_line(text)
+        return consent
 
     def _resume(self) -> None:
         """Build the reports of the periods since the last run, and continue to send."""
@@ -386,6 +433,7 @@ class Client:
 
     def _close(self) -> None:
         self._async_worker.close()
+        self._send_in_debug_mode()
         parts = self._parts
         parts.uploader.stop()
         parts.sender.close()
@@ -394,9 +442,20 @@ class Client:
         parts.enrollment.release_lease()
         parts.journal.close()
 
+    def _send_in_debug_mode(self) -> None:
+        """In debug mode, send the reports of the current periods now."""
+        parts = self._parts
+        if self._debug is not None and parts.limit.allowed is not Consent.OFF:
+            from hubbub.sdk.upload.immediate import send_all_now
+
+            send_all_now(parts.journal, parts.recorder, parts.builder, parts.sender, DEBUG_SEND_SECONDS)
+
     def _stop(self) -> None:
         """At exit: end the upload thread."""
+        call_safely(self._send_in_debug_mode, None)
         self._parts.uploader.stop()
+        if self._debug is not None:
+            self._debug.delete_state()
 
     def _freeze(self) -> HeldSection:
         """Before a fork: hold the journal's lock, so that no thread changes it meanwhile."""

@@ -18,7 +18,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from hubbub.client import Client, collaborators
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.runtime import error_guard
-from hubbub.sdk.storage.state import State
+from hubbub.sdk.upload.immediate import send_all_now
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.wire.batch import Batch
 
@@ -105,14 +105,7 @@ def deliver(client: Client) -> int:
     It builds the reports of the current periods: later recordings belong to the next period.
     """
     parts = collaborators(client)
-
-    def end_periods(state: State) -> list[str]:
-        parts.recorder.record_postponed(state)
-        if not parts.journal.lock_unavailable:
-            parts.builder.build_all(state, include_open_periods=True)
-        return list(state.queue)
-
-    return sum(parts.sender.send_now(batch_id) for batch_id in parts.journal.run(end_periods))
+    return send_all_now(parts.journal, parts.recorder, parts.builder, parts.sender)
 
 
 @contextmanager

@@ -83,3 +83,13 @@ def escape_untrusted(value: str) -> str:
     head, tail = (value, "") if len(value) <= _MAX_CHARACTERS else (value[:40], value[-4:])
     escaped = ["".join(c if c.isprintable() else repr(c)[1:-1] for c in part) for part in (head, tail)]
     return "...".join(escaped) + f" ({len(value):,} characters)" if tail else escaped[0] or '""'
+
+
+def format_bits(row: bytes, num_bits: int | None = None) -> str:
+    """Return the bits of a report in groups of eight, bit 0 first; without the padding if `num_bits` is given.
+
+    >>> format_bits(bytes([0b101, 0b1]), 10)
+    '10100000 10'
+    """
+    bits = "".join(f"{byte:08b}"[::-1] for byte in row)[:num_bits]
+    return " ".join(bits[start : start + 8] for start in range(0, len(bits), 8))

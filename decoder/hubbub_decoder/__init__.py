@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.planning.description import Description, describe
     from hubbub_decoder.planning.plan import Plan, plan
     from hubbub_decoder.planning.wishes import Wishes
+    from hubbub_decoder.report.write import write_report
     from hubbub_decoder.results.decoding import Decoding
     from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
     from hubbub_decoder.results.unlisted_strings import UnlistedString
@@ -91,6 +92,7 @@ __all__ = [
     "simulate_pattern_counts",
     "simulate_reports",
     "simulate_two_periods",
+    "write_report",
 ]
 
 _MODULES = {
@@ -127,6 +129,7 @@ _MODULES = {
     "simulate_pattern_counts": "data.simulate",
     "simulate_reports": "data.simulate",
     "simulate_two_periods": "data.simulate",
+    "write_report": "report.write",
 }
 """The module of each public name; exceptions are in `errors`."""
 

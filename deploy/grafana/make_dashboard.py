@@ -79,6 +79,25 @@ PANELS: Sequence[tuple[str, str, Sequence[Query]]] = (  # title, unit, queries
         "none",
         [("count by (metric, digest) (hubbub_definition_info)", "{{metric}} {{digest}}")],
     ),
+    (  # hubbub fold --prometheus-textfile, from here on
+        "hubbub fold: last run",
+        "s",
+        [
+            ("time() - hubbub_fold_end_timestamp_seconds", "since its end, {{instance}}"),
+            ("hubbub_fold_duration_seconds", "duration, {{instance}}"),
+        ],
+    ),
+    (
+        "hubbub fold: batches of the last run",
+        "short",
+        [("hubbub_fold_batches", "counted, {{instance}}"), ("hubbub_fold_repeated_batches", "repeated, {{instance}}")],
+    ),
+    ("hubbub fold: segments of the last run", "short", [("hubbub_fold_segments", "{{instance}}")]),
+    (
+        "hubbub fold: metric versions and periods of the last run",
+        "short",
+        [("sum by (status) (hubbub_fold_folders)", "{{status}}")],
+    ),
 )
 
 

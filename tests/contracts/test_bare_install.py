@@ -49,6 +49,7 @@ def test_bare_install_encodes_without_extras(bare: Path) -> None:
     assert names - {"pip", "setuptools"} == {"hubbub", "bitarray", "click", "mmh3", "urllib3"}
 
 
+@pytest.mark.slow
 def test_bare_install_names_missing_extras(bare: Path) -> None:
     hubbub = bare.parent / "hubbub"
     shown = subprocess.run([hubbub, "--help"], capture_output=True, text=True, check=True).stdout
@@ -78,6 +79,7 @@ with Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:9", environment={}) as c
 """
 
 
+@pytest.mark.slow
 def test_bare_install_checks_state_directory(bare: Path, tmp_path: Path) -> None:
     hubbub, state = bare.parent / "hubbub", tmp_path / "state"
     subprocess.run([bare, "-c", KEPT, str(REPOSITORY / "tests" / "data" / "metrics.toml"), str(state)], check=True)

@@ -22,6 +22,7 @@ SOURCE_FOLDERS = [
         "benchmarks",
         "examples",
         "deploy",
+        "docs/_sphinx",
     )
 ]
 SOURCE_FILES = {path for folder in SOURCE_FOLDERS for path in folder.rglob("*.py")}

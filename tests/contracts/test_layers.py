@@ -14,7 +14,7 @@ from tests.support.paths import REPOSITORY
 # "." is the package's `__init__` and `__main__`.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hubbub": (
-        ("errors", "consent", "randomness", "text", "worker_processes"),
+        ("errors", "consent", "randomness", "text", "pages", "worker_processes"),
         ("metrics",),
         ("wire",),
         ("privacy",),
@@ -23,6 +23,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sdk.storage",),
         ("sdk.recording",),
         ("sdk.upload",),
+        ("sdk.transparency",),
         ("client",),
         ("testing", "cli"),
         (".",),
@@ -46,8 +47,11 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("data", "inference"),
         ("estimators",),
         ("results",),
-        ("pipeline", "plots"),
-        ("association", "batch_decoding", "comparison", "discovery"),
+        ("pipeline",),
+        ("association", "comparison", "discovery"),
+        ("plots",),
+        ("report",),
+        ("batch_decoding",),
         ("planning",),
         ("audit", "demo"),
         ("cli",),
@@ -67,6 +71,8 @@ MAY_IMPORT = {
 TYPE_ONLY = {
     ("hubbub_decoder.association.output", "hubbub_decoder.association.association"),
     ("hubbub_decoder.association.output", "hubbub_decoder.association.three_way"),
+    ("hubbub_decoder.results.diagnostic_plots", "hubbub_decoder.results.decoding"),
+    ("hubbub_decoder.results.plots", "hubbub_decoder.results.decoding"),
     ("hubbub_decoder.results.table", "hubbub_decoder.results.decoding"),
     ("hubbub_decoder.comparison.table", "hubbub_decoder.comparison.results"),
     ("hubbub_decoder.comparison.trend_table", "hubbub_decoder.comparison.trends"),

@@ -41,6 +41,7 @@ from hubbub import (
     Several,
     Subject,
     SummaryError,
+    consent_notice,
     load_definitions,
     parse_definitions,
     secret_at,
@@ -71,6 +72,7 @@ def an_app(path: Path) -> None:
         assert_type((consentrecord.level, consentrecord.effective), tuple[Consent, Consent])
         assert_type((consentrecord.text, consentrecord.time), tuple[str, datetime | None])
         assert_type((client.inspect(last=3), client.ledger()), tuple[dict[str, Any], dict[str, Any]])
+        assert_type(client.inspect_html(last=3), str)
         client.record("homepage", "https://example.org/")
         client.record("dark_mode", True)
         client.record("both", ("linux", True))
@@ -98,6 +100,7 @@ def definitions_of_metrics(text: str) -> None:
     definitions = parse_definitions(text)
     definitions = Definitions([metric for metric in definitions.versions() if metric.kind is Kind.STRING])
     assert_type(definitions["homepage"], Metric)
+    assert_type(consent_notice(definitions, app="Editor", recipient="Example Ltd", policy=Policy()), str)
     assert_type(definitions.version("homepage", "0123abcd"), Metric | None)
     assert_type(definitions.versions(), Iterator[Metric])
     as_mapping: Mapping[str, Metric] = definitions

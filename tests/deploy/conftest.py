@@ -21,21 +21,22 @@ from tests.aggregator.conftest import (
     sqlite_store,
     start,
 )
-from tests.support.paths import DEPLOY
+from tests.support.nginx import NAME, Certificate, make_certificate, nginx_command, replaced, write_configuration
 from tests.support.programs import installed
 
 __all__ = [
+    "NAME",
+    "Certificate",
     "closed_last",
     "definitions",
     "make_batch",
     "postgres_url",
     "refusals_without_delay",
+    "replaced",
     "sqlite_store",
     "start",
 ]
 
-NAME = "telemetry.example.org"
-Certificate = tuple[Path, Path]
 Nginx = tuple[list[str], int, Path]
 
 
@@ -46,23 +47,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Certificate:
-    tool = installed("openssl")
-    pem, key = tmp_path / "telemetry.pem", tmp_path / "telemetry.key"
-    request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    subprocess.run(
-        [tool, *request, "-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{NAME}", "-keyout", key, "-out", pem],
-        check=True,
-        capture_output=True,
-    )
-    return pem, key
-
-
-def replaced(text: str, *pairs: tuple[str, str]) -> str:
-    """Replace the parts that depend on the machine; each must occur."""
-    for old, new in pairs:
-        assert old in text, old
-        text = text.replace(old, new)
-    return text
+    return make_certificate(installed("openssl"), tmp_path)
 
 
 @contextmanager
@@ -93,18 +78,8 @@ def nginx(tmp_path: Path, certificate: Certificate) -> Nginx:
 
     nginx uses the header X-Test-Client as the client's address, because all clients of these tests are on this machine.
     """
-    pem, key = certificate
-    port, config = free_port(), tmp_path / "nginx.conf"
-    example = replaced(
-        "".join((DEPLOY / "nginx" / name).read_text() for name in ("hubbub.conf", "upstream.conf")),
-        ("listen 443", f"listen 127.0.0.1:{port}"),
-        ("/etc/ssl/telemetry.pem", str(pem)),
-        ("/etc/ssl/telemetry.key", str(key)),
-        ("/var/log/nginx/hubbub.log", str(tmp_path / "hubbub.log")),
+    port = free_port()
+    config = write_configuration(
+        tmp_path, certificate, port, "set_real_ip_from 127.0.0.0/8; real_ip_header X-Test-Client;"
     )
-    paths = "".join(f"{of}_temp_path {tmp_path / of};" for of in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    config.write_text(
-        f"daemon off; master_process off; pid {tmp_path / 'pid'}; error_log stderr emerg; events {{}} "
-        f"http {{ set_real_ip_from 127.0.0.0/8; real_ip_header X-Test-Client; {paths} {example} }}"
-    )
-    return [installed("nginx", "nginx-light"), "-p", str(tmp_path), "-c", str(config), "-e", "stderr"], port, config
+    return nginx_command(installed("nginx", "nginx-light"), config), port, config

@@ -16,6 +16,7 @@ import pytest
 import urllib3
 import yaml
 
+from tests.support.near_expiry import with_near_expiry
 from tests.support.paths import DEPLOY, REPOSITORY
 from tests.support.programs import installed
 
@@ -88,7 +89,8 @@ def test_command_of_the_systemd_unit_serves(tmp_path: Path) -> None:
         assert old in text
         text = text.replace(old, str(new))
     shutil.copy(DEPLOY / "systemd" / "hubbub.toml", tmp_path)
-    shutil.copy(REPOSITORY / "examples" / "metrics.toml", tmp_path)
+    definitions = (REPOSITORY / "examples" / "metrics.toml").read_text()
+    (tmp_path / "metrics.toml").write_text(with_near_expiry(definitions))
     run(HUBBUB, "db", "create", "--database", tmp_path / "reports.db")
     command = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
     with subprocess.Popen([*shlex.split(command[0]), "--port", "0"], stderr=subprocess.PIPE, text=True) as service:

@@ -20,6 +20,7 @@ from hubbub.cli import main
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.cli.serve import _OTHER_VARIABLES, VARIABLE_PREFIX, configurable
 from hubbub_aggregator.cli.serve import command as serve
+from hubbub_aggregator.monitoring.fold_textfile import write_fold_textfile
 from hubbub_aggregator.monitoring.job_health import JOBS
 from hubbub_aggregator.server.client_address import parse_network
 from hubbub_aggregator.settings import Settings
@@ -254,16 +255,22 @@ def selectors(expression: Any) -> Iterator[Selector]:
 
 @pytest.fixture
 def exposed(
-    start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+    start: StartAggregator,
+    sqlite_store: SqlStore,
+    make_batch: MakeBatch,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> dict[str, set[str]]:
-    """Labels of each sample that /metrics of an aggregator has, by name."""
+    """Labels of each sample of an aggregator's /metrics and of `hubbub fold --prometheus-textfile`, by name."""
     aggregator = start(sqlite_store, free=lambda: 1 << 40)
     metric = aggregator.definitions["homepage"]
     monkeypatch.setattr(sqlite_store, "implausible_periods", lambda: {(metric.digest, "ones"): 1})
     aggregator.post(make_batch(metric))
     aggregator.get("/nothing")
     labels: dict[str, set[str]] = {"up": set()}
-    for family in text_string_to_metric_families(aggregator.get("/metrics").body.decode()):
+    write_fold_textfile(tmp_path / "fold.prom", [], ended=0, seconds=0)
+    text = aggregator.get("/metrics").body.decode() + (tmp_path / "fold.prom").read_text()
+    for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels.setdefault(sample.name, set()).update(
                 "exported_job" if name == "job" else name for name in sample.labels
@@ -285,7 +292,7 @@ def test_metrics_and_labels_of_queries_exist(exposed: dict[str, set[str]]) -> No
 
 def test_values_of_labels_exist() -> None:
     results = {"stored", "duplicate", *(problem.slug for problem in ProblemType)}
-    values = {"result": results, "exported_job": set(JOBS), "job": {"hubbub"}}
+    values = {"result": results, "exported_job": set(JOBS), "job": {"hubbub"}, "status": {"folded", "failed"}}
     found = [selector for query in queries() for selector in selectors(promql_parser.parse(query))]
     found += [
         selector

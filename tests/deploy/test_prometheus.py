@@ -6,12 +6,18 @@ import json
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import urllib3
 
+from hubbub_aggregator.monitoring.fold_textfile import write_fold_textfile
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_secret, new_token
 from tests.deploy.conftest import free_port
@@ -32,12 +38,27 @@ def get(http: urllib3.HTTPConnectionPool, path: str, **fields: str) -> Any:
     return answer["data"]
 
 
+@contextmanager
+def served_fold_textfile(place: Path) -> Iterator[str]:
+    """Serve the file of a run of `hubbub fold` as the node exporter would, as /fold.txt; yields the address."""
+    write_fold_textfile(place / "fold.txt", [{"status": "failed"}], ended=time.time() - 3 * 86400, seconds=1)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(place))) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @pytest.mark.slow
 def test_every_query_has_a_result_and_every_rule_is_evaluated(
     start: StartAggregator,
     sqlite_store: SqlStore,
     make_batch: MakeBatch,
     monkeypatch: pytest.MonkeyPatch,
+    closed_last: ExitStack,
     tmp_path: Path,
 ) -> None:
     tool = installed("prometheus")
@@ -53,7 +74,10 @@ def test_every_query_has_a_result_and_every_rule_is_evaluated(
     text = config.read_text().replace("15s", "500ms").replace("/etc/hubbub/metrics", str(tmp_path / "metrics"))
     targets = '"replica-1:8000", "replica-2:8000"'
     assert targets in text
-    config.write_text(text.replace(targets, json.dumps(aggregator.url.removeprefix("http://"))))
+    text = text.replace(targets, json.dumps(aggregator.url.removeprefix("http://")))
+    textfile = closed_last.enter_context(served_fold_textfile(tmp_path))
+    node = f"{{job_name: node, metrics_path: /fold.txt, static_configs: [{{targets: ['{textfile}']}}]}}"
+    config.write_text(f"{text}\n  - {node}\n")
 
     port, log = free_port(), tmp_path / "log"
     command = [tool, f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}"]
@@ -73,6 +97,8 @@ def test_every_query_has_a_result_and_every_rule_is_evaluated(
         assert [(rule["name"], rule["lastError"]) for rule in rules if rule["health"] != "ok"] == []
         annotations = [text for rule in rules for alert in rule["alerts"] for text in alert["annotations"].values()]
         assert annotations
+        firing = {rule["name"] for rule in rules if rule["state"] == "firing"}
+        assert {"HubbubFoldFailed", "HubbubFoldOverdue"} <= firing
         assert [text for text in annotations if "<error" in text or "<no value>" in text] == []
     finally:
         server.terminate()

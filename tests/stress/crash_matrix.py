@@ -1,6 +1,6 @@
 """Kill the service at failpoints and at random moments, and check that no report is lost or counted twice.
 
-python -m tests.stress.crash_matrix ENGINE PROCESSES CRASHES [SEED]      (or: make matrix, make soak)
+python -m tests.stress.crash_matrix ENGINE PROCESSES CRASHES [SEED] [--proxy nginx] [--standby]      (or: make matrix, make soak)
 
 A campaign is a database and 25 crashes. Each report sets one bit that no other report sets, without noise. So its count is
 visible: 0 or 1, and 2 would be an error. The service is forked from this process, which has imported all modules and has
@@ -13,10 +13,15 @@ PROCESSES services share the database, each with its own port, as behind a proxy
 is killed. At a random moment all processes are killed, or one of several, which is then replaced. On PostgreSQL it can also
 be a backend of the server, or the whole server. Every fifth batch is sent twice at the same time, over two connections, to
 one process or to two.
+
+--proxy nginx : clients send to nginx, with the configuration of deploy/nginx. A killed process is replaced on its port.
+--standby     : PostgreSQL replicates synchronously. The primary is also killed for good and the standby promoted: the processes
+                must store batches again by themselves.
 """
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import io
 import json
@@ -26,6 +31,7 @@ import random
 import re
 import signal
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -52,11 +58,14 @@ from hubbub_aggregator.server.listener import listen, run
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from tests.support.databases import new_postgres
-from tests.support.postgres import Postgres, postgres_server
+from tests.support.free_ports import free_ports
+from tests.support.nginx import NAME, nginx_before
+from tests.support.postgres import Postgres, PostgresPair, postgres_pair, postgres_server
 
 CRASHES_A_CAMPAIGN, BITS, SENDERS, GIVE_UP = 25, 1_024, 4, 15.0
 ALL, ONE = "all at a random moment", "one process at a random moment"
 BACKEND, SERVER = "a process of PostgreSQL at a random moment", "PostgreSQL at a random moment"
+FAILOVER = "PostgreSQL's primary for good at a random moment"
 FIRST_DAY, DAYS = date(2024, 6, 1), 8
 
 _METRIC = """
@@ -92,16 +101,19 @@ class Campaign:
 
     database: str
     rng: random.Random
-    processes: int = 1
-    server: Postgres | None = None
+    ports: list[int]
+    server: Postgres | PostgresPair | None = None
+    proxy: tuple[int, ssl.SSLContext] | None = None  # its port, and what a client needs to trust it
     day: int = 0  # number of closed periods
     sent: dict[uuid.UUID, tuple[Batch, range, int]] = field(default_factory=dict)
     acknowledged: set[uuid.UUID] = field(default_factory=set)
+    num_taken: int = 0  # acknowledged requests, also those that repeat a batch
     formed: int = 0
     reached: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: threading.Event = field(default_factory=threading.Event)
     database_died: bool = False
+    next_victims: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)  # responses that should not occur
 
     @property
@@ -109,9 +121,16 @@ class Campaign:
         """The processes that can be killed at a random moment."""
         return [
             ALL,
-            *([ONE] if self.processes > 1 else []),
+            *([ONE] if len(self.ports) > 1 else []),
             *([BACKEND, SERVER] if self.server else []),
+            *([FAILOVER] if isinstance(self.server, PostgresPair) else []),
         ]
+
+    def _next_victim(self) -> str:
+        """Return each victim once in a random order, then each once more, and so on."""
+        if not self.next_victims:
+            self.next_victims = self.rng.sample(self.victims, len(self.victims))
+        return self.next_victims.pop()
 
     @property
     def now(self) -> datetime:
@@ -132,23 +151,23 @@ class Campaign:
 
     def crash(self, target: str | None) -> None:
         """Run the service until the failpoint or a random moment, and send batches in the meantime."""
-        victim = target or self.rng.choice(self.victims)
-        self.database_died = victim in (BACKEND, SERVER)
+        victim = target or self._next_victim()
+        self.database_died = victim in (BACKEND, SERVER, FAILOVER)
         self.over.clear()
         service = Service(self, target, self.rng.randint(1, 3) if target and target.startswith("append") else 1)
-        threads = [threading.Thread(target=self._send, args=(service.ports,), daemon=True) for _ in range(SENDERS)]
+        threads = [threading.Thread(target=self._send, daemon=True) for _ in range(SENDERS)]
         for thread in threads:
             thread.start()
         if target:
             service.wait_for(f"met {target}", GIVE_UP)
             met = f"met {target}" in service.messages
         else:
-            if self.rng.random() < 0.8:
+            if self.rng.random() < 0.8 or victim == FAILOVER:
                 service.wait_for("ready", GIVE_UP)
             service.wait_for("never sent", self.rng.uniform(0, 0.3))
             self._kill(victim, service)
             met = True
-        if self.processes > 1 and not service.is_over:
+        if len(self.ports) > 1 and not service.is_over:
             service.wait_for("never sent", self.rng.choice([0, 0.1, 0.1, 0.8]))  # the other processes keep running
         service.kill()
         self.over.set()
@@ -163,13 +182,29 @@ class Campaign:
             service.kill()
         elif victim == ONE:
             service.replace_one(self.rng)
+        elif isinstance(self.server, PostgresPair) and victim == FAILOVER:
+            self.server.fail_over()
+            self._require_service()
         elif self.server and victim == BACKEND:
             self.server.kill_backend(self.rng)
         elif self.server:
             self.server.kill()
             self.server.start()
 
-    def _send(self, ports: list[int]) -> None:
+    def _require_service(self) -> None:
+        """Wait until another batch is stored; fail after a time."""
+        until, before = time.monotonic() + GIVE_UP, self.num_taken
+        while self.num_taken == before:
+            assert time.monotonic() < until, f"no batch was stored in the {GIVE_UP} seconds after the failover"
+            time.sleep(0.01)
+
+    def _connection(self, rng: random.Random) -> http.client.HTTPConnection:
+        """Return a connection to the proxy, else to one of the processes."""
+        if self.proxy is None:
+            return http.client.HTTPConnection("127.0.0.1", rng.choice(self.ports), timeout=10)
+        return _ProxyConnection(*self.proxy)
+
+    def _send(self) -> None:
         rng = random.Random(self.rng.random())  # noqa: S311  (what to send)
         while not self.over.is_set():
             with self.lock:
@@ -177,13 +212,15 @@ class Campaign:
                 again = rng.random() < 0.2 or not waiting
                 chosen = rng.choice(list(self.sent) if again else waiting)
             batch, _, day = self.sent[chosen]
-            statuses = _post([rng.choice(ports) for _ in range(2 if rng.random() < 0.2 else 1)], batch)
-            in_doubt = [status for status in statuses if status == 503 and self.database_died]
+            statuses = _post([self._connection(rng) for _ in range(2 if rng.random() < 0.2 else 1)], batch)
+            expected = ({503} if self.database_died else set()) | ({502} if self.proxy else set())
+            in_doubt = [status for status in statuses if status in expected]
             closed = [status for status in statuses if status == 410 and day < self.day]
             taken = [status for status in statuses if status in (200, 202)]
             with self.lock:
                 if taken:
                     self.acknowledged.add(chosen)
+                    self.num_taken += 1
                 if taken.count(202) > 1 or len(in_doubt) + len(closed) + len(taken) < len(statuses):
                     self.unexpected.append(f"responses to one batch sent in parallel: {statuses}")
             if len(taken) + len(closed) == 0:
@@ -219,12 +256,24 @@ def _batch(metric: Metric, numbers: range, day: int) -> Batch:
     return Batch(uuid.uuid4(), metric.name, metric.digest, period, bytes(len(numbers)), rows)
 
 
-def _post(ports: Sequence[int], batch: Batch) -> list[int]:
-    """Send a batch to each port at the same time; return the statuses of the responses that arrived."""
+class _ProxyConnection(http.client.HTTPConnection):
+    """A TLS connection to a proxy on this machine, under the name of its certificate."""
+
+    def __init__(self, port: int, trust: ssl.SSLContext) -> None:
+        super().__init__("127.0.0.1", port, timeout=10)
+        self._trust = trust
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = self._trust.wrap_socket(self.sock, server_hostname=NAME)
+
+
+def _post(through: Sequence[http.client.HTTPConnection], batch: Batch) -> list[int]:
+    """Send a batch over each connection at the same time; return the statuses of the responses that arrived."""
     body, connections, statuses = batch.to_json(), [], []
     with ExitStack() as stack:
-        for port in ports:
-            connection = stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)))
+        for connection in through:
+            stack.enter_context(closing(connection))
             with suppress(OSError):
                 connection.request("POST", "/v1/reports", body, {"Content-Type": "application/json"})
                 connections.append(connection)
@@ -238,7 +287,6 @@ class Service:
     """The processes of the service, in one process group; they send `ready` and `met FAILPOINT` over a pipe.
 
     messages : lines received so far
-    ports    : ports of the processes; changes when a process is replaced
     """
 
     def __init__(self, campaign: Campaign, target: str | None, countdown: int) -> None:
@@ -247,23 +295,19 @@ class Service:
         self._campaign, self._target, self._countdown = campaign, target, countdown
         self._read_end, self._write_end = os.pipe()
         self._group = 0
-        self._pids: list[int] = []
-        self.ports: list[int] = []
-        for _ in range(campaign.processes):
-            self._start()
+        self._pids = [self._start(port) for port in campaign.ports]
 
-    def _start(self) -> None:
-        with listen("127.0.0.1", 0) as listener:
-            self.ports.append(listener.getsockname()[1])
+    def _start(self, port: int) -> int:
+        with listen("127.0.0.1", port) as listener:
             pid = os.fork()
             if pid == 0:
                 os.setpgid(0, self._group)
                 os.close(self._read_end)
                 _serve(self._campaign, listener, self._target, self._countdown, self._write_end)
-        self._pids.append(pid)
         self._group = self._group or pid
         with suppress(OSError):  # the child may have joined the group already
             os.setpgid(pid, self._group)
+        return pid
 
     def wait_for(self, message: str, seconds: float) -> None:
         """Wait until a process has sent this message, at most `seconds`."""
@@ -274,12 +318,11 @@ class Service:
             self.messages += os.read(self._read_end, 1 << 16).decode().splitlines()
 
     def replace_one(self, rng: random.Random) -> None:
-        """Kill a process other than the first, which is the group's leader, and start another one."""
+        """Kill a process other than the first, which is the group's leader, and start another one on its port."""
         number = rng.randrange(1, len(self._pids))
         os.kill(self._pids[number], signal.SIGKILL)
-        os.waitpid(self._pids.pop(number), 0)
-        self._start()
-        self.ports.pop(number)
+        os.waitpid(self._pids[number], 0)
+        self._pids[number] = self._start(self._campaign.ports[number])
 
     def kill(self) -> None:
         """Kill all processes at once, and wait until they are gone."""
@@ -382,15 +425,20 @@ def _not_before(target: str | None) -> float:
     return 0.3 if _ends_a_period(target) else 0
 
 
-def campaign(crashes: int, seed: int, processes: int, server: Postgres | None) -> Counter[str]:
+def campaign(
+    crashes: int, seed: int, processes: int, server: Postgres | PostgresPair | None, *, with_proxy: bool
+) -> Counter[str]:
     """Run one campaign; return the number of crashes at each failpoint."""
     rng = random.Random(seed)  # noqa: S311  (when to kill)
     targets: list[str | None] = [name for name in failpoint_names() if crashes >= CRASHES_A_CAMPAIGN]
     targets += [None] * (crashes - len(targets))
     targets.sort(key=lambda target: _not_before(target) + (1 - abs(_not_before(target))) * rng.random())
-    with TemporaryDirectory(prefix="hubbub-crash-") as directory:
-        database = new_postgres(server.url) if server else str(Path(directory) / "reports.db")
-        one = Campaign(database, rng, processes, server)
+    ports = free_ports(processes)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="hubbub-crash-")))
+        database = new_postgres(server.url) if server else str(directory / "reports.db")
+        proxy = stack.enter_context(nginx_before(ports, directory)) if with_proxy else None
+        one = Campaign(database, rng, ports, server, proxy)
         for number, target in enumerate(targets):
             one.build_due(2 + BITS // 3 // crashes)
             if _ends_a_period(target):
@@ -402,20 +450,39 @@ def campaign(crashes: int, seed: int, processes: int, server: Postgres | None) -
         return one.reached
 
 
-def main(engine: str, processes: int, crashes: int, seed: int) -> None:
+def main(engine: str, processes: int, crashes: int, seed: int, *, with_proxy: bool, with_standby: bool) -> None:
     began, reached = time.monotonic(), Counter[str]()
-    with postgres_server() if engine == "postgres" else nullcontext() as server:
+    database = postgres_pair() if with_standby else postgres_server() if engine == "postgres" else nullcontext()
+    with database as server:
         for number, start in enumerate(range(0, crashes, CRASHES_A_CAMPAIGN)):
             print(f"{start} of {crashes} crashes; then seed {seed + number}", file=sys.stderr)  # noqa: T201
-            reached += campaign(min(CRASHES_A_CAMPAIGN, crashes - start), seed + number, processes, server)
+            some = min(CRASHES_A_CAMPAIGN, crashes - start)
+            reached += campaign(some, seed + number, processes, server, with_proxy=with_proxy)
     for name in sorted({*failpoint_names(), *reached}):
         print(f"{reached[name]:5}  {name}")  # noqa: T201
+    behind = (" behind nginx" if with_proxy else "") + (" with a standby" if with_standby else "")
     print(  # noqa: T201
-        f"{crashes} crashes of {processes} processes on {engine} in {time.monotonic() - began:.0f} s, seed {seed}: "
+        f"{crashes} crashes of {processes} processes on {engine}{behind} in {time.monotonic() - began:.0f} s, seed {seed}: "
         "nothing lost, nothing counted twice"
     )
 
 
 if __name__ == "__main__":
-    engine, processes, crashes, *seed = sys.argv[1:]
-    main(engine, int(processes), int(crashes), int(seed[0]) if seed else random.SystemRandom().getrandbits(48))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("engine", choices=["sqlite", "postgres"])
+    parser.add_argument("processes", type=int)
+    parser.add_argument("crashes", type=int)
+    parser.add_argument("seed", type=int, nargs="?", default=random.SystemRandom().getrandbits(48))
+    parser.add_argument("--proxy", choices=["nginx"])
+    parser.add_argument("--standby", action="store_true", help="with the engine postgres")
+    given = parser.parse_args()
+    if given.standby and given.engine != "postgres":
+        parser.error("--standby needs the engine postgres")
+    main(
+        given.engine,
+        given.processes,
+        given.crashes,
+        given.seed,
+        with_proxy=given.proxy is not None,
+        with_standby=given.standby,
+    )

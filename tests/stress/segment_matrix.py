@@ -1,8 +1,8 @@
 """Kill services that append segments, and folds, at failpoints and at random moments; check that no report is lost or counted twice.
 
-python -m tests.stress.segment_matrix CRASHES [SEED]      (or: make matrix)
+python -m tests.stress.segment_matrix CRASHES [SEED] [--s3]      (or: make matrix)
 
-Two processes append batches to a directory, some of them again, and two fold it all the time, with Arrow or DuckDB. One closes
+Two processes append batches to a directory, or to a bucket of SeaweedFS (--s3), some of them again, and two fold it all the time, with Arrow or DuckDB. One closes
 periods that are over. A process that reaches the failpoint is killed; the others are killed with it or a little later. At a random moment all are killed. Each report
 sets one bit that no other report sets, without noise. After every crash each object is complete, and a fold finds
 acknowledged <= counted <= formed for each report. At the end every batch is sent once more, and counted = formed.
@@ -10,16 +10,17 @@ acknowledged <= counted <= formed for each report. At the end every batch is sen
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import random
 import signal
-import sys
 import time
 import traceback
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -38,6 +39,7 @@ from hubbub_aggregator.segments.segment_file import SegmentFolder, batch_ids
 from hubbub_aggregator.segments.segment_store import SegmentStore
 from hubbub_aggregator.store.interface import AppendResult
 from tests.stress.crash_matrix import in_child
+from tests.support.s3_server import environment, s3_server_of_another_process
 
 BITS, DAYS, FIRST_DAY, GIVE_UP = 1_024, 5, date(2024, 6, 1), 20.0
 RANDOM = "all at a random moment"
@@ -71,9 +73,10 @@ def _closes(target: str | None) -> bool:
 
 @dataclass
 class Campaign:
-    """One directory of segments, the reports formed for it, and the batches that were acknowledged."""
+    """One object store, the reports formed for it, and the batches that were acknowledged."""
 
-    place: Path
+    segments: str
+    database: Path
     rng: random.Random
     batches: list[tuple[Batch, range]] = field(default_factory=list)
     acknowledged: set[int] = field(default_factory=set)
@@ -95,8 +98,8 @@ class Campaign:
 
     def open(self) -> tuple[ObjectStore, SegmentStore]:
         """Open both stores; only children do, because this process must be able to fork."""
-        objects = ObjectStore.open(str(self.place / "segments"))
-        return objects, SegmentStore.open_with(self.place / "reports.db", objects, uuid.uuid4)
+        objects = ObjectStore.open(self.segments)
+        return objects, SegmentStore.open_with(self.database, objects, uuid.uuid4)
 
     def crash(self, target: str | None) -> bool:
         """Run two services, two folds and a job that closes periods until the failpoint or a random moment; return whether it was reached."""
@@ -259,13 +262,23 @@ def _forked(
         os._exit(3)
 
 
-def main(crashes: int, seed: int) -> None:
+@contextmanager
+def _place(*, on_s3: bool) -> Iterator[tuple[str, Path]]:
+    """Yield an empty object store and the path of the database."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="hubbub-segments-")))
+        if on_s3:
+            os.environ |= environment(stack.enter_context(s3_server_of_another_process()))
+        yield "s3://bucket" if on_s3 else str(directory / "segments"), directory / "reports.db"
+
+
+def main(crashes: int, seed: int, *, on_s3: bool) -> None:
     began, rng, reached = time.monotonic(), random.Random(seed), Counter[str]()  # noqa: S311  (when to kill)
     targets: list[str | None] = [None] * max(0, crashes - len(FAILPOINTS))
     targets += FAILPOINTS[:crashes]
     rng.shuffle(targets)
-    with TemporaryDirectory(prefix="hubbub-segments-") as directory:
-        campaign = Campaign(Path(directory), rng)
+    with _place(on_s3=on_s3) as (segments, database):
+        campaign = Campaign(segments, database, rng)
         for target in targets:
             campaign.build(BITS // 2 // crashes)
             if _closes(target) or (campaign.day < DAYS - 3 and rng.random() < 0.1):
@@ -276,11 +289,15 @@ def main(crashes: int, seed: int) -> None:
     for name in [*FAILPOINTS, RANDOM]:
         print(f"{reached[name]:5}  {name}")  # noqa: T201
     print(  # noqa: T201
-        f"{crashes} crashes on segments in {time.monotonic() - began:.0f} s, seed {seed}, "
+        f"{crashes} crashes on segments in {'a bucket' if on_s3 else 'a directory'} in {time.monotonic() - began:.0f} s, seed {seed}, "
         f"{len(campaign.acknowledged)} of {len(campaign.batches)} batches acknowledged: nothing lost, nothing counted twice"
     )
 
 
 if __name__ == "__main__":
-    count, *rest = map(int, sys.argv[1:])
-    main(count, rest[0] if rest else random.SystemRandom().getrandbits(48))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("crashes", type=int)
+    parser.add_argument("seed", type=int, nargs="?", default=random.SystemRandom().getrandbits(48))
+    parser.add_argument("--s3", action="store_true", help="in a bucket of SeaweedFS")
+    given = parser.parse_args()
+    main(given.crashes, given.seed, on_s3=given.s3)

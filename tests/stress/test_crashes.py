@@ -1,4 +1,4 @@
-"""SIGKILL at every failpoint and at random moments: one campaign of crash_matrix.py per engine, one of segment_matrix.py."""
+"""SIGKILL at every failpoint and at random moments: campaigns of crash_matrix.py, one of segment_matrix.py."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.programs import installed
 
 
 @pytest.mark.slow
@@ -26,13 +28,30 @@ def test_killed_service_loses_no_report_and_counts_none_twice(engine: str, proce
 
 
 @pytest.mark.slow
-def test_killed_segment_services_and_folds_lose_no_report_and_count_none_twice(unseen_seed: int) -> None:
-    """25 crashes: one at every failpoint, each of which must be reached, the others at random moments."""
+def test_replicas_behind_nginx_lose_no_report_and_count_none_twice_through_failovers(unseen_seed: int) -> None:
+    """10 crashes: two of each kind, two of them failovers of PostgreSQL to a synchronous standby."""
+    installed("nginx", "nginx-light")
+    installed("openssl")
     root = Path(__file__).parents[2]
-    matrix = [sys.executable, "-m", "tests.stress.segment_matrix", "25", str(unseen_seed)]
-    done = subprocess.run(matrix, cwd=root, capture_output=True, text=True, timeout=200, check=False)
+    matrix = [sys.executable, "-m", "tests.stress.crash_matrix", "postgres", "3", "10", str(unseen_seed)]
+    matrix += ["--proxy", "nginx", "--standby"]
+    done = subprocess.run(matrix, cwd=root, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    met = re.findall(r"^ *(\d+)  (.* at a random moment)$", done.stdout, re.MULTILINE)
+    assert [int(times) for times, _ in met] == [2] * 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("crashes", "place"), [(25, []), (13, ["--s3"])], ids=["directory", "s3"])
+def test_killed_segment_services_and_folds_lose_no_report_and_count_none_twice(
+    crashes: int, place: list[str], unseen_seed: int
+) -> None:
+    """One crash at every failpoint, each of which must be reached, the others at random moments."""
+    root = Path(__file__).parents[2]
+    matrix = [sys.executable, "-m", "tests.stress.segment_matrix", str(crashes), str(unseen_seed), *place]
+    done = subprocess.run(matrix, cwd=root, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     met = {name: int(times) for times, name in re.findall(r"^ *(\d+)  (.*)$", done.stdout, re.MULTILINE)}
-    assert sum(met.values()) == 25
+    assert sum(met.values()) == crashes
     assert len(met) == 13
     assert all(met.values()), met

@@ -24,6 +24,8 @@ def served(place: Path) -> Iterator[str]:
     with log.open("wb") as errors, subprocess.Popen(command, stderr=errors) as serving:
         while not (found := re.search(r"without a token on (\S+)", log.read_text())):
             assert serving.poll() is None, log.read_text()
-        yield found.group(1)
-        serving.terminate()
-        serving.wait(30)
+        try:
+            yield found.group(1)
+        finally:
+            serving.terminate()
+            serving.wait(30)

@@ -62,15 +62,25 @@ class Postgres:
             "cwd": "/",
             "env": {"LC_ALL": "C", "PATH": os.environ["PATH"], "TZ": "UTC"},
         }
-        self.sockets = place / "s"
-        self.sockets.mkdir()
-        (data := place / "data").mkdir(mode=0o700)
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             self._common |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             place.chmod(0o755)
-            for path in (data, self.sockets):
-                os.chown(path, nobody.pw_uid, nobody.pw_gid)
+        self.sockets = self._new_directory("s")
+        self.url = f"postgresql://hubbub@/postgres?host={self.sockets}"
+        self._num_clusters = 0
+        self._create(primary)
+
+    def _new_directory(self, name: str) -> Path:
+        (path := self._place / name).mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            os.chown(path, self._common["user"], self._common["group"])
+        return path
+
+    def _create(self, primary: Postgres | None) -> None:
+        """Create the server's data in a new directory, and start it."""
+        self._num_clusters += 1
+        data = self._new_directory(f"data{self._num_clusters}")
         common = ["-D", str(data), "-U", "hubbub", "--no-sync"]
         if primary:
             copied = ["pg_basebackup", "-h", str(primary.sockets), "--write-recovery-conf", "--checkpoint=fast"]
@@ -80,8 +90,12 @@ class Postgres:
         subprocess.run([self._binaries / program, *common, *arguments], check=True, capture_output=True, **self._common)
         self._options = ["-D", str(data), "-k", str(self.sockets)]
         self._options += ["-c", "listen_addresses=", "-c", "shared_buffers=32MB"]
-        self.url = f"postgresql://hubbub@/postgres?host={self.sockets}"
+        self._options += ["-c", "wal_retrieve_retry_interval=100ms"]  # of a standby whose primary restarts
         self.start()
+
+    def follow(self, primary: Postgres) -> None:
+        """Become a standby of another server, with a copy of its data; this server was killed."""
+        self._create(primary)
 
     def start(self) -> None:
         """Start or restart the server; return when it accepts connections."""
@@ -136,6 +150,64 @@ class Postgres:
         """Stop the server at once, without a checkpoint; does nothing if it was killed."""
         self._server.send_signal(signal.SIGQUIT)
         self._server.wait(30)
+
+
+class PostgresPair:
+    """A primary and its standby, behind two addresses that stay the same; a commit waits for the standby.
+
+    url : both addresses; a connection goes to the primary
+    """
+
+    def __init__(self, place: Path) -> None:
+        (place / "a").mkdir()
+        (place / "b").mkdir()
+        if os.geteuid() == 0:
+            place.chmod(0o755)
+        self._primary = Postgres(place / "a")
+        self._primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")  # copied to each standby
+        self._primary.execute("SELECT pg_reload_conf()")
+        self._standby = Postgres(place / "b", self._primary)
+        addresses = f"{self._primary.sockets},{self._standby.sockets}"
+        self.url = f"postgresql://hubbub@/postgres?host={addresses}&target_session_attrs=read-write"
+
+    def fail_over(self) -> None:
+        """Kill the primary, promote the standby, and replace the killed server by a new standby."""
+        self._primary, self._standby = self._standby, self._primary
+        self._standby.kill()
+        self._primary.execute("SELECT pg_promote()")
+        self._standby.follow(self._primary)
+
+    def kill(self) -> None:
+        """Kill the primary."""
+        self._primary.kill()
+
+    def start(self) -> None:
+        """Start the primary again."""
+        self._primary.start()
+
+    def kill_backend(self, rng: Random) -> None:
+        """Kill the process of one connection to the primary."""
+        self._primary.kill_backend(rng)
+
+    def wait(self) -> None:
+        """Wait until the primary accepts connections and runs no statement of a killed client."""
+        self._primary.wait()
+
+    def stop(self) -> None:
+        """Stop both servers."""
+        self._standby.stop()
+        self._primary.stop()
+
+
+@contextmanager
+def postgres_pair() -> Iterator[PostgresPair]:
+    """Run a primary and its standby for the block."""
+    with TemporaryDirectory(prefix="hubbub-pg-") as directory:
+        pair = PostgresPair(Path(directory))
+        try:
+            yield pair
+        finally:
+            pair.stop()
 
 
 @contextmanager

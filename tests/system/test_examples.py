@@ -14,6 +14,7 @@ import pytest
 import urllib3
 
 from hubbub.sdk.storage.state_reader import read_state
+from tests.support.near_expiry import with_near_expiry
 from tests.support.paths import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -65,7 +66,7 @@ def test_server_reports_for_itself_and_for_each_user(tmp_path: Path) -> None:
 def test_test_code_of_the_client_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (REPOSITORY / "docs" / "client.md").read_text()
     (shown,) = [block for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) if "testing" in block]
-    (tmp_path / "metrics.toml").write_text((EXAMPLES / "metrics.toml").read_text())
+    (tmp_path / "metrics.toml").write_text(with_near_expiry((EXAMPLES / "metrics.toml").read_text()))
     monkeypatch.chdir(tmp_path)
     environment = {key: value for key, value in os.environ.items() if key != "DO_NOT_TRACK"}
     subprocess.run([sys.executable, "-c", shown], check=True, env=environment, timeout=60)

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 VARIABLE_PREFIX = "HUBBUB"
 DEFAULT_LOCAL_PORT = 8100
+_SEGMENTS_TIMEOUT = timedelta(seconds=10)
+"""Of a request to the object store. Uploads then get 503 before a reverse proxy gives up, by default after 60 seconds."""
 _OTHER_VARIABLES = re.compile(r"HUBBUB_(CONSENT|TOKEN|SEED|CASES|REQUESTS|REQUIRE|PIN|PG_BIN|BENCH_\w+)")
 """Variables of the client, of `hubbub pull`, of the tests and of the benchmarks."""
 
@@ -253,7 +256,9 @@ def command(
             from hubbub_aggregator.segments.object_store import ObjectStore
             from hubbub_aggregator.segments.segment_store import SegmentStore
 
-            store = SegmentStore.open_with(database, ObjectStore.open(segments), uuid4, create=create)
+            store = SegmentStore.open_with(
+                database, ObjectStore.open(segments, _SEGMENTS_TIMEOUT), uuid4, create=create
+            )
         stack.enter_context(closing(store))
         if store.created:
             level = logging.WARNING if is_named(context) else logging.INFO

@@ -1,17 +1,11 @@
-"""The stylesheet that every page contains, and the Content-Security-Policy that permits only it."""
+"""The Content-Security-Policy of the dashboard. Its pages contain the stylesheet of `hubbub.pages.html_page`."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from importlib.resources import files
+from hubbub.pages.html_page import CONTENT_SECURITY_POLICY as PAGE_POLICY
+from hubbub.pages.html_page import STYLE
 
-STYLE = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+__all__ = ["CONTENT_SECURITY_POLICY", "STYLE"]
 
-_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-
-CONTENT_SECURITY_POLICY = (
-    f"default-src 'none'; style-src 'sha256-{_HASH}'; img-src data:; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
-)
-"""No scripts and no further requests; the icon is a `data:` URL."""
+CONTENT_SECURITY_POLICY = f"{PAGE_POLICY}; frame-ancestors 'none'"
+"""The page's policy, and no frames: a browser reads this directive in a header only."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
+from typing import Self
 
 from hubbub.text import install_hint
 from hubbub_aggregator.database.failpoints import reach
@@ -18,6 +21,8 @@ except ImportError:
     raise StoreError(f"segments need obstore: {install_hint('segments')}") from None
 
 _MOST_DELETED_AT_ONCE = 1_000
+_MAX_RETRIES = 4
+_PROBE = "write-probe"
 _MISSING = (NotFoundError, FileNotFoundError)
 
 
@@ -32,8 +37,11 @@ class ObjectStore:
         self.place = place
 
     @classmethod
-    def open(cls, place: str) -> ObjectStore:
+    def open(cls, place: str, timeout: timedelta | None = None) -> Self:
         """Open a directory, created if it does not exist, or s3://bucket/prefix.
+
+        timeout : S3: longest time of a request, and of its repetitions after a failure. A method fails after twice this time.
+                  None: those of obstore, 30 seconds for a request and three minutes of repetitions
 
         Keys, region and endpoint of S3 are those of the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL
         and AWS_ALLOW_HTTP, or of the machine's role.
@@ -43,7 +51,14 @@ class ObjectStore:
                 return cls(LocalStore(Path(place).absolute(), mkdir=True), place)
             if not place.startswith("s3://"):
                 raise StoreError(f"{place} is no place for segments: name a directory, or s3://bucket/prefix")
-            return cls(S3Store.from_url(place), place)
+            if timeout is None:
+                return cls(S3Store.from_url(place), place)
+            limited = S3Store.from_url(
+                place,
+                client_options={"timeout": timeout, "allow_http": _allows_http(os.environ)},  # replaces AWS_ALLOW_HTTP
+                retry_config={"retry_timeout": timeout, "max_retries": _MAX_RETRIES},
+            )
+            return cls(limited, place)
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a new object; return False, without a change, if the name exists."""
@@ -56,6 +71,11 @@ class ObjectStore:
                 return False
         reach(f"after an object of {folder}")
         return True
+
+    def probe(self) -> None:
+        """Write an object that `hubbub fold` ignores, to find out whether the store accepts objects."""
+        with _store_errors(self.place):
+            obstore.put(self._store, _PROBE, b"")
 
     def read(self, name: str) -> bytes:
         """Return an object; raises MissingObjectError if there is none."""
@@ -85,6 +105,11 @@ class ObjectStore:
                         with suppress(*_MISSING):
                             obstore.delete(self._store, path)
         reach("after a deletion of objects")
+
+
+def _allows_http(environment: Mapping[str, str]) -> bool:
+    """Return whether AWS_ALLOW_HTTP is true, as obstore reads it."""
+    return environment.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "on", "yes", "y"}
 
 
 class MissingObjectError(StoreError):

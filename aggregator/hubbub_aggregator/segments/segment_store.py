@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Self
 from uuid import UUID
 
-from sqlalchemy import select
-
 from hubbub.wire.batch import Batch
-from hubbub_aggregator.database.engine import fetch_all, transaction
-from hubbub_aggregator.database.schema import collection
+from hubbub_aggregator.database.engine import insert_new, transaction
+from hubbub_aggregator.database.schema import batch
 from hubbub_aggregator.segments.manifest import closed_name
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes
 from hubbub_aggregator.store.append import Collections
 from hubbub_aggregator.store.interface import AppendResult
-from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_aggregator.store.sql_store import SqlStore, mark_closed
+
+_UNMARKED = bytes(16)
+"""Batch id of a closed period without the mark in the object store; as a UUID, it is the nil UUID, which no client sends."""
 
 
 class SegmentStore(SqlStore):
@@ -28,8 +29,6 @@ class SegmentStore(SqlStore):
 
     _objects: ObjectStore
     _new_id: Callable[[], UUID]
-    _unmarked: set[SegmentFolder] | None = None
-    """Closed periods without the mark in the object store; None: not known yet."""
 
     @classmethod
     def open_with(
@@ -62,23 +61,21 @@ class SegmentStore(SqlStore):
         return False
 
     def close_period(self, digest: str, period: str, between_steps: Callable[[], None] = lambda: None) -> None:
-        """Close a period, then mark it in the object store, so that `hubbub fold` deletes its ids."""
-        super().close_period(digest, period, between_steps)
-        metric = self.metric_of(digest)
-        if metric is None:
-            return
-        folder = SegmentFolder(metric, digest, period)
-        self._objects.create(closed_name(folder.path), b"closed\n")
-        if self._unmarked is not None:
-            self._unmarked.discard(folder)
+        """Close a period, and mark it in the object store, so that `hubbub fold` deletes its ids.
 
-    def half_closed_periods(self) -> list[tuple[str, str]]:
-        """Return the closed periods that have no mark because a process ended before it; reads the object store once."""
-        if self._unmarked is None:
-            query = select(collection.c.metric, collection.c.digest, collection.c.period).where(collection.c.closed)
-            closed = {SegmentFolder(*row) for row in fetch_all(self._engine, query)}
-            names = list(self._objects.names())
-            marked = {SegmentFolder.of(name) for name in names if name.endswith(closed_name(""))}
-            self._unmarked = closed & {folder for folder in map(SegmentFolder.of, names) if folder not in marked}
-        unmarked = {(folder.digest, folder.period) for folder in self._unmarked}
-        return sorted({*super().half_closed_periods(), *unmarked})
+        A batch id in the database makes the period half closed until the mark exists. So the service finds the periods without it
+        without listing the object store.
+        """
+        metric = self.metric_of(digest)
+        with transaction(self._engine, writes=True) as connection:
+            collection_id = mark_closed(connection, digest, period)
+            if collection_id is None or metric is None:  # it has no reports
+                return
+            unmarked = {"collection_id": collection_id, "batch_id": _UNMARKED}
+            connection.execute(insert_new(connection, batch).values(unmarked))
+        self._objects.create(closed_name(SegmentFolder(metric, digest, period).path), b"closed\n")
+        super().close_period(digest, period, between_steps)
+
+    def probe(self) -> None:
+        super().probe()
+        self._objects.probe()

@@ -257,11 +257,8 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures, SqlLeases):
         return next((metric for (metric,) in fetch_all(self._engine, query)), None)
 
     def close_period(self, digest: str, period: str, between_steps: Callable[[], None] = _do_nothing) -> None:
-        is_this = _is_period(digest, period)
         with transaction(self._engine, writes=True) as connection:
-            lock = select(collection.c.id).where(is_this).with_for_update()  # waits until running appends have ended
-            collection_id = connection.scalar(lock)
-            connection.execute(update(collection).where(is_this).values(closed=True))
+            collection_id = mark_closed(connection, digest, period)
         reach("close: between mark and ids")
         is_here = batch.c.collection_id == collection_id
         after: bytes | None = b""
@@ -359,6 +356,15 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures, SqlLeases):
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def mark_closed(connection: Connection, digest: str, period: str) -> int | None:
+    """Mark a period as closed once running appends have ended; return its collection's id, None if there is none."""
+    is_this = _is_period(digest, period)
+    lock = select(collection.c.id).where(is_this).with_for_update()  # waits until running appends have ended
+    collection_id: int | None = connection.scalar(lock)
+    connection.execute(update(collection).where(is_this).values(closed=True))
+    return collection_id
 
 
 def _is_period(digest: str, period: str) -> ColumnElement[bool]:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from hubbub.cli.ledger import print_damage
-from hubbub.cli.output import PATH, json_option, print_json
-from hubbub.sdk.storage.state import MAX_SENT_BATCHES
+from hubbub.cli.output import PATH, json_option, print_json, write_file
+from hubbub.sdk.storage.state import MAX_SENT_BATCHES, State
 from hubbub.text import format_count
 
 _MAX_CONSENT_CHARACTERS = 200
@@ -24,22 +24,42 @@ _MAX_CONSENT_CHARACTERS = 200
     "count",
     metavar="N",
     type=click.IntRange(1, MAX_SENT_BATCHES),
-    default=1,
     help=f"Number of sent batches to show, newest first; the client keeps the last {MAX_SENT_BATCHES}.  [default: 1]",
 )
+@click.option(
+    "--html",
+    "html_file",
+    type=PATH,
+    metavar="FILE",
+    help="Write a self-contained HTML page of everything the client holds and of the batches it sent last (all of them without --last).",
+)
+@click.option(
+    "--definitions", type=PATH, metavar="METRICS.TOML", help="With --html: show the descriptions of the app's metrics."
+)
 @json_option
-def command(directory: Path, *, count: int, as_json: bool) -> None:
+def command(
+    directory: Path, *, count: int | None, html_file: Path | None, definitions: Path | None, as_json: bool
+) -> None:
     """Show queued and recently sent batches.
 
-    STATE is the state directory of a client.
+    STATE is the state directory of a client. Reports are shown as their randomized bits, never as values.
 
     \b
     Example:
       hubbub inspect ~/.local/state/my-app/hubbub --last 3
+      hubbub inspect ~/.local/state/my-app/hubbub --html telemetry.html
     """
     from hubbub.sdk.storage.state_reader import inspection_report, read_state
 
+    if definitions is not None and html_file is None:
+        raise click.UsageError("--definitions needs --html FILE")
+    if html_file is not None and as_json:
+        raise click.UsageError("--html and --json exclude each other: give one of them")
     state = read_state(directory)
+    if html_file is not None:
+        _write_page(state, MAX_SENT_BATCHES if count is None else count, html_file, definitions)
+        return
+    count = 1 if count is None else count
     report = inspection_report(state, count)
     if as_json:
         print_json(report)
@@ -70,6 +90,15 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
     print_damage(state)
     for body in report["last_sent"] or ["nothing"]:
         click.echo(f"last sent: {body.rstrip()}")  # --json includes the padding
+
+
+def _write_page(state: State, last: int, file: Path, definitions: Path | None) -> None:
+    from hubbub.metrics.definitions import load_definitions
+    from hubbub.sdk.transparency.state_page import state_page
+
+    loaded = None if definitions is None else load_definitions(definitions)
+    write_file(file, state_page(state, last=last, definitions=loaded))
+    click.echo(f"wrote {file}", err=True)
 
 
 def _when(queued: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`hubbub metrics`: validate a definitions file, compare two, and show metrics with their epsilon."""
+"""`hubbub metrics`: validate a definitions file, compare two, show metrics with their epsilon, and write a page of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MIN_STRING_COHORTS = 4
 
 @click.group()
 def command() -> None:
-    """Check, compare or show definitions files.
+    """Check, compare, show or publish definitions files.
 
     \b
     Example:
@@ -78,14 +78,16 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
     accepted = [metric for metric in loaded.versions() if not has_expired(metric, today)]
     problems = [] if max_epsilon is None else list(cap_problems(accepted, max_epsilon))
     if as_json:
-        digests = {metric.name: metric.digest for metric in loaded.versions()}
-        print_json({"metrics": digests, "warnings": warnings, "problems": problems})
+        versions = [
+            {"name": metric.name, "digest": metric.digest, "current": metric in current} for metric in loaded.versions()
+        ]
+        print_json({"metrics": versions, "warnings": warnings, "problems": problems})
         raise SystemExit(bool(problems))
     for each in warnings:
         click.echo(f"warning: {each}", err=True)
     _exit_with(problems)
-    versions = format_count(len(list(loaded.versions())), "definition")
-    click.echo(f"{definitions}: valid: {versions}, {format_count(len(loaded), 'metric')}")
+    number = format_count(len(list(loaded.versions())), "definition")
+    click.echo(f"{definitions}: valid: {number}, {format_count(len(loaded), 'metric')}")
 
 
 @command.command()
@@ -148,16 +150,31 @@ def _change_lines(change: VersionChange) -> list[str]:
     versions = {side: metric for side, metric in (("before", change.before), ("after", change.after)) if metric}
     digests = dict.fromkeys(metric.digest for metric in versions.values())
     lines = [f"{change.name} {' -> '.join(digest[:12] for digest in digests)}: {change.kind}"]
-    lines += [f"  {field}: {_shown(old)} -> {_shown(new)}" for field, (old, new) in change.fields.items()]
+    lines += [f"  {field}: {' -> '.join(_shown_pair(*values))}" for field, values in change.fields.items()]
     if len(versions) == 1 or len(digests) > 1:
         figures = {side: privacy_figures(metric, Policy()).sentence() for side, metric in versions.items()}
         lines += [f"  {side + ':':7} {sentence}" for side, sentence in figures.items()]
     return lines
 
 
-def _shown(value: Any) -> str:
+def _shown_pair(old: Any, new: Any) -> tuple[str, str]:
+    """Return two different values as text: probabilities with 6 digits, or as many as tell them apart.
+
+    >>> _shown_pair(0.1719236969947815, 0.25), _shown_pair(0.5, 0.50000006), _shown_pair(None, ["a", "b"])
+    (('0.171924', '0.25'), ('0.5', '0.5000001'), ('none', '[a, b]'))
+    """
+    for digits in range(6, 17):
+        shown = _shown(old, digits), _shown(new, digits)
+        if shown[0] != shown[1]:
+            break
+    return shown
+
+
+def _shown(value: Any, digits: int) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(map(str, value))}]"
+        return f"[{', '.join(_shown(each, digits) for each in value)}]"
+    if isinstance(value, float):
+        return f"{value:.{digits}g}"
     return "none" if value in (None, "") else str(value)
 
 
@@ -191,6 +208,30 @@ def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_j
         return
     for about in shown:
         click.echo(_format(about))
+
+
+@command.command()
+@click.argument("definitions", type=PATH)
+@click.option("--out", type=PATH, metavar="FILE", default="metrics.html", show_default=True, help="HTML file to write.")
+def catalogue(definitions: Path, out: Path) -> None:
+    """Write an HTML page of all metrics.
+
+    The page lists the metrics of the definitions file DEFINITIONS: each version with its owner, purpose, review, expiry and epsilon.
+    It is one self-contained file without scripts.
+
+    \b
+    Example:
+      hubbub metrics catalogue metrics.toml --out metrics.html
+    """
+    from datetime import UTC, datetime
+
+    from hubbub.cli.catalogue import catalogue_page
+    from hubbub.cli.output import write_file
+    from hubbub.metrics.definitions import load_definitions
+
+    loaded = load_definitions(definitions)
+    write_file(out, catalogue_page(loaded, datetime.now(UTC).date()))
+    click.echo(f"wrote {out}: {format_count(len(loaded), 'metric')}", err=True)
 
 
 def _describe(metric: Any, reports: int | None) -> dict[str, Any]:
@@ -293,3 +334,23 @@ def _format_buckets(fields: dict[str, Any]) -> str:
         else f"{len(buckets)} buckets: {', '.join(edges)}"
     )
     return f"  {collected}{unit}; of several recordings: {numbers}; without a recording: {absent}"
+
+
+@command.command()
+@click.argument("definitions", type=PATH)
+@click.option("--app", required=True, metavar="NAME", help="Name of the app, as its users know it.")
+@click.option("--recipient", required=True, metavar="NAME", help="Company or person that receives the reports.")
+@click.option("--contact", default="", metavar="ADDRESS", help="Address for questions.  [default: none]")
+def notice(definitions: Path, app: str, recipient: str, contact: str) -> None:
+    """Print a text that asks users for consent.
+
+    The text names the metrics of the file DEFINITIONS, and says in words how much their reports reveal under the default Policy.
+
+    \b
+    Example:
+      hubbub metrics notice metrics.toml --app "Example Editor" --recipient "Example Ltd"
+    """
+    from hubbub.metrics.definitions import load_definitions
+    from hubbub.sdk.transparency.consent_notice import consent_notice
+
+    click.echo(consent_notice(load_definitions(definitions), app=app, recipient=recipient, contact=contact), nl=False)

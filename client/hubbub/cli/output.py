@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from hubbub.errors import HubbubError
 from hubbub.wire.json_values import replace_non_finite
 
 PATH = click.Path(path_type=Path, readable=False)
@@ -21,3 +22,13 @@ json_option = click.option(
 def print_json(result: Any) -> None:
     """Print a value as one JSON document; infinity becomes the string "inf"."""
     click.echo(json.dumps(replace_non_finite(result), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def write_file(file: Path, text: str) -> None:
+    """Write a text file as UTF-8; HubbubError with the reason if that fails."""
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise HubbubError(
+            f"cannot write {file}: {problem.strerror}; give a file in a directory that you can write"
+        ) from None

@@ -14,7 +14,7 @@ The bound holds for any two values that do not change during the t reports, "no 
 rounding. t must not depend on the value.
 
 Source: Erlingsson et al. 2014: theorem 1 is the limit t -> infinity, theorem 2 is t = 1, both for a symmetric response,
-b = f/2 and a = 1 - f/2. Derivation: docs/privacy.md.
+b = f/2 and a = 1 - f/2. Derivation: docs/privacy.md, equations (P.1) and (P.2).
 """
 
 from __future__ import annotations

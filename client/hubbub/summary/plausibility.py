@@ -15,7 +15,7 @@ Reports of several periods may come from the same clients, which keep their coho
 one client, the bounds hold for D / T and for the number of extreme reports / T. T is the number of periods.
 
 Source: Agrawal 2020, "Finite-sample concentration of the multinomial in relative entropy", theorem I.2. The values of the clients
-are fixed and need not be equal: docs/mathematics.md.
+are fixed and need not be equal: docs/mathematics.md, equation (14.1).
 """
 
 from __future__ import annotations

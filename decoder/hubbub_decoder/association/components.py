@@ -6,7 +6,7 @@ string in place of the unlisted strings, and "no value". A categorical or boolea
     l_v(s) = P(s | v) / f(s)        f(s) = sum_v z_v P(s | v)
 
 l is the score of the shares. If the reports come from shares x, then E l = A x with A = E_f l l', for every x; and E l = 1 at x = z.
-docs/mathematics.md, "Associations".
+docs/mathematics.md, equations (20.1) and (20.2).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ E S = 0 and, of two parts, Cov vec(S) = J exactly, for every choice of component
 unlisted strings, rare components and estimated margins leave the level of the test alone, and its covariance has the error of two
 small matrices instead of one with ((I - 1)(J - 1))**2 entries.
 
-docs/mathematics.md, "Associations". Source: Rao 1948 for score tests; Strasser and Weber 1999 for the permutation moments; Lancaster
+docs/mathematics.md, equations (20.3) and (20.4). Source: Rao 1948 for score tests; Strasser and Weber 1999 for the permutation moments; Lancaster
 1969 ("The chi-squared distribution") for the decomposition of three parts.
 """
 

@@ -16,7 +16,7 @@ Evidence:   Laplace's approximation in the log odds, for posterior and prior ali
                 log L + a sum m log(P / m) - (log |J + W(a m / P**2)| - 2 log |W(1 / P)| - q log a + log |W(1 / m)|) / 2
 
 The guess is the mean over u weighted by the evidence. It is positive, with the margins of m.
-docs/mathematics.md, "Associations". Source: MacKay 1998 ("Choice of basis for Laplace approximation"); Daniels 1999 ("A prior for
+docs/mathematics.md, equations (20.9) to (20.11). Source: MacKay 1998 ("Choice of basis for Laplace approximation"); Daniels 1999 ("A prior for
 the variance in hierarchical models") for the uniform prior of u.
 """
 

@@ -19,7 +19,7 @@ between cohorts to that within them, where it is above 1: of D averaged over the
 
 Conditional shares r = P / M have Fieller's interval: all r with (P - r M)**2 <= z**2 (Var P - 2 r Cov(P, M) + r**2 Var M).
 
-docs/mathematics.md, "Associations". Source: Fieller 1954 for ratios.
+docs/mathematics.md, equations (20.5) and (20.6). Source: Fieller 1954 for ratios.
 """
 
 from __future__ import annotations

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 from hubbub.errors import HubbubError
+from hubbub.metrics.params import Params
 from hubbub.summary import read_collected
 from hubbub_decoder.batch_decoding.pool import ProcessDiedError, map_in_processes
-from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile
-from hubbub_decoder.data.candidates import read_candidates
-from hubbub_decoder.data.combine import combine
-from hubbub_decoder.data.output_files import atomic_write
+from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash
+from hubbub_decoder.data.candidates import distinct_candidates, read_candidates
+from hubbub_decoder.data.combine import Collected, combine
+from hubbub_decoder.data.output_files import PAGE, atomic_write
 from hubbub_decoder.errors import OutputError
+from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.pipeline import decode
+from hubbub_decoder.report.provenance import provenance_rows
+from hubbub_decoder.report.rendering import shared_scripts
+from hubbub_decoder.report.write import write_decoding_page
+from hubbub_decoder.results.decoding import Decoding
 
 INDEX = "index.jsonl"
 _DIED = "its process was ended, probably for lack of memory: decode it with `hubbub decode`, or with fewer --jobs"
@@ -69,8 +76,9 @@ def run_tasks(
     index = _read_index(out / INDEX)
     outcomes = {str(file.path): Outcome(str(file.path), Status.FAILED, file.reason) for file in unreadable}
     fingerprints: dict[str, str] = {}
+    hash_of = cache(content_hash)  # many tasks have the same candidates
     for task in tasks:
-        known = _known_outcome(task, index.get(task.name), out)
+        known = _known_outcome(task, index.get(task.name), out, hash_of)
         if known.status is Status.DECODED:
             fingerprints[task.name] = known.fingerprint
         else:
@@ -90,15 +98,19 @@ def run_tasks(
     _write_index(out, outcomes)
 
 
-def _known_outcome(task: Task, before: Outcome | None, out: Path) -> Outcome:
+def _known_outcome(task: Task, before: Outcome | None, out: Path, hash_of: Callable[[Path], str]) -> Outcome:
     """Outcome that needs no decoding: unchanged, skipped or failed; else "decoded", with the fingerprint that the result will have."""
     if task.reason_to_skip is not None:
         return Outcome(task.name, Status.SKIPPED, task.reason_to_skip)
     try:
-        fingerprint = task.fingerprint()
+        fingerprint = task.fingerprint(hash_of)
     except OSError as problem:
         return Outcome(task.name, Status.FAILED, f"{problem.filename} cannot be read: {problem.strerror}")
-    if before is not None and before.fingerprint == fingerprint and _result_path(out, task).is_file():
+    if (
+        before is not None
+        and before.fingerprint == fingerprint
+        and all(path.is_file() for path in result_paths(out, task))
+    ):
         return replace(before, status=Status.UNCHANGED)
     return Outcome(task.name, Status.DECODED, fingerprint=fingerprint)
 
@@ -111,15 +123,18 @@ def _decode(task: Task, out: Path) -> Outcome:
         summary = combine([read_collected(path) for path in task.files])
         decoding = decode(
             summary,
-            None if task.candidates is None else read_candidates(task.candidates),
+            None if task.candidates is None else _candidates(task.candidates, task.metric.params),
             confidence=options.confidence,
             fdr=options.fdr,
             target=options.target,
             same_clients=options.same_clients,
         )
-        path = _result_path(out, task)
-        _make_directory(path.parent)
-        decoding.save(path)
+        for path in result_paths(out, task):
+            _make_directory(path.parent)
+            if path.suffix == PAGE:
+                _write_page(decoding, path, summary, task)
+            else:
+                decoding.save(path)
     except HubbubError as problem:
         return Outcome(task.name, Status.FAILED, str(problem))
     except Exception as problem:  # noqa: BLE001  (the other tasks go on)
@@ -134,8 +149,24 @@ def _decode(task: Task, out: Path) -> Outcome:
     )
 
 
-def _result_path(out: Path, task: Task) -> Path:
-    return out / f"{task.name}{task.options.suffix}"
+def result_paths(out: Path, task: Task) -> list[Path]:
+    """Files of the result of a task, one for each suffix of its options."""
+    return [out / f"{task.name}{suffix}" for suffix in task.options.suffixes]
+
+
+def _write_page(decoding: Decoding, path: Path, summary: Collected, task: Task) -> None:
+    """Write a page that uses the script of the directory."""
+    provenance = provenance_rows(decoding, task.files, task.candidates, datetime.now(UTC).date())
+    links = [("All metrics", "../index.html"), (task.metric.name, "index.html")]
+    write_decoding_page(decoding, path, shared_scripts("../"), summary, provenance=provenance, links=links)
+
+
+@lru_cache(maxsize=1)  # tasks of one metric follow each other
+def _candidates(path: Path, params: Params) -> list[str] | DesignMatrix:
+    """Return the design matrix of a file's candidates; the list if some are repeated, since `decode` warns of them."""
+    given = read_candidates(path)
+    distinct, repeated = distinct_candidates(given)
+    return given if repeated else design_matrix(distinct, params)
 
 
 def _make_directory(path: Path) -> None:

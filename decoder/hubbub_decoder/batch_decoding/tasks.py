@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,13 +22,13 @@ CANDIDATE_SUFFIXES = (".txt", ".csv")
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
-    """Options that hold for all tasks: those of `decode`, and the suffix of the results, .json, .csv or .parquet."""
+    """Options that hold for all tasks: those of `decode`, and the suffixes of the results, .json, .csv, .parquet or .html."""
 
     confidence: float = 0.95
     fdr: float = 0.05
     target: Target = "reporters"
     same_clients: bool = True
-    suffix: str = ".json"
+    suffixes: tuple[str, ...] = (".json",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +65,28 @@ class Task:
             return f"no candidates: add {self.metric.name}.txt to the directory of --candidates"
         return None
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, hash_of: Callable[[Path], str]) -> str:
         """SHA-256, in hex, of all that the result depends on: the files' contents, the options and this release of hubbub.
+
+        hash_of : `content_hash`, or its results of the same run
 
         Raises OSError if a file cannot be read.
         """
         paths = [*self.files, *([] if self.candidates is None else [self.candidates])]
-        contents = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+        contents = [hash_of(path) for path in paths]
         candidates = None if self.candidates is None else self.candidates.suffix.lower()
-        fields = [version("hubbub"), asdict(self.options), contents, candidates]
+        fields = [_release(), asdict(self.options), contents, candidates]
         return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+
+
+def content_hash(path: Path) -> str:
+    """SHA-256 of a file's contents, in hex; raises OSError."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@cache
+def _release() -> str:
+    return version("hubbub")  # parses the package's metadata
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,9 +62,9 @@ def command(
     from hubbub_decoder.association.output import AssociationTable, plot_heat_map
     from hubbub_decoder.association.three_way import associate_three
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.output_files import check_result_paths
+    from hubbub_decoder.data.output_files import PLAIN_TABLES, check_result_paths
 
-    check_result_paths(out, plot, parquet=False)
+    check_result_paths(out, plot, PLAIN_TABLES)
     candidates = {name: read_candidates(path) for name, path in map(_part_and_file, candidate_files)}
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:

@@ -12,6 +12,7 @@ from hubbub.cli.output import PATH, json_option, print_json
 if TYPE_CHECKING:
     from hubbub.encoding.bloom import Value
     from hubbub.metrics.metric import Metric
+    from hubbub_decoder.cli.shared import ShowStage
 
 
 @click.command(short_help="Measure the privacy of a client.")
@@ -109,10 +110,10 @@ def command(
     audited = _client(function, program, timeout)
     results, refuted = [], False
     with elapsed_time(Console(stderr=True)) as show_stage:
-        for metric in metrics:
+        for index, metric in enumerate(metrics):
             name = metric.name if metric is not None else function or program or ""
             audit, replays = _run(
-                metric, audited, parsed, claim, lambda stage, name=name: show_stage(f"{name}: {stage}"),
+                metric, audited, parsed, claim, _stages_of(show_stage, name, index, len(metrics)),
                 hold=hold, reports=reports, trials=trials, confidence=confidence, seed=seed,
             )  # fmt: skip
             refuted |= audit.refuted or any(test.refuted for test in replays)
@@ -138,12 +139,21 @@ def _client(function: str | None, program: str | None, timeout: float) -> Any:
     return None if program is None else CommandClient(shlex.split(program), timeout)
 
 
+def _stages_of(show_stage: ShowStage, name: str, index: int, number: int) -> ShowStage:
+    """Return a function that shows the stages of one of several metrics, with the share of the work of all of them."""
+
+    def show(stage: str, share: float | None = None) -> None:
+        show_stage(f"{name}: {stage}", share if share is None and number == 1 else (index + (share or 0)) / number)
+
+    return show
+
+
 def _run(
     metric: Metric | None,
     client: Any,
     values: list[Value] | None,
     claim: float | None,
-    show_stage: Any,
+    show_stage: ShowStage,
     *,
     hold: int | None,
     reports: int,
@@ -158,7 +168,8 @@ def _run(
     def count(trials: int) -> None:
         nonlocal done
         done += trials
-        show_stage(f"{done:,} clients")
+        trials_wanted = options.get("trials")
+        show_stage(f"{done:,} clients", min(done / trials_wanted, 1.0) if trials_wanted else None)
 
     if metric is not None:
         audit = audit_metric(

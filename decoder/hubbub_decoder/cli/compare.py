@@ -15,6 +15,8 @@ from hubbub_decoder.cli.shared import (
     fdr_option,
     interval_options,
     output_options,
+    read_all,
+    top_option,
     write_outputs,
 )
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 @json_option
 @output_options("the changes", ".csv or .json", "the largest changes")
 @everything_option("every candidate, not only those with a detected change")
+@top_option("detected changes first, then the largest; also in --plot")
 @interval_options
 @fdr_option("changes")
 @click.option(
@@ -60,6 +63,7 @@ def command(
     out: Path | None,
     plot: Path | None,
     everything: bool,
+    top: int | None,
     confidence: float,
     fdr: float,
     target: Target,
@@ -76,18 +80,16 @@ def command(
     """
     from rich.console import Console
 
-    from hubbub.summary import read_collected
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.table import ComparisonTable
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.output_files import check_result_paths
+    from hubbub_decoder.data.output_files import PLAIN_TABLES, check_result_paths
 
-    check_result_paths(out, plot, parquet=False)
+    check_result_paths(out, plot, PLAIN_TABLES)
     candidates = None if candidates_path is None else read_candidates(candidates_path)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
-        show_stage("reading")
-        samples = [[read_collected(path) for path in paths] for paths in ((a, *more_a), (b, *more_b))]
+        samples = [read_all(paths, show_stage) for paths in ((a, *more_a), (b, *more_b))]
         show_stage("comparing")
         comparison = compare(
             samples[0],
@@ -99,14 +101,14 @@ def command(
             same_clients=False if independent_clients else None,
             overlap=overlap,
         )
-    write_outputs(stderr, out, comparison.save, plot, lambda: _figure(comparison))
+    write_outputs(stderr, out, comparison.save, plot, lambda: _figure(comparison, top))
     if as_json:
         print_json(comparison.to_dict())
     else:
-        Console(highlight=False).print(ComparisonTable(comparison, everything))
+        Console(highlight=False).print(ComparisonTable(comparison, everything, top))
 
 
-def _figure(comparison: Comparison) -> Figure:
-    from hubbub_decoder.comparison.plots import plot_changes
+def _figure(comparison: Comparison, top: int | None) -> Figure:
+    from hubbub_decoder.comparison.plots import changes_figure
 
-    return plot_changes(comparison)
+    return changes_figure(comparison) if top is None else changes_figure(comparison, top=top)

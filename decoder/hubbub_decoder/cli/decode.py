@@ -16,10 +16,14 @@ from hubbub_decoder.cli.shared import (
     independent_clients_option,
     interval_options,
     output_options,
+    read_all,
+    top_option,
     write_outputs,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from matplotlib.figure import Figure
 
     from hubbub_decoder.comparison.trends import Trends
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
 @json_option
 @output_options(
     "the estimates",
-    ".csv, .json or .parquet",
+    ".csv, .json, .parquet or .html",
     "the estimates with their intervals, or with --by-period the shares of each period",
 )
 @click.option(
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     help="Decode each period by itself, and show the changes between successive periods. Needs one file or more for each period.",
 )  # fmt: skip
 @everything_option("every candidate, not only the detected ones")
+@top_option("the largest shares, also in --plot")
 @interval_options
 @fdr_option("candidates")
 @click.option(
@@ -70,6 +75,7 @@ def command(
     by_period: bool,
     plot: Path | None,
     everything: bool,
+    top: int | None,
     confidence: float,
     fdr: float,
     target: Target,
@@ -87,20 +93,22 @@ def command(
       hubbub decode monday.parquet tuesday.parquet --candidates names.txt --by-period --plot trend.svg
     """
     from dataclasses import replace
+    from datetime import UTC, datetime
 
     from rich.console import Console
 
     from hubbub.metrics.metric import Kind
-    from hubbub.summary import read_collected
     from hubbub_decoder.comparison.trends import decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.google_rappor import read_map_design
-    from hubbub_decoder.data.output_files import check_result_paths
+    from hubbub_decoder.data.output_files import PAGE, PLAIN_TABLES, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
     from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.pipeline import decode
+    from hubbub_decoder.report.provenance import provenance_rows
+    from hubbub_decoder.report.write import write_report
     from hubbub_decoder.results.table import DecodingTable
     from hubbub_decoder.results.warnings import warn_repeated_inputs
 
@@ -108,14 +116,14 @@ def command(
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
     if by_period and (words_path is not None or weights_path is not None or method != "auto"):
         raise click.UsageError("--by-period takes no --more-candidates, --weights or --method. Leave them out.")
-    check_result_paths(out, plot, parquet=not by_period)
+    check_result_paths(out, plot, (*(PLAIN_TABLES if by_period else TABLES), PAGE))
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)
+    inputs = (summaries, candidates_path or map_path, datetime.now(UTC).date())
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
-        show_stage("reading")
-        parts = [read_collected(path) for path in summaries]
+        parts = read_all(summaries, show_stage)
         summary = combine(parts)
         if summary.metric.kind is Kind.STRING and candidates_path is None and map_path is None:
             raise CandidateError(
@@ -140,8 +148,10 @@ def command(
                 fdr=fdr,
                 target=target,
                 same_clients=not independent_clients,
+                progress=show_stage,
             )
-            _print_trends(trends, plot, out, as_json=as_json, everything=everything)
+            provenance = provenance_rows(trends.decodings[0], *inputs)
+            _print_trends(trends, plot, out, provenance, as_json=as_json, everything=everything, top=top)
             return
         decoding = decode(
             summary,
@@ -152,39 +162,65 @@ def command(
             method=method,
             same_clients=not independent_clients,
             weights=weights,
+            progress=show_stage,
         )
         if words is not None:
             decoding = decoding.match_unlisted(words)
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)
-    write_outputs(stderr, out, decoding.save, plot, lambda: _figure(decoding))
+    design = candidates if isinstance(candidates, DesignMatrix) else None
+
+    def save(path: Path) -> None:
+        if path.suffix.lower() == PAGE:
+            write_report(decoding, path, summary, design=design, provenance=provenance_rows(decoding, *inputs))
+        else:
+            decoding.save(path)
+
+    write_outputs(stderr, out, save, plot, lambda: _figure(decoding, top))
     if as_json:
         print_json(decoding.to_dict())
     else:
-        Console(highlight=False).print(DecodingTable(decoding, everything))
+        Console(highlight=False).print(DecodingTable(decoding, everything, top))
 
 
-def _print_trends(trends: Trends, plot: Path | None, out: Path | None, *, as_json: bool, everything: bool) -> None:
+def _print_trends(
+    trends: Trends,
+    plot: Path | None,
+    out: Path | None,
+    provenance: Iterable[tuple[str, str]],
+    *,
+    as_json: bool,
+    everything: bool,
+    top: int | None,
+) -> None:
     """Write the files that are asked for, and print the table or the JSON document."""
     from rich.console import Console
 
     from hubbub_decoder.comparison.trend_table import TrendTable
+    from hubbub_decoder.data.output_files import PAGE
+    from hubbub_decoder.report.write import write_trend_report
 
-    write_outputs(Console(stderr=True), out, trends.save, plot, lambda: _trend_figure(trends))
+    def save(path: Path) -> None:
+        if path.suffix.lower() == PAGE:
+            write_trend_report(trends, path, provenance)
+        else:
+            trends.save(path)
+
+    write_outputs(Console(stderr=True), out, save, plot, lambda: _trend_figure(trends, top))
     if as_json:
         print_json(trends.to_dict())
     else:
-        Console(highlight=False).print(TrendTable(trends, everything))
+        Console(highlight=False).print(TrendTable(trends, everything, top))
 
 
-def _figure(decoding: Decoding) -> Figure:
-    from hubbub_decoder.results.plots import plot_intervals, plot_numbers
+def _figure(decoding: Decoding, top: int | None) -> Figure:
+    from hubbub_decoder.results.plots import decoding_figure
 
-    return plot_intervals(decoding) if decoding.numbers is None else plot_numbers(decoding)
+    return decoding_figure(decoding) if top is None else decoding_figure(decoding, top=top)
 
 
-def _trend_figure(trends: Trends) -> Figure:
-    from hubbub_decoder.comparison.plots import plot_trends
+def _trend_figure(trends: Trends, top: int | None) -> Figure:
+    from hubbub_decoder.comparison.plots import trends_figure
 
-    return plot_trends(trends)
+    return trends_figure(trends) if top is None else trends_figure(trends, top=top)

@@ -1,57 +1,65 @@
-"""`hubbub decode-all`: decode all summaries in a directory, on all processors, and only what has changed."""
+"""`hubbub decode-all` and `hubbub report`: decode all summaries in a directory, on all processors, and only what has changed."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub_decoder.cli.shared import fdr_option, independent_clients_option, interval_options
+from hubbub_decoder.cli.shared import Decorator, fdr_option, independent_clients_option, interval_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import Console
 
     from hubbub_decoder.batch_decoding.run import Outcome
+    from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile
     from hubbub_decoder.inference.intervals import Target
 
 
+def batch_options(out: str) -> Decorator:
+    """Argument and options of a command that decodes a directory; out : help of --out."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(
+            (
+                click.argument("directory", type=PATH),
+                click.option("--out", required=True, type=PATH, help=out),
+                click.option(
+                    "--candidates",
+                    "candidates_path",
+                    type=PATH,
+                    help="Directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all of them.",
+                ),
+                click.option(
+                    "--jobs",
+                    default=None,
+                    type=click.IntRange(1),
+                    help="Processes at once.  [default: number of processors]",
+                ),
+                json_option,
+                interval_options,
+                fdr_option("candidates"),
+                independent_clients_option("the same clients with the same values, for which intervals are wider"),
+            )
+        ):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 @click.command()
-@click.argument("directory", type=PATH)
-@click.option(
-    "--out", required=True, type=PATH, help="Directory for the results and their index; created if it does not exist."
-)
-@click.option(
-    "--candidates", "candidates_path", type=PATH,
-    help="Directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all of them.",
-)  # fmt: skip
+@batch_options("Directory for the results and their index; created if it does not exist.")
 @click.option(
     "--format", "suffix", default="json", show_default=True, type=click.Choice(["json", "csv", "parquet"]),
     help="Format of the results.",
 )  # fmt: skip
-@click.option(
-    "--jobs", default=None, type=click.IntRange(1), help="Processes at once.  [default: number of processors]"
-)
-@json_option
-@interval_options
-@fdr_option("candidates")
-@independent_clients_option("the same clients with the same values, for which intervals are wider")
-def command(
-    directory: Path,
-    out: Path,
-    candidates_path: Path | None,
-    suffix: str,
-    jobs: int | None,
-    as_json: bool,
-    confidence: float,
-    target: Target,
-    fdr: float,
-    independent_clients: bool,
-) -> None:
+def command(suffix: str, *, as_json: bool, **options: Any) -> None:
     """Decode all summaries below a directory.
 
     The results are written into the directory of --out. Files of one definition and the same periods are added up. A result is kept while its inputs, the options and the release of hubbub
@@ -63,19 +71,62 @@ def command(
     Example:
       hubbub decode-all summaries/ --candidates candidates/ --out estimates/
     """
-    from dataclasses import asdict
+    _finish(_decode_directory(suffixes=(f".{suffix}",), **options)[2], as_json=as_json)
 
+
+@click.command("report")
+@batch_options("Directory for the pages; created if it does not exist. Open OUT/index.html.")
+def report(out: Path, *, as_json: bool, **options: Any) -> None:
+    """Make HTML pages of all summaries below a directory.
+
+    OUT/index.html lists the metrics with their status, and their definitions. Each metric has a page with its shares by period, and each
+    period one like that of `hubbub decode --out FILE.html`. The pages need no network. Only what has changed is decoded again, as by
+    `hubbub decode-all`. Its JSON results are kept beside the pages.
+
+    The exit code is 1 if a task failed.
+
+    \b
+    Example:
+      hubbub report summaries/ --candidates candidates/ --out report/
+    """
+    from hubbub_decoder.batch_decoding.pages import write_pages
+
+    tasks, unreadable, outcomes = _decode_directory(out=out, suffixes=(".json", ".html"), **options)
+    index = write_pages(out, tasks, unreadable, {outcome.name: outcome for outcome in outcomes})
+    click.echo(f"wrote {index}", err=True)
+    _finish(outcomes, as_json=as_json)
+
+
+def _decode_directory(
+    *,
+    directory: Path,
+    out: Path,
+    candidates_path: Path | None,
+    jobs: int | None,
+    confidence: float,
+    target: Target,
+    fdr: float,
+    independent_clients: bool,
+    suffixes: tuple[str, ...],
+) -> tuple[list[Task], list[UnreadableFile], list[Outcome]]:
+    """Decode all summaries below a directory, with progress on a terminal; tasks, files that are no summaries, and the outcomes of both."""
     from rich.console import Console
 
-    from hubbub_decoder.batch_decoding.run import Status, run_tasks
+    from hubbub_decoder.batch_decoding.run import run_tasks
     from hubbub_decoder.batch_decoding.tasks import DecodingOptions, find_tasks
 
-    options = DecodingOptions(confidence, fdr, target, not independent_clients, f".{suffix}")
+    options = DecodingOptions(confidence, fdr, target, not independent_clients, suffixes)
     tasks, unreadable = find_tasks(directory, candidates_path, options)
-    stderr = Console(stderr=True)
-    outcomes = list(
-        _shown(run_tasks(tasks, unreadable, out, jobs or os.cpu_count() or 1), len(tasks) + len(unreadable), stderr)
-    )
+    outcomes = run_tasks(tasks, unreadable, out, jobs or os.cpu_count() or 1)
+    return tasks, unreadable, list(_shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True)))
+
+
+def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
+    """Print the number of tasks of each status, and exit with 1 if one failed."""
+    from dataclasses import asdict
+
+    from hubbub_decoder.batch_decoding.run import Status
+
     counts = {status: sum(outcome.status is status for outcome in outcomes) for status in Status}
     if as_json:
         print_json({"counts": counts, "outcomes": [asdict(outcome) for outcome in outcomes]})

@@ -18,7 +18,7 @@ from hubbub.cli.output import json_option, print_json
     type=click.Path(path_type=Path, file_okay=False, readable=False),
     default=Path("demo-out"),
     show_default=True,
-    help="Directory for the HTML page and the estimates.",
+    help="Directory for the HTML pages and the estimates.",
 )
 @json_option
 def command(reports: int | None, out: Path, *, as_json: bool) -> None:
@@ -40,7 +40,7 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from hubbub_decoder.demo.flights import airlines, airports, sample_flights
-    from hubbub_decoder.demo.page import render_page
+    from hubbub_decoder.demo.page import write_pages
     from hubbub_decoder.demo.pipeline import run_demo
     from hubbub_decoder.demo.tables import comparison_table, privacy_table
 
@@ -60,8 +60,7 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for comparison in comparisons:
         comparison.decoding.save(out / f"{comparison.decoding.metric.name}.csv")
-    page = out / "index.html"
-    page.write_text(render_page(comparisons, names, len(population)), encoding="utf-8")
+    page = write_pages(out, comparisons, names)
     if as_json:
         print_json({"flights": len(population), "metrics": [comparison.to_dict() for comparison in comparisons]})
     else:
@@ -71,6 +70,6 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
         stdout.print()
         stdout.print(privacy_table(comparisons))
     stderr.print(
-        f"\nProcessed {len(population):,} flights in {time.monotonic() - started:.0f} s. Page with plots: {page}",
+        f"\nProcessed {len(population):,} flights in {time.monotonic() - started:.0f} s. Pages: {page}",
         highlight=False,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,14 @@ from hubbub_decoder.cli.shared import (
     independent_clients_option,
     interval_options,
     output_options,
+    read_all,
+    top_option,
     write_outputs,
 )
 
 if TYPE_CHECKING:
+    from hubbub.metrics.metric import Metric
+    from hubbub_decoder.cli.shared import ShowStage
     from hubbub_decoder.inference.intervals import Target
 
 
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 @json_option
 @output_options("the estimates", ".csv, .json or .parquet")
 @everything_option("every string of the search, not only the detected ones")
+@top_option("the largest shares")
 @interval_options
 @fdr_option("strings")
 @independent_clients_option("the same clients with the same values, for which intervals are wider")
@@ -39,6 +45,7 @@ def command(
     as_json: bool,
     out: Path | None,
     everything: bool,
+    top: int | None,
     confidence: float,
     fdr: float,
     target: Target,
@@ -58,7 +65,6 @@ def command(
 
     from rich.console import Console
 
-    from hubbub.summary import read_collected
     from hubbub.text import escape_untrusted, format_count
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.output_files import check_result_paths
@@ -69,8 +75,7 @@ def command(
     check_result_paths(out)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
-        show_stage("reading")
-        parts = [read_collected(path) for path in summaries]
+        parts = read_all(summaries, show_stage)
         summary = combine(parts)
         found = discover(
             summary,
@@ -79,7 +84,7 @@ def command(
             target=target,
             same_clients=not independent_clients,
             beam=beam,
-            progress=lambda length, number: show_stage(f"comparing {number:,} prefixes of length {length}"),
+            progress=_groups_of(summary.metric, show_stage),
         )
     if found.decoding is not None:
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
@@ -94,7 +99,7 @@ def command(
     if found.decoding is None:
         console.print("No string was found. Frequent strings are found with more reports or a larger epsilon.")
     else:
-        console.print(DecodingTable(found.decoding, everything))
+        console.print(DecodingTable(found.decoding, everything, top))
     if found.truncated:
         shown = ", ".join(escape_untrusted(prefix) for prefix in found.truncated[:5])
         console.print(
@@ -102,3 +107,18 @@ def command(
             f"{', ...' if len(found.truncated) > 5 else ''}",
             markup=False,
         )
+
+
+def _groups_of(metric: Metric, show_stage: ShowStage) -> Callable[[int, int], None]:
+    """Return a function that shows each prefix group, and the share of the groups of both searches before it."""
+    from hubbub_decoder.discovery.search import NUM_SEARCHES
+
+    done = 0
+    total = NUM_SEARCHES * len(metric.discover.lengths) + 1 if metric.discover is not None else 1  # one more: the tests
+
+    def show(length: int, number: int) -> None:
+        nonlocal done
+        show_stage(f"comparing {number:,} prefixes of length {length}", done / total)
+        done += 1
+
+    return show

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+from hubbub_decoder.cli.shared import elapsed_time
 
 if TYPE_CHECKING:
     from hubbub.metrics.buckets import Buckets
@@ -149,13 +150,15 @@ def command(
         given = {"bits": MAX_BITS} | given
     today = datetime.now(UTC).date()
     expires = today.replace(year=today.year + 1, day=1)
-    planned = plan(
-        Wishes(**given),
-        name=name,
-        categories=categories or None,
-        edges=buckets.edges if buckets else None,
-        expires=expires,
-    )
+    with elapsed_time(stderr) as show_stage:
+        show_stage("comparing parameters")
+        planned = plan(
+            Wishes(**given),
+            name=name,
+            categories=categories or None,
+            edges=buckets.edges if buckets else None,
+            expires=expires,
+        )
     if as_json:
         print_json(planned.to_dict())
     else:

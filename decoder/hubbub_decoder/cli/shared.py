@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -15,6 +15,8 @@ from hubbub.cli.output import PATH
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
+
+    from hubbub_decoder.data.combine import Collected
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _DELAY_SECONDS = 1.0
@@ -58,6 +60,13 @@ def everything_option(shown: str) -> Decorator:
     return click.option("--all", "everything", is_flag=True, help=f"Show {shown}.")
 
 
+def top_option(shown: str) -> Decorator:
+    """--top; `shown` names the rows, in their order."""
+    return click.option(
+        "--top", metavar="N", type=click.IntRange(min=1), help=f"Show at most N rows: {shown}."
+    )  # fmt: skip
+
+
 def output_options(saved: str, suffixes: str, plot: str | None = None) -> Decorator:
     """--out for `saved` and, if there is one, --plot for the figure `plot`."""
 
@@ -87,25 +96,60 @@ def write_outputs(
         stderr.print(f"wrote {plot}", highlight=False)
 
 
+class ShowStage(Protocol):
+    """Show the current stage, and the share of the work that is done, in [0, 1]; None: unknown."""
+
+    def __call__(self, stage: str, share: float | None = None) -> None: ...
+
+
 @contextmanager
-def elapsed_time(console: Console, delay: float = _DELAY_SECONDS) -> Iterator[Callable[[str], None]]:
-    """Show the current stage and the elapsed time after a delay, until the block ends; nothing if the console is no terminal.
+def elapsed_time(console: Console, delay: float = _DELAY_SECONDS) -> Iterator[ShowStage]:
+    """Show the current stage, its share of the work and the elapsed time after a delay; nothing if the console is no terminal.
+
+    A bar without a share of the work moves to and fro.
 
     yields : a function that sets the stage
     """
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description} ...", markup=False), TimeElapsedColumn())
+    def show_nothing(stage: str, share: float | None = None) -> None:
+        del stage, share
+
+    if not console.is_terminal:
+        yield show_nothing
+        return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description} ...", markup=False),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(text_format_no_percentage=""),
+        TimeElapsedColumn(),
+    )
     progress = Progress(*columns, console=console, transient=True)
-    task = progress.add_task("")
+    task = progress.add_task("", total=None)
+
+    def show(stage: str, share: float | None = None) -> None:
+        (shown,) = progress.tasks
+        shown.total = None if share is None else 1  # `update` takes None for "unchanged"
+        progress.update(task, description=stage, completed=share or 0)
+
     timer = Timer(delay, progress.start)
     timer.start()
     try:
-        yield lambda stage: progress.update(task, description=stage)
+        yield show
     finally:
         timer.cancel()
         timer.join()
         progress.stop()
+
+
+def read_all(paths: Sequence[Path], show_stage: ShowStage) -> list[Collected]:
+    """Read summary and report files, and show the share of the files that are read."""
+    from hubbub.summary import read_collected
+
+    found = []
+    for number, path in enumerate(paths):
+        show_stage(f"reading {path.name}", number / len(paths))
+        found.append(read_collected(path))
+    return found

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+from hubbub_decoder.cli.shared import ShowStage, elapsed_time
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from rich.console import Console
 
     from hubbub.metrics.metric import Metric
@@ -119,7 +123,8 @@ def command(
             print_json({"out": str(out), "metric": metric, "num_reports": read_reports(out).num_reports})
         return
     rng = np.random.default_rng(seed)
-    with stderr.status("simulating ..."):
+    with elapsed_time(stderr) as show_stage:
+        show_stage("simulating")
         if population_path is not None:
             population, without = read_population(population_path)
             if reports is not None:
@@ -135,7 +140,8 @@ def command(
         first_days = consecutive_periods(definition, periods) if periods else ()
         if kind == "reports":
             blocks = simulate_reports(definition, population, rng, no_value=no_value, periods=first_days)
-            write_report_file(definition, blocks, out, first_days)
+            total = num_clients * (periods or 1)
+            write_report_file(definition, _counted(blocks, total, show_stage), out, first_days)
         else:
             simulate = simulate_bit_counts if kind == "bits" else simulate_pattern_counts
             write_summary_file(simulate(definition, population, rng, no_value=no_value, periods=first_days), out)
@@ -147,6 +153,17 @@ def command(
     stderr.print(f"wrote {' and '.join(written)}: {format_count(num_reports, 'report')} of {metric}", highlight=False)
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})
+
+
+def _counted(
+    blocks: Iterable[tuple[NDArray[Any], NDArray[np.uint8]]], total: int, show_stage: ShowStage
+) -> Iterator[tuple[NDArray[Any], NDArray[np.uint8]]]:
+    """Yield blocks of reports, and show the share of the reports before each."""
+    done = 0
+    for cohorts, rows in blocks:
+        show_stage(f"simulating {total:,} reports", done / total)
+        yield cohorts, rows
+        done += len(cohorts)
 
 
 def _simulate_joint(
@@ -165,7 +182,8 @@ def _simulate_joint(
     if reports is not None:
         counts = np.array(list(population.values()), float)
         population = dict(zip(population, rng.multinomial(reports, counts / counts.sum()).tolist(), strict=True))
-    with stderr.status("simulating ..."):
+    with elapsed_time(stderr) as show_stage:
+        show_stage("simulating")
         simulated = simulate_joint_reports(metric, population, rng)
     write_reports(simulated, out)
     stderr.print(f"wrote {out}: {format_count(simulated.num_reports, 'report')} of {metric.name}", highlight=False)

@@ -64,9 +64,11 @@ def compare(
     grouped = set(first.periods) == set(second.periods) != set()
     known = _known_overlap(overlap, not grouped if same_clients is None else same_clients)
     metric = first.metric
-    if metric.kind is Kind.STRING and candidates is not None and not isinstance(candidates, DesignMatrix):
-        candidates = design_matrix(distinct_candidates(candidates)[0], metric.params)
-    names = list(candidates) if candidates is not None and not isinstance(candidates, DesignMatrix) else candidates
+    names: list[str] | DesignMatrix | None = None
+    if candidates is not None:
+        names = candidates if isinstance(candidates, DesignMatrix) else distinct_candidates(candidates)[0]
+        if metric.kind is Kind.STRING and not isinstance(names, DesignMatrix):
+            names = design_matrix(names, metric.params)
     decodings = [decode(each, names, confidence=confidence, fdr=fdr, target=target) for each in samples]
     return compare_decodings((first, second), (decodings[0], decodings[1]), names, known)
 

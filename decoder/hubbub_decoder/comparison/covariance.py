@@ -9,7 +9,7 @@ clients have the same value in both. Per cohort, with n = T N reports:
     G, H     permanent noise and choice of the clients, at the mean of both samples
     T, R     pairs of reports of a client, T_A T_B, and of a permanent response (`CommonReports`)
 
-docs/mathematics.md, section 19.
+docs/mathematics.md, equation (19.1).
 """
 
 from __future__ import annotations

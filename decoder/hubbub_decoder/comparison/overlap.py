@@ -10,7 +10,7 @@ samples less the error of hashing that they share, sigma**2 corr - tau**2 = sigm
     N Var (change) = 2 (V_prr (1 - s) + V_irr)        s.e.(s) = sqrt(2 / (m k)) (V_irr + (1 - s) V_prr) / V_prr
 
 Unlisted strings that changed (t > 0) make s look smaller, and the change's variance no smaller than it is.
-docs/mathematics.md, section 19.
+docs/mathematics.md, equations (19.3) and (19.4).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from hubbub.metrics.metric import Kind
 from hubbub.text import escape_untrusted, format_count
+from hubbub_decoder.results.table import hidden_rows
 
 if TYPE_CHECKING:
     from hubbub_decoder.comparison.results import Change, Comparison
@@ -27,18 +28,22 @@ class ComparisonTable:
     """Table of a comparison as a rich renderable.
 
     everything : show all candidates of a string metric; otherwise those with a detected change. Categories are always shown
+    top        : largest number of rows; None: all
     """
 
     comparison: Comparison
     everything: bool = False
+    top: int | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         comparison = self.comparison
         yield Text(headline(comparison), style="bold")
         every = self.everything or comparison.metric.kind is not Kind.STRING
-        rows = comparison.changes if every else comparison.detected
+        shown = comparison.changes if every else comparison.detected
+        rows = shown[: self.top]
         if rows:
             yield self._table(rows, options.max_width)
+        yield from hidden_rows(len(shown) - len(rows))
         yield from (Text(line) for line in summary_lines(comparison))
         for warning in comparison.warnings:
             yield Text(f"Warning: {warning}", style="yellow")

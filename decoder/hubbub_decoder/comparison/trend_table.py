@@ -30,10 +30,12 @@ class TrendTable:
     """Table of shares by period as a rich renderable.
 
     everything : show all candidates of a string metric; otherwise those detected in a period, or with a detected change
+    top        : largest number of rows, the largest mean shares; None: all
     """
 
     trends: Trends
     everything: bool = False
+    top: int | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         trends = self.trends
@@ -44,7 +46,7 @@ class TrendTable:
             style="bold",
         )
         every = self.everything or trends.metric.kind is not Kind.STRING
-        rows = [name for name in trends.candidates if every or trends.has_signal(name)]
+        rows = [name for name in trends.candidates if every or trends.has_signal(name)][: self.top]
         if rows:
             yield self._table(rows, options.max_width)
         changed = sum(len(comparison.detected) for comparison in trends.comparisons)

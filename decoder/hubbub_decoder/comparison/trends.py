@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,11 +118,13 @@ def decode_by_period(
     fdr: float = 0.05,
     target: Target = "reporters",
     same_clients: bool = True,
+    progress: Callable[[str, float], None] = lambda _stage, _share: None,
 ) -> Trends:
     """Decode each period, and estimate the changes from each period to the next (`compare`).
 
     summaries    : of one definition, each of one period; those of the same period are added up
     same_clients : whether a client may report in two periods
+    progress     : called with each stage, and the share of the stages before it
 
     Parameters and errors as for `decode` and `compare`. Raises SummaryError for a summary without a period, or of several.
     """
@@ -144,13 +147,18 @@ def decode_by_period(
         design = candidates if isinstance(candidates, DesignMatrix) else distinct_candidates(candidates)[0]
         if metric.kind is Kind.STRING and not isinstance(design, DesignMatrix):
             design = design_matrix(design, metric.params)
-    decodings = [decode(sample, design, confidence=confidence, fdr=fdr, target=target) for sample in samples]
+    stages = 2 * len(samples) - 1
+    decodings = []
+    for i, sample in enumerate(samples):
+        progress(f"decoding {sample.periods[0]}", i / stages)
+        decodings.append(decode(sample, design, confidence=confidence, fdr=fdr, target=target))
     counts = [sample if isinstance(sample, BitCounts) else sample.bit_counts() for sample in samples]
     known = None if same_clients else Overlap.known(0.0)
-    comparisons = [
-        compare_decodings((counts[i], counts[i + 1]), (decodings[i], decodings[i + 1]), design, known)
-        for i in range(len(samples) - 1)
-    ]
+    comparisons = []
+    for i, (before, after) in enumerate(pairwise(range(len(samples)))):
+        progress(f"comparing {samples[before].periods[0]} and {samples[after].periods[0]}", (len(samples) + i) / stages)
+        pair = (counts[before], counts[after]), (decodings[before], decodings[after])
+        comparisons.append(compare_decodings(*pair, design, known))
     return Trends(metric, tuple(decodings), tuple(comparisons))
 
 

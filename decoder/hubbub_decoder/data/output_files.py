@@ -23,6 +23,10 @@ from hubbub_decoder.errors import OutputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TABLES = (".csv", ".json", ".parquet")
+PLAIN_TABLES = (".csv", ".json")
+PAGE = ".html"
+
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
@@ -55,12 +59,20 @@ def check_output_path(path: Path) -> None:
         raise OutputError(f"{path} cannot be written: this user has no write permission for {path.parent}.")
 
 
-def check_table_path(path: Path, *, parquet: bool = True) -> None:
-    """Raise OutputError unless `path` ends in .csv, .json or, where the result has that form, .parquet, and can be written."""
-    if path.suffix.lower() not in (".csv", ".json", ".parquet")[: 3 if parquet else 2]:
-        allowed = ".csv, .json or .parquet" if parquet else ".csv or .json"
-        raise OutputError(f"{path} must end in {allowed}. The suffix selects the format.")
+def check_table_path(path: Path, suffixes: Sequence[str] = TABLES) -> None:
+    """Raise OutputError unless `path` ends in one of the suffixes, and can be written."""
+    if path.suffix.lower() not in suffixes:
+        raise OutputError(f"{path} must end in {join_suffixes(suffixes)}. The suffix selects the format.")
     check_output_path(path)
+
+
+def join_suffixes(suffixes: Sequence[str]) -> str:
+    """Suffixes as a phrase.
+
+    >>> join_suffixes(TABLES)
+    '.csv, .json or .parquet'
+    """
+    return " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
 
 
 def check_plot_path(path: Path) -> None:
@@ -70,10 +82,10 @@ def check_plot_path(path: Path) -> None:
     check_output_path(path)
 
 
-def check_result_paths(out: Path | None, plot: Path | None = None, *, parquet: bool = True) -> None:
-    """Check the paths of a table and of a figure, where they are given, before the work starts."""
+def check_result_paths(out: Path | None, plot: Path | None = None, suffixes: Sequence[str] = TABLES) -> None:
+    """Check the paths of a table and of a figure, where they are given, before the work starts; suffixes : of the table."""
     if out is not None:
-        check_table_path(out, parquet=parquet)
+        check_table_path(out, suffixes)
     if plot is not None:
         check_plot_path(plot)
 
@@ -84,7 +96,7 @@ def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequenc
     Raises OutputError for another suffix, or if the file cannot be written.
     """
     path = Path(path)
-    check_table_path(path, parquet=False)
+    check_table_path(path, PLAIN_TABLES)
     text = io.StringIO(newline="")
     if path.suffix.lower() == ".json":
         text.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

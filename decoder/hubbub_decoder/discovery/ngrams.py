@@ -20,7 +20,7 @@ one with a probability proportional to its prior probability times the likelihoo
 and c has the larger one of both probabilities. Without it a frequent n-gram, which many strings have, would add no evidence. A string
 that ended before the n-gram keeps its probability and share: its clients report the end marker, as those of all ended strings do.
 
-Source: Fanti, Pihur & Erlingsson 2016, sec. 5, has the n-grams, and joins those that overlap. docs/mathematics.md, section 21.
+Source: Fanti, Pihur & Erlingsson 2016, sec. 5, has the n-grams, and joins those that overlap. docs/mathematics.md, equation (21.5).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ other string, is noise T h / k in each bit. One iteration, with W = 1 / (Var e +
 
 `estimators/message_passing.py` fits one prior to all candidates and whitens the bits of a cohort jointly. This search has a prior for
 each candidate and treats bits as independent, so an iteration is one look-up for each candidate and bit. Its estimates only rank
-candidates: intervals and tests come from reports of other clients. docs/mathematics.md, section 21. Sources: Donoho, Maleki & Montanari
+candidates: intervals and tests come from reports of other clients. docs/mathematics.md, equations (21.2) to (21.4). Sources: Donoho, Maleki & Montanari
 2009; Wang, Li & Jha 2019.
 """
 

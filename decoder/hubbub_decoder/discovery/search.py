@@ -16,6 +16,7 @@ from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.model.vectorized_hashing import hash_positions
 
 _PARTS = (0.25, 1.0)  # of max_candidates, in the first and the second search
+NUM_SEARCHES = len(_PARTS)
 EXPECTED_PREFIXES, EXPECTED_EXTENSIONS = 200.0, 1.0  # present ones, of the first length and of a present prefix
 MIN_LOG_ODDS = -9.0  # of a prefix that is kept
 

@@ -10,7 +10,7 @@ Estimator: `message_passing.py` on the whitened bits, twice: with C_j of an aver
     y_j = L_j^-1 t_j        A_j = L_j^-1        L_j L_j' = C_j / (n_j (q* - p*)**2)
 
 Variance:  that of `message_passing.py`, as a share of a population; less x (1 - x) / N as a share among the reporters.
-docs/mathematics.md, sections 3, 5 and 6.
+docs/mathematics.md, equations (3.2), (5.1) and (6.1).
 """
 
 from __future__ import annotations

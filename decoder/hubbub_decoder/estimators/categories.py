@@ -13,7 +13,7 @@ population the c_i are multinomial, and the level is 1 - (1 - level) / a (Bonfer
 With T reports of each client the permanent noise and the sampling of clients repeat (`model/repetition.py`): q* (1 - q*), p* (1 - p*) and
 s (1 - s) are replaced, and intervals have the cumulants of fewer reports, each counted as often as the variance is larger.
 
-No category is tested for share 0: all of them are known, and each has its interval. docs/mathematics.md, sections 9 and 15.
+No category is tested for share 0: all of them are known, and each has its interval. docs/mathematics.md, equation (9.1), and section 15.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ x (M,) are the candidates' shares, and x_o is that of the unlisted strings, with
 Estimator: minimize  sum_j (y_j - X_j x - w x_o)' S_j^-1 (y_j - X_j x - w x_o), four times, from "every value is an average string"
 Variance:  Cov (x, x_o) = (sum_j (X_j, w)' S_j^-1 (X_j, w))^-1 as shares of a population; less x (1 - x) / N among the reporters
 
-docs/mathematics.md, sections 3 to 5.
+docs/mathematics.md, equations (3.2), (4.1) and (5.1).
 """
 
 from __future__ import annotations

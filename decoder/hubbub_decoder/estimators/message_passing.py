@@ -21,7 +21,7 @@ The last term of r_c (Onsager's) removes each candidate's own part of its mean f
 estimate without a prior of its own, unbiased over the random hash. b_vc is the indicator of v's positions less w: f has the share of
 all strings together as its first component, and is fitted by least squares in each iteration.
 
-An iteration costs O(M m h**2), and holds no matrix of candidates. docs/mathematics.md, section 7; decision 70. Source: Donoho, Maleki &
+An iteration costs O(M m h**2), and holds no matrix of candidates. docs/mathematics.md, equations (7.4) and (7.5); decision 70. Source: Donoho, Maleki &
 Montanari 2009; Rangan 2011 (generalized approximate message passing); Vila & Schniter 2013 (prior by empirical Bayes).
 """
 

@@ -15,7 +15,7 @@ If the metric has a `default`, every report has a value, so d = 1 is known. x^ i
 
 With estimate = "mean" a report has one bit, and the mean is that of the cohorts' shares: `estimate_mean`.
 
-docs/mathematics.md, section 22. Sources: Fieller 1954; Woodruff 1952, "Confidence intervals for medians and other position measures";
+docs/mathematics.md, equations (22.1) to (22.6). Sources: Fieller 1954; Woodruff 1952, "Confidence intervals for medians and other position measures";
 Ding, Kulkarni, Yekhanin 2017, "Collecting telemetry data privately", sections 3 and 4.
 """
 

@@ -13,7 +13,7 @@ The number of reports is random too. Estimator: the efficient score, whitened, i
 
 taken twice, at an average population and at the shares found: two steps of Newton's method. `message_passing.py` estimates all shares.
 Variance:  Var of `message_passing.py`; less x**2 / N as a population's share, less x / N as a share among the reporters.
-docs/mathematics.md, section 7.
+docs/mathematics.md, equations (7.1) and (7.2).
 """
 
 from __future__ import annotations

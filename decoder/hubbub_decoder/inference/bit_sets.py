@@ -5,7 +5,7 @@ With A_i the log-likelihood ratio of bit i and r_g the probability of the set g 
     log sum_g r_g prod_{i in g} exp A_i        all sets of d bits: e_d(exp A) / C(k, d), e_d the elementary symmetric polynomial
 
 Two strings of shares s_1, s_2 have A_i(s_1), A_i(s_2), and A_i(s_1 + s_2) where they meet: coefficients of a polynomial in two variables.
-docs/mathematics.md, section 16.
+docs/mathematics.md, equation (16.2).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ So Q(p; 0) = s(0) q_Z(p), and the candidate's own reports add noise to that. In 
 the largest of q_Z, q_T and the normal quantile. Without random strings, Z = T.
 
 u, slope, k and slope_3 are those of `ErrorCumulants`. Where a bit expects few ones, counts are skewed and a normal tail is far too light:
-with 3.4 ones, P(count >= 16) is 6e-7, the shifted gamma has 1e-6, and the normal distribution 4e-12. docs/mathematics.md, section 10.
+with 3.4 ones, P(count >= 16) is 6e-7, the shifted gamma has 1e-6, and the normal distribution 4e-12. docs/mathematics.md, equation (10.1).
 Source: Pearson 1895 (type III); Hall 1992, section 2.2, for skewness as the leading correction.
 """
 

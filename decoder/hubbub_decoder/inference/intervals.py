@@ -27,7 +27,7 @@ def reporter_variance(variance: Floats, shares: Floats, num_clients: float) -> F
         Var_reporters = Var - x (1 - x) / N        N = num_clients; x cut to [0, 1], the result to [0, inf)
 
     The estimate differs from the population's share by its own error and by the reporters', x (1 - x) / N, which are uncorrelated.
-    docs/mathematics.md, section 5.
+    docs/mathematics.md, equation (5.1).
 
     >>> reporter_variance(np.array([0.01]), np.array([0.5]), num_clients=100).tolist()
     [0.0075]

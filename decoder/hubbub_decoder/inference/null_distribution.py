@@ -9,7 +9,7 @@ The distribution of this sum is a convolution over cohorts, on a grid of 0.02, s
 and s were estimated from, so only their shape is new. Tails that few random strings reach are the wider of it and the normal's.
 
 A frequent unlisted string shares a candidate's filter in Binomial(m, 1/F) cohorts: seldom, and then by much. So the errors have longer
-tails than a normal distribution. The method needs no model of the unlisted strings. docs/mathematics.md, section 10.
+tails than a normal distribution. The method needs no model of the unlisted strings. docs/mathematics.md, equation (10.3).
 """
 
 from __future__ import annotations

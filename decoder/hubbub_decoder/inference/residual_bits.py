@@ -11,7 +11,7 @@ A string of share s takes s off x_o and adds s to the candidates' share of its b
 
     L(s, t) = sum_c log sum_g r_g prod_{i in g} exp A_ci        A_ci : log-likelihood ratio of bit i in cohort c
 
-docs/mathematics.md, section 16.
+docs/mathematics.md, equation (16.1).
 """
 
 from __future__ import annotations

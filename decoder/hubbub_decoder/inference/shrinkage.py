@@ -7,7 +7,7 @@ Estimator: median of the posterior of each share given its estimate; it minimize
 Interval:  quantiles (1 - level) / 2 and (1 + level) / 2 of the same posterior
 
 Unbiased estimates of many shares below their standard error are mostly noise, and their sum is many times that noise.
-docs/mathematics.md, section 8. Source: Kiefer & Wolfowitz 1956; Efron 2010, chapter 1; Duchi et al. 2008 for the projection.
+docs/mathematics.md, equation (8.1). Source: Kiefer & Wolfowitz 1956; Efron 2010, chapter 1; Duchi et al. 2008 for the projection.
 """
 
 from __future__ import annotations

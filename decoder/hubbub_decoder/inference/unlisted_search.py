@@ -7,7 +7,7 @@ Estimator: the maximum of L(s, t) + log p(c | 0, t). Nothing is selected, so not
 Variance:  inverse of the observed information
 
 A fit absorbs a part of the reports, so its residuals vary less than the model expects: the evidence is smaller than exact.
-docs/mathematics.md, section 16. Source: Wasserman, Ramdas & Balakrishnan 2020.
+docs/mathematics.md, equations (16.2) and (16.3). Source: Wasserman, Ramdas & Balakrishnan 2020.
 """
 
 from __future__ import annotations

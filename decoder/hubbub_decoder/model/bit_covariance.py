@@ -6,7 +6,7 @@ strings; the rest reports "no value". b_v (k,) are the bits of v in the cohort; 
 
     E y = sum_v x_v b_v + x_o w = mu        Cov y = C / (n (q* - p*)**2)        y : debiased bit shares (k,) of n reports
 
-docs/mathematics.md, sections 3 and 15.
+docs/mathematics.md, equations (3.1) and (15.4).
 """
 
 from __future__ import annotations

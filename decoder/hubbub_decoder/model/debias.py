@@ -1,6 +1,6 @@
 """Unbiased estimates of true ones, from counts of noisy ones.
 
-Model: a reported bit is one with probability q* where the true bit is one, and p* where it is zero. docs/mathematics.md, section 1.
+Model: a reported bit is one with probability q* where the true bit is one, and p* where it is zero. docs/mathematics.md, equation (1.1).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     E y = X x        X[cohort * k + bit, column] = 1 where the candidates of the column set the bit
 
 x (M,) are shares, y the debiased bit shares of all cohorts. A column is a group of candidates with equal bits in every cohort, since no
-report can distinguish them. docs/mathematics.md, section 2.
+report can distinguish them. docs/mathematics.md, equation (2.1).
 """
 
 from __future__ import annotations

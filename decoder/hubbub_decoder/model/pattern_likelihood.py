@@ -4,7 +4,7 @@ A string's *filter* in a cohort is the set of its true bits, as an integer; filt
 h = 2, google-md5), so the 2**k counts of a cohort carry F numbers about shares. The (2**k, F) table R = P(pattern | filter) is never
 built: bits are independent given the filter, so every sum over patterns is taken bit by bit (`bit_products.py`).
 
-docs/mathematics.md, section 7; decision 71.
+docs/mathematics.md, equations (7.1) to (7.3); decision 71.
 """
 
 from __future__ import annotations

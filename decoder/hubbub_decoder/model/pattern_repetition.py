@@ -10,7 +10,7 @@ and value add to the counts' covariance (`repetition.py`):
     T, R_e  reports of a client, and of a permanent response
 
 The bits of a response are independent given the filter, so sums over 2**k patterns are taken over two halves of the bits in turn.
-docs/mathematics.md, section 15.
+docs/mathematics.md, equation (15.5).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ So the covariance of a report has three parts, and the sum of a client's T repor
     H = Cov E(r | v)             choice of the clients, the same in every report
 
 `bit_covariance.py` has these parts for bits, `pattern_likelihood.py` for patterns, `estimators/reports/simulated_information.py` for
-reports. The shares of unlisted strings, and so tau**2, do not depend on T. docs/mathematics.md, section 15.
+reports. The shares of unlisted strings, and so tau**2, do not depend on T. docs/mathematics.md, equation (15.1).
 """
 
 from __future__ import annotations

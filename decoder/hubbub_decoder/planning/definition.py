@@ -52,7 +52,10 @@ def build_metric(
 
 
 def toml_lines(metric: Metric) -> Iterator[str]:
-    """Yield the lines of a [[metric]] table; `hubbub metrics check` accepts them."""
+    """Yield the lines of a [[metric]] table; `hubbub metrics check` accepts them if the metric has `expires`.
+
+    Without one, a comment stands in its place.
+    """
     params = metric.params
     yield "[[metric]]"
     for field in ("name", "kind", "description", "owner"):
@@ -71,7 +74,7 @@ def toml_lines(metric: Metric) -> Iterator[str]:
     yield f"period = {_toml_string(metric.period)}"
     if metric.hold is not None:
         yield f"hold = {metric.hold}"
-    yield f"expires = {metric.expires}"
+    yield "# expires = YYYY-MM-DD" if metric.expires is None else f"expires = {metric.expires}"
     if metric.discover is not None:
         yield "\n[metric.discover]"
         for field, value in metric.discover.to_dict().items():

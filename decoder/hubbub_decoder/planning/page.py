@@ -13,7 +13,8 @@ from matplotlib.ticker import FuncFormatter, ScalarFormatter
 
 from hubbub_decoder.planning.description import POWERS, Description
 from hubbub_decoder.planning.tables import figure_rows
-from hubbub_decoder.results.plots import ESTIMATE, TRUTH, to_svg
+from hubbub_decoder.results.plot_style import ESTIMATE, TRUTH
+from hubbub_decoder.results.plots import to_svg
 
 _COLOURS = (ESTIMATE, TRUTH, "#2b8a3e", "#862e9c")
 

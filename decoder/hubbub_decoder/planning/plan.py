@@ -82,7 +82,7 @@ def plan(
 
     The mean is over half the smallest share that matters and half the candidates, with shares under Zipf's law.
 
-    name, expires : of the definition      categories, edges : names, or edges of the buckets; None: placeholders
+    name, expires : of the definition; without expires, its TOML text has a comment to complete      categories, edges : names, or edges of the buckets; None: placeholders
 
     Raises PlanError for wishes that no definition fulfils.
     """

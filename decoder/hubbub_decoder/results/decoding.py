@@ -6,7 +6,8 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -22,7 +23,10 @@ from hubbub_decoder.results.table import DecodingTable, to_html
 from hubbub_decoder.results.unlisted_strings import UnlistedString, matching_words
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
+    from matplotlib.axes import Axes
     from rich.console import Console, ConsoleOptions, RenderResult
 
 _FLOAT_COLUMNS = (
@@ -148,14 +152,14 @@ class Decoding:
             "lowest_detection_limit": self.lowest_detection_limit,
             "unlisted_strings": [json_fields(string) for string in self.unlisted_strings],
             "num_more_candidates": self.num_more_candidates,
-            **({} if self.numbers is None else {"numbers": _without_nan(asdict(self.numbers))}),
+            **({} if self.numbers is None else {"numbers": json_fields(self.numbers)}),
             "warnings": list(self.warnings),
             "fit_tests": [asdict(test) for test in self.fit_tests],
             "estimates": [json_fields(estimate) for estimate in self.estimates],
         }
 
     def to_table(self) -> pa.Table:
-        """Return an Arrow table with one row per candidate (`.to_pandas()` if pandas is installed)."""
+        """Return an Arrow table with one row per candidate."""
         import pyarrow as pa
 
         floats = {name: [getattr(e, name) for e in self.estimates] for name in _FLOAT_COLUMNS}
@@ -169,6 +173,35 @@ class Decoding:
                 ),
             }
         )
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with one row per candidate, in descending order of share.
+
+        Raises ModuleNotFoundError if pandas is not installed; hubbub does not require it.
+        """
+        _require("pandas", "to_pandas")
+        return self.to_table().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return a polars DataFrame with one row per candidate, in descending order of share.
+
+        Raises ModuleNotFoundError if polars is not installed; hubbub does not require it.
+        """
+        polars = _require("polars", "to_polars")
+        frame: pl.DataFrame = polars.from_arrow(self.to_table())
+        return frame
+
+    def plot(self, ax: Axes | None = None, *, top: int = 40) -> Axes:
+        """Draw the largest estimates with their confidence intervals (`hubbub_decoder.plots.plot_intervals`), and return the axes.
+
+        ax  : axes to draw on; None: those of a new pyplot figure, which a notebook displays
+        top : largest number of candidates
+
+        Raises ValueError for top < 1, and for the decoding of a mean, which has no shares.
+        """
+        from hubbub_decoder.results.plots import plot_intervals
+
+        return plot_intervals(self, top=top, ax=ax)
 
     def save(self, path: str | Path) -> None:
         """Write one row per candidate to a .csv or .parquet file, or all fields to a .json file.
@@ -223,19 +256,33 @@ class Decoding:
         return to_html(DecodingTable(self))
 
 
+def _require(package: str, method: str) -> Any:
+    """Return an optional package; raises ModuleNotFoundError with the command that installs it."""
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        message = (
+            f"Decoding.{method} needs {package}, which is not installed: run pip install {package}, or use to_table."
+        )
+        raise ModuleNotFoundError(message, name=package) from None
+
+
 def json_fields(result: Any) -> dict[str, Any]:
     """Return the fields of a dataclass as JSON values; nan and infinity become None."""
-    fields: dict[str, Any] = _without_nan(asdict(result))
-    return fields
+    return {field.name: _json_value(getattr(result, field.name)) for field in fields(result)}
 
 
-def _without_nan(value: Any) -> Any:
-    """Return nested JSON values with None in place of nan and infinities."""
-    if isinstance(value, dict):
-        return {name: _without_nan(each) for name, each in value.items()}
+def _json_value(value: Any) -> Any:
+    """Return nested values as JSON values, with None in place of nan and infinities."""
+    if isinstance(value, float):
+        return _finite_or_none(value)
     if isinstance(value, list | tuple):
-        return [_without_nan(each) for each in value]
-    return _finite_or_none(value) if isinstance(value, float) else value
+        return [_json_value(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _json_value(each) for name, each in value.items()}
+    return json_fields(value) if is_dataclass(value) else value
 
 
 def _finite_or_none(value: float) -> float | None:

@@ -39,17 +39,21 @@ class DecodingTable:
     """Table of a decoding as a rich renderable: headline, candidates, totals, detection limit and warnings.
 
     everything : show all candidates of a string metric; otherwise the detected ones. Categories are always shown
+    top        : largest number of rows, the largest shares; None: all
     """
 
     decoding: Decoding
     everything: bool = False
+    top: int | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(headline(self.decoding), style="bold")
         tested = self.decoding.metric.kind is Kind.STRING
-        rows = self.decoding.detected if tested and not self.everything else _in_order(self.decoding)
+        rows = self.decoding.detected if tested and not self.everything else in_order(self.decoding)
+        every, rows = rows, largest_rows(rows, self.top)
         if rows or self.decoding.unlisted_strings:
             yield self._table(rows, options.max_width)
+        yield from hidden_rows(len(every) - len(rows))
         yield from (Text(line) for line in match_lines(self.decoding))
         yield from (Text(line) for line in summary_lines(self.decoding))
         for warning in self.decoding.warnings:
@@ -90,7 +94,7 @@ class DecodingTable:
                 f"{e.share:z.2%}",
                 _format_interval(e.low, e.high, between),
                 *([_format_interval(*other, between)] if second else []),
-                *([_format_q_value(e.q_value)] if tested else []),
+                *([format_q_value(e.q_value)] if tested else []),
                 *([interval_bar(e, scale, bar_width)] if bar_width else []),
                 style="dim" if tested and not e.detected else "",
             )
@@ -106,7 +110,20 @@ class DecodingTable:
         return table
 
 
-def _in_order(decoding: Decoding) -> tuple[Estimate, ...]:
+def hidden_rows(number: int) -> Iterator[Text]:
+    """Yield a line with the number of rows that --top hides, if there are any."""
+    if number:
+        yield Text(f"{format_count(number, 'more row')} not shown.", style="dim")
+
+
+def largest_rows(rows: tuple[Estimate, ...], top: int | None) -> tuple[Estimate, ...]:
+    """Return the rows with the `top` largest shares, in their order; None: all."""
+    largest = sorted(rows, key=lambda e: (math.isnan(e.share), -e.share))[:top]
+    kept = {e.candidate for e in largest}
+    return tuple(e for e in rows if e.candidate in kept)
+
+
+def in_order(decoding: Decoding) -> tuple[Estimate, ...]:
     """Return the estimates in descending order of share, those of buckets in the order of their edges."""
     if decoding.numbers is None:
         return decoding.estimates
@@ -118,7 +135,12 @@ def _value_name(kind: Kind) -> str:
     return "bucket" if kind is Kind.ORDINAL else "category"
 
 
-def _format_q_value(q: float) -> str:
+def format_q_value(q: float) -> str:
+    """Q-value as text.
+
+    >>> format_q_value(0.04), format_q_value(2e-7), format_q_value(0.0)
+    ('0.040', '2e-07', '<1e-99')
+    """
     return "<1e-99" if q < 1e-99 else f"{q:.0e}" if q < 0.001 else f"{q:.3f}"
 
 
@@ -227,6 +249,20 @@ def _period_assumption(decoding: Decoding) -> str:
             "If each period has other clients, pass --independent-clients (same_clients=False) for narrower intervals."
         )
     return f"Intervals assume that each of {periods} has other clients. They are too narrow if clients report in several periods."
+
+
+def needed_reports(decoding: Decoding) -> Iterator[tuple[str, str]]:
+    """Yield smaller detection limits of a string metric with the number of reports that each needs, as text."""
+    limit, lowest = decoding.detection_limit, decoding.lowest_detection_limit
+    if not 0 < limit < math.inf:
+        return
+    first = _EXAMPLE_LIMIT if limit >= 1 else _round_below(limit / 2)
+    for share in (first, _round_below(first / 2), _round_below(first / 5), _round_below(first / 10)):
+        needed = reports_to_detect(share, limit, decoding.num_reports, lowest)
+        if needed is None:
+            yield _format_percent(share), f"not possible: unlisted strings keep the limit above {lowest:.2%}"
+            return
+        yield _format_percent(share), f"{'at least ' if lowest else ''}{_round_up(needed)}"
 
 
 def _lower_limit(decoding: Decoding, share: float) -> str:

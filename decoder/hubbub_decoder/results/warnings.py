@@ -28,7 +28,7 @@ _P = ParamSpec("_P")
 MIN_REPORTS_PER_COHORT = 30
 MIN_COHORTS = 8
 _MIN_UNLISTED_SHARE = 0.01
-_MAX_P_VALUE = 1e-6
+MAX_P_VALUE = 1e-6
 _STANDARD_ERRORS = 4
 _FALSE_ALARM = 0.01  # largest share of decodings in which a kind of warning is wrong
 
@@ -156,7 +156,7 @@ def warn_nothing_detected(decoding: Decoding) -> Iterator[str]:
 @_of_kind("failed_fit_test")
 def warn_failed_fit_tests(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[str]:
     """Warn about goodness-of-fit tests with p < 1e-6, and about implausible reports that no such test covers."""
-    failed = [test for test in tests if test.p_value < _MAX_P_VALUE]
+    failed = [test for test in tests if test.p_value < MAX_P_VALUE]
     failed_names = {test.name for test in failed}
     for found in find_implausible(counts.metric.params, counts.count_profile()):
         if _EQUIVALENT_TESTS.get(found.kind) not in failed_names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
 from http.cookies import SimpleCookie
@@ -272,8 +273,19 @@ def test_page_shows_why_batches_are_not_stored(start: StartAggregator, sqlite_st
     assert "not ready: free disk space is below" in get(start(sqlite_store, free=lambda: 1)).body.decode()
 
 
+def test_metric_page_shows_purpose_and_review(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    bare = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5)
+    reviewed = replace(bare, name="a", purpose="Choose a theme", review="https://example.org/reviews/1")
+    with running(Definitions([reviewed, bare]), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
+        page, without = (get(aggregator, f"/metric/{name}").body.decode() for name in ("a", "b"))
+    assert "Purpose: Choose a theme" in page
+    assert '<a href="https://example.org/reviews/1" rel="noreferrer">https://example.org/reviews/1</a>' in page
+    assert 'id="registry"' not in without
+
+
 def test_page_escapes_texts_of_definitions(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    bad = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, description="<script>alert(1)</script>", owner='"><b>')
+    script = "<script>alert(1)</script>"
+    bad = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, description=script, owner='"><b>', purpose=script)
     with running(Definitions([bad]), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
         pages = [get(aggregator).body, get(aggregator, "/metric/b").body]
         pages.append(get(aggregator, "/?q=%3Cscript%3E%22%3E").body)

@@ -27,7 +27,7 @@ from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_by
 from hubbub_aggregator.segments.segment_store import SegmentStore
 from hubbub_aggregator.store.interface import AppendResult
 from tests.aggregator.conftest import DEFINITIONS, MakeBatch
-from tests.support.s3_server import KEY, SECRET, s3_server
+from tests.support.s3_server import environment, s3_server
 
 DAY = "2024-06-15"
 
@@ -35,11 +35,8 @@ DAY = "2024-06-15"
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
     with s3_server() as url, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", KEY)
-        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        patch.setenv("AWS_ENDPOINT_URL", url)
-        patch.setenv("AWS_ALLOW_HTTP", "true")
-        patch.setenv("AWS_REGION", "us-east-1")
+        for name, value in environment(url).items():
+            patch.setenv(name, value)
         yield "s3://bucket"
 
 
@@ -142,10 +139,12 @@ def test_period_whose_closing_was_interrupted_is_marked_after_a_restart(
         patch.setattr(ObjectStore, "create", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             store.close_period(metric.digest, DAY)
+    monkeypatch.setattr(ObjectStore, "names", lambda *_: pytest.fail("the service lists the object store"))
     with closing(SegmentStore.open_with(tmp_path / "reports.db", objects, uuid.uuid4)) as again:
         assert again.half_closed_periods() == [(metric.digest, DAY)]
         again.close_period(metric.digest, DAY)
         assert again.half_closed_periods() == []
+    monkeypatch.undo()
     assert closed_name(SegmentFolder(metric.name, metric.digest, DAY).path) in set(objects.names())
 
 

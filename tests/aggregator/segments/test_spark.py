@@ -35,7 +35,7 @@ from hubbub_aggregator.segments.spark_engine import SparkEngine, spark_session
 from tests.aggregator.conftest import DEFINITIONS
 from tests.aggregator.segments.test_folding import NARROW, WIDE, batch, fold_now, folder_of, one_by_one, put
 from tests.support.programs import installed
-from tests.support.s3_server import KEY, SECRET, s3_server
+from tests.support.s3_server import environment, s3_server
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +65,8 @@ def properties(folder: Path) -> dict[str, str]:
 def bucket(with_spark: None) -> Iterator[str]:
     """A bucket; its variables must be set before Spark starts, since its processes inherit them."""
     with s3_server() as url, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", KEY)
-        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        patch.setenv("AWS_ENDPOINT_URL", url)
-        patch.setenv("AWS_ALLOW_HTTP", "true")
-        patch.setenv("AWS_REGION", "us-east-1")
+        for name, value in environment(url).items():
+            patch.setenv(name, value)
         yield "s3://bucket"
 
 

@@ -74,6 +74,25 @@ def test_check_caps_every_version_that_is_collected(tmp_path: Path) -> None:
     assert hubbub("metrics", "check", versions, "--max-epsilon", "3").exit_code == 0
 
 
+def test_check_json_lists_every_version_with_its_digest(tmp_path: Path) -> None:
+    _, homepage, *_ = FILE.read_text().split("[[metric]]")
+    versions = tmp_path / "metrics.toml"
+    versions.write_text("[[metric]]".join(("", homepage, homepage.replace("prob_f = 0.5", "prob_f = 0.75"))))
+    old, current = load_definitions(versions).versions()
+    assert json.loads(hubbub("metrics", "check", versions, "--json").stdout)["metrics"] == [
+        {"name": "homepage", "digest": old.digest, "current": False},
+        {"name": "homepage", "digest": current.digest, "current": True},
+    ]
+
+
+def test_diff_prints_rounded_probabilities(tmp_path: Path) -> None:
+    changed = tmp_path / "metrics.toml"
+    changed.write_text(FILE.read_text().replace("prob_p = 0.25", "prob_p = 0.1719237", 1))
+    assert "\n  prob_p: 0.25 -> 0.171924\n" in hubbub("metrics", "diff", FILE, changed).stdout
+    fields = json.loads(hubbub("metrics", "diff", FILE, changed, "--json").stdout)["changes"][0]["fields"]
+    assert fields["prob_p"][1] == round(0.1719237 * 2**24) / 2**24
+
+
 def test_diff_states_epsilon_before_and_after(tmp_path: Path) -> None:
     changed = tmp_path / "metrics.toml"
     changed.write_text(FILE.read_text().replace("prob_f = 0.5", "prob_f = 0.75", 1))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,9 +19,10 @@ from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.summary import read_summary, write_summary
 from hubbub_decoder import decode, simulate_bit_counts
+from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding.pool import ProcessDiedError, map_in_processes
 from hubbub_decoder.batch_decoding.run import Outcome, Status, run_tasks
-from hubbub_decoder.batch_decoding.tasks import DecodingOptions, find_tasks
+from hubbub_decoder.batch_decoding.tasks import DecodingOptions, content_hash, find_tasks
 
 PARAMS = Params(num_bits=16, num_hashes=1, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25)
 PAGE = Metric.string("page", PARAMS)
@@ -87,6 +89,39 @@ def test_only_what_has_changed_is_decoded_again(summaries: Path) -> None:
     (summaries.parent / "candidates" / "page.txt").write_text("a\nb\n")
     assert decoded(confidence=0.9) == {*DAYS}
     assert decoded(confidence=0.9) == set()
+
+
+@pytest.mark.slow
+def test_candidates_of_many_tasks_are_hashed_once(summaries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[str] = []
+
+    def counted(path: Path) -> str:
+        hashed.append(path.name)
+        return content_hash(path)
+
+    monkeypatch.setattr(batch_run, "content_hash", counted)
+    run(summaries)
+    assert sorted(hashed) == [*(f"page-{day}.parquet" for day in DAYS), "page.txt"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("candidates", ["a\nb\nc\n", "a\nb\na\n"], ids=["distinct", "repeated"])
+def test_process_reads_the_candidates_of_a_metric_once(
+    summaries: Path, monkeypatch: pytest.MonkeyPatch, candidates: str
+) -> None:
+    """The results are those of `decode` with the file's lines, also its warning of repeated candidates."""
+    place, lines = summaries.parent, candidates.split()
+    (place / "candidates" / "page.txt").write_text(candidates)
+    tasks, _ = find_tasks(summaries, place / "candidates", DecodingOptions())
+    read = Mock(return_value=lines)
+    monkeypatch.setattr(batch_run, "read_candidates", read)
+    for task, day in zip(tasks, DAYS, strict=True):
+        batch_run._decode(task, place / "out")
+        expected = decode(read_summary(summaries / f"page-{day}.parquet"), lines).to_dict()
+        saved = json.loads((place / "out" / f"{name_of(day)}.json").read_text())
+        assert saved == json.loads(json.dumps(expected))
+        assert any("repeated an earlier one" in each for each in saved["warnings"]) == (len({*lines}) < 3)
+    read.assert_called_once()
 
 
 def test_tasks_that_decode_cannot_estimate_are_skipped_with_the_remedy(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""Tables, plots and captions of the demo."""
+"""Tables, plots and pages of the demo."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console, RenderableType
@@ -12,12 +13,12 @@ from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder import decode
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.demo.comparison import Comparison
-from hubbub_decoder.demo.page import render_page
+from hubbub_decoder.demo.page import write_pages
 from hubbub_decoder.demo.tables import comparison_table, privacy_table
+from hubbub_decoder.results.plot_style import detached_axes, figure_of
 from hubbub_decoder.results.plots import plot_against_truth
 
 PARAMS = Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
-YES = Metric.boolean("yes", prob_p=0.25, prob_q=0.75, prob_f=0.5)
 
 
 def compared(metric: Metric, population: dict[str, int], candidates: list[str] | None) -> Comparison:
@@ -27,7 +28,7 @@ def compared(metric: Metric, population: dict[str, int], candidates: list[str] |
 
 
 STRING = compared(Metric.string("homepage", PARAMS), {"a": 60_000, "b": 40_000}, ["a", "b", "absent"])
-BOOLEAN = compared(YES, {"true": 600, "false": 400}, None)
+BOOLEAN = compared(Metric.boolean("yes", prob_p=0.25, prob_q=0.75, prob_f=0.5), {"true": 600, "false": 400}, None)
 
 
 def rendered(table: RenderableType, width: int = 140) -> str:
@@ -59,14 +60,19 @@ def test_narrow_tables_cut_no_figure() -> None:
 
 
 def test_legend_of_the_scatter_plot_is_above_the_points() -> None:
-    figure = plot_against_truth(STRING.decoding, STRING.truth)
+    axes = plot_against_truth(STRING.decoding, STRING.truth, ax=detached_axes(5))
+    figure, legend = figure_of(axes), axes.get_legend()
     figure.canvas.draw()
-    axes, (legend,) = figure.axes[0], figure.legends
+    assert legend is not None
     assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
     assert legend.get_window_extent().x1 <= figure.bbox.x1
     assert legend.get_window_extent().y1 <= figure.bbox.y1
 
 
-def test_caption_of_a_boolean_metric_names_one_estimate() -> None:
-    assert "The largest estimates" not in render_page([BOOLEAN], {}, 1000)
-    assert "The largest estimates" in render_page([STRING], {}, 1000)
+def test_pages_mark_intervals_that_miss_the_true_share(tmp_path: Path) -> None:
+    wrong = Comparison(BOOLEAN.decoding, {"true": 0.01})
+    write_pages(tmp_path, [STRING, wrong], {"a": "a long name"})
+    assert "a long name" in (tmp_path / "homepage.html").read_text()
+    assert 'class="missed"' in (tmp_path / "yes.html").read_text()
+    assert 'class="missed"' not in (tmp_path / "homepage.html").read_text()
+    assert all(f'href="{name}.html"' in (tmp_path / "index.html").read_text() for name in ("homepage", "yes"))

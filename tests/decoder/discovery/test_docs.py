@@ -23,6 +23,7 @@ def definition_of_ngrams() -> str:
     return metric.split("[metric.discover]")[0] + table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("definition", [blocks("toml")[0], definition_of_ngrams()], ids=["prefixes", "ngrams"])
 def test_example_of_the_discovery_page_finds_its_strings(definition: str, tmp_path: Path) -> None:
     """Each share is above 20 standard errors of each group: 300,000 reports in 6 groups at epsilon 4, or 5 groups of n-grams."""

@@ -30,6 +30,13 @@ def test_toml_is_the_planned_definition() -> None:
     assert parse_definitions(planned.toml())["homepage"] == planned.metric
 
 
+def test_toml_without_expiry_has_a_comment_to_complete() -> None:
+    text = plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000), name="homepage").toml()
+    assert "None" not in text
+    completed = text.replace("# expires = YYYY-MM-DD", "expires = 2099-01-01")
+    assert parse_definitions(completed)["homepage"].expires == TOMORROW
+
+
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.JOINT])
 def test_rounded_probabilities_keep_the_epsilons(kind: Kind, unseen_seed: int) -> None:
     rng = np.random.default_rng(unseen_seed)

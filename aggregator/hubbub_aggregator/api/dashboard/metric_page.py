@@ -48,6 +48,8 @@ class MetricPage:
     name: str
     description: str
     owner: str
+    purpose: str
+    review: str
     kind: str
     period_kind: str
     expires: str
@@ -86,6 +88,8 @@ def build_metric_page(service: Service, name: str) -> MetricPage | None:
         name=name,
         description=current.description,
         owner=current.owner,
+        purpose=current.purpose,
+        review=current.review,
         kind=str(current.kind),
         period_kind=str(current.period),
         expires=str(current.expires),

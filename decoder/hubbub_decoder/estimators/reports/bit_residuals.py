@@ -16,7 +16,7 @@ Estimator: method of moments on the weighted residual sum of squares Q = r' S^-1
     tr S^-1 (V - C K' X' - X K C' + X K B K' X')
 
 Variance:  2 (E Q)**2 / D over the square of that growth, D = E Q at tau = 0.
-docs/mathematics.md, section 11.
+docs/mathematics.md, equations (11.3) and (11.4).
 """
 
 from __future__ import annotations

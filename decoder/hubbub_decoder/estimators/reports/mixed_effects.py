@@ -10,7 +10,7 @@ Estimator: solve it; fit a common prior to all estimates (`inference/prior.py`);
 Variance:  that of `score_model.py`
 
 The shares z near which the score is linear, and the priors, are found in two rounds, from the bits (`bit_counts.py`) and from the reports.
-docs/mathematics.md, section 11 ("Many candidates"); decision 41. Source: Minka 2001.
+docs/mathematics.md, equation (11.6) ("Many candidates"); decision 41. Source: Minka 2001.
 """
 
 from __future__ import annotations

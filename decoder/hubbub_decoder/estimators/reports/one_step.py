@@ -11,7 +11,7 @@ Variance:  Cov z_hat = P E_v Cov(x | v) P / n + tau**2 P B P as shares among the
 With several reports of a client, x is the mean of theirs and n the number of clients (`model/repetition.py`).
 
 A, E_v Cov(x | v) and B come from simulated reports (`simulated_information.py`), tau**2 from the bits (`bit_residuals.py`).
-docs/mathematics.md, section 11. Source: Le Cam 1956; van der Vaart 1998, section 5.7.
+docs/mathematics.md, equations (11.1) and (11.2). Source: Le Cam 1956; van der Vaart 1998, section 5.7.
 """
 
 from __future__ import annotations

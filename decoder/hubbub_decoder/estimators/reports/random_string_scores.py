@@ -1,7 +1,7 @@
 """P-values of candidates from retained reports, by comparison with the scores of random strings.
 
 In cohort c a string u has score s_c(u) (`report_pass.py`); times scale_j it is the part of the cohort in x_j / s_j. Shares sum to 1, so
-only differences count: the mean score of the random strings is taken off. docs/mathematics.md, sections 10 and 11.
+only differences count: the mean score of the random strings is taken off. docs/mathematics.md, equation (11.7), and section 10.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ Variance:  an estimate is linear in the score, w'g, and its variance has the ter
 replaced by w' E_v Cov(x | v) w / n (the noise alone) plus x (1 - x) / n. With little noise the difference of both terms would be lost in
 rounding.
 
-docs/mathematics.md, section 11 ("Many candidates"); decision 41. Source: Henderson 1975 (mixed model equations); Minka 2001 (the cavity).
+docs/mathematics.md, equation (11.5) ("Many candidates"); decision 41. Source: Henderson 1975 (mixed model equations); Minka 2001 (the cavity).
 """
 
 from __future__ import annotations

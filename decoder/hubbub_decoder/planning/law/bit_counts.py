@@ -10,7 +10,7 @@ candidate's share is the mean of its own bits less the mean of the other k - h b
     t / (m (k-1))   : other strings share bits with the candidate; t is the sum of the squares of their unknown shares (`collisions.py`)
 
 It is the variance of the share among the reporters. Without collisions (k, m -> infinity) N Var is noise(x) / (h T).
-docs/mathematics.md, section 18.
+docs/mathematics.md, equation (18.2).
 """
 
 from __future__ import annotations

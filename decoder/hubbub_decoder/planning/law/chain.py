@@ -57,7 +57,7 @@ class Chain(NamedTuple):
 
             D = pi q (1-q) + (1 - pi) p (1-p), pi = b + (a-b) mu          G = (q-p)**2 (mu a (1-a) + (1 - mu) b (1-b))
 
-        With R = T, a T-th of it is the law of T reports: V_prr + V_irr / T at mu = 0 (docs/mathematics.md, section 15).
+        With R = T, a T-th of it is the law of T reports: V_prr + V_irr / T at mu = 0 (docs/mathematics.md, equation (15.2)).
 
         true_ones : mu, share of the reports whose true bit is one
 

@@ -1,0 +1,250 @@
+"""Page of `hubbub metrics catalogue`: every definition of a file, with its owner, purpose, review, expiry and epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from xml.etree.ElementTree import Element
+
+from hubbub.pages.html_page import element, page
+from hubbub.metrics.buckets import Buckets, format_number
+from hubbub.metrics.definitions import Definitions
+from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.metric import Kind, Metric, has_expired
+from hubbub.metrics.params import PERMANENT_FIELDS
+from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
+from hubbub.privacy.linkability import linkability_warning
+from hubbub.privacy.plain_words import certainty_text
+from hubbub.privacy.policy import Policy
+from hubbub.privacy.pricing import shown_epsilon
+from hubbub.text import format_count
+
+_KINDS = {
+    Kind.STRING: "any text; only its hashed bits are reported",
+    Kind.CATEGORICAL: "one of a list of categories",
+    Kind.BOOLEAN: "yes or no",
+    Kind.ORDINAL: "a number, reported as its bucket",
+    Kind.JOINT: "several values in one report",
+}
+_UNITS = {"epoch": "epoch", "value": "unchanging value"}
+_LIMITS = ("epsilon_report", "epsilon_enrollment", "epsilon_metric", "epsilon_total")
+
+
+def catalogue_page(definitions: Definitions, today: date) -> str:
+    """Return the page: an index of the metrics, then each with the details of every version, the current one first."""
+    metrics = [definitions[name] for name in definitions]
+    versions = {
+        name: [metric for metric in definitions.versions() if metric.name == name and metric is not definitions[name]]
+        for name in definitions
+    }
+    collected = sum(not has_expired(metric, today) for metric in metrics)
+    return page(
+        "Metrics",
+        element(
+            "header",
+            element("h1", "Metrics"),
+            element(
+                "p",
+                f"{format_count(len(metrics), 'metric')}, {collected:,} of them collected on {today}. "
+                "Clients randomize each report before they send it.",
+            ),
+            class_="head",
+        ),
+        element(
+            "section",
+            element("h2", "Index", id="index"),
+            _index(metrics, today),
+            class_="card",
+            aria_labelledby="index",
+        ),
+        *(_section(metric, versions[metric.name], today) for metric in metrics),
+        _explanation(),
+    )
+
+
+def metric_anchor(name: str) -> str:
+    """Return the id of a metric's section."""
+    return f"metric-{name}"
+
+
+def _index(metrics: Sequence[Metric], today: date) -> Element:
+    """Return the table of metrics; in a narrow window each row is a block with the column names in it."""
+    head = ("metric", "kind", "collected until", "epsilon per report", "lifetime epsilon")
+    rows = []
+    for metric in metrics:
+        figures = privacy_figures(metric, Policy())
+        link = element("a", metric.name, href=f"#{metric_anchor(metric.name)}")
+        epsilons = (shown_epsilon(figures.epsilon_report), shown_epsilon(figures.epsilon_lifetime))
+        cells = (str(metric.kind), _expiry(metric, today), *epsilons)
+        rows.append(
+            element(
+                "tr",
+                element("th", link, element("small", f"{metric.description} [{metric.owner}]"), scope="row"),
+                *(
+                    element("td", cell, class_="n", data_label=label)
+                    for label, cell in zip(head[1:], cells, strict=True)
+                ),
+            )
+        )
+    columns = [element("th", name, scope="col", **({"class_": "n"} if i else {})) for i, name in enumerate(head)]
+    return element("table", element("thead", element("tr", *columns)), element("tbody", *rows), class_="metrics")
+
+
+def _expiry(metric: Metric, today: date) -> str:
+    return f"{metric.expires}{', expired' if has_expired(metric, today) else ''}"
+
+
+def _section(current: Metric, older: Sequence[Metric], today: date) -> Element:
+    anchor = metric_anchor(current.name)
+    expired = has_expired(current, today)
+    pill = element(
+        "span",
+        f"{'expired on' if expired else 'collected until'} {current.expires}",
+        class_=f"pill {'plain' if expired else 'good'}",
+    )
+    heading = element("h2", element("a", current.name, href=f"#{anchor}"), f" · {current.kind}", id=anchor)
+    content = [
+        element("div", heading, pill, class_="head"),
+        element("p", current.description),
+        *_registry(current),
+        *_version(current),
+    ]
+    for metric in reversed(older):
+        summary = element("summary", f"Older version {metric.digest[:12]}, expires {metric.expires}")
+        content.append(
+            element("details", summary, element("p", metric.description), *_registry(metric), *_version(metric))
+        )
+    return element("section", *content, class_="card", aria_labelledby=anchor)
+
+
+def _registry(metric: Metric) -> Iterator[Element]:
+    """Yield owner, purpose and review; a missing entry is shown as missing."""
+    review: str | Element = "none"
+    if metric.review:
+        review = element("a", metric.review, href=metric.review, rel="noreferrer")
+    yield _facts(("Owner", metric.owner, ""), ("Purpose", metric.purpose or "none", ""), ("Review", review, ""))
+
+
+def _version(metric: Metric) -> Iterator[Element]:
+    """Yield what a version collects, its epsilons in words, its parameters and its digest."""
+    linked = linkability_warning(metric)
+    if linked is not None:
+        yield element("p", linked.removeprefix(f"{metric.name}: "), class_="note")
+    yield _facts(*_collected(metric))
+    figures = privacy_figures(metric, Policy())
+    titles = {"lifetime": "Lifetime epsilon"}
+    yield _facts(
+        *(
+            (titles.get(row.label, f"Epsilon {row.label}"), shown_epsilon(row.epsilon), row.note)
+            for row in figures.rows()
+        )
+    )
+    yield _facts(*_in_words(figures))
+    parts = [(f" of {part.name}", part) for part in metric.parts] or [("", metric)]
+    yield _facts(
+        *((f"Parameters{of}", _sizes(part), _probabilities(part)) for of, part in parts),
+        ("Digest", element("code", metric.digest[:12], title=metric.digest), "of this version"),
+    )
+
+
+def _in_words(figures: PrivacyFigures) -> Iterator[tuple[str, str, str]]:
+    """Yield the epsilons in words, as the certainty of a reader of reports."""
+    what = "which of two equally likely values a client has"
+    yield "After one report", certainty_text(figures.epsilon_report), what
+    if figures.unit != "period":
+        yield f"After all reports of one {_UNITS[figures.unit]}", certainty_text(figures.epsilon_unit), what
+    if figures.objection is None:
+        yield (
+            "After all reports of a lifetime",
+            certainty_text(figures.epsilon_lifetime),
+            "which of two histories is true",
+        )
+    else:
+        yield "Lifetime", "no reports", "the default policy blocks the metric"
+
+
+def _collected(metric: Metric) -> Iterator[tuple[str, str, str]]:
+    hold = "" if metric.hold is None else f"; new permanent noise after {format_count(metric.hold, str(metric.period))}"
+    yield "Reports", f"one per {metric.period}", f"per client, also without a value{hold}"
+    parts = metric.parts or (metric,)
+    for part in parts:
+        name = f"Value of {part.name}" if metric.parts else "Value"
+        yield name, str(part.kind), _values(part)
+    if metric.discover is not None:
+        yield "Discovery", "parts of values", _discovery(metric, metric.discover)
+
+
+def _values(metric: Metric) -> str:
+    """Return the values of a metric, or of a part, in words."""
+    if metric.buckets is not None:
+        return _buckets(metric.buckets)
+    if metric.kind is Kind.CATEGORICAL:
+        return f"{_KINDS[metric.kind]}: {', '.join(metric.categories)}"
+    return _KINDS[metric.kind]
+
+
+def _buckets(buckets: Buckets) -> str:
+    edges = list(map(format_number, buckets.edges))
+    unit = f" {buckets.unit}" if buckets.unit else ""
+    if buckets.is_mean:
+        return f"a number from {edges[0]} to {edges[-1]}{unit}, of which only the mean is estimated"
+    return f"{_KINDS[Kind.ORDINAL]}: {', '.join(buckets.labels)}{unit}"
+
+
+def _discovery(metric: Metric, discover: Discovery) -> str:
+    lengths = ", ".join(map(str, discover.lengths))
+    held_out = len(discover.cohorts(len(discover.lengths), metric.params.num_cohorts))
+    return f"prefixes of length {lengths}, or the whole value ({held_out} of {metric.params.num_cohorts} cohorts)"
+
+
+def _sizes(metric: Metric) -> str:
+    params = metric.params
+    return f"k = {params.num_bits}, h = {params.num_hashes}, m = {params.num_cohorts}"
+
+
+def _probabilities(metric: Metric) -> str:
+    params = metric.params
+    names = ("prob_p", "prob_q", *(["prob_f"] if params.prob_f is not None else PERMANENT_FIELDS[1:]))
+    values = ((name.removeprefix("prob_"), getattr(params, name)) for name in names)
+    return f"{params.hash_scheme}; " + ", ".join(f"{name} = {value:.6g}" for name, value in values)
+
+
+def _facts(*facts: tuple[str, str | Element, str]) -> Element:
+    """Return a description list of terms, values and notes."""
+    return element(
+        "dl",
+        *(
+            element("div", element("dt", term), element("dd", value, *([element("small", note)] if note else [])))
+            for term, value, note in facts
+        ),
+    )
+
+
+def _explanation() -> Element:
+    policy = Policy()
+    limits = ", ".join(f"{name} = {getattr(policy, name):g}" for name in _LIMITS)
+    texts = (
+        (
+            "Epsilon bounds what reports reveal about one person: they change the odds between any two values by at most a factor e^epsilon. "
+            "An epsilon of 1.099 is a factor of 3."
+        ),
+        (
+            "Per enrollment: all reports under one secret of a client. Lifetime: all reports of one client under all of its secrets. "
+            f"Both assume the client's default policy ({limits}); an app can set another one."
+        ),
+        (
+            "Epsilon does not hide that a client takes part. For metrics that are charged per value, a reader of the stored reports may also "
+            "see that a value changed."
+        ),
+        (
+            "k: bits of a report. h: bits that a value sets. m: cohorts. p, q: probability that a permanent bit 0, 1 is reported as 1, drawn "
+            "for each report. f, permanent_p, permanent_q: probabilities of the permanent response."
+        ),
+    )
+    return element(
+        "section",
+        element("h2", "Explanation of the figures", id="explanation"),
+        *(element("p", text) for text in texts),
+        class_="card",
+        aria_labelledby="explanation",
+    )

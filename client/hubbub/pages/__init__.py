@@ -1,0 +1,1 @@
+"""Self-contained HTML pages of the commands and the services: one look, no script."""

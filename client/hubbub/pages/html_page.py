@@ -1,0 +1,94 @@
+"""Self-contained HTML pages: the stylesheet of all pages, elements that escape their text, and the page around them.
+
+    page("Metrics", element("h1", "Metrics"), element("p", "Text from anywhere: <script> becomes text."))
+
+A page has no script and makes no request. Its Content-Security-Policy forbids both, also for text that is not escaped by mistake.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+STYLE = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+
+_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+
+CONTENT_SECURITY_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_HASH}'; img-src data:; form-action 'self'; base-uri 'none'"
+)
+"""No scripts and no further requests; the icon is a `data:` URL."""
+
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Cpath d='M2 14V9h3v5M6.5 14V4h3v10M11 14V7h3v7' fill='%232f6fb7'/%3E%3C/svg%3E"
+)
+
+
+def element(tag: str, *content: str | Element, **attributes: str) -> Element:
+    """Return an HTML element. Text is escaped; an underscore at the end of an attribute's name is left out (`class_`).
+
+    >>> to_html(element("p", "1 < 2, ", element("b", "so"), " it is", class_="note"))
+    '<p class="note">1 &lt; 2, <b>so</b> it is</p>'
+    """
+    if tag in ("script", "style"):
+        raise ValueError(f"the text of <{tag}> would not be escaped: build pages without it")
+    made = Element(
+        tag, {name.removesuffix("_").replace("_", "-"): _encodable(each) for name, each in attributes.items()}
+    )
+    last: Element | None = None
+    for each in content:
+        if isinstance(each, Element):
+            made.append(each)
+            last = each
+        elif last is None:
+            made.text = (made.text or "") + _encodable(each)
+        else:
+            last.tail = (last.tail or "") + _encodable(each)
+    return made
+
+
+def table(head: Sequence[str], rows: Iterable[Iterable[str | Element]], **attributes: str) -> Element:
+    """Return a table that scrolls sideways in a narrow window. The first cell of a row is its header.
+
+    With `class_="facts"` each row becomes a block of labelled lines instead.
+
+    >>> to_html(table(["metric", "reports"], [["homepage", "12"]])).partition("<tbody>")[2]
+    '<tr><th scope="row">homepage</th><td data-label="reports">12</td></tr></tbody></table></div>'
+    """
+    header = element("tr", *(element("th", each, scope="col") for each in head))
+    body = []
+    for first, *rest in rows:
+        cells = (element("td", each, data_label=label) for label, each in zip(head[1:], rest, strict=True))
+        body.append(element("tr", element("th", first, scope="row"), *cells))
+    made = element("table", element("thead", header), element("tbody", *body), **attributes)
+    return element("div", made, class_="scroll", tabindex="0", role="region", aria_label=", ".join(head))
+
+
+def to_html(made: Element) -> str:
+    """Return an element as HTML."""
+    return tostring(made, encoding="unicode", method="html")
+
+
+def page(title: str, *content: str | Element, policy: str = CONTENT_SECURITY_POLICY) -> str:
+    """Return a complete HTML page. `content` is in `<main>`; `policy` is its Content-Security-Policy."""
+    head = element("head")
+    SubElement(head, "meta", {"charset": "utf-8"})
+    SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": policy})
+    SubElement(head, "meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"})
+    head.append(element("title", f"{title} · hubbub"))
+    SubElement(head, "link", {"rel": "icon", "href": _ICON})
+    SubElement(head, "style").text = STYLE
+    return (
+        "<!doctype html>\n"
+        + to_html(element("html", head, element("body", element("main", *content)), lang="en"))
+        + "\n"
+    )
+
+
+def _encodable(text: str) -> str:
+    """Return a text that UTF-8 can encode: U+FFFD instead of a lone surrogate or a NUL."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")

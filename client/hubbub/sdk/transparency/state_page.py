@@ -1,0 +1,315 @@
+"""HTML page of what a client holds and has sent: `hubbub inspect --html` and `Client.inspect_html`.
+
+The page shows reports, which are final randomized bits, and counters. The state has no value in readable form, and the page leaves out
+its encrypted fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from xml.etree.ElementTree import Element
+
+from hubbub.consent import Consent
+from hubbub.pages.html_page import element, page, table
+from hubbub.metrics.metric import Metric
+from hubbub.privacy.ledger import Account
+from hubbub.privacy.plain_words import certainty_text
+from hubbub.privacy.pricing import shown_epsilon
+from hubbub.sdk.storage.state import MAX_SENT_BATCHES, QueuedBatch, State
+from hubbub.text import escape_untrusted, format_bits, format_count
+from hubbub.wire.batch import Batch
+
+MAX_SHOWN_BATCHES = 50
+MAX_SHOWN_REPORTS = 10
+MAX_SHOWN_ACCOUNTS = 200
+MAX_SHOWN_BODY_CHARACTERS = 4096
+
+_CONSENT_TEXTS = {
+    Consent.ON: "Reports are made and sent.",
+    Consent.LOCAL: "Reports are made and kept on this device. They are never sent.",
+    Consent.OFF: "Nothing is recorded and nothing is sent.",
+}
+_DROP_TEXTS = {
+    "quota": "the queue was full",
+    "age": "older than 28 days",
+    "expired": "the metric's collection has ended",
+    "consent": "consent was withdrawn",
+    "local": "made while reports were kept on this device",
+    "copied": "the directory was copied from another machine",
+    "corrupt": "lost to a damaged file",
+    "refused": "the service no longer accepts reports of that day",
+    "clock": "the clock was wrong",
+}
+
+
+def state_page(state: State, *, last: int = MAX_SENT_BATCHES, definitions: Mapping[str, Metric] | None = None) -> str:
+    """Return a self-contained HTML page: consent, what others can learn, budget, reports held, reports sent.
+
+    last        : number of sent batches to show, the newest first
+    definitions : definitions of the app; their descriptions are shown
+    """
+    known = definitions or {}
+    sent = list(state.last_sent.values())[::-1][: max(0, last)]
+    return page(
+        "Usage statistics on this device",
+        element("h1", "Usage statistics on this device"),
+        element(
+            "p",
+            "This page shows everything that the telemetry of one app holds on this device, and the last reports that it sent. "
+            "It was made on this device and makes no connection.",
+            class_="dim",
+        ),
+        _consent(state),
+        _disclosure(),
+        _metrics(state, known),
+        _held(state, known),
+        *_section(
+            "Sent to the service",
+            f"The client keeps the last {format_count(MAX_SENT_BATCHES, 'batch')} that it sent. Each is shown as it left this device.",
+            [_batch(batch, "sent", "plain", known) for batch in sent],
+            "Nothing was sent.",
+        ),
+        *_section(
+            "Refused by the service",
+            "The service did not accept these reports. They are kept for the developer of the app and are not sent again.",
+            [_batch(batch, escape_untrusted(problem), "bad", known) for batch, problem in state.quarantine.values()],
+            None,
+        ),
+        _counters(state),
+    )
+
+
+def _consent(state: State) -> Element:
+    since = f" since {_time_text(state.consent_time)}" if state.consent_time else ""
+    level = element("span", str(state.consent), class_=f"pill {'good' if state.consent is Consent.ON else 'plain'}")
+    content = [
+        element("div", element("h2", "Your decision"), level, class_="head"),
+        element("p", f"{_CONSENT_TEXTS[state.consent]} This is the decision stored on this device{since}."),
+    ]
+    if state.consent_text:
+        content.append(
+            element(
+                "details",
+                element("summary", "The text that you were shown"),
+                element("p", state.consent_text, class_="text"),
+            )
+        )
+    if len(state.machine_tags) > 1:
+        content.append(
+            element(
+                "p",
+                f"This directory was used on {len(state.machine_tags)} machines. Two copies of it report twice under one secret.",
+                class_="note bad",
+            )
+        )
+    return element("section", *content, class_="card")
+
+
+def _disclosure() -> Element:
+    return element(
+        "section",
+        element("h2", "Who can learn what"),
+        element(
+            "ul",
+            element(
+                "li",
+                element("b", "The service that receives reports"),
+                " sees the network address and the time of each connection. It sees each report: the metric, the period, a "
+                "group number (cohort) and the bits shown below. The group number of a metric is the same in all of its reports.",
+            ),
+            element(
+                "li",
+                element("b", "The developer of the app"),
+                " sees what the service passes on: normally only totals over many reports. A developer who runs the service sees "
+                "what the service sees.",
+            ),
+            element(
+                "li",
+                element("b", "Somebody who reads your network traffic"),
+                " sees the address of the service, and when and how often this device connects. The connection is encrypted, and "
+                "every request with one report has the same length.",
+            ),
+        ),
+        element(
+            "p",
+            "Before a report is stored, the client replaces some of its bits by random ones. A 1 below can be chance, and a 0 can "
+            "be chance. The value itself is not sent. Many reports of one value together tell more than one report: the table "
+            "below shows how much at most.",
+        ),
+        element(
+            "p",
+            'Somebody who can read the files of this device can learn more: with the file "secret" they can remove a part of the '
+            "randomness, and decrypt the bits of the last value.",
+            class_="dim",
+        ),
+        class_="card",
+    )
+
+
+def _metrics(state: State, definitions: Mapping[str, Metric]) -> Element:
+    heading = element("h2", "What is collected")
+    accounts = list(state.accounts.values())
+    if not accounts:
+        return element("section", heading, element("p", "No metric has been enrolled yet."), class_="card")
+    head = ["metric", "reports made", "epsilon used", "most that these reports can reveal"]
+    rows = [_account_row(account, definitions.get(account.metric)) for account in accounts[:MAX_SHOWN_ACCOUNTS]]
+    content = [heading, table(head, rows, class_="facts")]
+    content += _more(len(accounts) - MAX_SHOWN_ACCOUNTS, "metric")
+    content.append(
+        element(
+            "p",
+            '"Sure" means: somebody who thinks two values equally likely reads all reports of the metric. How sure can they be '
+            "which of the two is true? 50 % is a guess. The figure holds for values that stay the same, or that change at the same "
+            "times. Somebody who links the reports of one device can see that a value changed.",
+            class_="dim",
+        )
+    )
+    return element("section", *content, class_="card")
+
+
+def _account_row(account: Account, metric: Metric | None) -> Iterator[str | Element]:
+    texts = [] if metric is None else [text for text in (metric.description, metric.purpose) if text]
+    subject = [f"for user {account.subject[:8]}"] if account.subject else []
+    yield element("span", account.metric, *(element("small", text) for text in (*texts, *subject)))
+    yield f"{account.reports:,}"
+    if account.refused:
+        yield "none"
+        yield f"not collected: {account.refused}"
+        return
+    yield f"{shown_epsilon(account.spent)} of {shown_epsilon(account.reserved_epsilon)}"
+    yield certainty_text(account.spent) if account.spent else "nothing was reported"
+
+
+def _held(state: State, definitions: Mapping[str, Metric]) -> Element:
+    drafts = [(draft, key) for key, draft in state.drafts.items() if draft.bits]
+    queued = sorted(state.queue.values(), key=lambda each: (each.send_at, each.batch.metric))
+    content = [
+        element("h2", "Held on this device"),
+        element(
+            "p",
+            "These reports were not sent, or the service has not confirmed them. Withdrawing consent deletes them.",
+            class_="dim",
+        ),
+    ]
+    for draft, (subject, digest) in drafts[:MAX_SHOWN_BATCHES]:
+        account = state.accounts.get((subject, digest))
+        metric = account.metric if account else digest[:12]
+        status = "current period, kept on this device" if draft.local else "current period, not complete"
+        content.append(
+            _report_block(
+                f"{metric} (user {subject[:8]})" if subject else metric,
+                draft.period,
+                element("span", status, class_="pill plain"),
+                [_bits(draft.cohort, draft.bits, _num_bits(definitions, metric, digest))],
+            )
+        )
+    content += _more(len(drafts) - MAX_SHOWN_BATCHES, "report of the current period")
+    content += [
+        _batch(each.batch, _queued_status(state, each), "plain", definitions) for each in queued[:MAX_SHOWN_BATCHES]
+    ]
+    content += _more(len(queued) - MAX_SHOWN_BATCHES, "batch")
+    if not drafts and not queued:
+        content.append(element("p", "No report is held."))
+    if state.failures:
+        content.append(
+            element(
+                "p",
+                f"The last {format_count(state.failures, 'attempt')} to send failed: {escape_untrusted(state.last_error or 'no response')}.",
+                class_="note bad",
+            )
+        )
+    return element("section", *content, class_="card")
+
+
+def _queued_status(state: State, queued: QueuedBatch) -> str:
+    if queued.local:
+        return "kept on this device, never sent"
+    doubt = "possibly delivered; " if queued.possibly_delivered else ""
+    if queued.batch.digest in state.held_digests or state.paused_metrics.get(queued.batch.digest):
+        return f"{doubt}waits until the service collects this metric"
+    return f"{doubt}to be sent after {_time_text(max(queued.send_at, state.backoff_until))}"
+
+
+def _time_text(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _section(title: str, text: str, blocks: list[Element], empty: str | None) -> Iterator[Element]:
+    if not blocks and empty is None:
+        return
+    shown = [*blocks[:MAX_SHOWN_BATCHES], *_more(len(blocks) - MAX_SHOWN_BATCHES, "batch")]
+    yield element(
+        "section",
+        element("h2", title),
+        element("p", text, class_="dim"),
+        *(shown or [element("p", empty or "")]),
+        class_="card",
+    )
+
+
+def _batch(batch: Batch, status: str, look: str, definitions: Mapping[str, Metric]) -> Element:
+    size = len(batch.rows) // max(1, len(batch))
+    num_bits = _num_bits(definitions, batch.metric, batch.digest)
+    reports = [
+        _bits(cohort, batch.rows[n * size : (n + 1) * size], num_bits)
+        for n, cohort in enumerate(batch.cohorts[:MAX_SHOWN_REPORTS])
+    ]
+    reports += _more(len(batch) - MAX_SHOWN_REPORTS, "report")
+    body = batch.to_json().decode().rstrip()
+    shown = (
+        body
+        if len(body) <= MAX_SHOWN_BODY_CHARACTERS
+        else f"{body[:MAX_SHOWN_BODY_CHARACTERS]}... ({len(body):,} characters)"
+    )
+    exact = element("details", element("summary", "The exact request"), element("p", element("code", shown)))
+    pill = element("span", status, class_=f"pill {look}")
+    return _report_block(batch.metric, batch.period, pill, [*reports, exact])
+
+
+def _report_block(metric: str, period: str, status: Element, content: list[Element]) -> Element:
+    title = element("h3", f"{metric}, {period}")
+    return element("article", element("div", title, status, class_="head"), *content)
+
+
+def _num_bits(definitions: Mapping[str, Metric], metric: str, digest: str) -> int | None:
+    """Return the number of bits of a report without its padding, if the definition is known."""
+    known = definitions.get(metric)
+    return known.params.num_bits if known is not None and known.digest == digest else None
+
+
+def _bits(cohort: int, row: bytes, num_bits: int | None) -> Element:
+    bits = format_bits(row, num_bits)
+    text = f"Cohort {cohort}. Bits that are 1: {bits.count('1')} of {len(bits.replace(' ', ''))}."
+    return element("p", text, element("br"), element("code", bits, class_="bits"))
+
+
+def _more(number: int, noun: str) -> list[Element]:
+    return [element("p", f"and {format_count(number, f'more {noun}')}", class_="dim")] if number > 0 else []
+
+
+def _counters(state: State) -> Element:
+    counts = state.accounting()
+    figures = [
+        ("values recorded", counts["recorded"] - sum(counts["ignored"].values())),
+        ("recordings ignored", sum(counts["ignored"].values())),
+        ("reports made", counts["formed"]),
+        ("reports delivered", counts["acknowledged"]),
+        ("reports held", counts["queued"] + counts["quarantined"]),
+    ]
+    content = [
+        element("h2", "Counters"),
+        element("dl", *(element("div", element("dt", name), element("dd", f"{number:,}")) for name, number in figures)),
+    ]
+    dropped = [(_DROP_TEXTS[reason], f"{number:,}") for reason, number in counts["dropped"].items() if number]
+    if dropped:
+        content.append(table(["reports deleted without a confirmed delivery, because", "number"], dropped))
+    if state.damaged:
+        content.append(
+            element(
+                "p",
+                f"{format_count(state.damaged, 'record')} of the state was damaged: the figures can be too low.",
+                class_="note bad",
+            )
+        )
+    return element("section", *content, class_="card")

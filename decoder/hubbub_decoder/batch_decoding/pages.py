@@ -1,0 +1,90 @@
+"""Pages of a report directory over the pages of single decodings: one for each metric, and the index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from hubbub_decoder.batch_decoding.run import Outcome, Status
+from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile
+from hubbub_decoder.data.output_files import PAGE, atomic_write
+from hubbub_decoder.report.index_page import MetricRow, Problem, render_index
+from hubbub_decoder.report.metric_page import PeriodRow, render_metric
+from hubbub_decoder.report.rendering import SHARED_SCRIPT, shared_script, shared_scripts
+
+_SHOWN = {Status.DECODED: "OK", Status.UNCHANGED: "OK", Status.SKIPPED: "SKIPPED", Status.FAILED: "FAILED"}
+
+
+def write_pages(
+    out: Path, tasks: Sequence[Task], unreadable: Sequence[UnreadableFile], outcomes: Mapping[str, Outcome]
+) -> Path:
+    """Write the page of each metric, the index and the shared script; return the path of the index.
+
+    outcomes : by name, of all tasks. A metric of which nothing has changed keeps its page
+    """
+    _write(out / SHARED_SCRIPT, shared_script())
+    metrics: list[MetricRow] = []
+    for folder, group in groupby(sorted(tasks, key=_order), key=_folder):
+        members = list(group)
+        rows = tuple(_period_row(task, outcomes[task.name]) for task in members)
+        metrics.append(MetricRow(members[0].metric, f"{folder}/index.html", rows))
+        page = out / folder / f"index{PAGE}"
+        statuses = {outcomes[task.name].status for task in members}
+        if statuses != {Status.UNCHANGED} or not page.is_file():
+            documents = [
+                _read(out / f"{task.name}.json") for task, row in zip(members, rows, strict=True) if row.address
+            ]
+            links = [("All metrics", "../index.html")]
+            _write(page, render_metric(members[0].metric, rows, documents, shared_scripts("../"), path=links))
+    problems = [*_problems(metrics), *(Problem(str(file.path), "FAILED", "", file.reason) for file in unreadable)]
+    _write(out / f"index{PAGE}", render_index(metrics, problems, shared_scripts("")))
+    return out / f"index{PAGE}"
+
+
+def _folder(task: Task) -> str:
+    return task.name.partition("/")[0]
+
+
+def _order(task: Task) -> tuple[str, str, tuple[str, ...]]:
+    return task.metric.name, _folder(task), task.periods
+
+
+def _period_row(task: Task, outcome: Outcome) -> PeriodRow:
+    period, status = task.name.partition("/")[2], _SHOWN[outcome.status]
+    if status != "OK":
+        return PeriodRow(period, status, outcome.reason)
+    return PeriodRow(
+        period, status, "", f"{period}{PAGE}", outcome.num_reports, outcome.num_detected, outcome.num_warnings
+    )
+
+
+def _problems(metrics: Iterable[MetricRow]) -> Iterable[Problem]:
+    """Yield each reason of a metric once, with its periods."""
+    for row in metrics:
+        reasons: dict[tuple[str, str], list[str]] = {}
+        for period in row.periods:
+            if period.reason:
+                reasons.setdefault((period.status, period.reason), []).append(period.period)
+        for (status, reason), periods in reasons.items():
+            shown = periods[0] if len(periods) == 1 else f"{periods[0]} .. {periods[-1]} ({len(periods)})"
+            yield Problem(row.metric.name, status, shown, reason)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_bytes())
+    return document
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file unless it has this content already."""
+    data = text.encode()
+    with suppress(OSError):
+        if path.read_bytes() == data:
+            return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        file.write(data)

@@ -1,0 +1,204 @@
+"""Page of one decoding: estimates, detection limit, goodness of fit, residuals, privacy, definition and provenance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hubbub.metrics.metric import Kind
+from hubbub.privacy import privacy_figures
+from hubbub.privacy.policy import Policy
+from hubbub.privacy.pricing import shown_epsilon
+from hubbub.text import escape_untrusted, format_count
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.report.definition import definition_rows, privacy_rows
+from hubbub_decoder.report.fit_tests import fit_test_rows
+from hubbub_decoder.report.rendering import Scripts, json_numbers, render
+from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.estimates import Estimate
+from hubbub_decoder.results.table import in_order, match_lines, needed_reports, summary_lines
+
+MAX_ROWS = 2_000
+"""Largest number of candidates on a page; the detected ones and the largest estimates are preferred."""
+
+_MAX_CELLS = 1 << 15
+_LARGEST_RESIDUALS = 8
+_NOTABLE = 3.0  # standard errors
+_NOTABLE_SHARE = 0.0027  # of standard normal numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """True shares by candidate, 0 if missing, for demonstrations; and long names of candidates."""
+
+    shares: Mapping[str, float]
+    names: Mapping[str, str]
+
+    def share(self, estimate: Estimate) -> float:
+        """True share of a row, including candidates that are indistinguishable from it."""
+        return sum(self.shares.get(name, 0.0) for name in (estimate.candidate, *estimate.indistinguishable_from))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Estimate with its label and, if known, its true share."""
+
+    label: str
+    estimate: Estimate
+    truth: float | None
+    covered: bool
+
+
+def render_decoding(
+    decoding: Decoding,
+    scripts: Scripts,
+    *,
+    residuals: Floats | None = None,
+    provenance: Iterable[tuple[str, str]] = (),
+    path: Sequence[tuple[str, str]] = (),
+    truth: Truth | None = None,
+) -> str:
+    """HTML page of one decoding.
+
+    residuals  : (m, k), `bit_residuals`; None: not known
+    provenance : rows of label and text
+    path       : labels and addresses of the pages above this one
+    """
+    rows = [_row(estimate, truth) for estimate in _shown(decoding)]
+    tested = decoding.metric.kind is Kind.STRING
+    return render(
+        "decoding.html.j2",
+        scripts,
+        _chart_data(decoding, rows, residuals, truth),
+        decoding=decoding,
+        metric=decoding.metric,
+        rows=rows,
+        tested=tested,
+        truth=truth,
+        level=_level(decoding),
+        noun="candidates" if tested else "buckets" if decoding.metric.kind is Kind.ORDINAL else "categories",
+        figures=list(_figures(decoding)),
+        periods=period_text(decoding.periods),
+        sentences=[*match_lines(decoding), *summary_lines(decoding)],
+        smaller_limits=list(needed_reports(decoding)),
+        fit_tests=list(fit_test_rows(decoding.fit_tests)),
+        residual_summary=None if residuals is None else _residual_summary(residuals),
+        largest_residuals=[] if residuals is None else list(_largest_residuals(residuals)),
+        shows_residuals=residuals is not None and residuals.size <= _MAX_CELLS,
+        privacy=list(privacy_rows(decoding.metric)),
+        definition=list(definition_rows(decoding.metric)),
+        provenance=list(provenance),
+        path=path,
+    )
+
+
+def period_text(periods: Sequence[str]) -> str:
+    """First days of the periods, as one phrase.
+
+    >>> period_text([]), period_text(["2026-03-02"]), period_text(["2026-03-02", "2026-03-03"])
+    ('not known', '2026-03-02', '2026-03-02 to 2026-03-03 (2 periods)')
+    """
+    if not periods:
+        return "not known"
+    return periods[0] if len(periods) == 1 else f"{periods[0]} to {periods[-1]} ({len(periods)} periods)"
+
+
+def _shown(decoding: Decoding) -> list[Estimate]:
+    """Estimates in the order of the terminal's table, at most MAX_ROWS."""
+    preferred = sorted(range(len(decoding)), key=lambda i: not decoding[i].detected)[:MAX_ROWS]
+    kept = {id(decoding[i]) for i in preferred}
+    return [estimate for estimate in in_order(decoding) if id(estimate) in kept]
+
+
+def _row(estimate: Estimate, truth: Truth | None) -> Row:
+    names = (estimate.candidate, *estimate.indistinguishable_from)
+    label = " = ".join(map(escape_untrusted, names))
+    if truth is None:
+        return Row(label, estimate, None, True)
+    true = truth.share(estimate)
+    return Row(label, estimate, true, estimate.low <= true <= estimate.high)
+
+
+def _level(decoding: Decoding) -> str:
+    return f"{100 * decoding.confidence:.4g}%"
+
+
+def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
+    """Yield label, number and note of the figures at the top."""
+    yield (
+        "Reports",
+        f"{decoding.num_reports:,}",
+        "intervals are for these reporters" if decoding.target == "reporters" else "intervals are for the population",
+    )
+    if decoding.metric.kind is Kind.STRING:
+        yield (
+            "Detected",
+            f"{len(decoding.detected):,} of {len(decoding):,}",
+            f"at most {decoding.fdr:.0%} false on average",
+        )
+        limit = decoding.detection_limit
+        shown = "above 100%" if limit >= 1 else f"{limit:.2%}" if limit > 0 else "not known"
+        yield "Detection limit", shown, "share found with probability 0.9"
+    elif decoding.estimates:
+        yield "Estimated", format_count(len(decoding), "share"), "categories are not tested"
+    epsilon = privacy_figures(decoding.metric, Policy()).epsilon_report
+    yield "Epsilon of a report", shown_epsilon(epsilon), "see Privacy"
+    failed = sum(row.failed for row in fit_test_rows(decoding.fit_tests))
+    tests = len(decoding.fit_tests)
+    yield "Goodness of fit", "not tested" if not tests else f"{failed} of {tests} tests fail", ""
+
+
+def _chart_data(
+    decoding: Decoding, rows: Sequence[Row], residuals: Floats | None, truth: Truth | None
+) -> dict[str, Any]:
+    """Numbers of the charts, with the rows in the order of the table."""
+    estimates = [row.estimate for row in rows]
+    tested = decoding.metric.kind is Kind.STRING
+    known_joint = any(math.isfinite(e.simultaneous_low) for e in estimates) and len(estimates) > 1
+    data: dict[str, Any] = {
+        "level": _level(decoding),
+        "estimates": {
+            "labels": [row.label for row in rows],
+            "share": json_numbers([e.share for e in estimates]),
+            "low": json_numbers([e.low for e in estimates]),
+            "high": json_numbers([e.high for e in estimates]),
+            "joint_low": json_numbers([e.simultaneous_low for e in estimates]) if known_joint else None,
+            "joint_high": json_numbers([e.simultaneous_high for e in estimates]) if known_joint else None,
+            "truth": None if truth is None else json_numbers([truth.share(e) for e in estimates]),
+            "detected": [int(e.detected) for e in estimates] if tested else None,
+        },
+    }
+    if residuals is not None and residuals.size <= _MAX_CELLS:
+        cohorts, bits = residuals.shape
+        data["residuals"] = {"cohorts": cohorts, "bits": bits, "values": json_numbers(residuals.ravel().tolist(), 2)}
+    if decoding.numbers is not None and decoding.numbers.distribution and decoding.metric.buckets is not None:
+        points = [
+            {"edge": point.edge, "share": point.share, "low": point.low, "high": point.high}
+            for point in decoding.numbers.distribution
+            if math.isfinite(point.share)
+        ]
+        data["distribution"] = {"points": points, "unit": decoding.metric.buckets.unit or decoding.metric.name}
+    return data
+
+
+def _residual_summary(residuals: Floats) -> str:
+    known = residuals[np.isfinite(residuals)]
+    if not known.size:
+        return "No cohort has reports."
+    notable = int((np.abs(known) > _NOTABLE).sum())
+    return (
+        f"{notable:,} of {format_count(known.size, 'residual')} {'is' if notable == 1 else 'are'} beyond {_NOTABLE:.0f} standard errors; "
+        f"chance alone gives about {known.size * _NOTABLE_SHARE:,.1f}. The root mean square is {math.sqrt(float(np.mean(known**2))):.2f}; about 1 or less is expected."
+    )
+
+
+def _largest_residuals(residuals: Floats) -> Iterator[tuple[int, int, float]]:
+    """Yield cohort, bit and residual of the largest absolute residuals."""
+    flat = np.abs(np.nan_to_num(residuals)).ravel()
+    for cell in np.argsort(-flat)[:_LARGEST_RESIDUALS].tolist():
+        cohort, bit = divmod(cell, residuals.shape[1])
+        yield cohort, bit, float(residuals[cohort, bit])

@@ -1,0 +1,44 @@
+"""Definition of a metric and its privacy in words, for the pages of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hubbub.metrics.metric import Kind, Metric
+from hubbub.privacy import privacy_figures
+from hubbub.privacy.policy import Policy
+from hubbub.privacy.pricing import shown_epsilon
+from hubbub.text import escape_untrusted
+
+
+def privacy_rows(metric: Metric) -> Iterator[tuple[str, str, str]]:
+    """Yield label, epsilon and meaning of each privacy figure under the default policy."""
+    for row in privacy_figures(metric, Policy()).rows():
+        yield row.label, shown_epsilon(row.epsilon), row.note
+
+
+def definition_rows(metric: Metric) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each field; fields without a value are left out."""
+    params = metric.params
+    yield "Kind", str(metric.kind)
+    yield "Reporting period", str(metric.period)
+    if metric.hold is not None:
+        yield "Epoch (hold)", f"{metric.hold} periods"
+    if metric.categories:
+        shown = ", ".join(map(escape_untrusted, metric.categories[:20]))
+        yield "Categories", shown + (f" and {len(metric.categories) - 20} more" if len(metric.categories) > 20 else "")
+    if metric.other is not None:
+        yield "Category of unknown values", escape_untrusted(metric.other)
+    if metric.kind is Kind.STRING:
+        yield "Bloom filter", f"{params.num_bits} bits, {params.num_hashes} hashes, {params.num_cohorts} cohorts"
+    yield "Hash scheme", params.hash_scheme
+    yield (
+        "Permanent response",
+        f"P(1 | 1) = {params.permanent_q:.6g}, P(1 | 0) = {params.permanent_p:.6g}",
+    )
+    yield "Response of a report", f"P(1 | 1) = {params.prob_q:.6g}, P(1 | 0) = {params.prob_p:.6g}"
+    for label, text in (("Owner", metric.owner), ("Purpose", metric.purpose)):
+        if text:
+            yield label, text
+    yield "Expires", metric.expires.isoformat() if metric.expires else "no date"
+    yield "Digest", metric.digest

@@ -1,0 +1,119 @@
+"""Page of one metric over its periods: shares by period, status of each period, privacy and definition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hubbub.metrics.metric import Kind, Metric
+from hubbub.text import escape_untrusted
+from hubbub_decoder.report.definition import definition_rows, privacy_rows
+from hubbub_decoder.report.rendering import Scripts, json_numbers, render
+from hubbub_decoder.results.decoding import Decoding
+
+MAX_ROWS = 1_000
+"""Largest number of candidates on a page: those with the largest mean shares."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodRow:
+    """Status of one period, with figures if it was decoded; address : of its page, "" without one."""
+
+    period: str
+    status: str
+    reason: str = ""
+    address: str = ""
+    num_reports: int = 0
+    num_detected: int = 0
+    num_warnings: int = 0
+
+    @classmethod
+    def from_decoding(cls, decoding: Decoding) -> PeriodRow:
+        """Row of a decoding without a page of its own."""
+        period = ", ".join(decoding.periods) or "not known"
+        return cls(period, "OK", "", "", decoding.num_reports, len(decoding.detected), len(decoding.warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Shares of one candidate by period, with intervals; nan where it was not estimated."""
+
+    label: str
+    share: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    detected: tuple[bool, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean share over the periods with an estimate."""
+        known = [share for share in self.share if not math.isnan(share)]
+        return math.fsum(known) / len(known) if known else math.nan
+
+
+def render_metric(
+    metric: Metric,
+    periods: Sequence[PeriodRow],
+    decodings: Sequence[Mapping[str, Any]],
+    scripts: Scripts,
+    *,
+    provenance: Iterable[tuple[str, str]] = (),
+    path: Sequence[tuple[str, str]] = (),
+) -> str:
+    """HTML page of one metric.
+
+    periods   : in order of time, including those that were not decoded
+    decodings : documents of `Decoding.to_dict`; those of single periods are drawn over time
+    path      : labels and addresses of the pages above this one
+    """
+    dated = sorted((each for each in decodings if len(each["periods"]) == 1), key=lambda each: str(each["periods"][0]))
+    trends = read_trends(dated)
+    levels = {f"{100 * each['confidence']:.4g}%" for each in dated}
+    days = [each["periods"][0] for each in dated]
+    return render(
+        "metric.html.j2",
+        scripts,
+        {"level": min(levels, default=""), "trends": _chart_data(trends[:MAX_ROWS], days)},
+        metric=metric,
+        tested=metric.kind is Kind.STRING,
+        level=min(levels, default=""),
+        noun={Kind.STRING: "candidates", Kind.ORDINAL: "buckets"}.get(metric.kind, "categories"),
+        trends=trends[:MAX_ROWS],
+        num_trends=len(trends),
+        days=days,
+        periods=periods,
+        privacy=list(privacy_rows(metric)),
+        definition=list(definition_rows(metric)),
+        provenance=list(provenance),
+        path=path,
+    )
+
+
+def read_trends(decodings: Sequence[Mapping[str, Any]]) -> list[Trend]:
+    """Trends of all candidates in descending order of their mean share; what is not determined comes last."""
+    columns = [{each["candidate"]: each for each in decoding["estimates"]} for decoding in decodings]
+    names = dict.fromkeys(name for column in columns for name in column)
+    trends = [_trend(name, [column.get(name, {}) for column in columns]) for name in names]
+    return sorted(trends, key=lambda trend: (math.isnan(trend.mean), -trend.mean))
+
+
+def _trend(name: str, estimates: Sequence[Mapping[str, Any]]) -> Trend:
+    def column(field: str) -> Iterator[float]:
+        return (math.nan if each.get(field) is None else each[field] for each in estimates)
+
+    others = next((each["indistinguishable_from"] for each in estimates if each), ())
+    label = " = ".join(map(escape_untrusted, (name, *others)))
+    detected = tuple(bool(each.get("detected")) for each in estimates)
+    return Trend(label, tuple(column("share")), tuple(column("low")), tuple(column("high")), detected)
+
+
+def _chart_data(trends: Sequence[Trend], periods: Sequence[str]) -> dict[str, Any]:
+    return {
+        "periods": list(periods),
+        "labels": [trend.label for trend in trends],
+        "share": [json_numbers(trend.share) for trend in trends],
+        "low": [json_numbers(trend.low) for trend in trends],
+        "high": [json_numbers(trend.high) for trend in trends],
+    }

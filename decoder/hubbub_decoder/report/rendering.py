@@ -1,0 +1,121 @@
+"""Templates of the pages of a report, with their style, scripts and Content-Security-Policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from hubbub_decoder.results.table import format_q_value
+
+SCRIPTS = ("d3.min.js", "plot.umd.min.js", "report.js")
+"""Scripts of a page, in the order in which they run: D3 and Observable Plot, unchanged, and the report's own."""
+
+SHARED_SCRIPT = "report.js"
+"""File with all scripts, which the pages of one directory share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scripts:
+    """Script elements of a page, and the sources that its Content-Security-Policy allows."""
+
+    elements: Markup
+    sources: str
+
+
+@cache
+def inline_scripts() -> Scripts:
+    """Scripts inside the page, each allowed by its SHA-256."""
+    texts = [_static(name) for name in SCRIPTS]
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
+    return Scripts(
+        Markup("\n").join(Markup("<script>{}</script>").format(Markup(text)) for text in texts),  # noqa: S704  (our files)
+        " ".join(f"'sha256-{each}'" for each in hashes),
+    )
+
+
+def shared_scripts(folder: str) -> Scripts:
+    """One script in another file; folder : its relative address, ending in "/".
+
+    It is allowed by its digest as a nonce: browsers cannot compare the origins of two local files.
+    """
+    nonce = hashlib.sha256(shared_script().encode()).hexdigest()[:32]
+    element = Markup('<script nonce="{}" src="{}"></script>').format(nonce, folder + SHARED_SCRIPT)
+    return Scripts(element, f"'nonce-{nonce}'")
+
+
+@cache
+def shared_script() -> str:
+    """Text of the shared file."""
+    return "\n;\n".join(_static(name) for name in SCRIPTS)
+
+
+def render(template: str, scripts: Scripts, data: Any, **variables: Any) -> str:
+    """Page from a template; data : JSON values for the charts."""
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            scripts=scripts,
+            style=Markup(_static("report.css")),  # noqa: S704  (our file)
+            data=data,
+            **variables,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("hubbub_decoder.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    environment.filters |= {
+        "percent": percent,
+        "interval": interval,
+        "q_value": lambda q: "-" if math.isnan(q) else format_q_value(q),
+        "change": lambda number: "-" if math.isnan(number) else f"{number:+z.2%}",
+        "sortable": lambda number: number if math.isfinite(number) else "",
+    }
+    return environment
+
+
+@cache
+def _static(name: str) -> str:
+    return (files("hubbub_decoder.report") / "static" / name).read_text(encoding="utf-8")
+
+
+def percent(share: float) -> str:
+    """Share as a percentage with two decimals, as in the terminal's table.
+
+    >>> percent(0.1234), percent(-0.0), percent(math.nan)
+    ('12.34%', '0.00%', '-')
+    """
+    return "-" if math.isnan(share) else f"{share:z.2%}"
+
+
+def interval(ends: tuple[float, float]) -> Markup | str:
+    """Interval of a share, as in the terminal's table; a line may break only before the upper end.
+
+    >>> print(interval((0.01, 0.025)))
+    <span>1.00% ..</span> <span>2.50%</span>
+    """
+    low, high = ends
+    return "-" if math.isnan(low) else Markup("<span>{} ..</span> <span>{}</span>").format(percent(low), percent(high))
+
+
+def json_numbers(numbers: Sequence[float], digits: int = 8) -> list[float | None]:
+    """Rounded numbers for the data of a chart; nan and infinity become None."""
+    return [round(number, digits) if math.isfinite(number) else None for number in numbers]

@@ -1,0 +1,282 @@
+// Tables and charts of a report. The data of the charts is the JSON in #data; the rows of a table and of its chart have the same numbers.
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const percent = (share) => `${(100 * share).toFixed(2).replace(/^-(0\.00)$/, "$1")}%`;
+  const span = (low, high) => `${percent(low)} .. ${percent(high)}`;
+  const shorten = (text, most) => ([...text].length > most ? [...text].slice(0, most - 1).join("") + "…" : text);
+
+  // Observable Plot's options that all charts share.
+  const base = (width) => ({ width, marginRight: 16, style: { background: "none", fontSize: "12px" } });
+  const shareAxis = (label) => ({ label, percent: true, grid: true, nice: true });
+  const tip = (channels, describe) => ({
+    ...channels, title: (mark) => describe(mark).join("\n"), fill: "var(--card)", stroke: "var(--dim)", lineWidth: 20, lineHeight: 1.3, fontSize: 12,
+  });
+  const interval = (low, high) => `${data.level} interval ${span(low, high)}`;
+
+  /** Return estimates with their intervals, one row for each index. */
+  function intervals(box, indices, width) {
+    const { labels, share, low, high, joint_low, joint_high, truth, detected } = data.estimates;
+    const shown = indices.filter((i) => share[i] !== null);
+    const letters = Math.max(8, Math.min(40, Math.floor((width * 0.36) / 7)));
+    const longest = Math.max(4, ...shown.map((i) => Math.min(letters, [...labels[i]].length)));
+    const found = (i) => !detected || detected[i];
+    const ends = (name, x1, x2) => ({ y: String, x1: (i) => x1[i], x2: (i) => x2[i], ariaLabel: name });
+    const describe = (i) => [
+      `${shorten(labels[i], 60)}: ${percent(share[i])}`,
+      interval(low[i], high[i]),
+      ...(joint_low ? [`simultaneous ${span(joint_low[i], joint_high[i])}`] : []),
+      ...(truth ? [`true share ${percent(truth[i])}`] : []),
+      ...(detected ? [detected[i] ? "detected" : "not detected"] : []),
+    ];
+    const chart = Plot.plot({
+      ...base(width),
+      height: shown.length * 20 + 56,
+      marginLeft: longest * 7 + 14,
+      marginBottom: 36,
+      ariaLabel: `Estimated shares with intervals of ${shown.length} rows of the table below`,
+      x: shareAxis("share of reports (%)"),
+      y: { domain: shown.map(String), label: null, tickSize: 0, tickFormat: (i) => shorten(labels[i], letters) },
+      marks: [
+        Plot.ruleX([0], { stroke: "var(--dim)" }),
+        joint_low && Plot.ruleY(shown, { ...ends("simultaneous intervals", joint_low, joint_high), stroke: "var(--bar)", strokeWidth: 1 }),
+        Plot.ruleY(shown, { ...ends("intervals", low, high), stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), strokeWidth: width < 500 ? 2 : 3 }),
+        Plot.dot(shown, {
+          x: (i) => share[i], y: String, r: width < 500 ? 2 : 4, strokeWidth: 2,
+          stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), fill: (i) => (found(i) ? "var(--bar)" : "var(--card)"),
+        }),
+        truth && Plot.tickX(shown, { x: (i) => truth[i], y: String, stroke: "var(--truth)", strokeWidth: 2.5, insetTop: 2, insetBottom: 2 }),
+        Plot.tip(shown, Plot.pointerY(tip({ x: (i) => share[i], y: String }, describe))),
+      ],
+      color: { type: "identity" },
+    });
+    const rowAt = (i) => chart.scale("y").apply(String(i)) + chart.scale("y").bandwidth / 2;
+    return { chart, describe, steps: shown.map((i) => [chart.scale("x").apply(share[i] * 100), rowAt(i)]) };
+  }
+
+  /** Return shares by period with their intervals, a line for each index; at most eight. */
+  function trends(box, indices, width) {
+    const { labels, periods, share, low, high } = data.trends;
+    const shown = indices.slice(0, 8);
+    const colour = (i) => `var(--line-${shown.indexOf(i) + 1})`;
+    const points = shown.flatMap((i) => periods.map((period, t) => ({ i, t, period, share: share[i][t], low: low[i][t], high: high[i][t] })));
+    const known = points.filter((point) => point.share !== null);
+    const channels = { x: "period", z: "i", stroke: (point) => colour(point.i) };
+    const every = Math.ceil((periods.length * 80) / Math.max(width - 70, 80));
+    const describe = (point) => [`${shorten(labels[point.i], 60)}: ${percent(point.share)}`, interval(point.low, point.high), `period ${point.period}`];
+    const chart = Plot.plot({
+      ...base(width),
+      height: 320,
+      marginLeft: 48,
+      ariaLabel: `Shares by period with intervals of ${shown.length} rows of the table below`,
+      x: { type: "point", domain: periods, label: null, ticks: periods.filter((_, t) => t % every === 0), padding: 0.2 },
+      y: shareAxis("share of reports (%)"),
+      color: { type: "identity" },
+      marks: [
+        Plot.ruleY([0], { stroke: "var(--dim)" }),
+        Plot.areaY(known, { x: "period", z: "i", y1: "low", y2: "high", fill: (point) => colour(point.i), fillOpacity: 0.16 }),
+        Plot.lineY(known, { ...channels, y: "share", strokeWidth: 2 }),
+        Plot.dot(known, { ...channels, y: "share", symbol: (point) => shown.indexOf(point.i), fill: "var(--card)", strokeWidth: 2, r: 4 }),
+        Plot.tip(known, Plot.pointer(tip({ x: "period", y: "share" }, describe))),
+      ],
+      symbol: { range: d3.symbolsFill.concat(d3.symbolWye), domain: d3.range(8), legend: false },
+    });
+    const symbols = d3.symbolsFill.concat(d3.symbolWye);
+    keys(box, shown.map((i, line) => [labels[i], `var(--line-${line + 1})`, symbols[line % symbols.length]]));
+    const steps = known.map((point) => [chart.scale("x").apply(point.period), chart.scale("y").apply(point.share * 100)]);
+    return { chart, describe, steps };
+  }
+
+  /** Show the labels of the lines under their chart. */
+  function keys(box, entries) {
+    const caption = box.closest("figure").querySelector(".keys");
+    caption.replaceChildren(
+      ...entries.map(([label, colour, symbol]) => {
+        const key = document.createElement("span");
+        key.className = "key";
+        const sign = d3.create("svg").attr("viewBox", "-16 -8 32 16").attr("aria-hidden", "true");
+        sign.append("path").attr("d", "M-16,0H16").style("stroke", colour).style("stroke-width", 3);
+        sign.append("path").attr("d", d3.symbol(symbol, 90)()).style("stroke", colour).style("stroke-width", 3).style("fill", "var(--card)");
+        const name = document.createElement("bdi");
+        name.textContent = shorten(label, 32);
+        key.append(sign.node(), name);
+        return key;
+      }),
+    );
+  }
+
+  /** Return the residuals of each bit (column) in each cohort (row), as an image. */
+  function residuals(box, indices, width) {
+    const { cohorts, bits, values } = data.residuals;
+    const cells = values.map((z, i) => ({ cohort: Math.floor(i / bits), bit: i % bits, z }));
+    const known = cells.filter((cell) => cell.z !== null);
+    const none = dark.matches ? "#28313b" : "#f1f3f5";
+    const colours = dark.matches ? ["#f08c4f", none, "#5b9de3"] : ["#c2410c", none, "#2563a8"];
+    const describe = (cell) => [`cohort ${cell.cohort}`, `bit ${cell.bit}`, `${cell.z.toFixed(1)} standard errors`];
+    const row = Math.max(2, Math.min(20, 360 / cohorts));
+    const chart = Plot.plot({
+      ...base(width),
+      height: cohorts * row + 60,
+      marginLeft: 48,
+      marginBottom: 36,
+      ariaLabel: `Residuals of ${bits} bits in ${cohorts} cohorts; the largest are in the table below`,
+      x: { domain: [-0.5, bits - 0.5], label: "bit", ticks: d3.ticks(0, bits - 1, Math.min(bits, width / 70)).filter(Number.isInteger), tickFormat: "d" },
+      y: { domain: [cohorts - 0.5, -0.5], label: "cohort", ticks: d3.ticks(0, cohorts - 1, Math.min(cohorts, 6)).filter(Number.isInteger), tickFormat: "d" },
+      color: { type: "linear", domain: [-4, 0, 4], range: colours, clamp: true, interpolate: "rgb", unknown: "transparent" },
+      marks: [
+        Plot.raster(values.map((z) => (z === null ? NaN : z)), {
+          width: bits, height: cohorts, x1: -0.5, x2: bits - 0.5, y1: -0.5, y2: cohorts - 0.5, imageRendering: "pixelated",
+        }),
+        Plot.tip(known, Plot.pointer(tip({ x: "bit", y: "cohort" }, describe))),
+      ],
+    });
+    return { chart, describe, steps: known.map((cell) => [chart.scale("x").apply(cell.bit), chart.scale("y").apply(cell.cohort)]) };
+  }
+
+  /** Return the distribution function of an ordinal metric with its intervals. */
+  function distribution(box, indices, width) {
+    const { points, unit } = data.distribution;
+    const describe = (point) => [`below ${point.edge}: ${percent(point.share)}`, interval(point.low, point.high)];
+    const chart = Plot.plot({
+      ...base(width),
+      height: 280,
+      marginLeft: 48,
+      marginBottom: 36,
+      ariaLabel: "Share of the values below each edge, with intervals; the quantiles are in the text above",
+      x: { label: unit, nice: true },
+      y: { ...shareAxis("share below (%)"), domain: [0, 100] },
+      marks: [
+        Plot.ruleX(points, { x: "edge", y1: "low", y2: "high", stroke: "var(--bar)", strokeWidth: 3 }),
+        Plot.line(points, { x: "edge", y: "share", stroke: "var(--bar)", strokeOpacity: 0.5 }),
+        Plot.dot(points, { x: "edge", y: "share", fill: "var(--bar)", r: 4 }),
+        Plot.tip(points, Plot.pointerX(tip({ x: "edge", y: "share" }, describe))),
+      ],
+    });
+    return { chart, describe, steps: points.map((point) => [chart.scale("x").apply(point.edge), chart.scale("y").apply(point.share * 100)]) };
+  }
+
+  const drawers = { intervals, trends, residuals, distribution };
+
+  /** Draw the chart of a figure, and let the pointer and the arrow keys move over its marks. Return a function that draws other rows. */
+  function attach(figure) {
+    const box = figure.querySelector(".chart");
+    const readout = figure.querySelector(".readout");
+    let indices = [];
+    let drawnWidth = 0;
+    let current = -1;
+    let drawn = null;
+    const draw = () => {
+      drawnWidth = Math.floor(box.clientWidth);
+      if (drawnWidth === 0) return;
+      drawn = drawers[box.dataset.chart](box, indices, drawnWidth);
+      current = -1;
+      readout.textContent = "";
+      drawn.chart.addEventListener("input", () => {
+        readout.textContent = drawn.chart.value === null || drawn.chart.value === undefined ? "" : drawn.describe(drawn.chart.value).join(", ");
+      });
+      box.replaceChildren(drawn.chart);
+    };
+    const point = (type, [x, y]) => {
+      const { left, top } = drawn.chart.getBoundingClientRect();
+      drawn.chart.dispatchEvent(new PointerEvent(type, { clientX: left + x, clientY: top + y, pointerType: "mouse", bubbles: true }));
+    };
+    box.addEventListener("keydown", (event) => {
+      const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+      if (event.key === "Escape" && drawn !== null) {
+        current = -1;
+        point("pointerleave", [0, 0]);
+      } else if (step !== undefined && drawn !== null && drawn.steps.length > 0) {
+        event.preventDefault();
+        current = Math.max(0, Math.min(drawn.steps.length - 1, current + step));
+        point("pointerenter", drawn.steps[current]);
+        point("pointermove", drawn.steps[current]);
+      }
+    });
+    new ResizeObserver(() => {
+      if (Math.floor(box.clientWidth) !== drawnWidth) draw();
+    }).observe(box);
+    dark.addEventListener("change", draw);
+    return (some) => {
+      indices = some;
+      draw();
+    };
+  }
+
+  /** Let the controls of a section sort and filter the rows of its table, and show the first of them in its chart. */
+  function control(section) {
+    const table = section.querySelector("table");
+    const body = table.tBodies[0];
+    const rows = [...body.rows];
+    const texts = rows.map((row) => row.textContent.toLowerCase());
+    const headings = [...table.tHead.rows[0].cells];
+    const form = section.querySelector("form");
+    const { find, sort, detected, most } = form.elements;
+    const output = form.querySelector("output");
+    const figure = section.querySelector("figure");
+    const draw = figure === null ? () => {} : attach(figure);
+    const sorted = headings.findIndex((heading) => heading.hasAttribute("aria-sort"));
+    let order = { column: sorted, down: headings[sorted].getAttribute("aria-sort") === "descending" };
+
+    const key = (row, column) => {
+      const cell = row.cells[column];
+      return "v" in cell.dataset ? (cell.dataset.v === "" ? null : Number(cell.dataset.v)) : cell.textContent.trim().toLowerCase();
+    };
+    const compare = (a, b) => {
+      const [x, y] = [key(a, order.column), key(b, order.column)];
+      if (x === null || y === null) return (x === null) - (y === null); // what is not known comes last
+      const difference = typeof x === "number" ? x - y : x.localeCompare(y);
+      return order.down ? -difference : difference;
+    };
+    const apply = () => {
+      const query = find.value.trim().toLowerCase();
+      rows.forEach((row, i) => {
+        row.hidden = !texts[i].includes(query) || (detected !== undefined && detected.checked && row.dataset.detected !== "1");
+      });
+      const shown = [...body.rows].filter((row) => !row.hidden);
+      const inChart = most === undefined ? shown.length : Math.min(shown.length, Number(most.value));
+      output.value =
+        `${shown.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} ${section.dataset.noun}` +
+        (most !== undefined && inChart < shown.length ? `; the chart shows the first ${inChart.toLocaleString("en")}` : "");
+      draw(shown.slice(0, inChart).map((row) => Number(row.dataset.i)));
+    };
+    const sortBy = (column, down) => {
+      order = { column, down };
+      body.append(...[...rows].sort(compare));
+      headings.forEach((heading, i) => {
+        heading.removeAttribute("aria-sort");
+        if (i === column) heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+      });
+      sort.value = `${column} ${down ? "down" : "up"}`;
+      apply();
+    };
+    headings.forEach((heading, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...heading.childNodes);
+      heading.append(button);
+      button.addEventListener("click", () => {
+        const numeric = rows.length > 0 && "v" in rows[0].cells[column].dataset;
+        sortBy(column, order.column === column ? !order.down : numeric);
+      });
+      for (const down of [true, false]) {
+        const option = new Option(`${heading.textContent.trim()}, ${down ? "descending" : "ascending"}`, `${column} ${down ? "down" : "up"}`);
+        sort.append(option);
+      }
+    });
+    sort.addEventListener("change", () => {
+      const [column, direction] = sort.value.split(" ");
+      sortBy(Number(column), direction === "down");
+    });
+    find.addEventListener("input", apply);
+    for (const other of [detected, most]) other?.addEventListener("change", apply);
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.hidden = false;
+    sortBy(order.column, order.down);
+  }
+
+  document.querySelectorAll("figure").forEach((figure) => {
+    if (figure.querySelector(".chart") !== null && figure.closest("[data-noun]") === null) attach(figure)([]);
+  });
+  document.querySelectorAll("section[data-noun]").forEach(control);
+})();

@@ -1,0 +1,70 @@
+"""Write the page of one decoding, or of one metric's periods, to a self-contained HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hubbub_decoder.comparison.trends import Trends
+from hubbub_decoder.data.combine import Collected
+from hubbub_decoder.data.output_files import PAGE, atomic_write, check_table_path
+from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.report.decoding_page import Truth, render_decoding
+from hubbub_decoder.report.metric_page import PeriodRow, render_metric
+from hubbub_decoder.report.rendering import Scripts, inline_scripts
+from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.residuals import bit_residuals
+
+
+def write_report(
+    decoding: Decoding,
+    path: str | Path,
+    summary: Collected | None = None,
+    *,
+    design: DesignMatrix | None = None,
+    provenance: Iterable[tuple[str, str]] = (),
+) -> None:
+    """Write a self-contained HTML page with a chart, tables, tests, privacy and definition of one decoding.
+
+    summary    : of which `decoding` is the result, for the residuals of its bits; None: the page has no residuals
+    design     : of the candidates, if their bits are not those of the metric's hash scheme
+    provenance : rows of label and text, such as the names of the input files
+
+    Raises OutputError for another suffix than .html, or if the file cannot be written.
+    """
+    write_decoding_page(decoding, Path(path), inline_scripts(), summary, design=design, provenance=provenance)
+
+
+def write_decoding_page(
+    decoding: Decoding,
+    path: Path,
+    scripts: Scripts,
+    summary: Collected | None = None,
+    *,
+    design: DesignMatrix | None = None,
+    provenance: Iterable[tuple[str, str]] = (),
+    links: Sequence[tuple[str, str]] = (),
+    truth: Truth | None = None,
+) -> None:
+    """Write the page with these scripts; links : labels and addresses of the pages above it."""
+    residuals = None if summary is None else bit_residuals(summary, decoding, design)
+    _write(
+        path, render_decoding(decoding, scripts, residuals=residuals, provenance=provenance, path=links, truth=truth)
+    )
+
+
+def write_trend_report(trends: Trends, path: Path, provenance: Iterable[tuple[str, str]] = ()) -> None:
+    """Write a self-contained HTML page of the shares by period.
+
+    Raises OutputError for another suffix than .html, or if the file cannot be written.
+    """
+    periods = [PeriodRow.from_decoding(decoding) for decoding in trends.decodings]
+    documents: list[dict[str, Any]] = [decoding.to_dict() for decoding in trends.decodings]
+    _write(path, render_metric(trends.metric, periods, documents, inline_scripts(), provenance=provenance))
+
+
+def _write(path: Path, page: str) -> None:
+    check_table_path(path, (PAGE,))
+    with atomic_write(path) as file:
+        file.write(page.encode())

@@ -1,0 +1,31 @@
+"""Sphinx configuration of the documentation site; `make docs` builds it into build/docs without network access."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_sphinx"))
+
+project = "hubbub"
+release = metadata.version("hubbub")
+extensions = ["myst_parser", "sphinx.ext.autodoc", "mathjax", "commands", "docstrings", "sources"]
+exclude_patterns = ["progress"]
+
+myst_heading_anchors = 4  # links to headings, with the anchors that GitHub makes
+myst_fence_as_directive = ["math"]  # ```math, which GitHub renders too
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+
+default_role = "code"  # of single backticks in help texts
+smartquotes = False  # `--option` stays as it is
+
+html_theme = "furo"
+html_title = "hubbub"
+html_static_path = ["_sphinx/static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False

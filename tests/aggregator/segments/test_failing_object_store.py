@@ -1,0 +1,225 @@
+"""An object store that fails, is slow or hangs while clients upload: 503 with Retry-After, nothing lost, nothing counted twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
+
+import pytest
+import urllib3
+
+from hubbub import Batch, Metric, parse_definitions
+from hubbub_aggregator.errors import StoreError
+from hubbub_aggregator.segments.engines import ArrowEngine
+from hubbub_aggregator.segments.folding import fold_folder, folders
+from hubbub_aggregator.segments.object_store import ObjectStore
+from hubbub_aggregator.segments.segment_store import SegmentStore
+from tests.aggregator.conftest import DEFINITIONS
+from tests.support.s3_server import environment, s3_server_process
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import Aggregator, HttpResponse, MakeBatch, StartAggregator
+
+GIVE_UP_SECONDS = 60
+
+
+class FailingObjects(ObjectStore):
+    """A directory whose segments are slow and fail at random, before or after they are written, until `works`."""
+
+    works = False
+    rng = random.Random(0)  # noqa: S311  (when to fail)
+
+    def create(self, name: str, data: bytes) -> bool:
+        event = self.rng.random()
+        if self.works or event < 0.5:
+            return super().create(name, data)
+        time.sleep(self.rng.uniform(0, 0.01))
+        if event < 0.7:
+            super().create(name, data)  # and the response is lost
+        raise StoreError("the object store answers 500")
+
+
+class HangingObjects(ObjectStore):
+    """A directory that answers nothing until `works` is set."""
+
+    works = Event()
+
+    def create(self, name: str, data: bytes) -> bool:
+        assert self.works.wait(2 * GIVE_UP_SECONDS)
+        return super().create(name, data)
+
+
+def start_on(objects: ObjectStore, start: StartAggregator, place: Path, closed_last: ExitStack) -> Aggregator:
+    store = closed_last.enter_context(closing(SegmentStore.open_with(place / "reports.db", objects, uuid.uuid4)))
+    return start(store, max_queue_bytes=20_000)
+
+
+def num_reports(objects: ObjectStore, metric: Metric) -> int:
+    """Fold all segments; return the number of reports."""
+    found = [fold_folder(objects, each, metric, ArrowEngine(), uuid.uuid4, keep=False) for each in folders(objects)]
+    return sum(each.summary.num_reports for each in found if each.summary is not None)
+
+
+def require_refusal(response: HttpResponse) -> None:
+    assert (response.status, response.json["type"].rpartition("/")[2]) == (503, "unavailable")
+    assert int(response.headers["retry-after"]) > 0
+
+
+def test_uploads_to_a_failing_store_are_repeated_and_counted_once(
+    start: StartAggregator, make_batch: MakeBatch, tmp_path: Path, closed_last: ExitStack, unseen_seed: int
+) -> None:
+    """4 clients repeat each batch until it is accepted, and every fifth once more; half of the puts fail."""
+    objects = FailingObjects.open(str(tmp_path / "segments"))
+    objects.rng = random.Random(unseen_seed)  # noqa: S311
+    aggregator = start_on(objects, start, tmp_path, closed_last)
+    metric, refused, lock = aggregator.definitions["homepage"], 0, Lock()
+
+    def deliver(number: int) -> None:
+        nonlocal refused
+        batch = make_batch(metric)
+        while (response := aggregator.post(batch)).status != 202:
+            require_refusal(response)
+            with lock:
+                refused += 1
+        if number % 5 == 0:
+            aggregator.post(batch)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(deliver, range(100)))
+    assert refused > 10
+    objects.works = True
+    assert aggregator.post(make_batch(metric)).status == 202, "the service recovers at once"
+    assert num_reports(objects, metric) == 3 * 101
+
+
+def test_queue_before_a_hanging_store_is_bounded_and_refuses_at_once(
+    start: StartAggregator, make_batch: MakeBatch, tmp_path: Path, closed_last: ExitStack
+) -> None:
+    """A batch in the queue counts for more than 1,024 bytes. Batches beyond 20,000 bytes get 503; all others are stored in the end."""
+    objects = HangingObjects.open(str(tmp_path / "segments"))
+    aggregator = start_on(objects, start, tmp_path, closed_last)
+    metric = aggregator.definitions["homepage"]
+
+    with ThreadPoolExecutor(30) as pool:
+        waiting = [pool.submit(aggregator.post, make_batch(metric)) for _ in range(30)]
+        until = time.monotonic() + GIVE_UP_SECONDS
+        while len(waiting) - len(refused := [each for each in waiting if each.done()]) > 20_000 // 1_024:
+            if time.monotonic() > until:
+                objects.works.set()
+                pytest.fail("more batches wait than the queue may hold")
+            time.sleep(0.01)
+        for each in refused:
+            require_refusal(each.result())
+        require_refusal(aggregator.post(make_batch(metric)))
+        objects.works.set()
+        stored = [each for each in waiting if each.result().status == 202]
+    assert len(stored) == 30 - len(refused) > 0
+    assert num_reports(objects, metric) == 3 * len(stored)
+
+
+def test_service_is_not_ready_while_the_object_store_fails(
+    start: StartAggregator, make_batch: MakeBatch, tmp_path: Path, closed_last: ExitStack
+) -> None:
+    objects = ObjectStore.open(str(tmp_path / "segments"))
+    aggregator = start_on(objects, start, tmp_path, closed_last)
+    assert aggregator.get("/readyz").status == 200
+    (tmp_path / "segments").rename(tmp_path / "away")
+    (tmp_path / "segments").touch()
+    require_refusal(aggregator.post(make_batch(aggregator.definitions["homepage"])))
+    assert aggregator.get("/readyz").status == 503
+    assert aggregator.get("/livez").status == 200
+    (tmp_path / "segments").unlink()
+    (tmp_path / "away").rename(tmp_path / "segments")
+    assert aggregator.get("/readyz").status == 200
+    assert folders(objects) == []
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """The process of an S3 server, whose variables are set."""
+    with s3_server_process() as (url, process):
+        for name, value in environment(url).items():
+            monkeypatch.setenv(name, value)
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def served(definitions: Path, database: Path) -> Iterator[tuple[str, int]]:
+    """Run `hubbub serve --segments s3://bucket`; yields its URL and process id."""
+    program = str(Path(sys.executable).with_name("hubbub"))
+    command = [program, "serve", str(definitions), "--port", "0", "--database", str(database)]
+    options = ["--segments", "s3://bucket", "--create", "--max-queue-bytes", "1MiB", "--client-rate", "100000"]
+    with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as service:
+        assert service.stderr is not None
+        for line in service.stderr:
+            if found := re.search(r"listening on (\S+)", line):
+                break
+        assert found
+        reader = Thread(target=service.stderr.read)  # the log of failed commits
+        reader.start()
+        try:
+            yield found[1], service.pid
+        finally:
+            service.terminate()
+            reader.join()
+
+
+def resident_bytes(pid: int) -> int:
+    return int((Path("/proc") / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+def test_service_refuses_in_time_with_bounded_memory_while_s3_hangs_and_recovers(
+    s3: subprocess.Popen[bytes], make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    """8 clients send batches of 100 kB; the server of S3 is stopped, so that it accepts connections and answers nothing."""
+    (tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("2030-01-01", "9000-01-01"))
+    metric = parse_definitions((tmp_path / "metrics.toml").read_text())["homepage"]
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    batches = [make_batch(metric, n=10_000, period=today) for _ in range(40)]
+    objects, stop, statuses = ObjectStore.open("s3://bucket"), Event(), Counter[int]()
+    with served(tmp_path / "metrics.toml", tmp_path / "reports.db") as (url, pid):
+        http = urllib3.PoolManager(maxsize=8, retries=False, timeout=50)  # a proxy gives up after 60 seconds
+
+        def deliver(batch: Batch) -> int:
+            headers = {"Content-Type": "application/json"}
+            response = http.request("POST", f"{url}/v1/reports", body=batch.to_json(), headers=headers)
+            assert response.status in (202, 503), response.data
+            assert response.status == 202 or int(response.headers["retry-after"]) > 0
+            return response.status
+
+        def send() -> None:
+            while not stop.is_set():
+                statuses[deliver(random.choice(batches))] += 1  # noqa: S311
+
+        with ThreadPoolExecutor(8) as pool:
+            assert set(pool.map(deliver, batches[:20])) == {202}
+            before = resident_bytes(pid)
+            s3.send_signal(signal.SIGSTOP)
+            senders = [pool.submit(send) for _ in range(8)]
+            time.sleep(12)
+            largest = resident_bytes(pid)
+            stop.set()
+            for each in senders:
+                each.result()
+            assert statuses[503] >= 8
+            assert largest - before < 64 << 20
+            s3.send_signal(signal.SIGCONT)
+            assert set(pool.map(deliver, batches)) == {202}
+    assert num_reports(objects, metric) == 10_000 * len(batches)

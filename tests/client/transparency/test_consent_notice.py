@@ -1,0 +1,82 @@
+"""Opt-in text: it has the metrics that are collected, and the figures of `privacy_figures` in words."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hubbub import Definitions, Metric, ParameterError, Params, Policy, consent_notice
+from hubbub.cli import main
+from hubbub.privacy import privacy_figures
+from hubbub.privacy.plain_words import certainty_text
+from tests.client.conftest import HOMEPAGE, Rig
+
+THEME = Metric.boolean(
+    "dark_mode",
+    prob_p=0,
+    prob_q=1,
+    prob_f=0.5,
+    description="Whether the dark theme is on",
+    purpose="choose the default theme",
+    expires=date(2027, 11, 1),
+)
+WEEKLY = Metric.boolean("weekly", prob_p=0.25, prob_q=0.75, prob_f=0.5, period="week", hold=4)
+FRESH = Metric.boolean("fresh", prob_p=0.25, prob_q=0.75, prob_f=0)
+LOUD = Metric.string("loud", Params(num_bits=64, num_hashes=8, num_cohorts=4, prob_p=0.01, prob_q=0.99, prob_f=0.01))
+
+
+def notice(*metrics: Metric, policy: Policy | None = None) -> str:
+    return consent_notice(Definitions(list(metrics)), app="Example", recipient="Example Ltd", policy=policy)
+
+
+def test_notice_has_the_figures_of_each_metric_in_words() -> None:
+    text = notice(THEME, WEEKLY, FRESH, HOMEPAGE)
+    for metric in (THEME, WEEKLY, FRESH, HOMEPAGE):
+        figures = privacy_figures(metric, Policy())
+        (line,) = [line for line in text.splitlines() if line.startswith(f"- {metric.name}: ")]
+        assert f"from one report, {certainty_text(figures.epsilon_report)}" in line
+        assert line.endswith(f"if you then agree again, {certainty_text(figures.epsilon_lifetime)}.")
+        assert f"until you withdraw your consent, {certainty_text(figures.epsilon_enrollment)};" in line
+        assert (f", {certainty_text(figures.epsilon_unit)};" in line) or metric is FRESH
+    assert (
+        "- dark_mode: from one report, at most 75 % sure; from all reports of one unchanging answer, at most 75 % sure"
+        in text
+    )
+    assert "from the reports of 4 weeks" in text
+    theme = "- Whether the dark theme is on (dark_mode). One report each day, until 2027-11-01. Purpose: choose the default theme."
+    assert theme in text.splitlines()
+
+
+def test_notice_depends_on_the_policy() -> None:
+    strict = Policy(epsilon_enrollment=1.2, epsilon_metric=1.2, epsilon_total=1.2)
+    assert "if you then agree again, at most 75 % sure" in notice(THEME, policy=strict)
+    assert "(loud)" not in notice(THEME, LOUD)
+    assert "(loud)" in notice(THEME, LOUD, policy=Policy(**dict.fromkeys(Policy.__slots__, math.inf)))
+    with pytest.raises(ParameterError, match="no metric of these definitions is collected"):
+        notice(LOUD)
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_notice_needs_names(name: str) -> None:
+    with pytest.raises(ParameterError, match="recipient must be a name"):
+        consent_notice(Definitions([THEME]), app="Example", recipient=name)
+
+
+def test_notice_is_a_valid_text_of_a_consent(rig: Rig) -> None:
+    client = rig.client()
+    client.set_consent("on", notice(THEME))
+    assert client.consent.text == notice(THEME)
+
+
+def test_command_prints_the_notice(tmp_path: Path) -> None:
+    file = Path(__file__).parents[3] / "examples" / "app_metrics.toml"
+    done = CliRunner().invoke(
+        main, ["metrics", "notice", str(file), "--app", "A", "--recipient", "B", "--contact", "you@example.org"]
+    )
+    assert done.exit_code == 0
+    assert "Which command is used (command)" in done.stdout
+    assert done.stdout.endswith("Questions: you@example.org\n")

@@ -1,0 +1,106 @@
+"""Figures of docs/privacy-review.md, computed from the code, and the program of docs/data-protection.md."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from hubbub import Policy, load_definitions
+from hubbub.privacy import privacy_figures
+from hubbub_decoder import Wishes, plan
+from tests.support.pages import PageRun
+from tests.support.paths import DOCS, REPOSITORY
+
+PAGE = (DOCS / "privacy-review.md").read_text()
+TEMPLATE = (DOCS / "data-protection.md").read_text()
+HOMEPAGE = load_definitions(REPOSITORY / "examples" / "metrics.toml")["homepage"]
+NO_BOUND = 1e6
+"""Factors above this are printed as no bound in practice."""
+
+
+def rows_of(header: str) -> list[list[str]]:
+    """Return the cells of each row of the table with this header."""
+    (table,) = re.findall(rf"^\| {re.escape(header)}.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, flags=re.MULTILINE)
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+
+
+def suspicion(prior: float, epsilon: float) -> str:
+    """Return the largest belief in an answer after reports of this epsilon, as the page prints it."""
+    factor = math.exp(epsilon)
+    if factor > NO_BOUND:
+        return "no bound in practice"
+    return f"{100 * prior * factor / (prior * factor + 1 - prior):.1f} %"
+
+
+def factor_text(epsilon: float) -> str:
+    factor = math.exp(epsilon)
+    if factor < NO_BOUND:
+        return f"{factor:.1f}"
+    return f"{factor:,.0f}" if factor < 1e9 else f"{factor:.1e}".replace("e+", "e")
+
+
+def test_epsilons_in_words_follow_from_the_metric_and_the_default_policy() -> None:
+    figures = privacy_figures(HOMEPAGE, Policy())
+    epsilons = [
+        figures.epsilon_report,
+        figures.epsilon_unit,
+        figures.epsilon_enrollment,
+        figures.epsilon_lifetime,
+        Policy().epsilon_total,
+    ]
+    rows = rows_of("bound of `homepage`")
+    assert len(rows) == len(epsilons)
+    for (name, shown, *cells), exact in zip(rows, epsilons, strict=True):
+        epsilon = round(exact, 3)
+        assert float(shown) == epsilon
+        assert cells == [factor_text(epsilon), suspicion(0.01, epsilon), suspicion(0.5, epsilon)], name
+    for units, row in ((figures.units_enrollment, rows[2]), (figures.units_lifetime, rows[3])):
+        assert f"up to {units} different answers" in row[0]
+    report, answer = (round(epsilon, 3) for epsilon in epsilons[:2])
+    for epsilon in (report, answer):
+        assert f"belief is at most {suspicion(0.01, epsilon)}" in PAGE
+    assert f"e^20 = {math.exp(20) / 1e6:.0f} million" in PAGE
+    assert f"its factor of {math.exp(answer):.1f}" in PAGE
+
+
+def test_bit_probabilities_are_those_of_the_metric() -> None:
+    params = HOMEPAGE.params
+    one, zero = (
+        params.prob_q * response + params.prob_p * (1 - response)
+        for response in (params.permanent_q, params.permanent_p)
+    )
+    assert f"with probability {100 * one:.1f} % if the answer sets it, and with probability {100 * zero:.1f} %" in PAGE
+
+
+def test_detectable_shares_are_those_of_plans() -> None:
+    rows = rows_of("epsilon per report, per unchanging answer")
+    assert len(rows) == 3
+    for epsilons, shown in rows:
+        report, answer = map(float, re.findall(r"[\d.]+", epsilons))
+        planned = plan(Wishes(epsilon=report, lifetime=answer, candidates=200, reports=1_000_000, bits=128))
+        assert shown == f"{100 * planned.description.detection_limits[0]:.2f} %"
+
+
+def test_page_takes_ten_minutes_to_read() -> None:
+    assert len(PAGE.split()) < 10 * 180
+
+
+def test_template_program_prints_each_metric(tmp_path: Path) -> None:
+    (tmp_path / "metrics.toml").write_text((REPOSITORY / "examples" / "metrics.toml").read_text())
+    with PageRun(TEMPLATE, tmp_path) as page:
+        output = page.run()
+    assert "| homepage | |" in output
+    assert "| epsilon of all reports of a value | 4.000 |" in output
+
+
+def test_template_program_equals_the_type_checked_example() -> None:
+    (shown,) = re.findall(r"```python\n(.*?)```", TEMPLATE, flags=re.DOTALL)
+    assert (REPOSITORY / "examples" / "data_protection.py").read_text().endswith(f'"""\n\n{shown}')
+
+
+@pytest.mark.parametrize("name", ["controller", "legal basis", "purpose", "counts of bits"])
+def test_template_leaves_fields_to_fill_in(name: str) -> None:
+    assert re.search(rf"^\| {name} \|.*\[.+\]", TEMPLATE, flags=re.MULTILINE)

@@ -1,0 +1,118 @@
+"""Reference pages: problem types and metrics of the service are generated from the code, configuration is compared with it.
+
+HUBBUB_PIN=1 pytest tests/contracts/test_docs_reference.py          rewrites docs/problem-types.md and docs/service-metrics.md
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import re
+from typing import TYPE_CHECKING
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from hubbub import Client, Limits, Policy, ProblemType
+from hubbub_aggregator.store.sql_store import SqlStore
+from tests.support.paths import DOCS, REPOSITORY
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import StartAggregator
+
+PROBLEM_TYPES = DOCS / "problem-types.md"
+SERVICE_METRICS = DOCS / "service-metrics.md"
+CONFIGURATION = (DOCS / "configuration.md").read_text(encoding="utf-8")
+
+
+def problem_types() -> str:
+    """Return docs/problem-types.md."""
+    rows = [f"| `{each.slug}` | {each.status} | {each.meaning} |" for each in ProblemType]
+    return "\n".join([
+        "# Problem types",
+        "",
+        "This page is generated from `client/hubbub/wire/problems.py`.",
+        "Every error of the aggregator is `application/problem+json` (RFC 9457).",
+        "Its `type` is `/problems/` and the slug below; the aggregator serves a page at this address.",
+        "[Retry policy](client.md#retry-policy) has the client's action for each.",
+        "[Error responses](operating.md#error-responses) has their causes.",
+        "",
+        "| slug | status | meaning |",
+        "|---|---|---|",
+        *rows,
+        "",
+    ])  # fmt: skip
+
+
+def service_metrics(exposition: str) -> str:
+    """Return docs/service-metrics.md for the text of /metrics. Metrics of the Python process are left out."""
+    rows = []
+    for family in text_string_to_metric_families(exposition):
+        if family.name.startswith("hubbub_") and not family.name.endswith("_created"):
+            labels = sorted({label for sample in family.samples for label in sample.labels} - {"le"})
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            shown = ", ".join(f"`{label}`" for label in labels)
+            rows.append(f"| `{name}` | {family.type} | {shown} | {family.documentation.replace('|', chr(92) + '|')} |")
+    return "\n".join([
+        "# Metrics of the service",
+        "",
+        "This page is generated from `GET /metrics` of a new aggregator, in the format of Prometheus.",
+        "[Monitoring](operating.md#monitoring) states which of them deserve an alert.",
+        "Labels are missing where a metric has no sample yet.",
+        "",
+        "| name | type | labels | meaning |",
+        "|---|---|---|---|",
+        *sorted(rows),
+        "",
+    ])  # fmt: skip
+
+
+def test_problem_types_page_is_current() -> None:
+    if os.environ.get("HUBBUB_PIN"):
+        PROBLEM_TYPES.write_text(problem_types())
+    assert PROBLEM_TYPES.read_text(encoding="utf-8") == problem_types()
+
+
+def test_service_metrics_page_is_current(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    page = service_metrics(start(sqlite_store).get("/metrics").body.decode())
+    if os.environ.get("HUBBUB_PIN"):
+        SERVICE_METRICS.write_text(page)
+    assert SERVICE_METRICS.read_text(encoding="utf-8") == page
+
+
+def test_configuration_page_has_every_policy_and_limit_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `((?:Policy|Limits)\.\w+)` \| ([\d,]+) \|", CONFIGURATION, flags=re.MULTILINE))
+    defaults = {
+        f"{settings.__name__}.{field.name}": f"{field.default:,.0f}"
+        for settings in (Policy, Limits)
+        for field in dataclasses.fields(settings)
+    }
+    assert rows == defaults
+
+
+def test_configuration_page_names_every_variable_that_the_code_reads() -> None:
+    sources = [
+        path.read_text(encoding="utf-8")
+        for package in ("client/hubbub", "aggregator/hubbub_aggregator", "decoder/hubbub_decoder")
+        for path in (REPOSITORY / package).rglob("*.py")
+    ]
+    read = r'environ(?:ment)?(?:\.get\(|\.setdefault\(|\[)\s*"([A-Z_]+)"|envvar="([A-Z_]+)"'
+    names = {name for source in sources for found in re.findall(read, source) for name in found if name}
+    assert {"DO_NOT_TRACK", "HUBBUB_DATABASE", "SSL_CERT_FILE"} <= names
+    assert {name for name in names if f"`{name}`" not in CONFIGURATION} == set()
+
+
+def test_client_page_lists_every_argument_of_the_constructor() -> None:
+    """Required arguments are in the page's first example, replacements for tests in the docstring."""
+    table = (
+        (DOCS / "client.md")
+        .read_text(encoding="utf-8")
+        .partition("## Constructor options")[2]
+        .partition("## Consent")[0]
+    )
+    listed = re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)
+    (for_tests,) = re.findall(
+        r"^ *(\w+(?:, \w+)+) : replacements for tests", inspect.getdoc(Client) or "", re.MULTILINE
+    )
+    parameters = [name for name, each in inspect.signature(Client).parameters.items() if each.default is not each.empty]
+    assert sorted([*listed, *for_tests.split(", ")]) == sorted(parameters)

@@ -1,0 +1,169 @@
+"""Page of one decoding without a browser: size, figures equal to those of the table and the CSV, provenance, residuals."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import html
+import re
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hubbub.cli import main
+from hubbub.summary import write_summary
+from hubbub_decoder import Decoding, OutputError, decode, simulate_bit_counts, write_report
+from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.report.decoding_page import MAX_ROWS, render_decoding
+from hubbub_decoder.report.fit_tests import QUESTIONS
+from hubbub_decoder.report.provenance import provenance_rows
+from hubbub_decoder.report.rendering import inline_scripts
+from hubbub_decoder.results.residuals import bit_residuals
+from hubbub_decoder.results.warnings import _FAILURES
+from tests.decoder.report.conftest import DAYS, LOAD, NAMES, PAGE, PARAMS, count_pages
+from tests.support.paths import REPOSITORY
+from tests.support.report_pages import chart_data
+
+MAX_BYTES = 1_500_000
+
+
+def cells_of(page: Path) -> dict[int, list[str]]:
+    """Texts of the cells of the table of estimates, by the number of the row."""
+    rows = re.findall(r'<tr data-i="(\d+)"[^>]*>(.*?)</tr>', page.read_text(), re.DOTALL)
+    return {
+        int(number): [html.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)]
+        for number, row in rows
+    }
+
+
+def test_page_of_1000_candidates_is_below_its_limit(pages: dict[str, Path]) -> None:
+    assert len(NAMES) == 1_000
+    assert len(chart_data(pages["string"])["estimates"]["labels"]) == 1_000
+    assert pages["string"].stat().st_size < MAX_BYTES
+
+
+def test_table_chart_and_csv_have_the_same_intervals(
+    pages: dict[str, Path], decodings: list[Decoding], tmp_path: Path
+) -> None:
+    decodings[0].save(tmp_path / "estimates.csv")
+    with (tmp_path / "estimates.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    chart, cells = chart_data(pages["string"])["estimates"], cells_of(pages["string"])
+    assert len(rows) == len(cells) == 1_000
+    for i, row in enumerate(rows):
+        share, low, high = (float(row[name]) for name in ("share", "low", "high"))
+        assert (chart["share"][i], chart["low"][i], chart["high"][i]) == pytest.approx((share, low, high), abs=1e-8)
+        assert cells[i][1:3] == [f"{share:z.2%}", f"{low:z.2%} .. {high:z.2%}"]
+        assert cells[i][-1] == ("yes" if row["detected"] == "True" else "no")
+
+
+def test_page_shows_only_so_many_rows_and_all_detected(decodings: list[Decoding]) -> None:
+    first = decodings[0]
+    many = tuple(replace(first[-1], candidate=f"more-{i}", share=0.5) for i in range(MAX_ROWS))
+    page = render_decoding(replace(first, estimates=(*many, *first.estimates)), inline_scripts())
+    assert page.count("<tr data-i=") == MAX_ROWS
+    assert page.count('data-detected="1"') == len(first.detected) > 0
+    assert f"{MAX_ROWS:,} of {MAX_ROWS + 1_000:,} candidates" in page
+
+
+def test_undetermined_estimates_are_shown_without_numbers(decodings: list[Decoding], tmp_path: Path) -> None:
+    first = decodings[0]
+    nan = float("nan")
+    lost = replace(first[0], share=nan, low=nan, high=nan, std_error=nan, q_value=nan, detected=False)
+    write_report(replace(first, estimates=(*first.estimates[1:], lost)), tmp_path / "page.html")
+    assert cells_of(tmp_path / "page.html")[999][1:4] == ["-", "-", "-"]
+    assert chart_data(tmp_path / "page.html")["estimates"]["share"][999] is None
+
+
+def test_every_goodness_of_fit_test_has_a_question() -> None:
+    assert QUESTIONS.keys() == _FAILURES.keys()
+
+
+def test_residuals_are_standard_normal_under_the_model(unseen_seed: int) -> None:
+    """Variance of 512 residuals, of which 9 estimates take up some: within 5 standard errors of at most 1."""
+    people = {"search": 30_000, "mail": 20_000}
+    counts = simulate_bit_counts(PAGE, people, np.random.default_rng(unseen_seed), no_value=50_000)
+    residuals = bit_residuals(counts, decode(counts, ["search", "mail"]))
+    assert residuals is not None
+    assert residuals.shape == (PARAMS.num_cohorts, PARAMS.num_bits)
+    assert 0.9 - 5 * np.sqrt(2 / residuals.size) < np.mean(residuals**2) < 1 + 5 * np.sqrt(2 / residuals.size)
+
+
+def test_residuals_show_a_damaged_bit_and_use_the_given_design() -> None:
+    counts = simulate_bit_counts(PAGE, {"search": 50_000, "mail": 20_000}, np.random.default_rng(1), no_value=50_000)
+    ones = counts.ones.copy()
+    ones[3, 7] += 1_000
+    damaged = replace(counts, ones=ones)
+    decoding = decode(counts, ["search", "mail"])
+    residuals = bit_residuals(damaged, decoding, design_matrix(["search", "mail"], PARAMS))
+    assert residuals is not None
+    assert divmod(int(np.argmax(np.abs(residuals))), PARAMS.num_bits) == (3, 7)
+    other = bit_residuals(
+        counts, decoding, replace(design_matrix(["mail", "search"], PARAMS), groups=(("search",), ("mail",)))
+    )
+    assert other is not None
+    assert np.abs(other).max() > 15  # the bits of another candidate fit badly
+
+
+def test_residuals_of_categories_are_left_out() -> None:
+    counts = simulate_bit_counts(LOAD, {"5": 900}, np.random.default_rng(1))
+    assert bit_residuals(counts, decode(counts)) is None
+
+
+def test_provenance_names_inputs_by_digest_and_no_directory(tmp_path: Path, decodings: list[Decoding]) -> None:
+    (tmp_path / "names.txt").write_bytes(b"a")
+    rows = dict(provenance_rows(decodings[0], [], tmp_path / "names.txt", date(2026, 3, 4)))
+    assert rows["Candidates"] == f"names.txt, SHA-256 {hashlib.sha256(b'a').hexdigest()}"
+    assert rows["Made with"].endswith("on 2026-03-04 (UTC)")
+    assert str(tmp_path) not in str(rows)
+
+
+@pytest.mark.parametrize("name", ["out.xlsx", "out.htm", "out"])
+def test_decode_refuses_other_suffixes_and_names_those_that_work(tmp_path: Path, name: str) -> None:
+    write_summary(count_pages(DAYS[0], 0), tmp_path / "day.parquet")
+    (tmp_path / "names.txt").write_text("search\n")
+    arguments = ["decode", str(tmp_path / "day.parquet"), "--candidates", str(tmp_path / "names.txt"), "--out"]
+    done = CliRunner().invoke(main, [*arguments, str(tmp_path / name)])
+    assert done.exit_code != 0
+    assert "must end in .csv, .json, .parquet or .html" in done.output
+    assert not (tmp_path / name).exists()
+
+
+def test_decode_writes_a_page_and_by_period_a_trend(tmp_path: Path) -> None:
+    for seed, day in enumerate(DAYS):
+        write_summary(count_pages(day, seed), tmp_path / f"{day}.parquet")
+    (tmp_path / "names.txt").write_text("search\nmail\nabsent\n")
+    files = [str(tmp_path / f"{day}.parquet") for day in DAYS]
+    options = ["--candidates", str(tmp_path / "names.txt"), "--out"]
+    for arguments, name in ((files[:1], "one.html"), ([*files, "--by-period"], "trend.html")):
+        done = CliRunner().invoke(main, ["decode", *arguments, *options, str(tmp_path / name)])
+        assert done.exit_code == 0, done.output
+    assert chart_data(tmp_path / "one.html")["residuals"]["cohorts"] == PARAMS.num_cohorts
+    digest = hashlib.sha256((tmp_path / f"{DAYS[0]}.parquet").read_bytes()).hexdigest()
+    assert digest in (tmp_path / "one.html").read_text()
+    trend = chart_data(tmp_path / "trend.html")["trends"]
+    assert (trend["periods"], trend["labels"][:2]) == ([*DAYS], ["search", "mail"])
+
+
+def test_write_report_refuses_another_suffix(tmp_path: Path, decodings: list[Decoding]) -> None:
+    with pytest.raises(OutputError, match=r"must end in \.html"):
+        write_report(decodings[0], tmp_path / "page.csv")
+
+
+def test_pages_have_the_colors_of_the_dashboard() -> None:
+    def colors(path: str) -> list[dict[str, str]]:
+        text = (REPOSITORY / path).read_text()
+        return [
+            dict(re.findall(r"--([\w-]+): (#\w+)", block)) for block in re.findall(r":root \{(.*?)\}", text, re.DOTALL)
+        ]
+
+    dashboard = colors("aggregator/hubbub_aggregator/http/style.css")
+    report = colors("decoder/hubbub_decoder/report/static/report.css")
+    shared = dashboard[0].keys() & report[0].keys()
+    assert len(shared) > 12
+    for theirs, ours in zip(dashboard, report, strict=False):
+        assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}

@@ -1,0 +1,215 @@
+"""Pages of a report in Chromium: widths, color schemes, contrast, keyboard, hostile candidates, no network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from hubbub_decoder import Decoding
+from tests.decoder.report.conftest import HOSTILE, NAMES
+from tests.support.chromium import chromium, requested, require
+
+KINDS = ("string", "ordinal", "categories", "metric", "index")
+CHARTS = {"string": 2, "ordinal": 2, "categories": 1, "metric": 1, "index": 0}
+SHARED = {"metric", "index"}  # pages that load the script of their directory
+_PATIENCE = 20.0
+
+_CONTRASTS = """
+const channels = (text) => text.match(/[\\d.]+/g).map(Number);
+const over = (top, below) => { const a = top[3] ?? 1; return [0, 1, 2].map((i) => a * top[i] + (1 - a) * below[i]); };
+const luminance = (rgb) => { const l = rgb.slice(0, 3).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * l[0] + 0.7152 * l[1] + 0.0722 * l[2]; };
+const background = (element) => { const chain = []; for (let e = element; e; e = e.parentElement) chain.unshift(channels(getComputedStyle(e).backgroundColor));
+  return chain.reduce((below, top) => over(top, below), [255, 255, 255]); };
+const found = [];
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) {
+  const element = walker.currentNode.parentElement;
+  if (!walker.currentNode.textContent.trim() || !element.checkVisibility() || element.closest("script, style, noscript")) continue;
+  const style = getComputedStyle(element);
+  const below = background(element);
+  const colour = over(channels(element.closest("svg") ? style.fill : style.color), below);
+  const [x, y] = [luminance(colour), luminance(below)];
+  found.push([(Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05), element.tagName + "." + element.className, walker.currentNode.textContent.trim().slice(0, 40)]);
+}
+return found;
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    require()
+    with chromium(tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + _PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def show(browser: Any, page: Path, width: int = 1400, scheme: str = "light", media: str = "") -> list[str]:
+    """Open a page, wait for its charts, and return the addresses that it requested."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features, "media": media})
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    requested(browser)
+    browser.get_log("browser")
+    browser.get(page.as_uri())
+    wait_until(lambda: len(find_all(browser, ".chart > *")) == CHARTS[page.stem])
+    return requested(browser)
+
+
+def find_all(browser: Any, selector: str) -> list[Any]:
+    return list(browser.find_elements("css selector", selector))
+
+
+def rows_of(browser: Any, section: str) -> list[str]:
+    """First cells of the visible rows of the table of a section."""
+    script = "return [...document.getElementById(arguments[0]).closest('section').querySelectorAll('tbody tr:not([hidden]) th bdi')].map(e => e.textContent)"
+    return list(browser.execute_script(script, section))
+
+
+def tab_to(browser: Any, selector: str) -> Any:
+    """Press the tab key until the element has the focus."""
+    for _ in range(60):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        if browser.execute_script("return document.activeElement.matches(arguments[0])", selector):
+            return browser.switch_to.active_element
+    raise AssertionError(f"{selector} is not reached by the tab key")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 800, 1400])
+@pytest.mark.parametrize("kind", KINDS)
+def test_page_fits_its_window_and_loads_nothing(
+    browser: Any, pages: dict[str, Path], kind: str, width: int, scheme: str
+) -> None:
+    loaded = show(browser, pages[kind], width, scheme)
+    assert [entry["message"] for entry in browser.get_log("browser")] == []
+    script = [pages[kind].with_name("report.js").as_uri()] if kind in SHARED else []
+    assert [url for url in loaded if not url.startswith("data:")] == [pages[kind].as_uri(), *script]
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    wide = "return [...document.querySelectorAll('.card, .chart > *')].filter(e => e.getBoundingClientRect().right > innerWidth).length"
+    assert browser.execute_script(wide) == 0
+    contrasts = browser.execute_script(_CONTRASTS)
+    assert len(contrasts) > 40
+    assert [each for each in contrasts if each[0] < 4.5] == []
+
+
+@pytest.mark.slow
+def test_controls_and_charts_have_names(browser: Any, pages: dict[str, Path]) -> None:
+    for kind in KINDS:
+        show(browser, pages[kind])
+        nodes = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+        roles = {"searchbox", "combobox", "checkbox", "button", "link", "region", "navigation", "group", "img"}
+        unnamed = [
+            node
+            for node in nodes
+            if node.get("role", {}).get("value") in roles
+            and not node["ignored"]
+            and not node.get("name", {}).get("value")
+        ]
+        assert [node["role"]["value"] for node in unnamed if node["role"]["value"] != "group"] == []
+        levels = [int(element.tag_name[1]) for element in find_all(browser, "h1, h2, h3")]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert (
+            browser.execute_script("return document.querySelectorAll('.chart[tabindex=\"0\"][aria-label]').length")
+            == CHARTS[kind]
+        )
+
+
+def test_keyboard_filters_sorts_and_reads_the_chart(
+    browser: Any, pages: dict[str, Path], decodings: list[Decoding]
+) -> None:
+    show(browser, pages["string"])
+    assert len(rows_of(browser, "estimates")) == 1_000
+    search = tab_to(browser, "#estimates ~ form input[type=search]")
+    search.send_keys("site-98")
+    wanted = [e.candidate for e in decodings[0] if e.candidate.startswith("site-98")]
+    assert rows_of(browser, "estimates") == wanted
+    assert find_all(browser, "form output")[0].text == f"{len(wanted)} of 1,000 candidates"
+    tab_to(browser, "th button")
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert rows_of(browser, "estimates") == sorted(wanted)
+    assert find_all(browser, "th[aria-sort]")[0].get_attribute("aria-sort") == "ascending"
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert rows_of(browser, "estimates") == sorted(wanted, reverse=True)
+    search = find_all(browser, "input[type=search]")[0]
+    search.clear()
+    find_all(browser, "select[name=sort] option")[2].click()  # share, descending
+    find_all(browser, "input[name=detected]")[0].send_keys(Keys.SPACE)
+    assert len(rows_of(browser, "estimates")) == len(decodings[0].detected)
+    chart = find_all(browser, ".chart")[0]
+    chart.send_keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    second = decodings[0][1]
+    wait_until(lambda: find_all(browser, ".readout")[0].text)
+    expected = (
+        f"{second.candidate}: {second.share:z.2%}, 95% interval {second.low:z.2%} .. {second.high:z.2%}, detected"
+    )
+    wait_until(lambda: find_all(browser, ".readout")[0].text == expected)
+
+
+def test_chart_shows_the_filtered_rows(browser: Any, pages: dict[str, Path]) -> None:
+    show(browser, pages["string"])
+    labels = "return [...document.querySelectorAll('.chart')[0].querySelectorAll('[aria-label=\"y-axis tick label\"] text')].map(e => e.textContent)"
+    assert len(browser.execute_script(labels)) == 30
+    find_all(browser, "input[type=search]")[0].send_keys("site-1")
+    shown = rows_of(browser, "estimates")
+    assert browser.execute_script(labels) == shown[:30]
+    find_all(browser, "select[name=most]")[0].send_keys(Keys.ARROW_UP)
+    assert browser.execute_script(labels) == shown[:10]
+
+
+@pytest.mark.parametrize("kind", ["string", "metric"])
+def test_hostile_candidates_stay_text(browser: Any, pages: dict[str, Path], kind: str) -> None:
+    show(browser, pages[kind])
+    assert browser.execute_script("return window.attacked === undefined && document.images.length === 0")
+    scripts = "return document.querySelectorAll('script').length"
+    assert browser.execute_script(scripts) == (4 if kind == "string" else 2)
+    labels = rows_of(browser, "estimates" if kind == "string" else "trends")
+    assert {*HOSTILE[:4], "exe.\\u202egnp", "שלום עולם"} <= {*labels}
+    text = browser.execute_script("return document.body.innerText")
+    assert not {"\u202e", "\u2066", "\u2067", "\u2028", "\x1b"} & {*text}
+    assert max(map(len, labels)) < 100
+
+
+def test_policy_blocks_scripts_and_requests(browser: Any, pages: dict[str, Path]) -> None:
+    for kind in ("string", "metric"):
+        show(browser, pages[kind])
+        browser.execute_script(
+            "const s = document.createElement('script'); s.textContent = 'window.attacked = 1'; document.body.append(s)"
+        )
+        assert browser.execute_script("return window.attacked === undefined")
+        blocked = "const done = arguments[0]; fetch('http://127.0.0.1:1/').then(() => done('sent'), (error) => done(String(error)))"
+        assert "fetch" in browser.execute_async_script(blocked)
+        messages = [entry["message"] for entry in browser.get_log("browser")]
+        assert sum("Content Security Policy" in message for message in messages) >= 2
+
+
+def test_printed_page_is_light_and_complete(browser: Any, pages: dict[str, Path]) -> None:
+    show(browser, pages["string"], 800, "dark", "print")
+    assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not any(label.is_displayed() for label in find_all(browser, "form.search label"))
+    clipped = "return [...document.querySelectorAll('.scroll')].filter(e => e.scrollHeight > e.clientHeight + 1).length"
+    assert browser.execute_script(clipped) == 0
+
+
+def test_trend_chart_draws_the_first_rows(browser: Any, pages: dict[str, Path]) -> None:
+    show(browser, pages["metric"])
+    keys = [element.text for element in find_all(browser, ".keys .key")]
+    assert keys[:2] == ["search", "mail"]
+    assert len(keys) == 8
+    find_all(browser, "input[type=search]")[0].send_keys("mail")
+    assert [element.text for element in find_all(browser, ".keys .key")] == ["mail"]
+    assert len(NAMES) == 1_000

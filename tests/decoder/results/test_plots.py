@@ -1,0 +1,264 @@
+"""Plots: axes in and axes out, labels as text, marks of detected candidates, and equal intervals in table, plot, page and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from rich.console import Console
+
+from hubbub import Buckets, Metric, Params
+from hubbub.cli import main
+from hubbub.privacy import epsilon
+from hubbub.summary import BitCounts, write_summary
+from hubbub_decoder import Decoding, compare, decode, decode_by_period, plots, simulate_bit_counts
+from hubbub_decoder.results.plot_style import detached_axes, figure_of, shorten
+from hubbub_decoder.results.residuals import bit_residuals
+from hubbub_decoder.results.table import DecodingTable
+
+METRIC = Metric.string(
+    "homepage", Params(num_bits=32, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25), period="week"
+)
+NAMES = ["https://example.org/", "$HOME$ and $5", "<b>&", "a_{b}^c", "absent", "also absent"]
+COUNTS = dict(zip(NAMES, (40_000, 30_000, 20_000, 10_000), strict=False))
+SURVEY = Metric.categorical("os", ("linux", "macos", "windows"), prob_p=0.1, prob_q=0.9, prob_f=0.5)
+
+
+@pytest.fixture(autouse=True)
+def figures() -> Iterator[None]:
+    matplotlib.use("agg")
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def summary() -> BitCounts:
+    return simulate_bit_counts(METRIC, COUNTS, np.random.default_rng(3), periods=["2026-03-02"])
+
+
+@pytest.fixture(scope="module")
+def decoding(summary: BitCounts) -> Decoding:
+    return decode(summary, NAMES)
+
+
+def labels(axes: Axes) -> list[str]:
+    return [label.get_text() for label in axes.get_yticklabels()]
+
+
+def drawn_intervals(axes: Axes) -> dict[str, tuple[float, float]]:
+    """Ends of the horizontal error bars, by the label of their row."""
+    names, found = labels(axes), {}
+    for container in axes.containers:
+        for collection in container.lines[2]:  # type: ignore[attr-defined]
+            for (low, row), (high, _) in collection.get_segments():
+                found[names[round(row)]] = (float(low), float(high))
+    return found
+
+
+def test_plots_draw_on_the_given_axes_and_return_them(summary: BitCounts, decoding: Decoding) -> None:
+    trends = decode_by_period([summary], NAMES)
+    changed = compare(summary, simulate_bit_counts(METRIC, COUNTS, np.random.default_rng(4)), NAMES)
+    draws: list[Callable[[Axes], Axes]] = [
+        lambda ax: decoding.plot(ax),
+        lambda ax: plots.plot_intervals(decoding, ax=ax),
+        lambda ax: plots.plot_against_truth(decoding, {}, ax=ax),
+        lambda ax: plots.plot_epsilon(METRIC, ax=ax),
+        lambda ax: plots.plot_residuals(summary, decoding, ax=ax),
+        lambda ax: plots.plot_trends(trends, ax=ax),
+        lambda ax: plots.plot_changes(changed, ax=ax),
+    ]
+    for draw in draws:
+        given = detached_axes(4)
+        assert draw(given) is given
+        figure_of(given).canvas.draw()
+    assert pyplot.get_fignums() == []
+    assert figure_of(decoding.plot()).number in pyplot.get_fignums()
+
+
+def test_table_plot_page_and_csv_show_the_same_intervals(decoding: Decoding, tmp_path: Path) -> None:
+    drawn = drawn_intervals(decoding.plot(detached_axes(3)))
+    decoding.save(tmp_path / "estimates.csv")
+    with (tmp_path / "estimates.csv").open(newline="", encoding="utf-8") as file:
+        saved = {row["candidate"]: (float(row["low"]), float(row["high"])) for row in csv.DictReader(file)}
+    console = Console(width=150, record=True, file=io.StringIO())
+    console.print(DecodingTable(decoding, everything=True))
+    table, page = console.export_text(clear=False), decoding._repr_html_()
+    assert {*drawn} == {*saved} == {*NAMES}
+    for estimate in decoding:
+        low, high = saved[estimate.candidate]
+        assert drawn[estimate.candidate] == pytest.approx((low, high), abs=1e-12)
+        assert (low, high) == (estimate.low, estimate.high)
+        shown = f"{low:z.2%} .. {high:z.2%}"
+        (line,) = [line for line in table.splitlines() if line.startswith(estimate.candidate)]
+        assert shown in line
+        assert (shown in page) is estimate.detected
+
+
+def test_labels_are_text_without_mathematics_or_markup(decoding: Decoding) -> None:
+    axes = decoding.plot(detached_axes(4))
+    figure_of(axes).canvas.draw()
+    assert {*labels(axes)} == {*NAMES}
+    assert not any(label.get_parse_math() for label in axes.get_yticklabels())
+    page = decoding._repr_html_()
+    assert "&lt;b&gt;&amp;" in page
+    assert "<b>&" not in page
+
+
+@pytest.mark.parametrize(
+    "name", ["中文", "שלום", "مرحبا", "\U0001f600", "x" * 500, "a\nb\x00\u202e", "\ud800", "", "\ufffe"]
+)
+def test_any_label_is_drawn_without_a_warning(name: str, decoding: Decoding) -> None:
+    """A missing glyph is a warning of matplotlib, and warnings are errors here."""
+    odd = replace(decoding, estimates=(replace(decoding[0], candidate=name),), metric=replace(METRIC, name="m"))
+    axes = odd.plot(detached_axes(2))
+    figure_of(axes).canvas.draw()
+    (label,) = labels(axes)
+    assert 0 < len(label) <= 60
+
+
+def test_shortened_labels_keep_both_ends() -> None:
+    assert shorten("a" * 40 + "z" * 40, 44).startswith("aaa")
+    assert shorten("a" * 40 + "z" * 40, 44).endswith("zzz")
+    assert len(shorten("a" * 80, 44)) == 44
+
+
+def test_detected_and_other_candidates_differ_in_their_marks(decoding: Decoding) -> None:
+    axes = decoding.plot(detached_axes(3))
+    _, names = axes.get_legend_handles_labels()
+    assert {"detected", "not detected"} <= {*names}
+    faces = {container.get_label(): container.lines[0].get_markerfacecolor() for container in axes.containers}  # type: ignore[attr-defined]
+    assert faces["not detected"] == "white" != faces["detected"]
+    assert axes.get_title(loc="left") == "homepage\n100,000 reports"
+
+
+@pytest.mark.parametrize("number", [1, 50])
+def test_labels_and_legend_do_not_overlap(number: int, summary: BitCounts) -> None:
+    names = [f"https://example.org/{i}" for i in range(number)]
+    axes = decode(summary, names).plot(top=number)
+    figure = figure_of(axes)
+    figure.canvas.draw()
+    rows = sorted((label.get_window_extent() for label in axes.get_yticklabels()), key=lambda box: box.y0)
+    assert all(below.y1 <= above.y0 + 1 for below, above in pairwise(rows))
+    legend = axes.get_legend()
+    assert legend is not None
+    assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
+    assert axes.get_title(loc="left")
+    title = next(
+        child for child in axes.get_children() if getattr(child, "get_text", str)() == axes.get_title(loc="left")
+    )
+    assert title.get_window_extent().y0 >= legend.get_window_extent().y1 - 1
+    assert min(box.x0 for box in rows) >= 0
+
+
+def test_top_keeps_the_largest_and_rejects_none(decoding: Decoding) -> None:
+    axes = decoding.plot(detached_axes(3), top=2)
+    assert labels(axes) == [estimate.candidate for estimate in decoding[:2]]
+    assert "the 2 largest of 6" in axes.get_title(loc="left")
+    with pytest.raises(ValueError, match="top must be at least 1, got 0"):
+        decoding.plot(top=0)
+
+
+def test_categories_and_buckets_have_one_mark() -> None:
+    os = decode(simulate_bit_counts(SURVEY, {"linux": 600, "macos": 400}, np.random.default_rng(1)))
+    _, names = os.plot(detached_axes(2)).get_legend_handles_labels()
+    assert names == ["simultaneous interval", "estimate with interval"]
+    ages = Metric.ordinal("age", Buckets((0, 1, 5)), prob_p=0.1, prob_q=0.9, prob_f=0.5)
+    numbers = decode(simulate_bit_counts(ages, {"0.5": 100, "3": 900}, np.random.default_rng(1)))
+    assert numbers.numbers is not None
+    assert labels(numbers.plot(detached_axes(2))) == [bucket.label for bucket in numbers.numbers.buckets]
+    assert len(plots.plot_numbers(numbers).axes) == 2
+
+
+def test_mean_has_no_plot() -> None:
+    buckets = Buckets((0, 10), default=0, estimate="mean")  # type: ignore[arg-type]
+    mean = Metric.ordinal("speed", buckets, prob_p=0.1, prob_q=0.9, prob_f=0.5)
+    with pytest.raises(ValueError, match="estimates a mean"):
+        decode(simulate_bit_counts(mean, {"3": 500}, np.random.default_rng(1))).plot()
+
+
+def test_truth_axes_are_logarithmic_and_show_zero(decoding: Decoding) -> None:
+    truth = {name: number / 100_000 for name, number in COUNTS.items()}
+    axes = plots.plot_against_truth(decoding, truth, ax=detached_axes(4))
+    assert (axes.get_xscale(), axes.get_yscale()) == ("symlog", "symlog")
+    low, high = axes.get_xlim()
+    assert low < 0 < 0.4 < high
+    assert plots.plot_against_truth(decoding, truth, log=False, ax=detached_axes(4)).get_xscale() == "linear"
+
+
+def test_epsilon_of_an_epoch_adds_to_those_before() -> None:
+    monthly = replace(SURVEY, hold=30)
+    (line,) = plots.plot_epsilon(monthly, periods=60, ax=detached_axes(3)).lines
+    reports, values = map(np.asarray, line.get_data())
+    assert (reports[0], reports[-1]) == (1, 60)
+    assert values[-1] == pytest.approx(2 * epsilon(monthly.params, 30))
+    assert values[0] == pytest.approx(epsilon(monthly.params))
+    for wrong in ([], [SURVEY] * 9):
+        with pytest.raises(ValueError, match="draws 1 to 8 metrics"):
+            plots.plot_epsilon(wrong)
+
+
+def test_residuals_of_a_complete_list_are_noise(summary: BitCounts, decoding: Decoding) -> None:
+    """Of 512 counts, those without the largest candidate are far outside of 2 standard errors."""
+    image = plots.plot_residuals(summary, decoding, ax=detached_axes(3)).images[0]
+    complete = bit_residuals(summary, decoding)
+    assert complete is not None
+    np.testing.assert_array_equal(image.get_array(), complete)
+    missing = replace(decoding, estimates=decoding.estimates[1:], unlisted=replace(decoding.unlisted, share=0.0))
+    lacking = bit_residuals(summary, missing)
+    assert lacking is not None
+    assert np.abs(complete).max() < 6 < 10 < np.abs(lacking).max()
+    with pytest.raises(ValueError, match="Pass the summary that was decoded"):
+        plots.plot_residuals(simulate_bit_counts(SURVEY, {}, np.random.default_rng(1), no_value=9), decoding)
+
+
+def test_missing_period_is_a_gap(summary: BitCounts) -> None:
+    weeks = [replace(summary, periods=(day,)) for day in ("2026-03-02", "2026-03-09", "2026-03-23")]
+    decodings = tuple(decode(week, NAMES) for week in weeks)
+    trends = replace(decode_by_period(weeks[:1], NAMES), decodings=decodings)
+    lines = plots.plot_trends(trends, top=2, ax=detached_axes(3)).lines
+    assert [int(np.isnan(line.get_xdata()).sum()) for line in lines] == [1, 1]
+    with pytest.raises(ValueError, match="top must be 1 to 8, got 9"):
+        plots.plot_trends(trends, top=9)
+
+
+def test_data_frames_hold_the_estimates(decoding: Decoding, monkeypatch: pytest.MonkeyPatch) -> None:
+    pandas, polars = decoding.to_pandas(), decoding.to_polars()
+    assert isinstance(pandas, pd.DataFrame)
+    assert pandas["candidate"].tolist() == polars["candidate"].to_list() == [e.candidate for e in decoding]
+    assert pandas["low"].tolist() == polars["low"].to_list() == [e.low for e in decoding]
+    assert math.isnan(pandas["simultaneous_low"][0])
+    assert pandas["detected"].sum() == len(decoding.detected)
+    for package, method in (("pandas", decoding.to_pandas), ("polars", decoding.to_polars)):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(ModuleNotFoundError, match=f"Decoding.to_{package} needs {package}.*pip install {package}"):
+            method()
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+def test_decode_shows_and_draws_the_top_rows(suffix: str, summary: BitCounts, tmp_path: Path) -> None:
+    write_summary(summary, tmp_path / "week.parquet")
+    (tmp_path / "names.txt").write_text("\n".join(NAMES) + "\n")
+    files = [str(tmp_path / "week.parquet"), "--candidates", str(tmp_path / "names.txt")]
+    out = tmp_path / f"plot.{suffix}"
+    done = CliRunner().invoke(
+        main, ["decode", *files, "--all", "--top", "2", "--plot", str(out)], env={"COLUMNS": "150"}
+    )
+    assert done.exit_code == 0, done.output
+    assert "https://example.org/" in done.stdout
+    assert "also absent" not in done.stdout
+    assert "4 more rows not shown." in done.stdout
+    assert out.stat().st_size > 1000
+    assert CliRunner().invoke(main, ["decode", *files, "--top", "0"]).exit_code == 2

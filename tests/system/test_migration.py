@@ -1,0 +1,35 @@
+"""docs/migrating.md: its commands decode the files of google/rappor's analysis app and print what the page shows."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import re
+import shutil
+from pathlib import Path
+
+from hubbub import Params
+from tests.support.pages import PageRun
+from tests.support.paths import DATA, DOCS
+
+PAGE = (DOCS / "migrating.md").read_text()
+APP = DATA / "google_rappor"
+
+
+def test_page_decodes_the_files_of_the_analysis_app(tmp_path: Path) -> None:
+    for name in ("params.csv", "counts.csv", "map.csv"):
+        shutil.copy(APP / name, tmp_path)
+    with PageRun(PAGE, tmp_path) as page:
+        page.run()
+    with (tmp_path / "estimates.csv").open() as file:
+        shares = {row["candidate"]: float(row["share"]) for row in csv.DictReader(file)}
+    with (APP / "r_decode.csv").open() as file:
+        listed = [(row["string"], float(row["proportion"])) for row in csv.DictReader(file)]
+    assert f"decoder lists {len(listed)} strings" in PAGE
+    assert all(abs(shares[name] - share) < 0.002 for name, share in listed)
+
+
+def test_page_names_the_field_of_each_parameter() -> None:
+    rows = re.findall(r"^ +\| ([khmpqf]) \| `(\w+)` \|", PAGE, flags=re.MULTILINE)
+    assert "".join(name for name, _ in rows) == "khmpqf"
+    assert {field for _, field in rows} <= set(inspect.signature(Params).parameters)
