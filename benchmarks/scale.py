@@ -206,10 +206,10 @@ def measure_size(all_of_them: Path, reports: int) -> list[Figures]:
     return found
 
 
-def fit(found: Sequence[Figures], engine: str, *, with_start: bool = False) -> tuple[float, float]:
+def fit(found: Sequence[Figures], engine: str, *measured: str) -> tuple[float, float]:
     """Return the seconds of a fold of no report, and the seconds for each report: least relative error over the sizes."""
     rows = [each for each in found if each["engine"] == engine]
-    seconds = np.array([each["seconds"] + (each["start"] if with_start else 0) for each in rows])
+    seconds = np.array([sum(each[name] for name in measured) for each in rows])
     terms = np.stack([np.ones(len(rows)), [each["reports"] for each in rows]], axis=1)
     fixed, slope = np.linalg.lstsq(terms / seconds[:, None], np.ones(len(rows)))[0]
     return float(fixed), float(slope)
@@ -217,7 +217,7 @@ def fit(found: Sequence[Figures], engine: str, *, with_start: bool = False) -> t
 
 def crossover(found: Sequence[Figures], engine: str) -> float | None:
     """Return the number of reports from which Spark, with its start, is faster than another engine; None: at no size."""
-    (fixed, slope), (start, spark_slope) = fit(found, engine), fit(found, "spark", with_start=True)
+    (fixed, slope), (start, spark_slope) = fit(found, engine, "seconds"), fit(found, "spark", "seconds", "start")
     return (start - fixed) / (slope - spark_slope) if slope > spark_slope else None
 
 
@@ -262,12 +262,25 @@ def _cells(each: Figures, kind: str) -> str:
     return " | ".join("" if value is None else f"{value:.2f}" for value in [total, *stages, *ratios, total / bare[1]])
 
 
+def print_fits(summary: Figures) -> None:
+    print(
+        "\n| engine | fixed, s | microseconds a report | processor: fixed, s | microseconds a report | Spark is faster from |"
+    )
+    print("|---|---|---|---|---|---|")
+    for engine in ENGINES:
+        cells = [each for kind in ("fits", "processor_fits") for each in summary[kind][engine]]
+        at = summary["crossovers"].get(engine)
+        last = "" if engine == "spark" else "no size" if at is None else f"{at:.2g} reports"
+        print(f"| {engine} | {cells[0]:.2f} | {cells[1] * 1e6:.3f} | {cells[2]:.2f} | {cells[3] * 1e6:.3f} | {last} |")
+
+
 def about(machine: str, found: Sequence[Figures]) -> Figures:
     """Return all figures, as --json writes them after each size."""
     return {
         "machine": machine,
         "figures": list(found),
-        "fits": {engine: fit(found, engine) for engine in ENGINES},
+        "fits": {engine: fit(found, engine, "seconds") for engine in ENGINES},
+        "processor_fits": {engine: fit(found, engine, "processor") for engine in ENGINES},
         "crossovers": {engine: crossover(found, engine) for engine in ENGINES if engine != "spark"},
     }
 
@@ -285,12 +298,7 @@ def main(sizes: Sequence[int], json_file: Path | None, plot_file: Path | None) -
     print(f"{machine}, load {found[0]['load']:.1f} to {max(each['load'] for each in found):.1f}\n")
     print_table(found)
     summary = about(machine, found)
-    print("\n| engine | fixed, s | microseconds a report | Spark is faster from |\n|---|---|---|---|")
-    for engine, (fixed, slope) in summary["fits"].items():
-        at = summary["crossovers"].get(engine)
-        print(
-            f"| {engine} | {fixed:.2f} | {slope * 1e6:.3f} | {'' if engine == 'spark' else 'no size' if at is None else f'{at:.2g}'} |"
-        )
+    print_fits(summary)
     if plot_file is not None:
         plot(found, plot_file)
 

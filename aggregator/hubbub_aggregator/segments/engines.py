@@ -75,6 +75,13 @@ class OneMachineEngine(ABC):
         """Return the positions, ascending, of all rows (`repeated_ids`) but the first of each id, without KNOWN."""
 
     def count(self, new: NewSegments) -> Counted:
+        try:
+            return self._count(new)
+        except StoreError:  # all processes have ended
+            new.delete_ids_except([])
+            raise
+
+    def _count(self, new: NewSegments) -> Counted:
         read, sizes, num_rows = new.objects.read, list[int](), 0
         with Workers(self._processes) as workers:
 
@@ -91,13 +98,8 @@ class OneMachineEngine(ABC):
                     yield new_rows(number, ids)
 
             repeated = per_segment(self.repeated(blocks()), len(new.segments))
-            try:
-                return workers.count(
-                    new.objects, new.metric, new.folder.period, _parts(new, sizes, repeated, self._processes)
-                )
-            except StoreError:
-                new.delete_ids_except([])
-                raise
+            parts = _parts(new, sizes, repeated, self._processes)
+            return workers.count(new.objects, new.metric, new.folder.period, parts)
 
 
 def _parts(new: NewSegments, sizes: Sequence[int], repeated: Sequence[Ints], processes: int) -> list[Part]:
