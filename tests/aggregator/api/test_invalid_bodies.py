@@ -75,6 +75,7 @@ def sent_and_counted(aggregator: Aggregator, bodies: Iterable[bytes], coding: st
     return acknowledged
 
 
+@pytest.mark.slow
 def test_invalid_bodies_are_refused_or_counted(aggregator: Aggregator) -> None:
     before, acknowledged = aggregator.stored(), 0
 

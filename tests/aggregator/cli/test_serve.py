@@ -408,6 +408,7 @@ def test_sigkill_loses_no_acknowledged_batch_and_counts_none_twice(
     assert process.counted() == [1] * NUM_REPORTS
 
 
+@pytest.mark.slow
 def test_reject_implausible_warns_of_its_bias(definitions_file: Path) -> None:
     nowhere = str(definitions_file.parent / "missing" / "x.db")
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--database", nowhere]

@@ -26,6 +26,8 @@ from hubbub_aggregator.errors import DatabaseMovedError, StoreError
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 
+pytestmark = pytest.mark.slow  # starts services
+
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 

@@ -24,6 +24,8 @@ from hubbub_aggregator.store.sql_store import SqlStore
 from tests.aggregator.conftest import DEFINITIONS
 from tests.support.asgi import Caller, started
 
+pytestmark = pytest.mark.slow  # starts services
+
 HUBBUB = str(Path(sys.executable).parent / "hubbub")
 READING = ("/", "/metrics", "/v1/metrics/homepage/summary")
 HEADER_NAMES = ("host", "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-real-ip", "via")

@@ -39,6 +39,7 @@ def killed_in(step: Callable[[Killer], None], at: int, step_file: Path) -> bool:
     return os.WIFSIGNALED(status)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compacted", [False, True])
 def test_kill_between_local_and_on_sends_no_local_report(tmp_path: Path, compacted: bool) -> None:
     for at in range(1, MOST_OPERATIONS):

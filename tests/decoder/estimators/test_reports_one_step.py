@@ -304,6 +304,7 @@ def test_standard_errors_include_hashing_of_unlisted_strings(monkeypatch: pytest
     assert np.mean(squares[False]) > 2 * np.mean(squares[True])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
 def test_one_step_has_smaller_errors_than_bit_counts(
     scheme: str, monkeypatch: pytest.MonkeyPatch, unseen_seed: int

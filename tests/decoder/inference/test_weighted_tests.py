@@ -60,6 +60,7 @@ def test_stratum_weights_average_one_and_ignore_the_own_p_value(unseen_seed: int
     assert np.array_equal(stratum_weights(p, 0.05, strata)[::5], weights[::5])
 
 
+@pytest.mark.slow
 def test_priors_of_strata_have_smaller_errors_with_a_right_list_only(unseen_seed: int) -> None:
     """Squared error of posterior means, 20 runs: a shuffled list costs nothing but the noise of its weights."""
     rng = np.random.default_rng(unseen_seed)

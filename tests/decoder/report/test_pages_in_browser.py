@@ -129,6 +129,7 @@ def test_controls_and_charts_have_names(browser: Any, pages: dict[str, Path]) ->
         )
 
 
+@pytest.mark.slow
 def test_keyboard_filters_sorts_and_reads_the_chart(
     browser: Any, pages: dict[str, Path], decodings: list[Decoding]
 ) -> None:
