@@ -216,8 +216,10 @@ def test_quantiles_are_a_table_with_the_figures_of_the_terminal(pages: dict[str,
     lines = printed(decoding)
     rows = cells_of(pages["ordinal"], "totals")
     assert [row[0] for row in rows] == ["5%", "10%", "25%", "50%", "75%", "90%", "95%"]
-    for share, value, interval, edges in rows:
+    assert decoding.numbers is not None
+    for (share, value, interval, edges), quantile in zip(rows, decoding.numbers.quantiles, strict=True):
         assert f"{share} are below {value} (95% interval {interval}; buckets {edges})" in lines
+        assert edges == f"{quantile.lowest:g} .. {quantile.highest:g}"
     assert "% are below" not in pages["ordinal"].read_text().partition("<script")[0]
 
 
