@@ -73,6 +73,7 @@
       ...base(width),
       height: 320,
       marginLeft: 48,
+      marginRight: 36, // half a date
       ariaLabel: `Shares by period with intervals of ${shown.length} rows of the table below`,
       x: periodAxis(periods, width),
       y: shareAxis("share of reports (%)"),
@@ -101,6 +102,7 @@
       ...base(width),
       height: 280,
       marginLeft: 64,
+      marginRight: 36, // half a date
       ariaLabel: "Means by period with intervals; the table below has the same numbers",
       x: periodAxis(periods, width),
       y: { label: `mean (${unit})`, grid: true, nice: true },
