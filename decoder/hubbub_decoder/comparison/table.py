@@ -14,7 +14,7 @@ from rich.text import Text
 
 from hubbub.metrics.metric import Kind
 from hubbub.text import escape_untrusted, format_count
-from hubbub_decoder.results.table import hidden_rows
+from hubbub_decoder.results.table import format_q_value, hidden_rows
 
 if TYPE_CHECKING:
     from hubbub_decoder.comparison.results import Change, Comparison
@@ -71,7 +71,7 @@ class ComparisonTable:
                 f"{row.share_b:z.2%}",
                 f"{row.change:+z.2%}",
                 f"{row.low:+z.2%} .. {row.high:+z.2%}",
-                f"{row.q_value:.0e}" if row.q_value < 0.001 else f"{row.q_value:.3f}",
+                format_q_value(row.q_value),
                 *([change_bar(row, scale, bar_width)] if bar_width > 0 else []),
                 style="" if row.detected else "dim",
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,10 @@ from rich.text import Text
 from hubbub.metrics.metric import Kind
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.comparison.table import overlap_line
+from hubbub_decoder.results.table import format_q_value
 
 if TYPE_CHECKING:
+    from hubbub_decoder.comparison.results import Comparison
     from hubbub_decoder.comparison.trends import Trends
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -49,13 +51,9 @@ class TrendTable:
         rows = [name for name in trends.candidates if every or trends.has_signal(name)][: self.top]
         if rows:
             yield self._table(rows, options.max_width)
-        changed = sum(len(comparison.detected) for comparison in trends.comparisons)
-        pairs = format_count(len(trends.comparisons), "pair")
-        yield Text(
-            f"Candidates shown: {len(rows):,} of {len(trends.candidates):,}. Detected changes in {pairs} of successive periods: {changed:,}."
-        )
-        if trends.comparisons:
-            yield Text(f"Last change: {overlap_line(trends.comparisons[-1])}")
+        number, *last = change_lines(trends.comparisons)
+        yield Text(f"Candidates shown: {len(rows):,} of {len(trends.candidates):,}. {number}")
+        yield from map(Text, last)
         for decoding in trends.decodings:
             for warning in decoding.warnings:
                 yield Text(f"Warning: {decoding.periods[0]}: {warning}", style="yellow")
@@ -85,11 +83,18 @@ class TrendTable:
             style = "dim"
             if trends.comparisons:
                 row = trends.comparisons[-1][name]
-                q = f"{row.q_value:.0e}" if row.q_value < 0.001 else f"{row.q_value:.3f}"
-                cells += [f"{row.change:+z.2%}", f"{row.low:+z.2%} .. {row.high:+z.2%}", q]
+                cells += [f"{row.change:+z.2%}", f"{row.low:+z.2%} .. {row.high:+z.2%}", format_q_value(row.q_value)]
                 style = "" if row.detected else "dim"
             table.add_row(*cells, style=style)
         return table
+
+
+def change_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Yield the number of detected changes, and what the intervals of the last comparison assume."""
+    changed = sum(len(comparison.detected) for comparison in comparisons)
+    yield f"Detected changes in {format_count(len(comparisons), 'pair')} of successive periods: {changed:,}."
+    if comparisons:
+        yield f"Last change: {overlap_line(comparisons[-1])}"
 
 
 def sparkline(shares: Sequence[float]) -> str:

@@ -20,6 +20,7 @@ from hubbub_decoder.report.fit_tests import fit_test_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate
+from hubbub_decoder.results.ordinal import quantile_rows
 from hubbub_decoder.results.table import in_order, match_lines, needed_reports, summary_lines
 
 MAX_ROWS = 2_000
@@ -83,7 +84,8 @@ def render_decoding(
         noun="candidates" if tested else "buckets" if decoding.metric.kind is Kind.ORDINAL else "categories",
         figures=list(_figures(decoding)),
         periods=period_text(decoding.periods),
-        sentences=[*match_lines(decoding), *summary_lines(decoding)],
+        sentences=[*match_lines(decoding), *summary_lines(decoding, quantiles=False)],
+        quantiles=[] if decoding.numbers is None else list(quantile_rows(decoding.numbers)),
         smaller_limits=list(needed_reports(decoding)),
         fit_tests=list(fit_test_rows(decoding.fit_tests)),
         residual_summary=None if residuals is None else _residual_summary(residuals),

@@ -1,4 +1,4 @@
-"""Page of one metric over its periods: shares by period, status of each period, privacy and definition."""
+"""Page of one metric over its periods: shares and means by period, changes, status of each period, privacy and definition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Any
 
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import escape_untrusted
+from hubbub_decoder.comparison.results import Comparison
+from hubbub_decoder.comparison.trend_table import change_lines
+from hubbub_decoder.report.changes import change_rows
 from hubbub_decoder.report.definition import definition_rows, privacy_rows
+from hubbub_decoder.report.means import mean_chart, read_means
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding
 
@@ -61,21 +65,30 @@ def render_metric(
     *,
     provenance: Iterable[tuple[str, str]] = (),
     path: Sequence[tuple[str, str]] = (),
+    comparisons: Sequence[Comparison] | None = None,
 ) -> str:
     """HTML page of one metric.
 
     periods   : in order of time, including those that were not decoded
     decodings : documents of `Decoding.to_dict`; those of single periods are drawn over time
     path      : labels and addresses of the pages above this one
+    comparisons : of successive periods; None: the page names the command that makes them
     """
     dated = sorted((each for each in decodings if len(each["periods"]) == 1), key=lambda each: str(each["periods"][0]))
     trends = read_trends(dated)
     levels = {f"{100 * each['confidence']:.4g}%" for each in dated}
     days = [each["periods"][0] for each in dated]
+    means = list(read_means(dated))
+    unit = (metric.buckets.unit if metric.buckets is not None else "") or metric.name
+    changes = list(change_rows(comparisons or ()))
     return render(
         "metric.html.j2",
         scripts,
-        {"level": min(levels, default=""), "trends": _chart_data(trends[:MAX_ROWS], days)},
+        {
+            "level": min(levels, default=""),
+            "trends": _chart_data(trends[:MAX_ROWS], days),
+            "means": mean_chart(means, unit),
+        },
         metric=metric,
         tested=metric.kind is Kind.STRING,
         level=min(levels, default=""),
@@ -83,6 +96,12 @@ def render_metric(
         trends=trends[:MAX_ROWS],
         num_trends=len(trends),
         days=days,
+        means=means,
+        unit=unit,
+        comparisons=comparisons,
+        changes=changes[:MAX_ROWS],
+        num_changes=len(changes),
+        change_lines=list(change_lines(comparisons or ())),
         periods=periods,
         privacy=list(privacy_rows(metric)),
         definition=list(definition_rows(metric)),

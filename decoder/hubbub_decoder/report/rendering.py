@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -25,10 +25,11 @@ SHARED_SCRIPT = "report.js"
 
 @dataclass(frozen=True, slots=True)
 class Scripts:
-    """Script elements of a page, and the sources that its Content-Security-Policy allows."""
+    """Script elements of a page, the sources that its Content-Security-Policy allows, and what its charts need, in words."""
 
     elements: Markup
     sources: str
+    needs: str
 
 
 @cache
@@ -39,6 +40,7 @@ def inline_scripts() -> Scripts:
     return Scripts(
         Markup("\n").join(Markup("<script>{}</script>").format(Markup(text)) for text in texts),  # noqa: S704  (our files)
         " ".join(f"'sha256-{each}'" for each in hashes),
+        "JavaScript",
     )
 
 
@@ -49,7 +51,8 @@ def shared_scripts(folder: str) -> Scripts:
     """
     nonce = hashlib.sha256(shared_script().encode()).hexdigest()[:32]
     element = Markup('<script nonce="{}" src="{}"></script>').format(nonce, folder + SHARED_SCRIPT)
-    return Scripts(element, f"'nonce-{nonce}'")
+    needs = f"JavaScript and the file {folder}{SHARED_SCRIPT}, so it is missing from a page that is sent alone"
+    return Scripts(element, f"'nonce-{nonce}'", needs)
 
 
 @cache
@@ -86,7 +89,8 @@ def _environment() -> Environment:
         "percent": percent,
         "interval": interval,
         "q_value": lambda q: "-" if math.isnan(q) else format_q_value(q),
-        "change": lambda number: "-" if math.isnan(number) else f"{number:+z.2%}",
+        "change": change,
+        "change_interval": lambda ends: interval(ends, change),
         "sortable": lambda number: number if math.isfinite(number) else "",
     }
     return environment
@@ -106,14 +110,23 @@ def percent(share: float) -> str:
     return "-" if math.isnan(share) else f"{share:z.2%}"
 
 
-def interval(ends: tuple[float, float]) -> Markup | str:
-    """Interval of a share, as in the terminal's table; a line may break only before the upper end.
+def change(difference: float) -> str:
+    """Difference of two shares with its sign, as in the terminal's table.
+
+    >>> change(0.1234), change(-0.01), change(math.nan)
+    ('+12.34%', '-1.00%', '-')
+    """
+    return "-" if math.isnan(difference) else f"{difference:+z.2%}"
+
+
+def interval(ends: tuple[float, float], show: Callable[[float], str] = percent) -> Markup | str:
+    """Interval of a share or of a change, as in the terminal's table; a line may break only before the upper end.
 
     >>> print(interval((0.01, 0.025)))
     <span>1.00% ..</span> <span>2.50%</span>
     """
     low, high = ends
-    return "-" if math.isnan(low) else Markup("<span>{} ..</span> <span>{}</span>").format(percent(low), percent(high))
+    return "-" if math.isnan(low) else Markup("<span>{} ..</span> <span>{}</span>").format(show(low), show(high))
 
 
 def json_numbers(numbers: Sequence[float], digits: int = 8) -> list[float | None]:

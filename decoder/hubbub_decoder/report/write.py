@@ -55,13 +55,16 @@ def write_decoding_page(
 
 
 def write_trend_report(trends: Trends, path: Path, provenance: Iterable[tuple[str, str]] = ()) -> None:
-    """Write a self-contained HTML page of the shares by period.
+    """Write a self-contained HTML page of the shares by period and their changes.
 
     Raises OutputError for another suffix than .html, or if the file cannot be written.
     """
     periods = [PeriodRow.from_decoding(decoding) for decoding in trends.decodings]
     documents: list[dict[str, Any]] = [decoding.to_dict() for decoding in trends.decodings]
-    _write(path, render_metric(trends.metric, periods, documents, inline_scripts(), provenance=provenance))
+    page = render_metric(
+        trends.metric, periods, documents, inline_scripts(), provenance=provenance, comparisons=trends.comparisons
+    )
+    _write(path, page)
 
 
 def _write(path: Path, page: str) -> None:

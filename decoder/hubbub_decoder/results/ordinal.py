@@ -1,4 +1,4 @@
-"""`Numbers`: mean, quantiles and distribution function of an ordinal metric, and their lines below a table."""
+"""`Numbers`: mean, quantiles and distribution function of an ordinal metric, and their lines and rows of text."""
 
 from __future__ import annotations
 
@@ -134,14 +134,14 @@ def _bucket_ends(buckets: Buckets, low: float, high: float) -> tuple[float, floa
     return float(edges[first]), float(edges[last])
 
 
-def number_lines(numbers: Numbers, buckets: Buckets, confidence: float) -> Iterator[str]:
-    """Yield the mean and the quantiles as lines of text."""
+def mean_lines(numbers: Numbers, buckets: Buckets, confidence: float) -> Iterator[str]:
+    """Yield the mean as lines of text."""
     suffix = f" {buckets.unit}" if buckets.unit else ""
     mean = numbers.mean
     if buckets.is_mean:
-        lowest, highest = map(_format, buckets.edges)
+        lowest, highest = map(format_value, buckets.edges)
         yield (
-            f"Mean: {_format(mean.value)}{suffix} ({confidence:.0%} interval {_format(mean.low)} .. {_format(mean.high)}), "
+            f"Mean: {format_value(mean.value)}{suffix} ({confidence:.0%} interval {format_value(mean.low)} .. {format_value(mean.high)}), "
             f"of numbers cut to {lowest} .. {highest}."
         )
         yield 'Reports of one bit have no distribution: for quantiles, remove estimate = "mean" and declare edges of buckets.'
@@ -150,17 +150,31 @@ def number_lines(numbers: Numbers, buckets: Buckets, confidence: float) -> Itera
         yield "Mean and quantiles are not determined: these reports do not show that any of them has a value."
         return
     yield (
-        f"Mean: {_format(mean.value)}{suffix} ({_format(mean.low)} .. {_format(mean.high)}), with numbers in the middle of their buckets; "
-        f"{_format(mean.lowest)} .. {_format(mean.highest)} wherever they are."
+        f"Mean: {format_value(mean.value)}{suffix} ({format_value(mean.low)} .. {format_value(mean.high)}), with numbers in the middle of their buckets; "
+        f"{format_value(mean.lowest)} .. {format_value(mean.highest)} wherever they are."
     )
-    for quantile in numbers.quantiles:
+
+
+def quantile_lines(numbers: Numbers, buckets: Buckets, confidence: float) -> Iterator[str]:
+    """Yield the quantiles as lines of text."""
+    suffix = f" {buckets.unit}" if buckets.unit else ""
+    for share, value, interval, edges in quantile_rows(numbers):
+        yield f"{share:>4} are below {value}{suffix} ({confidence:.0%} interval {interval}; buckets {edges})"
+
+
+def quantile_rows(numbers: Numbers) -> Iterator[tuple[str, str, str, str]]:
+    """Yield share below, value, interval and buckets of each quantile, as text; nothing if they are not determined."""
+    if math.isnan(numbers.mean.value):
+        return
+    for each in numbers.quantiles:
         yield (
-            f"{100 * quantile.probability:3.0f}% are below {_format(quantile.value)}{suffix} "
-            f"({confidence:.0%} interval {_format(quantile.low)} .. {_format(quantile.high)}; "
-            f"buckets {_format(quantile.lowest)} .. {_format(quantile.highest)})"
+            f"{each.probability:.0%}",
+            format_value(each.value),
+            f"{format_value(each.low)} .. {format_value(each.high)}",
+            f"{format_value(each.lowest)} .. {format_value(each.highest)}",
         )
 
 
-def _format(number: float) -> str:
-    """Four significant digits."""
+def format_value(number: float) -> str:
+    """Four significant digits; nan is a hyphen."""
     return "-" if math.isnan(number) else format_number(float(f"{number:.{_SIGNIFICANT_DIGITS}g}"))

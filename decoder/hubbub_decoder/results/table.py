@@ -19,7 +19,7 @@ from hubbub.privacy.policy import Policy
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.inference.intervals import reports_to_detect
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate
-from hubbub_decoder.results.ordinal import number_lines
+from hubbub_decoder.results.ordinal import mean_lines, quantile_lines
 
 if TYPE_CHECKING:
     from hubbub_decoder.results.decoding import Decoding
@@ -198,8 +198,8 @@ def match_lines(decoding: Decoding) -> Iterator[str]:
         yield f"{subject} ({string.share:z.2%}): {f'{found} of {words}' if found else f'none of {words} matches'}."
 
 
-def summary_lines(decoding: Decoding) -> Iterator[str]:
-    """Yield the lines below the table: totals, number of detected candidates, detection limit."""
+def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str]:
+    """Yield the lines below the table: totals, mean and `quantiles`, number of detected candidates, detection limit."""
     kind = decoding.metric.kind
     buckets = decoding.metric.buckets
     if kind is not Kind.BOOLEAN and not (buckets is not None and buckets.is_mean):
@@ -218,7 +218,9 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
         else:
             yield "Total shares: " + ", ".join(f"{name} {_format_share(total)}" for name, total in totals) + "."
     if decoding.numbers is not None and buckets is not None:
-        yield from number_lines(decoding.numbers, buckets, decoding.confidence)
+        yield from mean_lines(decoding.numbers, buckets, decoding.confidence)
+        if quantiles:
+            yield from quantile_lines(decoding.numbers, buckets, decoding.confidence)
     if kind is not Kind.STRING:
         return
     detected, tested = len(decoding.detected), len(decoding.estimates)

@@ -9,11 +9,11 @@ import pytest
 
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
-from hubbub_decoder import Decoding, decode, simulate_bit_counts
+from hubbub_decoder import Decoding, Trends, decode, decode_by_period, simulate_bit_counts
 from hubbub_decoder.report.index_page import MetricRow, Problem, render_index
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.rendering import SHARED_SCRIPT, inline_scripts, shared_script, shared_scripts
-from hubbub_decoder.report.write import write_report
+from hubbub_decoder.report.write import write_report, write_trend_report
 
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
 PAGE = Metric.string("page", PARAMS, description="The page that a user opens <first>.", owner="web@example.org")
@@ -47,10 +47,22 @@ def decodings() -> list[Decoding]:
 
 
 @pytest.fixture(scope="session")
-def pages(tmp_path_factory: pytest.TempPathFactory, decodings: list[Decoding]) -> dict[str, Path]:
-    """Pages by kind: `string`, `ordinal` and `categories` of one file each, and `metric` and `index` of a directory."""
+def trends() -> Trends:
+    """Numbers that grow from day to day."""
+    people = ({"5": 5_000, "70": 3_000}, {"5": 4_000, "15": 1_000, "70": 3_000}, {"5": 3_000, "15": 1_200, "70": 3_800})
+    counts = [
+        simulate_bit_counts(LOAD, each, np.random.default_rng(seed), periods=[day])
+        for seed, (day, each) in enumerate(zip(DAYS, people, strict=True))
+    ]
+    return decode_by_period(counts, same_clients=False)
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory, decodings: list[Decoding], trends: Trends) -> dict[str, Path]:
+    """Pages by kind: `string`, `ordinal`, `categories` and `trend` of one file each, and `metric` and `index` of a directory."""
     out = tmp_path_factory.mktemp("report")
-    files = {kind: out / f"{kind}.html" for kind in ("string", "ordinal", "categories", "metric", "index")}
+    files = {kind: out / f"{kind}.html" for kind in ("string", "ordinal", "categories", "trend", "metric", "index")}
+    write_trend_report(trends, files["trend"])
     sources = [("Summary", "page-<b>.parquet")]
     write_report(decodings[0], files["string"], count_pages(DAYS[0], 0), provenance=sources)
     rng = np.random.default_rng(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import html
+import io
 import re
 from dataclasses import replace
 from datetime import date
@@ -13,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from hubbub import Buckets, Estimand, Metric
 from hubbub.cli import main
 from hubbub.summary import write_summary
-from hubbub_decoder import Decoding, OutputError, decode, simulate_bit_counts, write_report
+from hubbub_decoder import Decoding, OutputError, Trends, decode, simulate_bit_counts, write_report
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.report.decoding_page import MAX_ROWS, render_decoding
 from hubbub_decoder.report.fit_tests import QUESTIONS
@@ -34,13 +36,20 @@ from tests.support.report_pages import chart_data
 MAX_BYTES = 1_500_000
 
 
-def cells_of(page: Path) -> dict[int, list[str]]:
-    """Texts of the cells of the table of estimates, by the number of the row."""
-    rows = re.findall(r'<tr data-i="(\d+)"[^>]*>(.*?)</tr>', page.read_text(), re.DOTALL)
-    return {
-        int(number): [html.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)]
-        for number, row in rows
-    }
+def cells_of(page: Path, section: str = "estimates") -> list[list[str]]:
+    """Texts of the cells of the first table of a section, by row."""
+    body = page.read_text().partition(f'id="{section}"')[2].partition("<tbody>")[2].partition("</tbody>")[0]
+    return [
+        [html.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)]
+        for row in re.findall(r"<tr[^>]*>(.*?)</tr>", body, re.DOTALL)
+    ]
+
+
+def printed(table: object) -> str:
+    """Text of a table in a wide terminal."""
+    console = Console(width=300, file=io.StringIO(), highlight=False)
+    console.print(table)
+    return re.sub(" +", " ", console.file.getvalue())  # type: ignore[attr-defined]
 
 
 def test_page_of_1000_candidates_is_below_its_limit(pages: dict[str, Path]) -> None:
@@ -183,4 +192,58 @@ def test_page_of_a_mean_has_its_interval_and_no_estimates(tmp_path: Path) -> Non
     assert next(iter(summary_lines(decoding))) in text
     assert "data-noun" not in text.partition("<script")[0]
     with_period = PeriodRow.from_decoding(decoding)
-    assert 'id="trends"' not in render_metric(age, [with_period], [decoding.to_dict()], inline_scripts())
+    page = render_metric(age, [with_period], [decoding.to_dict()], inline_scripts())
+    assert 'id="trends"' not in page
+    (tmp_path / "age.html").write_text(page)
+    ((period, mean, interval),) = cells_of(tmp_path / "age.html", "means")
+    assert (period, f"Mean: {mean} (95% interval {interval})" in printed(decoding)) == (DAYS[0], True)
+    chart = chart_data(tmp_path / "age.html")["means"]
+    assert decoding.numbers is not None
+    assert (chart["periods"], chart["value"]) == ([DAYS[0]], [pytest.approx(decoding.numbers.mean.value)])
+    assert (chart["unit"], chart["texts"]) == ("age", [[mean, interval]])
+
+
+def test_means_that_are_not_determined_are_shown_without_numbers(tmp_path: Path, trends: Trends) -> None:
+    lost = trends.decodings[0].to_dict()
+    lost["numbers"] = lost["numbers"] | {"mean": dict.fromkeys(lost["numbers"]["mean"])}
+    (tmp_path / "page.html").write_text(render_metric(LOAD, [], [lost], inline_scripts()))
+    assert cells_of(tmp_path / "page.html", "means") == [[DAYS[0], "-", "-"]]
+    assert 'data-chart="means"' not in (tmp_path / "page.html").read_text()
+
+
+def test_quantiles_are_a_table_with_the_figures_of_the_terminal(pages: dict[str, Path]) -> None:
+    decoding = decode(simulate_bit_counts(LOAD, {"5": 5_000, "70": 3_000}, np.random.default_rng(0)))
+    lines = printed(decoding)
+    rows = cells_of(pages["ordinal"], "totals")
+    assert [row[0] for row in rows] == ["5%", "10%", "25%", "50%", "75%", "90%", "95%"]
+    assert decoding.numbers is not None
+    for (share, value, interval, edges), quantile in zip(rows, decoding.numbers.quantiles, strict=True):
+        assert f"{share} are below {value} (95% interval {interval}; buckets {edges})" in lines
+        assert edges == f"{quantile.lowest:g} .. {quantile.highest:g}"
+    assert "% are below" not in pages["ordinal"].read_text().partition("<script")[0]
+
+
+def test_changes_have_the_figures_of_the_terminal(pages: dict[str, Path], trends: Trends) -> None:
+    rows = cells_of(pages["trend"], "changes")
+    changes = [(comparison, change) for comparison in reversed(trends.comparisons) for change in comparison.detected]
+    assert 0 < len(changes) < sum(map(len, trends.comparisons))
+    for (label, before, after, *figures), (comparison, change) in zip(rows, changes, strict=True):
+        assert (label, before, after) == (change.candidate, *comparison.a.periods, *comparison.b.periods)
+        assert f" {' '.join(figures)}" in printed(comparison)
+        assert (f" {' '.join(figures)}" in printed(trends)) == (comparison is trends.comparisons[-1])
+    number = f"Detected changes in 2 pairs of successive periods: {len(changes)}."
+    assert number in printed(trends)
+    assert number in pages["trend"].read_text()
+
+
+def test_pages_without_changes_name_the_command_that_tests_them(pages: dict[str, Path]) -> None:
+    command = "hubbub decode SUMMARIES --candidates FILE --by-period --out changes.html"
+    assert command in pages["metric"].read_text()
+    assert "SUMMARIES" not in pages["trend"].read_text()
+    usage = CliRunner().invoke(main, ["decode", "--help"]).output
+    assert all(option in usage for option in re.findall(r"--[\w-]+", command))
+
+
+def test_charts_say_what_they_need(pages: dict[str, Path]) -> None:
+    assert "This chart needs JavaScript. " in pages["string"].read_text()
+    assert "This chart needs JavaScript and the file report.js, " in pages["metric"].read_text()

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from hubbub_decoder import Decoding
+from hubbub_decoder import Decoding, Trends
 from tests.decoder.report.conftest import HOSTILE, NAMES
 from tests.support.chromium import chromium, requested, require
 
-KINDS = ("string", "ordinal", "categories", "metric", "index")
-CHARTS = {"string": 2, "ordinal": 2, "categories": 1, "metric": 1, "index": 0}
+KINDS = ("string", "ordinal", "categories", "trend", "metric", "index")
+CHARTS = {"string": 2, "ordinal": 2, "categories": 1, "trend": 2, "metric": 1, "index": 0}
 SHARED = {"metric", "index"}  # pages that load the script of their directory
 _PATIENCE = 20.0
 
@@ -64,7 +64,7 @@ def show(browser: Any, page: Path, width: int = 1400, scheme: str = "light", med
     requested(browser)
     browser.get_log("browser")
     browser.get(page.as_uri())
-    wait_until(lambda: len(find_all(browser, ".chart > *")) == CHARTS[page.stem])
+    wait_until(lambda: len(find_all(browser, ".chart > :not(p)")) == CHARTS[page.stem])
     return requested(browser)
 
 
@@ -214,3 +214,26 @@ def test_trend_chart_draws_the_first_rows(browser: Any, pages: dict[str, Path]) 
     find_all(browser, "input[type=search]")[0].send_keys("mail")
     assert [element.text for element in find_all(browser, ".keys .key")] == ["mail"]
     assert len(NAMES) == 1_000
+
+
+def test_heading_sorts_the_changes(browser: Any, pages: dict[str, Path], trends: Trends) -> None:
+    show(browser, pages["trend"])
+    heading = "#changes ~ .scroll th:nth-child(4) button"
+    find_all(browser, heading)[0].click()
+    changes = [change for comparison in reversed(trends.comparisons) for change in comparison.detected]
+    expected = [each.candidate for each in sorted(changes, key=lambda each: -each.change)]
+    assert rows_of(browser, "changes") == expected
+    find_all(browser, heading)[0].click()
+    assert rows_of(browser, "changes") == expected[::-1]
+
+
+def test_page_sent_alone_says_what_its_chart_needs(browser: Any, pages: dict[str, Path], tmp_path: Path) -> None:
+    show(browser, pages["metric"])
+    assert find_all(browser, ".chart > p") == []
+    alone = tmp_path / "metric.html"
+    alone.write_bytes(pages["metric"].read_bytes())
+    browser.get(alone.as_uri())
+    (text,) = find_all(browser, ".chart > p")
+    assert "report.js" in text.text
+    assert text.is_displayed()
+    assert not find_all(browser, "form.search")[0].is_displayed()  # its controls would do nothing

@@ -15,6 +15,11 @@
   });
   const interval = (low, high) => `${data.level} interval ${span(low, high)}`;
 
+  const periodAxis = (periods, width) => {
+    const every = Math.ceil((periods.length * 80) / Math.max(width - 70, 80));
+    return { type: "point", domain: periods, label: null, ticks: periods.filter((_, t) => t % every === 0), padding: 0.2 };
+  };
+
   /** Return estimates with their intervals, one row for each index. */
   function intervals(box, indices, width) {
     const { labels, share, low, high, joint_low, joint_high, truth, detected } = data.estimates;
@@ -63,14 +68,14 @@
     const points = shown.flatMap((i) => periods.map((period, t) => ({ i, t, period, share: share[i][t], low: low[i][t], high: high[i][t] })));
     const known = points.filter((point) => point.share !== null);
     const channels = { x: "period", z: "i", stroke: (point) => colour(point.i) };
-    const every = Math.ceil((periods.length * 80) / Math.max(width - 70, 80));
     const describe = (point) => [`${shorten(labels[point.i], 60)}: ${percent(point.share)}`, interval(point.low, point.high), `period ${point.period}`];
     const chart = Plot.plot({
       ...base(width),
       height: 320,
       marginLeft: 48,
+      marginRight: 36, // half a date
       ariaLabel: `Shares by period with intervals of ${shown.length} rows of the table below`,
-      x: { type: "point", domain: periods, label: null, ticks: periods.filter((_, t) => t % every === 0), padding: 0.2 },
+      x: periodAxis(periods, width),
       y: shareAxis("share of reports (%)"),
       color: { type: "identity" },
       marks: [
@@ -86,6 +91,29 @@
     keys(box, shown.map((i, line) => [labels[i], `var(--line-${line + 1})`, symbols[line % symbols.length]]));
     const steps = known.map((point) => [chart.scale("x").apply(point.period), chart.scale("y").apply(point.share * 100)]);
     return { chart, describe, steps };
+  }
+
+  /** Return the means by period with their intervals. */
+  function means(box, indices, width) {
+    const { periods, value, low, high, texts, unit } = data.means;
+    const points = periods.map((period, t) => ({ period, mean: value[t], low: low[t], high: high[t], texts: texts[t] }));
+    const describe = (point) => [`mean ${point.texts[0]}`, `${data.level} interval ${point.texts[1]}`, `period ${point.period}`];
+    const chart = Plot.plot({
+      ...base(width),
+      height: 280,
+      marginLeft: 64,
+      marginRight: 36, // half a date
+      ariaLabel: "Means by period with intervals; the table below has the same numbers",
+      x: periodAxis(periods, width),
+      y: { label: `mean (${unit})`, grid: true, nice: true },
+      marks: [
+        Plot.ruleX(points, { x: "period", y1: "low", y2: "high", stroke: "var(--bar)", strokeWidth: 3 }),
+        Plot.line(points, { x: "period", y: "mean", stroke: "var(--bar)", strokeOpacity: 0.5 }),
+        Plot.dot(points, { x: "period", y: "mean", fill: "var(--bar)", r: 4 }),
+        Plot.tip(points, Plot.pointerX(tip({ x: "period", y: "mean" }, describe))),
+      ],
+    });
+    return { chart, describe, steps: points.map((point) => [chart.scale("x").apply(point.period), chart.scale("y").apply(point.mean)]) };
   }
 
   /** Show the labels of the lines under their chart. */
@@ -143,7 +171,7 @@
       height: 280,
       marginLeft: 48,
       marginBottom: 36,
-      ariaLabel: "Share of the values below each edge, with intervals; the quantiles are in the text above",
+      ariaLabel: "Share of the values below each edge, with intervals; the quantiles are in the table below",
       x: { label: unit, nice: true },
       y: { ...shareAxis("share below (%)"), domain: [0, 100] },
       marks: [
@@ -156,7 +184,7 @@
     return { chart, describe, steps: points.map((point) => [chart.scale("x").apply(point.edge), chart.scale("y").apply(point.share * 100)]) };
   }
 
-  const drawers = { intervals, trends, residuals, distribution };
+  const drawers = { intervals, trends, means, residuals, distribution };
 
   /** Draw the chart of a figure, and let the pointer and the arrow keys move over its marks. Return a function that draws other rows. */
   function attach(figure) {
