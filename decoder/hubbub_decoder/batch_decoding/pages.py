@@ -46,7 +46,7 @@ def write_pages(
             links = [("All metrics", "../index.html")]
             text = render_metric(members[0].metric, rows, documents, shared_scripts("../"), path=links)
             _write(page, text + last_line)
-    problems = [*_problems(metrics), *(Problem(str(file.path), "FAILED", "", file.reason) for file in unreadable)]
+    problems = [*_problems(metrics), *(Problem(file.name, "FAILED", "", file.reason) for file in unreadable)]
     _write(out / f"index{PAGE}", render_index(metrics, problems, shared_scripts("")))
     return out / f"index{PAGE}"
 

@@ -96,6 +96,11 @@ class UnreadableFile:
     path: Path
     reason: str
 
+    @property
+    def name(self) -> str:
+        """Path as text that UTF-8 can encode, which not every name of a file can."""
+        return str(self.path).encode(errors="backslashreplace").decode()
+
 
 def find_tasks(
     directory: Path, candidates: Path | None, options: DecodingOptions

@@ -150,6 +150,16 @@ def test_file_that_is_no_summary_fails_alone(summaries: Path) -> None:
     assert [outcome.status for outcome in outcomes] == [Status.FAILED] * 2
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no such names")
+@pytest.mark.parametrize("command", ["decode-all", "report"])
+def test_file_whose_name_is_not_utf_8_fails_alone(tmp_path: Path, command: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / os.fsdecode(b"\xff.parquet")).write_bytes(b"damaged")
+    result = CliRunner().invoke(main, [command, str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--jobs", "1"])
+    assert (result.exit_code, result.stdout) == (1, "1 failed\n"), result.exception
+    assert json.loads((tmp_path / "out" / "index.jsonl").read_text())["name"].endswith("\\udcff.parquet")
+
+
 def test_versions_of_a_metric_and_periods_have_results_of_their_own(tmp_path: Path) -> None:
     other = Metric.string("page", PARAMS, period="week")
     write_day(tmp_path, "2026-03-02")
