@@ -151,7 +151,9 @@ def test_file_that_is_no_summary_fails_alone(summaries: Path) -> None:
     assert [outcome.status for outcome in outcomes] == [Status.FAILED] * 2
 
 
-@pytest.mark.parametrize("period", ["../../escaped", "/escaped", "javascript:alert(1)//", ".", "2026\0", "index", "2" * 300])
+@pytest.mark.parametrize(
+    "period", ["../../escaped", "/escaped", "javascript:alert(1)//", ".", "2026\0", "index", "2" * 300]
+)
 def test_period_of_a_summary_chooses_no_path_or_address(tmp_path: Path, period: str) -> None:
     write_summary(
         simulate_bit_counts(PAGE, {"a": 900}, np.random.default_rng(0), periods=[period]), tmp_path / "page.parquet"
