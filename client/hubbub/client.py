@@ -327,11 +327,15 @@ class Client:
         """Return the page of `hubbub inspect --html`: consent, who can learn what, budget, reports held, the last `last` batches sent.
 
         For an app's settings page: one self-contained HTML document without scripts. Reads the files without waiting for the directory's
-        lock; never raises.
+        lock; never raises. After an internal error, the log has it and the page is empty: a page that says "nothing is held" could be wrong.
         """
-        from hubbub.sdk.transparency.state_page import state_page
 
-        return self._report(lambda state: state_page(state, last=last, definitions=self._definitions))
+        def page() -> str:
+            from hubbub.sdk.transparency.state_page import state_page
+
+            return self._build_report(lambda state: state_page(state, last=last, definitions=self._definitions))
+
+        return call_safely(page, otherwise="")
 
     def ledger(self) -> dict[str, Any]:
         """Return the output of `hubbub ledger --json`: epsilon spent and reserved, by metric definition.

@@ -122,7 +122,7 @@ def _fold_all(
     """Fold each folder; yield the result, or the reason of a failure."""
     from uuid import uuid4
 
-    from hubbub_aggregator.errors import StoreError
+    from hubbub.errors import HubbubError
     from hubbub_aggregator.segments.folding import fold_folder, folders
 
     for folder in folders(objects):
@@ -132,7 +132,7 @@ def _fold_all(
             continue
         try:
             yield folder, fold_folder(objects, folder, metric, engine, uuid4, keep=keep)
-        except StoreError as problem:
+        except HubbubError as problem:
             yield folder, str(problem)
 
 

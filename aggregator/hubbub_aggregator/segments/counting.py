@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Summary
+from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import summary_type
 from hubbub_aggregator.segments.id_file import ids_to_bytes
 from hubbub_aggregator.segments.object_store import ObjectStore
@@ -68,6 +69,11 @@ def count_part(objects: ObjectStore, metric: Metric, period: str, part: Part) ->
     def reports() -> Iterator[Sequence[Bytes]]:
         for name, repeated in zip(part.segments, part.repeated, strict=True):
             batches = batches_of(name, objects.read(name), metric.params.row_bytes, repeated)
+            if len(batches.cohorts) and batches.cohorts.max() >= metric.params.num_cohorts:
+                raise StoreError(
+                    f"{name}: the segment has cohort {batches.cohorts.max()}, but the definition has {metric.params.num_cohorts} cohorts: "
+                    "the segment is damaged. Restore it, or move it out of the folder"
+                )
             ids.append(batches.ids)
             yield batches.cohorts, batches.reports
 

@@ -117,7 +117,13 @@ class ArrowEngine(OneMachineEngine):
     """Sorts ids with numpy, beyond two million in temporary files."""
 
     def repeated(self, blocks: Iterable[Ints]) -> Ints:
-        return repeated_positions(blocks)
+        try:
+            return repeated_positions(blocks)
+        except OSError as problem:
+            raise StoreError(
+                f"temporary files for batch ids: {problem.strerror}. Nothing was counted: set TMPDIR to a directory "
+                "with room for 24 bytes a batch, and `ulimit -n` to 512 files or more"
+            ) from None
 
 
 class DuckDBEngine(OneMachineEngine):

@@ -142,7 +142,7 @@ def _fold_once(
         summary=f"{folder.path}/summaries/{new_id()}.parquet",
     )
     objects.create(after.summary, summary_to_bytes(total))
-    if not objects.create(manifest_name(folder.path, after.number), after.to_bytes()):
+    if not _create_manifest(objects, folder, after):
         objects.delete([*counted.ids, after.summary])
         raise _OvertakenError
     objects.delete([*([before.summary] if before.summary else []), *(() if keep else after.segments)])
@@ -152,10 +152,19 @@ def _fold_once(
     return Folded(folder, total, len(new), counted.num_batches, counted.num_repeated)
 
 
+def _create_manifest(objects: ObjectStore, folder: SegmentFolder, manifest: Manifest) -> bool:
+    """Create a manifest; return False if another fold has created one with its number.
+
+    S3 repeats a put whose response was lost, and then finds the object that the first put created: it has the same bytes.
+    """
+    name, data = manifest_name(folder.path, manifest.number), manifest.to_bytes()
+    return objects.create(name, data) or objects.read(name) == data
+
+
 def _close(objects: ObjectStore, folder: SegmentFolder, names: Iterable[str], before: Manifest) -> None:
     """Create the last manifest of a closed period, all of whose segments are folded, and delete its ids."""
     last = replace(before, number=before.number + 1, ids=(), closed=True)
-    if not objects.create(manifest_name(folder.path, last.number), last.to_bytes()):
+    if not _create_manifest(objects, folder, last):
         raise _OvertakenError
     _delete_unnamed(objects, names, last)
 

@@ -61,7 +61,10 @@ class ObjectStore:
             return cls(limited, place)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a new object; return False, without a change, if the name exists."""
+        """Write a new object; return False, without a change, if the name exists.
+
+        S3 also returns False where a put was repeated, because its response was lost, and the first put had created the object.
+        """
         folder = name.rpartition("/")[0].rpartition("/")[2]
         reach(f"before an object of {folder}")
         with _store_errors(self.place):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 from hubbub_decoder.batch_decoding.run import Outcome, Status
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile
 from hubbub_decoder.data.output_files import PAGE, atomic_write
+from hubbub_decoder.errors import OutputError
 from hubbub_decoder.report.index_page import MetricRow, Problem, render_index
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.rendering import SHARED_SCRIPT, shared_script, shared_scripts
@@ -24,7 +27,9 @@ def write_pages(
 ) -> Path:
     """Write the page of each metric, the index and the shared script; return the path of the index.
 
-    outcomes : by name, of all tasks. A metric of which nothing has changed keeps its page
+    outcomes : by name, of all tasks. A page of a metric is kept if its last line names the same inputs
+
+    Raises OutputError if a page cannot be written, or a result cannot be read.
     """
     _write(out / SHARED_SCRIPT, shared_script())
     metrics: list[MetricRow] = []
@@ -33,14 +38,15 @@ def write_pages(
         rows = tuple(_period_row(task, outcomes[task.name]) for task in members)
         metrics.append(MetricRow(members[0].metric, f"{folder}/index.html", rows))
         page = out / folder / f"index{PAGE}"
-        statuses = {outcomes[task.name].status for task in members}
-        if statuses != {Status.UNCHANGED} or not page.is_file():
+        last_line = _last_line(rows, [outcomes[task.name].fingerprint for task in members])
+        if not _ends_with(page, last_line):
             documents = [
                 _read(out / f"{task.name}.json") for task, row in zip(members, rows, strict=True) if row.address
             ]
             links = [("All metrics", "../index.html")]
-            _write(page, render_metric(members[0].metric, rows, documents, shared_scripts("../"), path=links))
-    problems = [*_problems(metrics), *(Problem(str(file.path), "FAILED", "", file.reason) for file in unreadable)]
+            text = render_metric(members[0].metric, rows, documents, shared_scripts("../"), path=links)
+            _write(page, text + last_line)
+    problems = [*_problems(metrics), *(Problem(file.name, "FAILED", "", file.reason) for file in unreadable)]
     _write(out / f"index{PAGE}", render_index(metrics, problems, shared_scripts("")))
     return out / f"index{PAGE}"
 
@@ -74,8 +80,24 @@ def _problems(metrics: Iterable[MetricRow]) -> Iterable[Problem]:
             yield Problem(row.metric.name, status, shown, reason)
 
 
+def _last_line(rows: Sequence[PeriodRow], fingerprints: Sequence[str]) -> str:
+    """Comment with the digest of all that a metric's page depends on: a run that was killed left the older page."""
+    inputs = json.dumps([[asdict(row) for row in rows], fingerprints])
+    return f"\n<!-- inputs {hashlib.sha256(inputs.encode()).hexdigest()} -->\n"
+
+
+def _ends_with(page: Path, last_line: str) -> bool:
+    try:
+        return page.read_bytes().endswith(last_line.encode())
+    except OSError:
+        return False
+
+
 def _read(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(path.read_bytes())
+    try:
+        document: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        raise OutputError(f"{path} is damaged. Delete it, and run `hubbub report` again.") from None
     return document
 
 

@@ -74,7 +74,7 @@ def run_tasks(
     Raises OutputError if nothing can be written there. Results of tasks that no longer exist are left alone.
     """
     index = _read_index(out / INDEX)
-    outcomes = {str(file.path): Outcome(str(file.path), Status.FAILED, file.reason) for file in unreadable}
+    outcomes = {file.name: Outcome(file.name, Status.FAILED, file.reason) for file in unreadable}
     fingerprints: dict[str, str] = {}
     hash_of = cache(content_hash)  # many tasks have the same candidates
     for task in tasks:

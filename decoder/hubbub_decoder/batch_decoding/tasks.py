@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -15,9 +16,12 @@ import pyarrow.parquet as pq
 
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.metrics.metric import Kind, Metric
+from hubbub.text import escape_untrusted
 from hubbub_decoder.inference.intervals import Target
 
 CANDIDATE_SUFFIXES = (".txt", ".csv")
+_PERIOD = re.compile(r"[0-9][0-9A-Za-z._-]{0,63}")
+"""A period is a part of file names and of addresses in pages, so that a summary from elsewhere must not choose any text for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,11 @@ class UnreadableFile:
     path: Path
     reason: str
 
+    @property
+    def name(self) -> str:
+        """Path as text that UTF-8 can encode, which not every name of a file can."""
+        return str(self.path).encode(errors="backslashreplace").decode()
+
 
 def find_tasks(
     directory: Path, candidates: Path | None, options: DecodingOptions
@@ -130,13 +139,17 @@ def _header(path: Path) -> tuple[Metric, tuple[str, ...]]:
     """Metric and periods of a summary or report file, without reading its counts."""
     try:
         about = json.loads((pq.read_schema(path).metadata or {})[b"hubbub"])
-        return Metric.from_dict(about["metric"]), tuple(sorted(map(str, about["periods"])))
+        metric, periods = Metric.from_dict(about["metric"]), tuple(sorted(map(str, about["periods"])))
     except HubbubError as problem:
         raise SummaryError(f"its metric is invalid: {problem}") from None
     except OSError as problem:
         raise SummaryError(f"cannot be read: {problem.strerror or 'damaged'}") from None
     except (pa.ArrowException, KeyError, TypeError, ValueError):
         raise SummaryError("not a hubbub summary: use a file written by `hubbub pull` or `hubbub simulate`") from None
+    wrong = next((period for period in periods if not _PERIOD.fullmatch(period)), None)
+    if wrong is not None:
+        raise SummaryError(f"its period {escape_untrusted(wrong)} is not the first day of a period, such as 2026-03-02")
+    return metric, periods
 
 
 def _candidates_of(metric: Metric, candidates: Path | None) -> Path | None:

@@ -52,6 +52,14 @@ class FailingObjects(ObjectStore):
         raise StoreError("the object store answers 500")
 
 
+class RepeatedPuts(ObjectStore):
+    """A directory that gets each put twice, like a bucket whose first response is lost: the second put finds the object."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        super().create(name, data)
+        return super().create(name, data)
+
+
 class HangingObjects(ObjectStore):
     """A directory that answers nothing until `works` is set."""
 
@@ -103,6 +111,18 @@ def test_uploads_to_a_failing_store_are_repeated_and_counted_once(
     objects.works = True
     assert aggregator.post(make_batch(metric)).status == 202, "the service recovers at once"
     assert num_reports(objects, metric) == 3 * 101
+
+
+def test_a_fold_recognizes_its_manifest_when_the_put_is_repeated(make_batch: MakeBatch, tmp_path: Path) -> None:
+    objects = RepeatedPuts.open(str(tmp_path / "segments"))
+    metric = parse_definitions(DEFINITIONS)["homepage"]
+    with closing(SegmentStore.open_with(tmp_path / "reports.db", objects, uuid.uuid4)) as store:
+        for number in range(1, 4):
+            store.append([make_batch(metric)])
+            assert num_reports(objects, metric) == 3 * number
+        store.close_period(metric.digest, make_batch(metric).period)
+    assert num_reports(objects, metric) == 9
+    assert not any("/ids/" in name for name in objects.names()), "the ids of a closed period are deleted"
 
 
 def test_queue_before_a_hanging_store_is_bounded_and_refuses_at_once(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import reduce
 from itertools import count
 from operator import add
@@ -216,7 +217,7 @@ def test_fold_that_is_overtaken_starts_again(objects: ObjectStore, monkeypatch: 
     assert used == {*newest.ids, newest.summary}  # the overtaken fold has removed its own
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "other columns", "other width"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "other columns", "other width", "other cohorts"])
 def test_damaged_segment_is_named_and_nothing_is_counted(objects: ObjectStore, damage: str) -> None:
     put(objects, WIDE, [batch(WIDE, 1)], "a")
     whole = segment_to_bytes([batch(WIDE, 2)])
@@ -225,6 +226,7 @@ def test_damaged_segment_is_named_and_nothing_is_counted(objects: ObjectStore, d
         "empty": b"",
         "other columns": summary_to_bytes(summary_type(WIDE).empty(WIDE)),
         "other width": segment_to_bytes([batch(NARROW, 2)]),
+        "other cohorts": segment_to_bytes([replace(batch(WIDE, 2), cohorts=bytes([0, WIDE.params.num_cohorts]))]),
     }
     name = f"{folder_of(WIDE).path}/segments/b.parquet"
     objects.create(name, bytes_of[damage])

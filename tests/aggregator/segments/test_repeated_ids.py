@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Iterator
@@ -49,6 +50,18 @@ def test_repeated_ids_are_those_of_a_dictionary(
         blocks = draw_blocks(rng)
         assert engine.repeated(iter(blocks)).tolist() == expected(blocks)
     assert engine.repeated(iter([])).tolist() == []
+
+
+def test_full_disk_of_temporary_files_is_an_error_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that `hubbub fold` names the folder and goes on with the others."""
+
+    def refuse() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(repeated_ids, "_MAX_ROWS_IN_MEMORY", 100)
+    monkeypatch.setattr(repeated_ids, "TemporaryFile", refuse)
+    with pytest.raises(StoreError, match=r"No space left on device\. Nothing was counted: set TMPDIR"):
+        ArrowEngine().repeated(draw_blocks(np.random.default_rng(0)))
 
 
 @pytest.fixture

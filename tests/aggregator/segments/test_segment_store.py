@@ -186,6 +186,24 @@ def test_command_names_a_digest_without_a_definition(
     assert [name for name in objects.names() if "/segments/" in name]
 
 
+def test_command_folds_the_other_folders_if_a_summary_is_damaged(
+    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    (tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    arguments = ["fold", str(tmp_path / "metrics.toml"), objects.place]
+    for status in (0, 1):
+        store.append([make_batch(definitions[name], period=DAY) for name in ("carrier", "homepage")])
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == status, done.exception
+        summary = next(name for name in objects.names() if "metric=carrier" in name and "/summaries/" in name)
+        objects.delete([summary])
+        objects.create(summary, b"damaged")
+    first, second = done.stdout.splitlines()
+    assert first.startswith("carrier ")
+    assert "failed: " in first
+    assert "6 reports; 1 segments folded now" in second
+
+
 def test_command_writes_figures_for_prometheus(
     store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
 ) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +15,7 @@ from click.testing import CliRunner
 from hubbub import Client, Metric
 from hubbub.cli import main
 from hubbub.client import collaborators
+from hubbub.sdk.runtime import error_guard
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.transparency.state_page import MAX_SHOWN_REPORTS, state_page
 from hubbub.sdk.upload.retry_policy import UploadResponse
@@ -146,6 +149,17 @@ def test_page_of_an_empty_or_unusable_state(rig: Rig, tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="cannot use its state directory"):
         client = rig.client(state=file)
     assert "No metric has been enrolled yet." in client.inspect_html()
+
+
+def test_page_is_empty_after_an_internal_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It must not say that nothing is held; a frozen program can lack the stylesheet, so that the import fails."""
+    client = used_client(rig, SURVEY)
+    monkeypatch.setattr(error_guard, "suppress_internal_errors", True)
+    page = Mock(side_effect=lambda state, **_: "nothing is held" if not state.queue else 1 / 0)
+    monkeypatch.setattr("hubbub.sdk.transparency.state_page.state_page", page)
+    assert client.inspect_html() == ""
+    monkeypatch.setitem(sys.modules, "hubbub.sdk.transparency.state_page", None)
+    assert client.inspect_html() == ""
 
 
 @pytest.fixture

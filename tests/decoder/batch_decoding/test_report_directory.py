@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 
 from hubbub import Metric
 from hubbub.cli import main
+from hubbub_decoder.batch_decoding.run import run_tasks
+from hubbub_decoder.batch_decoding.tasks import DecodingOptions, find_tasks
 from tests.decoder.batch_decoding.test_run import DAYS, PAGE, PARAMS, name_of, write_day
 from tests.support.report_pages import chart_data
 
@@ -68,6 +70,39 @@ def test_report_lists_statuses_and_writes_again_only_what_changed(tmp_path: Path
     }
     assert written == {"index.html", *(f"{name_of(name)}.html" for name in (DAYS[1], DAYS[2], "index"))}
     assert PAGE.digest[:8] in text_of(out / "index.html")
+
+
+@pytest.mark.slow
+def test_report_that_was_killed_before_its_pages_writes_them_in_the_next_run(tmp_path: Path) -> None:
+    """Also a page that was truncated, and one that lists a period whose summary was deleted."""
+    folder, out = tmp_path / "summaries", tmp_path / "out"
+    (tmp_path / "candidates").mkdir()
+    (tmp_path / "candidates" / "page.txt").write_text("a\nb\n")
+    page = out / f"{name_of('index')}.html"
+
+    def periods_of_page() -> list[str]:
+        assert report(tmp_path).exit_code == 0
+        periods: list[str] = chart_data(page)["trends"]["periods"]
+        return periods
+
+    write_day(folder, DAYS[0])
+    assert periods_of_page() == [DAYS[0]]
+    write_day(folder, DAYS[1], seed=1)
+    options = DecodingOptions(suffixes=(".json", ".html"))
+    list(run_tasks(*find_tasks(folder, tmp_path / "candidates", options), out, 1))  # and then the kill
+    assert periods_of_page() == [*DAYS[:2]]
+    page.write_bytes(page.read_bytes()[:-1000])
+    assert periods_of_page() == [*DAYS[:2]]
+    before = page.stat().st_mtime_ns
+    assert periods_of_page() == [*DAYS[:2]]
+    assert page.stat().st_mtime_ns == before
+    next(folder.rglob(f"*{DAYS[0]}*.parquet")).unlink()
+    assert periods_of_page() == [DAYS[1]]
+    (out / f"{name_of(DAYS[1])}.json").write_text("{")
+    page.unlink()
+    damaged = report(tmp_path)
+    assert damaged.exit_code == 1
+    assert f"{DAYS[1]}.json is damaged. Delete it, and run `hubbub report` again." in damaged.stderr
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -148,6 +149,28 @@ def test_file_that_is_no_summary_fails_alone(summaries: Path) -> None:
     assert len(tasks) == 3
     outcomes = list(run_tasks([], unreadable, summaries.parent / "out", 1))
     assert [outcome.status for outcome in outcomes] == [Status.FAILED] * 2
+
+
+@pytest.mark.parametrize(
+    "period", ["../../escaped", "/escaped", "javascript:alert(1)//", ".", "2026\0", "index", "2" * 300]
+)
+def test_period_of_a_summary_chooses_no_path_or_address(tmp_path: Path, period: str) -> None:
+    write_summary(
+        simulate_bit_counts(PAGE, {"a": 900}, np.random.default_rng(0), periods=[period]), tmp_path / "page.parquet"
+    )
+    tasks, (unreadable,) = find_tasks(tmp_path, None, DecodingOptions())
+    assert tasks == []
+    assert re.fullmatch(r"its period .* is not the first day of a period, such as 2026-03-02", unreadable.reason)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no such names")
+@pytest.mark.parametrize("command", ["decode-all", "report"])
+def test_file_whose_name_is_not_utf_8_fails_alone(tmp_path: Path, command: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / os.fsdecode(b"\xff.parquet")).write_bytes(b"damaged")
+    result = CliRunner().invoke(main, [command, str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--jobs", "1"])
+    assert (result.exit_code, result.stdout) == (1, "1 failed\n"), result.exception
+    assert json.loads((tmp_path / "out" / "index.jsonl").read_text())["name"].endswith("\\udcff.parquet")
 
 
 def test_versions_of_a_metric_and_periods_have_results_of_their_own(tmp_path: Path) -> None:
