@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hubbub.cli.ledger import print_damage
-from hubbub.cli.output import PATH, json_option, print_json, write_file
+from hubbub.cli.output import PATH, json_option, print_json, write_page
 from hubbub.sdk.storage.state import MAX_SENT_BATCHES, State
 from hubbub.text import format_count
 
@@ -97,7 +97,7 @@ def _write_page(state: State, last: int, file: Path, definitions: Path | None) -
     from hubbub.sdk.transparency.state_page import state_page
 
     loaded = None if definitions is None else load_definitions(definitions)
-    write_file(file, state_page(state, last=last, definitions=loaded))
+    write_page(file, state_page(state, last=last, definitions=loaded))
     click.echo(f"wrote {file}", err=True)
 
 
