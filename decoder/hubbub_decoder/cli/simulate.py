@@ -150,7 +150,12 @@ def command(
     if truth_out is not None:
         write_population(population, num_clients, truth_out)
         written.append(str(truth_out))
-    stderr.print(f"wrote {' and '.join(written)}: {format_count(num_reports, 'report')} of {metric}", highlight=False)
+    stderr.print(
+        f"wrote {' and '.join(written)}: {format_count(num_reports, 'report')} of {metric}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})
 
@@ -186,4 +191,9 @@ def _simulate_joint(
         show_stage("simulating")
         simulated = simulate_joint_reports(metric, population, rng)
     write_reports(simulated, out)
-    stderr.print(f"wrote {out}: {format_count(simulated.num_reports, 'report')} of {metric.name}", highlight=False)
+    stderr.print(
+        f"wrote {out}: {format_count(simulated.num_reports, 'report')} of {metric.name}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )

@@ -260,6 +260,19 @@ def test_decode_keeps_its_inputs(summary: Path, tmp_path: Path) -> None:
     assert (summary.read_bytes(), table.read_text()) == (before, "candidate\nv1\n")
 
 
+def test_names_of_written_files_are_printed_on_one_line_as_they_are(
+    summary: Path, candidates: Path, definitions: Path, tmp_path: Path
+) -> None:
+    """rich would take [bold] and [/b] for markup, and break a line after 80 characters."""
+    folder = tmp_path / ("long" * 20) / "a["
+    folder.mkdir(parents=True)
+    table, plot, simulated = folder / "b].csv", folder / "[bold].svg", folder / "b].parquet"
+    decoded = hubbub("decode", summary, "--candidates", candidates, "--out", table, "--plot", plot)
+    assert f"\nwrote {table}\nwrote {plot}\n" in decoded.stderr
+    drawn = hubbub("simulate", definitions, "os", "--reports", 10, "--distribution", "uniform", "--out", simulated)
+    assert f"wrote {simulated}: 10 reports of os\n" in drawn.stderr
+
+
 def _binary(folder: Path) -> Path:
     path = folder / "binary.txt"
     path.write_bytes(b"a\0b")
