@@ -261,6 +261,15 @@ def _describe(metric: Any, reports: int | None) -> dict[str, Any]:
     }
 
 
+def _one_line(text: str) -> str:
+    """Return a text of a definitions file on one line that a terminal shows as it is.
+
+    >>> _one_line("The page\\n\\tthat opens first \\x1b[8m")
+    'The page that opens first \\\\x1b[8m'
+    """
+    return escape_control_characters(" ".join(text.split()))
+
+
 def _mechanism_lines(about: dict[str, Any], label: str = "", hold: str = "") -> list[str]:
     """Return the lines of the parameters of a metric, or of a part, which has no hold of its own."""
     from hubbub.metrics.params import PERMANENT_FIELDS
@@ -289,8 +298,8 @@ def _format(about: dict[str, Any]) -> str:
     linked = f"effective group size of two reports of one value: {group_size} client{'' if group_size == '1' else 's'}"
     lines = [
         f"{about['name']}  ({about['kind']}, one report per {about['period']}, expires {about['expires']})",
-        f"  {escape_control_characters(about['description'])}  [{escape_control_characters(about['owner'])}]",
-        *(f"  {field}: {escape_control_characters(about[field])}" for field in ("purpose", "review") if field in about),
+        f"  {_one_line(about['description'])}  [{_one_line(about['owner'])}]",
+        *(f"  {field}: {_one_line(about[field])}" for field in ("purpose", "review") if field in about),
         *(
             line
             for part in about.get("parts", ())
