@@ -68,9 +68,9 @@ def command(
     since = f" since {consent['time']}" if consent["time"] else ""
     text = f", text {json.dumps(consent['text'][:_MAX_CONSENT_CHARACTERS])}" if consent["text"] else ""
     click.echo(f"consent: {consent['level']}{since}{text}")
-    click.echo(
-        ", ".join(f"{name} {counts[name]}" for name in ("recorded", "formed", "acknowledged", "queued", "quarantined"))
-    )
+    ignored = sum(counts["ignored"].values())
+    later = ", ".join(f"{name} {counts[name]}" for name in ("formed", "acknowledged", "queued", "quarantined"))
+    click.echo(f"recorded {counts['recorded']}{f' ({ignored} of them ignored)' if ignored else ''}, {later}")
     if report["machines"] > 1:
         click.echo(
             f"used on {report['machines']} machines. Copies of a state directory report every period under one secret: run "

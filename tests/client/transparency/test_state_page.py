@@ -126,6 +126,16 @@ def test_command_refuses_wrong_options(arguments: list[str], text: str, rig: Rig
     assert text in done.stderr
 
 
+def test_command_counts_ignored_recordings_apart(rig: Rig) -> None:
+    client = rig.client(SURVEY)
+    client.record(SURVEY.name, True)  # before consent
+    client.set_consent("on")
+    client.record(SURVEY.name, True)
+    deliver(client)
+    shown = CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
+    assert "\nrecorded 2 (1 of them ignored), formed 1, acknowledged 1, " in shown
+
+
 def test_page_of_many_subjects_is_short(rig: Rig) -> None:
     client = rig.agreed(OS, per_subject=True)
     for n in range(300):
