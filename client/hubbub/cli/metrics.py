@@ -373,6 +373,16 @@ def notice(definitions: Path, app: str, recipient: str, contact: str) -> None:
       hubbub metrics notice metrics.toml --app "Example Editor" --recipient "Example Ltd"
     """
     from hubbub.metrics.definitions import load_definitions
+    from hubbub.privacy.lifetime import privacy_figures
+    from hubbub.privacy.policy import Policy
     from hubbub.sdk.transparency.consent_notice import consent_notice
 
-    click.echo(consent_notice(load_definitions(definitions), app=app, recipient=recipient, contact=contact), nl=False)
+    loaded = load_definitions(definitions)
+    click.echo(consent_notice(loaded, app=app, recipient=recipient, contact=contact), nl=False)
+    for metric in loaded.values():
+        if privacy_figures(metric, Policy()).objection is not None:
+            click.echo(
+                f"warning: {metric.name}: the default Policy blocks this metric, so the text does not name it. "
+                "If the app's Policy permits it, write the text with consent_notice(..., policy=...)",
+                err=True,
+            )
