@@ -88,8 +88,8 @@ def command(
     from hubbub.summary import read_reports
     from hubbub.text import format_count
     from hubbub_decoder.data.output_files import (
-        check_output_path,
         check_parquet_path,
+        check_table_path,
         write_population,
         write_report_file,
         write_summary_file,
@@ -109,7 +109,7 @@ def command(
         raise click.UsageError("--values requires --distribution.")
     check_parquet_path(out)
     if truth_out is not None:
-        check_output_path(truth_out)
+        check_table_path(truth_out, (".csv",))
     definition = definitions_with(definitions, [metric])[metric]
     stderr = Console(stderr=True)
     if definition.parts:

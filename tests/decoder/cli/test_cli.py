@@ -304,6 +304,9 @@ def test_simulate_errors_are_messages_with_exit_code_1(definitions: Path, tmp_pa
     assert "s.csv must end in .parquet" in error_of(
         "simulate", definitions, "os", "--reports", 10, *uniform, "--out", tmp_path / "s.csv"
     )
+    assert "metrics.toml must end in .csv" in error_of(
+        "simulate", definitions, "os", "--reports", 10, *uniform, *out, "--truth-out", definitions
+    )
     assert "metrics.toml must end in .parquet" in error_of(
         "simulate", definitions, "os", "--reports", 10, *uniform, "--out", definitions
     )
