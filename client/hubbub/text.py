@@ -8,10 +8,10 @@ from collections.abc import Sequence
 def format_count(number: int, noun: str) -> str:
     """Return a count with its noun in the right number.
 
-    >>> format_count(1, "report"), format_count(0, "report"), format_count(1200, "batch")
-    ('1 report', '0 reports', '1,200 batches')
+    >>> format_count(1, "report"), format_count(0, "report"), format_count(1200, "batch"), format_count(2, "hash")
+    ('1 report', '0 reports', '1,200 batches', '2 hashes')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith(('ch', 'sh')) else 's'}"
 
 
 def with_article(noun: str) -> str:
@@ -69,6 +69,15 @@ def format_size(size: float) -> str:
     return f"{size:.4g} TiB"
 
 
+def escape_control_characters(value: str) -> str:
+    """Return a string on one printable line: a terminal obeys none of its characters.
+
+    >>> escape_control_characters("a\\x1b[8m\\u202eb\\n")
+    'a\\\\x1b[8m\\\\u202eb\\\\n'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
+
+
 _MAX_CHARACTERS = 80
 
 
@@ -81,7 +90,7 @@ def escape_untrusted(value: str) -> str:
     'xxxx...xxxx (1,000 characters)'
     """
     head, tail = (value, "") if len(value) <= _MAX_CHARACTERS else (value[:40], value[-4:])
-    escaped = ["".join(c if c.isprintable() else repr(c)[1:-1] for c in part) for part in (head, tail)]
+    escaped = [escape_control_characters(part) for part in (head, tail)]
     return "...".join(escaped) + f" ({len(value):,} characters)" if tail else escaped[0] or '""'
 
 

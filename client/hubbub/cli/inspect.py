@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hubbub.cli.ledger import print_damage
-from hubbub.cli.output import PATH, json_option, print_json, write_file
+from hubbub.cli.output import PATH, json_option, print_json, write_page
 from hubbub.sdk.storage.state import MAX_SENT_BATCHES, State
 from hubbub.text import format_count
 
@@ -68,9 +68,9 @@ def command(
     since = f" since {consent['time']}" if consent["time"] else ""
     text = f", text {json.dumps(consent['text'][:_MAX_CONSENT_CHARACTERS])}" if consent["text"] else ""
     click.echo(f"consent: {consent['level']}{since}{text}")
-    click.echo(
-        ", ".join(f"{name} {counts[name]}" for name in ("recorded", "formed", "acknowledged", "queued", "quarantined"))
-    )
+    ignored = sum(counts["ignored"].values())
+    later = ", ".join(f"{name} {counts[name]}" for name in ("formed", "acknowledged", "queued", "quarantined"))
+    click.echo(f"recorded {counts['recorded']}{f' ({ignored} of them ignored)' if ignored else ''}, {later}")
     if report["machines"] > 1:
         click.echo(
             f"used on {report['machines']} machines. Copies of a state directory report every period under one secret: run "
@@ -97,7 +97,7 @@ def _write_page(state: State, last: int, file: Path, definitions: Path | None) -
     from hubbub.sdk.transparency.state_page import state_page
 
     loaded = None if definitions is None else load_definitions(definitions)
-    write_file(file, state_page(state, last=last, definitions=loaded))
+    write_page(file, state_page(state, last=last, definitions=loaded))
     click.echo(f"wrote {file}", err=True)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub.text import format_count
+from hubbub.text import escape_control_characters, format_count
 
 if TYPE_CHECKING:
     from hubbub.metrics.changes import VersionChange
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 _DELTA = 1e-9
 _MIN_STRING_COHORTS = 4
 """With fewer cohorts, an unlisted string can have the bits of a candidate in every cohort."""
+
+
+def _reject_nan(context: click.Context, option: click.Parameter, number: float | None) -> float | None:
+    """Raise BadParameter for nan, which is in every range of click, and which no epsilon exceeds."""
+    if number is not None and math.isnan(number):
+        raise click.BadParameter("nan is not a number: pass a number above 0.", context, option)
+    return number
 
 
 @click.group()
@@ -34,6 +42,7 @@ def command() -> None:
     "--max-epsilon",
     type=click.FloatRange(min=0, min_open=True),
     metavar="EPSILON",
+    callback=_reject_nan,
     help="Largest epsilon that a value, an epoch or a report without permanent noise may cost. A metric above it is an error.",
 )
 @json_option
@@ -175,7 +184,7 @@ def _shown(value: Any, digits: int) -> str:
         return f"[{', '.join(_shown(each, digits) for each in value)}]"
     if isinstance(value, float):
         return f"{value:.{digits}g}"
-    return "none" if value in (None, "") else str(value)
+    return "none" if value in (None, "") else escape_control_characters(str(value))
 
 
 @command.command()
@@ -226,11 +235,11 @@ def catalogue(definitions: Path, out: Path) -> None:
     from datetime import UTC, datetime
 
     from hubbub.cli.catalogue import catalogue_page
-    from hubbub.cli.output import write_file
+    from hubbub.cli.output import write_page
     from hubbub.metrics.definitions import load_definitions
 
     loaded = load_definitions(definitions)
-    write_file(out, catalogue_page(loaded, datetime.now(UTC).date()))
+    write_page(out, catalogue_page(loaded, datetime.now(UTC).date()))
     click.echo(f"wrote {out}: {format_count(len(loaded), 'metric')}", err=True)
 
 
@@ -252,6 +261,15 @@ def _describe(metric: Any, reports: int | None) -> dict[str, Any]:
     }
 
 
+def _one_line(text: str) -> str:
+    """Return a text of a definitions file on one line that a terminal shows as it is.
+
+    >>> _one_line("The page\\n\\tthat opens first \\x1b[8m")
+    'The page that opens first \\\\x1b[8m'
+    """
+    return escape_control_characters(" ".join(text.split()))
+
+
 def _mechanism_lines(about: dict[str, Any], label: str = "", hold: str = "") -> list[str]:
     """Return the lines of the parameters of a metric, or of a part, which has no hold of its own."""
     from hubbub.metrics.params import PERMANENT_FIELDS
@@ -259,7 +277,11 @@ def _mechanism_lines(about: dict[str, Any], label: str = "", hold: str = "") -> 
     sizes = f"k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}"
     names = [name for name in ("prob_p", "prob_q", *PERMANENT_FIELDS) if name in about]
     probabilities = ", ".join(f"{name.removeprefix('prob_')} = {about[name]:.6g}" for name in names)
-    categories = [f"  categories: {', '.join(about['categories'])}"] if about["categories"] else []
+    categories = (
+        [f"  categories: {', '.join(map(escape_control_characters, about['categories']))}"]
+        if about["categories"]
+        else []
+    )
     buckets = [_format_buckets(about["buckets"])] if "buckets" in about else []
     return [*categories, *buckets, f"  {label}{sizes}; {probabilities}{f'; hold = {hold}' if hold else ''}"]
 
@@ -276,8 +298,8 @@ def _format(about: dict[str, Any]) -> str:
     linked = f"effective group size of two reports of one value: {group_size} client{'' if group_size == '1' else 's'}"
     lines = [
         f"{about['name']}  ({about['kind']}, one report per {about['period']}, expires {about['expires']})",
-        f"  {about['description']}  [{about['owner']}]",
-        *(f"  {field}: {about[field]}" for field in ("purpose", "review") if field in about),
+        f"  {_one_line(about['description'])}  [{_one_line(about['owner'])}]",
+        *(f"  {field}: {_one_line(about[field])}" for field in ("purpose", "review") if field in about),
         *(
             line
             for part in about.get("parts", ())
@@ -351,6 +373,16 @@ def notice(definitions: Path, app: str, recipient: str, contact: str) -> None:
       hubbub metrics notice metrics.toml --app "Example Editor" --recipient "Example Ltd"
     """
     from hubbub.metrics.definitions import load_definitions
+    from hubbub.privacy.lifetime import privacy_figures
+    from hubbub.privacy.policy import Policy
     from hubbub.sdk.transparency.consent_notice import consent_notice
 
-    click.echo(consent_notice(load_definitions(definitions), app=app, recipient=recipient, contact=contact), nl=False)
+    loaded = load_definitions(definitions)
+    click.echo(consent_notice(loaded, app=app, recipient=recipient, contact=contact), nl=False)
+    for metric in loaded.values():
+        if privacy_figures(metric, Policy()).objection is not None:
+            click.echo(
+                f"warning: {metric.name}: the default Policy blocks this metric, so the text does not name it. "
+                "If the app's Policy permits it, write the text with consent_notice(..., policy=...)",
+                err=True,
+            )

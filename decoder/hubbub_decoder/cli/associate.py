@@ -64,8 +64,9 @@ def command(
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import PLAIN_TABLES, check_result_paths
 
-    check_result_paths(out, plot, PLAIN_TABLES)
-    candidates = {name: read_candidates(path) for name, path in map(_part_and_file, candidate_files)}
+    files = [_part_and_file(text) for text in candidate_files]
+    check_result_paths(out, plot, PLAIN_TABLES, [path for _, path in files])
+    candidates = {name: read_candidates(path) for name, path in files}
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
         show_stage("reading")

@@ -85,7 +85,7 @@ def command(
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import PLAIN_TABLES, check_result_paths
 
-    check_result_paths(out, plot, PLAIN_TABLES)
+    check_result_paths(out, plot, PLAIN_TABLES, [candidates_path])
     candidates = None if candidates_path is None else read_candidates(candidates_path)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:

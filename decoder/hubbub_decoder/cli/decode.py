@@ -116,11 +116,12 @@ def command(
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
     if by_period and (words_path is not None or weights_path is not None or method != "auto"):
         raise click.UsageError("--by-period takes no --more-candidates, --weights or --method. Leave them out.")
-    check_result_paths(out, plot, (*(PLAIN_TABLES if by_period else TABLES), PAGE))
+    inputs = (*summaries, candidates_path, map_path, words_path, weights_path)
+    check_result_paths(out, plot, (*(PLAIN_TABLES if by_period else TABLES), PAGE), inputs)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)
-    inputs = (summaries, candidates_path or map_path, datetime.now(UTC).date())
+    about_inputs = (summaries, candidates_path or map_path, datetime.now(UTC).date())
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
         parts = read_all(summaries, show_stage)
@@ -150,7 +151,7 @@ def command(
                 same_clients=not independent_clients,
                 progress=show_stage,
             )
-            provenance = provenance_rows(trends.decodings[0], *inputs)
+            provenance = provenance_rows(trends.decodings[0], *about_inputs)
             _print_trends(trends, plot, out, provenance, as_json=as_json, everything=everything, top=top)
             return
         decoding = decode(
@@ -173,7 +174,7 @@ def command(
 
     def save(path: Path) -> None:
         if path.suffix.lower() == PAGE:
-            write_report(decoding, path, summary, design=design, provenance=provenance_rows(decoding, *inputs))
+            write_report(decoding, path, summary, design=design, provenance=provenance_rows(decoding, *about_inputs))
         else:
             decoding.save(path)
 

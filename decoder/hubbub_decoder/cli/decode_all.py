@@ -59,7 +59,7 @@ def batch_options(out: str) -> Decorator:
     "--format", "suffix", default="json", show_default=True, type=click.Choice(["json", "csv", "parquet"]),
     help="Format of the results.",
 )  # fmt: skip
-def command(suffix: str, *, as_json: bool, **options: Any) -> None:
+def command(suffix: str, directory: Path, out: Path, *, as_json: bool, **options: Any) -> None:
     """Decode all summaries below a directory.
 
     The results are written into the directory of --out. Files of one definition and the same periods are added up. A result is kept while its inputs, the options and the release of hubbub
@@ -71,7 +71,11 @@ def command(suffix: str, *, as_json: bool, **options: Any) -> None:
     Example:
       hubbub decode-all summaries/ --candidates candidates/ --out estimates/
     """
-    _finish(_decode_directory(suffixes=(f".{suffix}",), **options)[2], as_json=as_json)
+    if suffix == "parquet" and out.resolve().is_relative_to(directory.resolve()):
+        raise click.UsageError(
+            f"--out {out} is in {directory}, so the next run would take its .parquet results for summaries. Pass a directory outside."
+        )
+    _finish(_decode_directory(directory=directory, out=out, suffixes=(f".{suffix}",), **options)[2], as_json=as_json)
 
 
 @click.command("report")

@@ -72,7 +72,7 @@ def command(
     from hubbub_decoder.results.table import DecodingTable
     from hubbub_decoder.results.warnings import warn_repeated_inputs
 
-    check_result_paths(out)
+    check_result_paths(out, inputs=summaries)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
         parts = read_all(summaries, show_stage)

@@ -203,6 +203,8 @@ def _import_joint(
     with stderr.status("importing ..."):
         reports = read_joint_reports(reports_path, joint_metric(name, types, read_params(params_path, client)))
         write_reports(reports, out)
-    stderr.print(f"wrote {out}: {format_count(reports.num_reports, 'report')}", highlight=False, soft_wrap=True)
+    stderr.print(
+        f"wrote {out}: {format_count(reports.num_reports, 'report')}", highlight=False, markup=False, soft_wrap=True
+    )
     if as_json:
         print_json({"out": str(out), "metric": name, "kind": "joint", "num_reports": reports.num_reports})

@@ -111,7 +111,7 @@ def command(
 
     from hubbub.cli.definitions_file import definitions_with
     from hubbub.metrics.params import MAX_BITS
-    from hubbub_decoder.data.output_files import check_output_path
+    from hubbub_decoder.data.output_files import PAGE, check_table_path
     from hubbub_decoder.planning.description import describe
     from hubbub_decoder.planning.plan import plan
     from hubbub_decoder.planning.tables import DescriptionTables
@@ -119,7 +119,7 @@ def command(
 
     given = {option: value for option, value in options.items() if value is not None}
     if html_path is not None:
-        check_output_path(html_path)
+        check_table_path(html_path, (PAGE,))
     stdout, stderr = (Console(stderr=stderr, highlight=False) for stderr in (False, True))
     if compare or definitions is not None:
         _check_description_options(

@@ -59,7 +59,7 @@ def command(
         raise click.UsageError("--kind and --reports exclude each other. Pass one of them.")
     check_parquet_path(out)
     stderr = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), DownloadColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), DownloadColumn())
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task(f"downloading {metric}", total=None)
 
@@ -72,9 +72,19 @@ def command(
         else:
             pulled = pull_summary(url, metric, periods=periods, digest=digest, kind=kind, progress=advance)
             write_summary_file(pulled, out)
-    stderr.print(f"wrote {out}: {format_count(pulled.num_reports, 'report')} of {metric}", highlight=False)
+    stderr.print(
+        f"wrote {out}: {format_count(pulled.num_reports, 'report')} of {metric}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
     if missing := [period for period in periods if period not in pulled.periods]:
-        stderr.print(f"Warning: the aggregator has no reports of {', '.join(missing)}.", highlight=False)
+        stderr.print(
+            f"Warning: the aggregator has no reports of {', '.join(missing)}.",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     if as_json:
         result = {
             "out": str(out),

@@ -90,10 +90,10 @@ def write_outputs(
 
     if out is not None:
         save(out)
-        stderr.print(f"wrote {out}", highlight=False)
+        stderr.print(f"wrote {out}", highlight=False, markup=False, soft_wrap=True)
     if plot is not None and draw is not None:
         write_figure(draw(), plot)
-        stderr.print(f"wrote {plot}", highlight=False)
+        stderr.print(f"wrote {plot}", highlight=False, markup=False, soft_wrap=True)
 
 
 class ShowStage(Protocol):

@@ -88,8 +88,8 @@ def command(
     from hubbub.summary import read_reports
     from hubbub.text import format_count
     from hubbub_decoder.data.output_files import (
-        check_output_path,
         check_parquet_path,
+        check_table_path,
         write_population,
         write_report_file,
         write_summary_file,
@@ -109,7 +109,7 @@ def command(
         raise click.UsageError("--values requires --distribution.")
     check_parquet_path(out)
     if truth_out is not None:
-        check_output_path(truth_out)
+        check_table_path(truth_out, (".csv",))
     definition = definitions_with(definitions, [metric])[metric]
     stderr = Console(stderr=True)
     if definition.parts:
@@ -150,7 +150,12 @@ def command(
     if truth_out is not None:
         write_population(population, num_clients, truth_out)
         written.append(str(truth_out))
-    stderr.print(f"wrote {' and '.join(written)}: {format_count(num_reports, 'report')} of {metric}", highlight=False)
+    stderr.print(
+        f"wrote {' and '.join(written)}: {format_count(num_reports, 'report')} of {metric}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})
 
@@ -186,4 +191,9 @@ def _simulate_joint(
         show_stage("simulating")
         simulated = simulate_joint_reports(metric, population, rng)
     write_reports(simulated, out)
-    stderr.print(f"wrote {out}: {format_count(simulated.num_reports, 'report')} of {metric.name}", highlight=False)
+    stderr.print(
+        f"wrote {out}: {format_count(simulated.num_reports, 'report')} of {metric.name}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )

@@ -82,10 +82,18 @@ def check_plot_path(path: Path) -> None:
     check_output_path(path)
 
 
-def check_result_paths(out: Path | None, plot: Path | None = None, suffixes: Sequence[str] = TABLES) -> None:
-    """Check the paths of a table and of a figure, where they are given, before the work starts; suffixes : of the table."""
+def check_result_paths(
+    out: Path | None, plot: Path | None = None, suffixes: Sequence[str] = TABLES, inputs: Iterable[Path | None] = ()
+) -> None:
+    """Check the paths of a table and of a figure, where they are given, before the work starts.
+
+    suffixes : of the table
+    inputs : files that the table must not replace; None for those that are not given
+    """
     if out is not None:
         check_table_path(out, suffixes)
+        if out.exists() and any(path is not None and path.exists() and path.samefile(out) for path in inputs):
+            raise OutputError(f"{out} is an input of this command, and would be lost. Name another file.")
     if plot is not None:
         check_plot_path(plot)
 
@@ -121,7 +129,7 @@ def write_figure(figure: Figure, path: Path) -> None:
 
 def check_parquet_path(path: Path) -> None:
     """Raise OutputError if `path` has the suffix of another format than Parquet, or cannot be written."""
-    if path.suffix.lower() in (".csv", ".json", ".tsv", ".txt"):
+    if path.suffix.lower() in (".csv", ".html", ".json", ".toml", ".tsv", ".txt"):
         raise OutputError(f"{path} must end in .parquet. Summaries and reports are Parquet files.")
     check_output_path(path)
 

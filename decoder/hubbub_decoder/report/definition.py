@@ -8,7 +8,7 @@ from hubbub.metrics.metric import Kind, Metric
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.text import escape_untrusted
+from hubbub.text import escape_untrusted, format_count
 
 
 def privacy_rows(metric: Metric) -> Iterator[tuple[str, str, str]]:
@@ -30,7 +30,8 @@ def definition_rows(metric: Metric) -> Iterator[tuple[str, str]]:
     if metric.other is not None:
         yield "Category of unknown values", escape_untrusted(metric.other)
     if metric.kind is Kind.STRING:
-        yield "Bloom filter", f"{params.num_bits} bits, {params.num_hashes} hashes, {params.num_cohorts} cohorts"
+        sizes = ((params.num_bits, "bit"), (params.num_hashes, "hash"), (params.num_cohorts, "cohort"))
+        yield "Bloom filter", ", ".join(format_count(number, noun) for number, noun in sizes)
     yield "Hash scheme", params.hash_scheme
     yield (
         "Permanent response",

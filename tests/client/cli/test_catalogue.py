@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from hubbub import Buckets, Definitions, Metric, load_definitions
 from hubbub.cli import main
 from hubbub.cli.catalogue import catalogue_page
+from hubbub.cli.output import write_page
+from hubbub.errors import HubbubError
 from hubbub.privacy.lifetime import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
@@ -108,6 +113,31 @@ def test_command_writes_the_page_and_reports_a_bad_path(tmp_path: Path) -> None:
     )
     assert refused.exit_code == 1
     assert "no/m.html" in refused.stderr
+
+
+def test_command_keeps_a_file_that_is_no_page(tmp_path: Path) -> None:
+    definitions = tmp_path / "metrics.toml"
+    definitions.write_bytes((DATA / "metrics.toml").read_bytes())
+    refused = CliRunner().invoke(main, ["metrics", "catalogue", str(definitions), "--out", str(definitions)])
+    assert (refused.exit_code, refused.stderr) == (
+        1, f"Error: cannot write {definitions}: the name of a page must end in .html\n",
+    )  # fmt: skip
+    assert definitions.read_bytes() == (DATA / "metrics.toml").read_bytes()
+
+
+def test_failed_write_keeps_the_page_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "metrics.html"
+    write_page(page, "before")
+    write_text = Path.write_text
+
+    def write_half(path: Path, text: str, **options: Any) -> int:
+        write_text(path, text[: len(text) // 2], **options)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", write_half)
+    with pytest.raises(HubbubError, match="No space left on device; give a file"):
+        write_page(page, "afterwards")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("metrics.html", "before")]
 
 
 def test_page_in_chromium_loads_nothing_and_fits_every_width(tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ def test_check_exits_with_1_above_the_cap() -> None:
     as_json = hubbub("metrics", "check", FILE, "--max-epsilon", "4.3", "--json")
     assert as_json.exit_code == 1
     assert [problem.split(" ")[0] for problem in json.loads(as_json.stdout)["problems"]] == ["homepage"]
-    assert hubbub("metrics", "check", FILE, "--max-epsilon", "0").exit_code == 2
+    for cap in ("0", "nan"):
+        assert hubbub("metrics", "check", FILE, "--max-epsilon", cap).exit_code == 2
 
 
 def test_check_caps_every_version_that_is_collected(tmp_path: Path) -> None:
@@ -152,3 +153,13 @@ def test_show_prints_purpose_and_review_if_set(tmp_path: Path) -> None:
     assert (shown.count("purpose:"), shown.count("review:")) == (1, 1)
     about = json.loads(hubbub("metrics", "show", reviewed, "--json").stdout)
     assert [each.get("review") for each in about] == ["https://example.org/reviews/1", None, None]
+
+
+def test_show_and_diff_escape_control_characters_of_a_definitions_file(tmp_path: Path) -> None:
+    """A terminal would hide the epsilons after the escape sequence `conceal`."""
+    concealed = tmp_path / "metrics.toml"
+    concealed.write_text(FILE.read_text().replace('description = "', 'description = "\\u001b[8m\\u202e\\n'))
+    for arguments in (("show", concealed), ("diff", FILE, concealed)):
+        shown = CliRunner().invoke(main, ["metrics", *map(str, arguments)], color=True).stdout
+        assert r"\x1b[8m\u202e" in shown
+        assert not {"\x1b", "\u202e"} & set(shown)

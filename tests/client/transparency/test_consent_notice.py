@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -49,6 +50,8 @@ def test_notice_has_the_figures_of_each_metric_in_words() -> None:
     assert "from the reports of 4 weeks" in text
     theme = "- Whether the dark theme is on (dark_mode). One report each day, until 2027-11-01. Purpose: choose the default theme."
     assert theme in text.splitlines()
+    sentences = replace(THEME, description=f"{THEME.description}.", purpose=f"{THEME.purpose}.")
+    assert theme in notice(sentences).splitlines()
 
 
 def test_notice_depends_on_the_policy() -> None:
@@ -80,3 +83,17 @@ def test_command_prints_the_notice(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "Which command is used (command)" in done.stdout
     assert done.stdout.endswith("Questions: you@example.org\n")
+    assert done.stderr == ""
+
+
+def test_command_warns_of_metrics_that_the_text_does_not_name(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.toml"
+    named = (Path(__file__).parents[3] / "examples" / "app_metrics.toml").read_text()
+    fields = 'kind = "boolean"\ndescription = "Loud"\nowner = "a@b"\nexpires = 2099-01-01\nprob_p = 0\nprob_q = 1\nprob_f = 0.001'
+    file.write_text(f'{named}\n[[metric]]\nname = "loud"\n{fields}\n')
+    done = CliRunner().invoke(main, ["metrics", "notice", str(file), "--app", "A", "--recipient", "B"])
+    assert (done.exit_code, "loud" in done.stdout) == (0, False)
+    assert done.stderr.startswith(
+        "warning: loud: the default Policy blocks this metric, so the text does not name it. "
+    )
+    assert done.stderr.count("warning: ") == 1

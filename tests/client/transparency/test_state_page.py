@@ -115,7 +115,8 @@ def test_command_writes_the_page_of_the_client(rig: Rig, tmp_path: Path) -> None
     ("arguments", "text"),
     [
         (["--html", "{missing}/page.html"], "cannot write"),
-        (["--html", "{tmp}"], "cannot write"),
+        (["--html", "{tmp}"], "it is a directory; name a file in it"),
+        (["--html", "{tmp}/page.pdf"], "must end in .html"),
         (["--html", "{tmp}/page.html", "--json"], "exclude each other"),
         (["--definitions", "metrics.toml"], "needs --html"),
     ],
@@ -126,6 +127,16 @@ def test_command_refuses_wrong_options(arguments: list[str], text: str, rig: Rig
     done = CliRunner().invoke(main, ["inspect", str(rig.state), *given])
     assert done.exit_code in (1, 2)
     assert text in done.stderr
+
+
+def test_command_counts_ignored_recordings_apart(rig: Rig) -> None:
+    client = rig.client(SURVEY)
+    client.record(SURVEY.name, True)  # before consent
+    client.set_consent("on")
+    client.record(SURVEY.name, True)
+    deliver(client)
+    shown = CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
+    assert "\nrecorded 2 (1 of them ignored), formed 1, acknowledged 1, " in shown
 
 
 def test_page_of_many_subjects_is_short(rig: Rig) -> None:

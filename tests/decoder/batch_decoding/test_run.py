@@ -255,3 +255,13 @@ def test_command_refuses_a_path_without_summaries(tmp_path: Path, argument: str)
     done = CliRunner().invoke(main, ["decode-all", str(tmp_path / argument), "--out", str(tmp_path / "out")])
     assert done.exit_code != 0
     assert f"{argument} is not a directory" in done.stderr
+
+
+@pytest.mark.parametrize("out", [".", "results"])
+def test_command_refuses_parquet_results_among_the_summaries(summaries: Path, out: str) -> None:
+    given = ["decode-all", str(summaries), "--out", str(summaries / out), "--format", "parquet"]
+    refused = CliRunner().invoke(main, given)
+    assert refused.exit_code == 2
+    assert "the next run would take its .parquet results for summaries" in refused.stderr
+    assert not (summaries / "index.jsonl").exists()
+    assert not (summaries / "results").exists()

@@ -247,6 +247,32 @@ def test_decode_errors_are_messages_with_exit_code_1(
     )
 
 
+def test_decode_keeps_its_inputs(summary: Path, tmp_path: Path) -> None:
+    table = tmp_path / "names.csv"
+    table.write_text("candidate\nv1\n")
+    link = tmp_path / "link.csv"
+    link.symlink_to(table)
+    before = summary.read_bytes()
+    for file in (summary, table, link):
+        message = error_of("decode", summary, "--candidates", table, "--out", file)
+        assert f"{file} is an input of this command, and would be lost. Name another file." in message
+    assert "is an input" in error_of("compare", summary, summary, "--candidates", table, "--out", table)
+    assert (summary.read_bytes(), table.read_text()) == (before, "candidate\nv1\n")
+
+
+def test_names_of_written_files_are_printed_on_one_line_as_they_are(
+    summary: Path, candidates: Path, definitions: Path, tmp_path: Path
+) -> None:
+    """rich would take [bold] and [/b] for markup, and break a line after 80 characters."""
+    folder = tmp_path / ("long" * 20) / "a["
+    folder.mkdir(parents=True)
+    table, plot, simulated = folder / "b].csv", folder / "[bold].svg", folder / "b].parquet"
+    decoded = hubbub("decode", summary, "--candidates", candidates, "--out", table, "--plot", plot)
+    assert f"\nwrote {table}\nwrote {plot}\n" in decoded.stderr
+    drawn = hubbub("simulate", definitions, "os", "--reports", 10, "--distribution", "uniform", "--out", simulated)
+    assert f"wrote {simulated}: 10 reports of os\n" in drawn.stderr
+
+
 def _binary(folder: Path) -> Path:
     path = folder / "binary.txt"
     path.write_bytes(b"a\0b")
@@ -277,6 +303,12 @@ def test_simulate_errors_are_messages_with_exit_code_1(definitions: Path, tmp_pa
     assert not (tmp_path / "s.parquet").exists()
     assert "s.csv must end in .parquet" in error_of(
         "simulate", definitions, "os", "--reports", 10, *uniform, "--out", tmp_path / "s.csv"
+    )
+    assert "metrics.toml must end in .csv" in error_of(
+        "simulate", definitions, "os", "--reports", 10, *uniform, *out, "--truth-out", definitions
+    )
+    assert "metrics.toml must end in .parquet" in error_of(
+        "simulate", definitions, "os", "--reports", 10, *uniform, "--out", definitions
     )
 
 

@@ -131,13 +131,16 @@ def test_command_takes_categories_by_name() -> None:
 
 
 def test_command_describes_and_compares(definitions: list[Path], tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
+    page, before = tmp_path / "page.html", definitions[0].read_bytes()
     one = json.loads(hubbub("plan", definitions[0], "--reports", 10_000, "--json").stdout)
     assert one[0]["reports"] == 10_000
     assert one[0]["epsilon_by_reports_of_a_client"][-1]["reports"] == "inf"
     result = hubbub("plan", "--compare", *definitions, "--html", page)
     assert result.exit_code == 0, result.output
     assert result.stdout.count("Epsilon of t reports of one value") == 2
+    refused = hubbub("plan", "--compare", *definitions, "--html", definitions[0])
+    assert (refused.exit_code, definitions[0].read_bytes()) == (1, before)
+    assert "must end in .html" in refused.stderr
     text = page.read_text(encoding="utf-8")
     assert text.count("<svg") == 3
     assert "a$b.toml" in text

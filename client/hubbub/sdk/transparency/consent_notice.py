@@ -74,8 +74,8 @@ def consent_notice(
 
 def _collected(metric: Metric) -> Iterator[str]:
     until = f", until {metric.expires}" if metric.expires is not None else ""
-    purpose = f" Purpose: {metric.purpose}." if metric.purpose else ""
-    yield f"- {metric.description or metric.name} ({metric.name}). One report each {metric.period}{until}.{purpose}"
+    purpose = f" Purpose: {metric.purpose.rstrip('.')}." if metric.purpose else ""
+    yield f"- {metric.description.rstrip('.') or metric.name} ({metric.name}). One report each {metric.period}{until}.{purpose}"
 
 
 def _certainties(metric: Metric, figures: PrivacyFigures) -> Iterator[str]:
