@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self, cast
 
 from hubbub.text import install_hint
 from hubbub_aggregator.database.failpoints import reach
@@ -20,8 +20,15 @@ try:
 except ImportError:
     raise StoreError(f"segments need obstore: {install_hint('segments')}") from None
 
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
+
 _MOST_DELETED_AT_ONCE = 1_000
 _MAX_RETRIES = 4
+_CLIENT_OPTIONS = (
+    "allow_http", "allow_invalid_certificates", "connect_timeout", "proxy_ca_certificate", "proxy_excludes", "proxy_url",
+)  # fmt: skip
+"""Options of obstore's HTTP client that it reads from variables; AWS_ is before the name of each."""
 _PROBE = "write-probe"
 _MISSING = (NotFoundError, FileNotFoundError)
 
@@ -43,8 +50,8 @@ class ObjectStore:
         timeout : S3: longest time of a request, and of its repetitions after a failure. A method fails after twice this time.
                   None: those of obstore, 30 seconds for a request and three minutes of repetitions
 
-        Keys, region and endpoint of S3 are those of the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL
-        and AWS_ALLOW_HTTP, or of the machine's role.
+        Keys, region, endpoint and proxy of S3 are those of the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION,
+        AWS_ENDPOINT_URL, AWS_ALLOW_HTTP and AWS_PROXY_URL, or of the machine's role.
         """
         with _store_errors(place):
             if "://" not in place:
@@ -55,7 +62,7 @@ class ObjectStore:
                 return cls(S3Store.from_url(place), place)
             limited = S3Store.from_url(
                 place,
-                client_options={"timeout": timeout, "allow_http": _allows_http(os.environ)},  # replaces AWS_ALLOW_HTTP
+                client_options=_client_options(os.environ, timeout),  # replaces those of the environment
                 retry_config={"retry_timeout": timeout, "max_retries": _MAX_RETRIES},
             )
             return cls(limited, place)
@@ -110,9 +117,11 @@ class ObjectStore:
         reach("after a deletion of objects")
 
 
-def _allows_http(environment: Mapping[str, str]) -> bool:
-    """Return whether AWS_ALLOW_HTTP is true, as obstore reads it."""
-    return environment.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "on", "yes", "y"}
+def _client_options(environment: Mapping[str, str], timeout: timedelta) -> ClientConfig:
+    """Return the options of obstore's HTTP client: a time limit, and those that variables such as AWS_PROXY_URL set."""
+    given = {name: environment.get(f"AWS_{name.upper()}") for name in _CLIENT_OPTIONS}
+    options = {name: value for name, value in given.items() if value is not None}
+    return cast("ClientConfig", {**options, "timeout": timeout})
 
 
 class MissingObjectError(StoreError):

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
@@ -123,6 +125,24 @@ def test_a_fold_recognizes_its_manifest_when_the_put_is_repeated(make_batch: Mak
         store.close_period(metric.digest, make_batch(metric).period)
     assert num_reports(objects, metric) == 9
     assert not any("/ids/" in name for name in objects.names()), "the ids of a closed period are deleted"
+
+
+def test_requests_with_a_time_limit_use_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as proxy:
+        variables = {"AWS_ENDPOINT_URL": "http://s3.invalid", "AWS_REGION": "eu-west-1", "AWS_ALLOW_HTTP": "true"}
+        keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+        address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        for name, value in {**variables, **keys, "AWS_PROXY_URL": address}.items():
+            monkeypatch.setenv(name, value)
+        objects = ObjectStore.open("s3://bucket", timedelta(seconds=GIVE_UP_SECONDS))
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(objects.read, "object")
+            proxy.settimeout(GIVE_UP_SECONDS)
+            with proxy.accept()[0] as connection:
+                assert connection.recv(1 << 16).startswith(b"GET http://s3.invalid/bucket/object ")
+                connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+            with pytest.raises(StoreError):
+                reading.result(GIVE_UP_SECONDS)
 
 
 def test_queue_before_a_hanging_store_is_bounded_and_refuses_at_once(
