@@ -144,6 +144,8 @@ class Client:
             )
         self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
         ca_certs = check_ca_certs(ca_certs)
+        self._policy = instance_or_default("policy", policy, Policy)
+        self._limits = instance_or_default("limits", limits, Limits)
         settings = environment_settings(os.environ if environment is None else environment)
         for warning in settings.warnings:
             log(logging.WARNING, "%s", warning)
@@ -179,8 +181,6 @@ class Client:
             self._sends_at_start = not self._detached
         self._directory = absolute("state", state)
         self._durability = durability
-        self._policy = instance_or_default("policy", policy, Policy)
-        self._limits = instance_or_default("limits", limits, Limits)
         self._per_subject = per_subject
         self._renew_identity = renew_identity_when_copied
         self._machine_id = machine_id if durability != "memory" else lambda: None

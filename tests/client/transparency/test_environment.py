@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hubbub import Consent
+from hubbub import Consent, ParameterError
 from hubbub.client import _debugged_clients, collaborators
 from hubbub.sdk.runtime.environment import environment_settings
 from hubbub.sdk.transparency import debug_mode
@@ -227,3 +227,11 @@ def test_debug_mode_obeys_do_not_track(rig: Rig, capsys: pytest.CaptureFixture[s
     client.close()
     assert "ignored: consent is off" in capsys.readouterr().err
     assert client.accounting()["formed"] == 0
+
+
+@debugging
+def test_wrong_arguments_leave_no_temporary_directory(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debug_mode, "_temporary_directory", lambda: pytest.fail("a directory was made"))
+    for wrong in ({"policy": "strict"}, {"limits": 5}, {"ca_certs": "missing.pem"}):
+        with pytest.raises(ParameterError):
+            rig.client(environment={"HUBBUB_DEBUG": "1"}, **wrong)
