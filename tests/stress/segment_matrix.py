@@ -42,6 +42,7 @@ from tests.stress.crash_matrix import in_child
 from tests.support.s3_server import environment, s3_server_of_another_process
 
 BITS, DAYS, FIRST_DAY, GIVE_UP = 1_024, 5, date(2024, 6, 1), 20.0
+SPARE = 5  # rounds that may be repeated
 RANDOM = "all at a random moment"
 FAILPOINTS = [
     *(f"{when} an object of {kind}" for when in ("before", "after") for kind in ("segments", "ids", "summaries", "folded", "closed")),
@@ -101,10 +102,25 @@ class Campaign:
         objects = ObjectStore.open(self.segments)
         return objects, SegmentStore.open_with(self.database, objects, uuid.uuid4)
 
-    def crash(self, target: str | None) -> bool:
-        """Run two services, two folds and a job that closes periods until the failpoint or a random moment; return whether it was reached."""
+    def crash_until_reached(self, target: str | None, most: int) -> bool:
+        """Crash; return whether the failpoint was reached.
+
+        A process is killed when it reaches the failpoint for the first, second or third time. The new batches may be too few for so many
+        objects; then at most `most` more are built, and the first time counts.
+        """
+        if self.crash(target, 1 if _closes(target) else self.rng.randint(1, 3)):
+            return True
+        self.check()
+        self.build(most)
+        return self.crash(target, 1)
+
+    def crash(self, target: str | None, times: int) -> bool:
+        """Run two services, two folds and a job that closes periods until one reaches the failpoint so often, or until a random moment.
+
+        Return whether the failpoint was reached.
+        """
         read_end, write_end = os.pipe()
-        hook = _hook(target, 1 if _closes(target) else self.rng.randint(1, 3), write_end)
+        hook = _hook(target, times, write_end)
         work = [self._append, self._append, self._fold, self._fold, self._close]
         children = [_forked(each, hook, write_end, self.rng.random()) for each in work]
         os.close(write_end)
@@ -277,13 +293,14 @@ def main(crashes: int, seed: int, *, on_s3: bool) -> None:
     targets: list[str | None] = [None] * max(0, crashes - len(FAILPOINTS))
     targets += FAILPOINTS[:crashes]
     rng.shuffle(targets)
+    most = BITS // 2 // (crashes + SPARE)
     with _place(on_s3=on_s3) as (segments, database):
         campaign = Campaign(segments, database, rng)
         for target in targets:
-            campaign.build(BITS // 2 // crashes)
+            campaign.build(most)
             if _closes(target) or (campaign.day < DAYS - 3 and rng.random() < 0.1):
                 campaign.day += 1
-            reached[target or RANDOM] += campaign.crash(target)
+            reached[target or RANDOM] += campaign.crash_until_reached(target, most)
             campaign.check()
         campaign.finish()
     for name in [*FAILPOINTS, RANDOM]:
