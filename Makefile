@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 
 .DEFAULT_GOAL := check
-.PHONY: audit demo docs test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix pythons seeds soak clean bench-report-likelihood
+.PHONY: audit demo docs test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -26,21 +26,32 @@ SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark]'
 	@touch $@
 
+.venv/.release-installed: .venv/.dev-installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
+	@touch $@
+
 demo: .venv/.demo-installed        ## the whole pipeline on real data: true and estimated shares, and a page with plots
 	$(BIN)/hubbub demo
 
 test: .venv/.dev-installed         ## the tests that are not marked slow: about 4 minutes on two cores
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "not slow"
+	$(BIN)/pytest -q -n logical --dist loadfile -m "not slow"
 
 check: format lint types test      ## every change must pass this
 
-ci: .venv/.spark-installed check docs slow    ## check, the documentation site, and every slow test, also those with Spark
+ci: .venv/.spark-installed check processors python3.13 docs slow    ## check, other processors, Python 3.13, the documentation site, and every slow test, also those with Spark
+
+# Only tests of recorded numbers: the other tests compare numbers of one run, which all round alike.
+RECORDED := $(BIN)/pytest -q tests/decoder/test_recorded_decodes.py
+processors: .venv/.dev-installed   ## recorded decodes with the rounding of processors without AVX-512, and without AVX: about a minute
+	OPENBLAS_CORETYPE=Haswell $(RECORDED)
+	OPENBLAS_CORETYPE=Nehalem $(RECORDED)
+	NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python -c 'import numpy; print(*numpy.show_config("dicts")["SIMD Extensions"].get("found", []))')" $(RECORDED)
 
 docs: .venv/.dev-installed         ## the documentation site in build/docs; warnings and broken internal links are errors
 	$(BIN)/sphinx-build -q -W --keep-going -E -a -b html docs build/docs
 
 slow: .venv/.dev-installed         ## the tests marked slow, and the demo
-	$(BIN)/pytest -q -n 2 --dist loadfile -m slow
+	$(BIN)/pytest -q -n logical --dist loadfile -m slow
 	$(BIN)/hubbub demo --reports 20000 --out build/demo
 
 test-spark: .venv/.spark-installed     ## the tests of `hubbub fold --engine spark`
@@ -57,6 +68,7 @@ matrix: .venv/.dev-installed       ## kill the service (on each engine, one proc
 	$(BIN)/python -m tests.stress.segment_matrix 100 --s3
 	$(BIN)/python -m tests.stress.kill_matrix 200 $$(date +%s)
 	$(BIN)/python -m tests.stress.damage_matrix 200
+	$(BIN)/python -m tests.stress.served_damage_matrix 200
 
 soak: .venv/.dev-installed         ## the same at 1,000 points, and 100,000 crafted requests
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 1000
@@ -68,13 +80,31 @@ seeds: .venv/.dev-installed        ## run every statistical test with 20 unseen 
 	$(BIN)/python -m tests.loop_seeds 20
 
 OTHER_PYTHONS ?= python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[2-4].*/bin/python)
-pythons:                           ## the fast tests of client and aggregator with each other Python that is installed
-	@for python in $(OTHER_PYTHONS); do \
+pythons:                           ## the fast tests of all three packages with each other Python that is installed
+	@tested=" "; for python in $(OTHER_PYTHONS); do \
 	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || { echo "skipped: $$python does not run"; continue; }; \
+	    case "$$tested" in *" $$version "*) continue;; esac; tested="$$tested$$version "; \
 	    $$python -m venv build/python$$version && \
 	    build/python$$version/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]' && \
-	    build/python$$version/bin/pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not slow" tests/client tests/aggregator || exit 1; \
+	    build/python$$version/bin/pytest -q -n logical --dist loadfile -p no:cacheprovider -m "not slow" --ignore-glob='*/test_spark*' tests/client tests/aggregator tests/decoder || exit 1; \
 	done
+
+python3.13:                        ## the same with Python 3.13 alone, if it is installed; make ci runs it
+	@$(MAKE) --no-print-directory pythons OTHER_PYTHONS="python3.13 $(wildcard $(HOME)/.pyenv/versions/3.13.*/bin/python)"
+
+OLDEST_TESTS ?= tests/client tests/aggregator tests/decoder
+oldest: .venv/.release-installed       ## fast tests and each command with the oldest dependencies that pyproject.toml admits
+	rm -rf build/oldest build/oldest-client build/oldest.txt
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --extra all --output-file build/oldest.txt pyproject.toml
+	$(BIN)/uv venv --quiet --python $(BIN)/python build/oldest-client
+	$(BIN)/uv pip install --quiet --python build/oldest-client --resolution lowest-direct -e .
+	build/oldest-client/bin/hubbub encode tests/data/metrics.toml homepage x
+	$(BIN)/uv venv --quiet --python $(BIN)/python build/oldest
+	$(BIN)/uv pip install --quiet --python build/oldest --constraints build/oldest.txt -e '.[dev]'
+	@for command in $$(build/oldest/bin/hubbub --help | sed -n '/^Commands:/,$$s/^  \([a-z][a-z-]*\) .*/\1/p'); do \
+	    build/oldest/bin/hubbub $$command --help >/dev/null || exit 1; \
+	done
+	build/oldest/bin/pytest -q -n logical --dist loadfile -p no:cacheprovider -W default::DeprecationWarning -m "not slow" $(OLDEST_TESTS) # old libraries warn about each other
 
 format: .venv/.dev-installed
 	$(BIN)/ruff format $(if $(CI),--check) $(SOURCES)
@@ -143,6 +173,12 @@ bench-large: .venv/.dev-installed               ## 110,000 candidates
 
 bench-report-likelihood: .venv/.dev-installed   ## full likelihood of 1e6 retained reports
 	$(BIN)/python benchmarks/report_likelihood.py
+
+lock: .venv/.release-installed         ## write requirements.txt: the versions of constraints.txt for the extra `all`, with hashes
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraints constraints.txt --custom-compile-command "make lock" --extra all --output-file requirements.txt pyproject.toml
+
+release-check: .venv/.release-installed ## build wheel, sdist and SBOM into build/release, install them by hashes without an index, run the tutorial
+	$(BIN)/python -m tests.release_check
 
 clean:
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -33,8 +33,11 @@ from hubbub import parse_definitions
 
 ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "3"))
 SECONDS, SETTLE = 5.0, 1.0
-ATTACKS = ("idle", "nested", "pipelined", "unfinished", "unfinished, 100 networks", "readiness")
+ATTACKS = (
+    "idle", "nested", "pipelined", "unfinished", "unfinished, 100 networks", "readiness", "headers", "unfinished headers",
+)  # fmt: skip
 REQUEST = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+TINY_HEADERS = b"a:\r\n" * 12_800
 
 
 def forwarded(request: bytes, network: str) -> bytes:
@@ -124,6 +127,39 @@ async def readiness(host: str, port: int) -> None:
             group.create_task(connection())
 
 
+async def headers(host: str, port: int) -> None:
+    """Send 40 requests per second from one network, each with 12,800 headers in 51 kB."""
+    request = forwarded(REQUEST, "198.51.100.1") + TINY_HEADERS + b"Content-Length: 2\r\n\r\n{}"
+    end = time.monotonic() + SETTLE + SECONDS
+    while time.monotonic() < end:
+        with suppress(OSError):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(request)
+            await reader.read(9)
+            writer.close()
+        await asyncio.sleep(1 / 40)
+
+
+async def unfinished_headers(host: str, port: int) -> None:
+    """Hold 195 connections of one network, each with 12,800 headers and without their end; reopen closed ones each second."""
+    begun = forwarded(REQUEST, "198.51.100.1") + TINY_HEADERS
+    end = time.monotonic() + SETTLE + SECONDS
+
+    async def connection() -> None:
+        while time.monotonic() < end:
+            with suppress(OSError, TimeoutError):
+                reader, writer = await asyncio.open_connection(host, port)
+                writer.write(begun)
+                async with asyncio.timeout(max(0.0, end - time.monotonic())):
+                    await reader.read()
+                writer.close()
+            await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(195):
+            group.create_task(connection())
+
+
 def attack(name: str, host: str, port: int) -> None:
     """Run one attack for its duration; the target of a child process."""
     attacks = {
@@ -132,6 +168,8 @@ def attack(name: str, host: str, port: int) -> None:
         "pipelined": pipelined,
         "unfinished": unfinished,
         "readiness": readiness,
+        "headers": headers,
+        "unfinished headers": unfinished_headers,
     }
     if name.endswith("networks"):
         uvloop.run(unfinished(host, port, 100))

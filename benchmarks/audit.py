@@ -10,8 +10,9 @@ measures:
     measured bound <= printed <= declared, rounded up to three decimals
 
 Cells: one report; `hold` reports and two epochs, or several reports of one value. "Per value" bounds any number of reports: the cell has
-as many, 2 to 30, as reach 95 % of it with the fewest reports of all clients. Exit code 1 if a comparison fails. A correct client fails
-by chance with probability at most .001 for each cell. The lifetime sums units of epsilon; no feasible number of trials measures it.
+as many, 2 to 30, as reach 95 % of it with the fewest reports of all clients. The noise of values, epochs and metrics is tested for
+independence. Exit code 1 if a comparison or a test fails. A correct client fails by chance with probability at most .001 for each cell.
+The lifetime sums units of epsilon; no feasible number of trials measures it.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hubbub import Metric, Params
+from hubbub import Buckets, Estimand, Metric, Params
 from hubbub.metrics.definitions import load_definitions
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub_decoder.audit.audit import MIN_TRIALS, Audit, audit_metric, declared_epsilon
 from hubbub_decoder.audit.bound import epsilon_lower_bounds
 from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.independence import independence_test_of_metrics, independence_tests
 from hubbub_decoder.audit.loss_law import declared_event, loss_law
 from hubbub_decoder.audit.pair_search import audited_values, declared_pair
 from hubbub_decoder.audit.replay import replay_tests_of
@@ -48,6 +50,8 @@ CELL_CONFIDENCE = 0.99
 ROUNDING = 0.001 + 1e-6
 MOST_REPORTS_OF_ONE_VALUE = 30
 MAX_REPORTS = 6_000_000
+CLIENTS = 100_000
+"""Most clients of an independence test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,14 @@ def run(file: Path, trials: int | None) -> int:
             )
             for each in found:
                 print(f"  {file.name} {name}: {each}")
-    return failed
+    tests = [test for name in definitions for test in independence_tests(None, definitions[name], None, CLIENTS, None)]
+    if len(definitions) > 1:
+        metrics = [definitions[name] for name in definitions]
+        tests.append(independence_test_of_metrics(None, metrics, CLIENTS, None))
+    dependent = [test for test in tests if test.refuted]
+    for test in dependent:
+        print(f"  {file.name}: {test.name}: {test.finding}")
+    return failed + len(dependent)
 
 
 def _trials_needed(metric: Metric, reports: int, claim: float, confidence: float) -> float:
@@ -165,6 +176,17 @@ def all_kinds() -> Iterator[tuple[str, Metric, int]]:
         (".4/.6/0", 4),
     ):
         yield f"boolean {noise}", Metric.boolean("dark", **fields[noise]), reports
+    page = Metric.string("page", Params(num_bits=32, num_hashes=1, num_cohorts=32, **fields["0/1/.5"]))
+    paid, os = Metric.boolean("paid", **fields["0/1/.5"]), Metric.categorical("os", tuple("abcd"), **fields["0/1/.5"])
+    yield "joint of string and categorical, 0/1/.5", Metric.joint("visit", (page, os)), 1
+    yield (
+        "joint of boolean, boolean and categorical, 0/1/.5",
+        Metric.joint("trip", (paid, Metric.boolean("late", **fields["0/1/.5"]), os)),
+        1,
+    )
+    yield "ordinal .25/.75/.5", Metric.ordinal("use", (0, 10, 20, 30), **fields[".25/.75/.5"]), 2
+    mean = Buckets((0, 50), default=0, estimate=Estimand.MEAN)
+    yield "mean .25/.75/.5", Metric.ordinal("use", mean, **fields[".25/.75/.5"]), 2
     for reports in (2, 3, 4):
         yield "boolean 0/1/.5, hold 1", Metric.boolean("dark", hold=1, **fields["0/1/.5"]), reports
 

@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "_sphinx"))
 
 project = "hubbub"
-release = metadata.version("hubbub")
+release = metadata.version("hubbub-telemetry")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "mathjax", "commands", "docstrings", "sources"]
 exclude_patterns = ["progress"]
 

@@ -29,7 +29,7 @@ from hubbub_aggregator.api.ingest import IngestMiddleware
 from hubbub_aggregator.api.request_body import BodyMemory
 from hubbub_aggregator.api.routes import routes
 from hubbub_aggregator.api.service import Address, Service
-from hubbub_aggregator.errors import DatabaseMovedError, StoppedError, StoreError
+from hubbub_aggregator.errors import FilesInDoubtError, StoppedError, StoreError
 from hubbub_aggregator.http.cors import CrossOriginMiddleware
 from hubbub_aggregator.http.error_handler import ErrorMiddleware
 from hubbub_aggregator.http.get_and_head import get_and_head
@@ -55,8 +55,9 @@ logger = logging.getLogger(__name__)
 
 _FLUSH_SECONDS = 1.0  # SIGKILL loses the refusals counted since the last flush
 _DISK_CHECK_SECONDS = 1.0
-_MOVED = (
-    "the database file was removed, renamed, replaced or unmounted while it is served, so nothing is stored: "
+_FILE_CHECK_SECONDS = 0.4
+_IN_DOUBT = (
+    "a file of the database was removed, replaced or damaged while it is served, so nothing is stored: "
     "see the aggregator's log for the next step"
 )
 
@@ -119,6 +120,7 @@ def create_app(
             ),
             PeriodicJob("flush_refusals", lambda: outcomes.flush(store), _FLUSH_SECONDS, job_health),
             PeriodicJob("check_disk", disk.measure, _DISK_CHECK_SECONDS, job_health),
+            PeriodicJob("check_files", store.check_files, _FILE_CHECK_SECONDS, job_health),
         )
         if reload is not None:
             loop = asyncio.get_running_loop()
@@ -215,7 +217,7 @@ def _store_error(request: Request, failed: StoreError) -> Response:
     if isinstance(failed, StoppedError):
         return problem_response(ProblemType.UNAVAILABLE, f"{failed}: send the same request again after its restart")
     log_failure(logger, "the store", failed)
-    moved = isinstance(failed, DatabaseMovedError)
+    in_doubt = isinstance(failed, FilesInDoubtError)
     return problem_response(
-        ProblemType.UNAVAILABLE, _MOVED if moved else "the database is not available: see the aggregator's log"
+        ProblemType.UNAVAILABLE, _IN_DOUBT if in_doubt else "the database is not available: see the aggregator's log"
     )

@@ -36,8 +36,8 @@ class StoppedError(StoreError):
     """The store was stopped, and ends long scans and deletions."""
 
 
-class DatabaseMovedError(StoreError):
-    """The database's path no longer leads to the file that is served. The error has been logged already.
+class FilesInDoubtError(StoreError):
+    """A file of the database was moved or damaged while it is served. The error has been logged already.
 
-    It is the only StoreError after which something may have changed: the last commit may be in a file that a restart would not open.
+    It is the only StoreError after which something may have changed: a restart may not find the last commit.
     """

@@ -73,7 +73,9 @@ class Settings:
     max_queue_bytes: int = _setting(
         32 << 20, "Largest size of batches that wait for their commit; beyond it: 503.", is_size=True
     )
-    max_batches_per_commit: int = _setting(1_000, "Most batches in one commit.")
+    max_commit_bytes: int = _setting(
+        1 << 20, "A commit takes waiting batches until they have this size, each counted with 1 KiB more.", is_size=True
+    )
     fold_interval: float = _setting(10.0, "Seconds between two rounds of folding segments and closing periods.")
     client_rate: float = _setting(
         50.0, "Requests per second from one network (IPv4 /24, IPv6 /48), on average; beyond it: 429."

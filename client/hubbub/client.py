@@ -332,8 +332,12 @@ class Client:
 
         def page() -> str:
             from hubbub.sdk.transparency.state_page import state_page
+            from hubbub.sdk.upload.transport import HttpTransport
 
-            return self._build_report(lambda state: state_page(state, last=last, definitions=self._definitions))
+            url = self._url if isinstance(self._transport, HttpTransport) else None
+            return self._build_report(
+                lambda state: state_page(state, last=last, definitions=self._definitions, url=url)
+            )
 
         return call_safely(page, otherwise="")
 
@@ -369,7 +373,7 @@ class Client:
         try:
             parts = self._parts
             if parts.limit.allowed is Consent.OFF and self._debug is None:
-                parts.recorder.unsaved_ignored["consent"] += 1
+                parts.recorder.ignore("consent")
                 return
             if subject_id is None and self._per_subject:
                 parts.recorder.ignore_wrong_call(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
+
+DISTRIBUTION = "hubbub-telemetry"
+"""What pip installs. The packages and the command are named `hubbub`, but `hubbub` on PyPI is another project."""
 
 
 def format_count(number: int, noun: str) -> str:
@@ -33,14 +37,12 @@ def format_names(names: Sequence[str], most: int = 3) -> str:
 
 
 def install_hint(extra: str) -> str:
-    """Return the instruction to install an extra of this project.
-
-    The package `hubbub` on PyPI is another project, so no message may ask a user to install it from there.
+    """Return the command that installs an extra beside the installed version of hubbub.
 
     >>> install_hint("decoder")
-    "run pip install '.[decoder]' in a checkout of hubbub"
+    "run pip install 'hubbub-telemetry[decoder]'"
     """
-    return f"run pip install '.[{extra}]' in a checkout of hubbub"
+    return f"run pip install '{DISTRIBUTION}[{extra}]'"
 
 
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -76,6 +78,24 @@ def escape_control_characters(value: str) -> str:
     'a\\\\x1b[8m\\\\u202eb\\\\n'
     """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
+
+
+def visible_text(text: str) -> str:
+    r"""Return a text for a page, in which no character is invisible or changes the order of others: such characters become code points.
+
+    These are control and format characters, lone surrogates and unassigned characters. Spaces, tabs and line breaks stay.
+
+    >>> visible_text("safe\u202egnp.exe\x00, two\nlines")
+    'safe\\u202egnp.exe\\x00, two\nlines'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or unicodedata.category(c) == "Zs" else escape_control_characters(c) for c in text)
+
+
+def visible_value(value: object) -> object:
+    """Return a value of a template as `visible_text`; markup, which has `__html__`, stays as it is. For `finalize` of Jinja."""
+    return value if hasattr(value, "__html__") else visible_text(str(value))
 
 
 _MAX_CHARACTERS = 80

@@ -75,7 +75,8 @@ def decode(
     weights    : of candidates of a string metric, known before the reports, such as frequencies in an earlier list. Only their order
                  counts, and the reports decide whether it means anything. Intervals and false discoveries hold with a wrong list
 
-    Of a metric with `discover`, only the held-out group reports whole strings: the decoding is that of its reports.
+    Of a metric with `discover`, only the held-out group reports whole strings: the decoding is that of its reports. It is a sample of the
+    reporters, so the intervals of the shares among the reporters contain its sampling error.
 
     BLAS is limited to one thread in the whole process until `decode` returns; large models use the idle cores (decision 75).
 
@@ -133,9 +134,11 @@ def decode(
             design = replace(design, strata=weight_strata(group_weights(weights, design.groups)))
         selection = select_candidates(counts, design, method=method, keep_all=_is_pattern_fit(summary))
         with idle_blas_threads(_largest_dimension(summary, selection, design)):
-            fit, unlisted = _fit(summary, counts, design, selection, progress)
+            fit, unlisted = _fit(summary, collected.num_reports, design, selection, progress)
         progress("testing the candidates", _TESTING)
-        decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr, design.strata)
+        decoding = build_decoding(
+            fit, design.groups, counts, target, confidence, fdr, design.strata, collected.num_reports
+        )
         decoding = replace(
             decoding,
             lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding),
@@ -150,9 +153,9 @@ def decode(
 
 
 def _fit(
-    summary: Collected, counts: BitCounts, design: DesignMatrix, selection: Selection, progress: Progress
+    summary: Collected, num_reports: int, design: DesignMatrix, selection: Selection, progress: Progress
 ) -> tuple[FitResult, tuple[UnlistedFit, ...]]:
-    """Fit the selected candidates, and search for frequent unlisted strings."""
+    """Fit the selected candidates, and search for frequent unlisted strings; num_reports : of all reporters, those of prefixes included."""
     kept = design.take(selection.columns)
     fits = count(1)
 
@@ -163,7 +166,7 @@ def _fit(
             f"estimating {format_count(len(columns.groups), 'share')}{again}",
             _FITTING if number == 1 else _FITTING_AGAIN,
         )
-        return _fit_columns(summary, counts, columns, selection)
+        return _fit_columns(summary, num_reports, columns, selection)
 
     fit, unlisted = fit_with_unlisted_strings(selection.counts, kept, fit_columns)
     return fit.expand(
@@ -171,7 +174,7 @@ def _fit(
     ), unlisted
 
 
-def _fit_columns(summary: Collected, counts: BitCounts, kept: DesignMatrix, selection: Selection) -> FitResult:
+def _fit_columns(summary: Collected, n: int, kept: DesignMatrix, selection: Selection) -> FitResult:
     """Fit the columns by the most precise estimator for this summary and this number of columns.
 
     summary                       | few candidates: fixed effects | many candidates: random effects, empirical Bayes
@@ -182,7 +185,6 @@ def _fit_columns(summary: Collected, counts: BitCounts, kept: DesignMatrix, sele
     if isinstance(summary, PatternCounts) and _is_pattern_fit(summary):
         fit = fit_patterns(summary, kept)
         return fit.with_cumulants(pattern_noise_cumulants(summary, kept, fit))
-    n = counts.num_reports
     fixed = use_fixed_effects(selection.counts, kept)
     if isinstance(summary, Reports) and within_size_limit(kept) and not is_crowded(selection.counts, kept):
         reports = selection.reports_of(summary)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from hubbub_decoder import Decoding, decode
-from tests.support.random_tasks import KINDS, Score, Task, clustered_mean, draw_task, score, simulate_task
+from tests.support.random_tasks import KINDS, SATURATED, Score, Task, clustered_mean, draw_task, score, simulate_task
 
 SEED = 1
 TASKS = 72
+SATURATED_TASKS = 40
 STANDARD_ERRORS = 4.0
 
 
@@ -52,6 +53,45 @@ def test_random_tasks_of_each_kind_are_calibrated(outcomes: list[tuple[Task, Dec
 def test_detected_candidates_have_intervals_above_zero(outcomes: list[tuple[Task, Decoding, Score]]) -> None:
     for task, decoding, _ in outcomes:
         assert all(e.low > 0 for e in decoding.detected), task
+
+
+@pytest.mark.slow
+def test_posterior_shares_are_null_exactly_where_the_listed_total_is(
+    outcomes: list[tuple[Task, Decoding, Score]],
+) -> None:
+    """Else the means add up to the listed total. Both kinds of tasks are met."""
+    determined = []
+    for task, decoding, _ in outcomes:
+        total, estimates = decoding.listed_total.share, [each for each in decoding if not math.isnan(each.share)]
+        columns = np.array([[e.posterior_median, e.credible_low, e.credible_high, e.posterior_mean] for e in estimates])
+        if not estimates:
+            continue
+        determined.append(not math.isnan(total))
+        if determined[-1]:
+            assert abs(columns[:, 3].sum() - min(max(total, 0), 1)) < 1e-9, task
+            assert (columns[:, [0, 3]] >= 0).all(), task
+        else:
+            assert np.isnan(columns).all(), task
+    assert {*determined} == {True, False}
+
+
+@pytest.mark.slow
+def test_saturated_tasks_are_calibrated() -> None:
+    """40 tasks of few bits, few cohorts and 1e7 to 1e10 reports: error / declared variance at most 1.15, coverage at least .94.
+
+    Every estimate is a possible share up to 10 standard errors. Where hashing decides, some fits are wider than they need to be.
+    """
+    scores = []
+    for index in SATURATED[:SATURATED_TASKS]:
+        task = draw_task(index, SEED)
+        summary, candidates, population, no_value = simulate_task(task)
+        decoding = decode(summary, candidates)
+        scores.append(score(decoding, population, no_value))
+        known = [e for e in decoding if not math.isnan(e.share)]
+        assert all(-10 * e.std_error < e.share < 1 + 10 * e.std_error and e.std_error < 1 for e in known), task
+    check([s.ratio for s in scores], 0, 1.15)
+    check([s.coverage["all"] for s in scores], 0.94, 1)
+    assert not any(s.wild for s in scores)
 
 
 def check(values: Sequence[float], low: float, high: float) -> None:

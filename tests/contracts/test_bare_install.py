@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from hubbub.text import install_hint
 from tests.support.paths import REPOSITORY
 
 ENCODE = """
@@ -46,7 +47,7 @@ def test_bare_install_encodes_without_extras(bare: Path) -> None:
     assert done.stdout == "128\n"
     listed = subprocess.run([bare, "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True, check=True)
     names = {line.partition("==")[0] for line in listed.stdout.split()}
-    assert names - {"pip", "setuptools"} == {"hubbub", "bitarray", "click", "mmh3", "urllib3"}
+    assert names - {"pip", "setuptools"} == {"hubbub-telemetry", "bitarray", "click", "mmh3", "urllib3"}
 
 
 @pytest.mark.slow
@@ -66,8 +67,19 @@ def test_bare_install_names_missing_extras(bare: Path) -> None:
     ):
         lacking = subprocess.run([hubbub, *arguments], capture_output=True, text=True, check=False, cwd=bare.parent)
         assert lacking.returncode == 1, lacking.stderr
-        assert f"run pip install '.[{extra}]' in a checkout of hubbub" in lacking.stderr
+        assert f"run pip install 'hubbub-telemetry[{extra}]'" in lacking.stderr
         assert len(lacking.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_named_command_installs_an_extra_of_the_installed_version(bare: Path) -> None:
+    """`pip install` of the extra keeps the installed hubbub, so it works whatever an index has under this name."""
+    (requirement,) = re.findall("run pip install '(.*)'", install_hint("decoder"))
+    options = ("--disable-pip-version-check", "--dry-run", "--quiet", "--report", "-")
+    done = subprocess.run([bare, "-m", "pip", "install", *options, requirement], capture_output=True, check=True)
+    added = {item["metadata"]["name"] for item in json.loads(done.stdout)["install"]}
+    assert added >= {"numpy", "scipy", "pyarrow"}
+    assert "hubbub-telemetry" not in added
 
 
 KEPT = """
@@ -94,8 +106,8 @@ def test_bare_install_checks_state_directory(bare: Path, tmp_path: Path) -> None
 
 
 def test_no_document_installs_hubbub_from_pypi() -> None:
-    """The name on PyPI belongs to another project, so `pip install` from there would install another program."""
-    install_command = re.compile(r"pip3? install\b[^\n`]*\bhubbub\b(?!/)")
+    """The name `hubbub` on PyPI belongs to another project; ours is `hubbub-telemetry`."""
+    install_command = re.compile(r"pip3? install\b[^\n`]*\bhubbub\b(?![/-])")
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     tested = [REPOSITORY / name for name in listed.splitlines() if not name.startswith(("tests/", "docs/progress/"))]
     wrong = [
@@ -103,7 +115,6 @@ def test_no_document_installs_hubbub_from_pypi() -> None:
         for file in tested
         if file.suffix in (".py", ".md", ".toml", ".j2", ".yml", ".txt", ".sh") or file.name == "Makefile"
         for found in install_command.finditer(file.read_text(encoding="utf-8"))
-        if "in a checkout of hubbub" not in found.group() and file.name != "text.py"
     ]
     assert wrong == []
 

@@ -10,6 +10,7 @@ import pytest
 
 from hubbub import Policy, load_definitions
 from hubbub.privacy import privacy_figures
+from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder import Wishes, plan
 from tests.support.pages import PageRun
 from tests.support.paths import DOCS, REPOSITORY
@@ -32,14 +33,22 @@ def suspicion(prior: float, epsilon: float) -> str:
     factor = math.exp(epsilon)
     if factor > NO_BOUND:
         return "no bound in practice"
-    return f"{100 * prior * factor / (prior * factor + 1 - prior):.1f} %"
+    return f"{rounded_up(100 * prior * factor / (prior * factor + 1 - prior)):.1f} %"
+
+
+def rounded_up(number: float) -> float:
+    """Return a number rounded up to a tenth: a printed bound is not below the exact one."""
+    return math.ceil(10 * number - 1e-9) / 10
 
 
 def factor_text(epsilon: float) -> str:
     factor = math.exp(epsilon)
     if factor < NO_BOUND:
-        return f"{factor:.1f}"
-    return f"{factor:,.0f}" if factor < 1e9 else f"{factor:.1e}".replace("e+", "e")
+        return f"{rounded_up(factor):.1f}"
+    if factor < 1e9:
+        return f"{math.ceil(factor):,}"
+    power = math.floor(math.log10(factor))
+    return f"{rounded_up(factor / 10**power):.1f}e{power}"
 
 
 def test_epsilons_in_words_follow_from_the_metric_and_the_default_policy() -> None:
@@ -54,16 +63,15 @@ def test_epsilons_in_words_follow_from_the_metric_and_the_default_policy() -> No
     rows = rows_of("bound of `homepage`")
     assert len(rows) == len(epsilons)
     for (name, shown, *cells), exact in zip(rows, epsilons, strict=True):
-        epsilon = round(exact, 3)
-        assert float(shown) == epsilon
-        assert cells == [factor_text(epsilon), suspicion(0.01, epsilon), suspicion(0.5, epsilon)], name
+        assert float(shown) == float(shown_epsilon(exact))
+        assert cells == [factor_text(exact), suspicion(0.01, exact), suspicion(0.5, exact)], name
     for units, row in ((figures.units_enrollment, rows[2]), (figures.units_lifetime, rows[3])):
         assert f"up to {units} different answers" in row[0]
-    report, answer = (round(epsilon, 3) for epsilon in epsilons[:2])
+    report, answer = epsilons[:2]
     for epsilon in (report, answer):
         assert f"belief is at most {suspicion(0.01, epsilon)}" in PAGE
     assert f"e^20 = {math.exp(20) / 1e6:.0f} million" in PAGE
-    assert f"its factor of {math.exp(answer):.1f}" in PAGE
+    assert f"its factor of {factor_text(answer)}" in PAGE
 
 
 def test_bit_probabilities_are_those_of_the_metric() -> None:

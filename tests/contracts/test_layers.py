@@ -14,7 +14,8 @@ from tests.support.paths import REPOSITORY
 # "." is the package's `__init__` and `__main__`.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hubbub": (
-        ("errors", "consent", "randomness", "text", "pages", "worker_processes"),
+        ("errors", "consent", "randomness", "text", "files", "worker_processes"),
+        ("pages",),
         ("metrics",),
         ("wire",),
         ("privacy",),
@@ -42,7 +43,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         (".",),
     ),
     "hubbub_decoder": (
-        ("errors", "array_types", "blas_threads"),
+        ("errors", "array_types", "blas_threads", "result"),
         ("model",),
         ("data", "inference"),
         ("estimators",),

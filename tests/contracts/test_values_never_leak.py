@@ -11,6 +11,7 @@ import pytest
 
 from hubbub import Client, Metric, Params
 from hubbub.client import collaborators
+from hubbub.encoding.bloom import BloomBits
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.sdk.runtime.error_guard import report_failure
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE
@@ -110,7 +111,7 @@ def test_subjects_have_their_own_secret_cohort_drafts_and_ledger(rig: Rig, tmp_p
         assert len(state.accounts) == len(state.drafts) == 3
         assert "" not in state.digests
     encoders = [each.encoder for each in collaborators(server).encoders._encoders.values()]
-    assert len({encoder._permanent_response(5) for encoder in encoders}) == 3
+    assert len({encoder._permanent_response(BloomBits(5)) for encoder in encoders}) == 3
     assert deliver(server) == 1  # their reports of one metric and period are sent in one batch
     (batch,) = rig.transport.batches
     assert sorted(batch.cohorts) == sorted(encoder.cohort for encoder in encoders)

@@ -56,7 +56,7 @@ def vector(metric: Metric, value: Value, number: int) -> dict[str, Any]:
         "epoch": epoch,
         "cohort": cohort,
         "bloom": bloom.to_bytes(width, "little").hex(),
-        "prr": PermanentResponse(metric, secret)(bloom, epoch, bloom.value_digest).to_bytes(width, "little").hex(),
+        "prr": PermanentResponse(metric, secret)(bloom, epoch).to_bytes(width, "little").hex(),
         "coins": random_bytes.hex(),
         "irr": Encoder(metric, secret, scripted).encode(value, epoch).to_bytes().hex(),
     }
@@ -70,7 +70,7 @@ def main() -> None:
         "epoch": "of a metric with hold, else null",
         "cohort": "first byte of SHAKE-256 over the framed fields (hubbub/cohort/v1, secret), mod num_cohorts",
         "bloom": "true bits, rows as on the wire, hex",
-        "prr": "permanent response: SHAKE-256 over the framed (hubbub/prr/v1, or hubbub/prr-asymmetric/v1 with permanent_p and permanent_q; secret, the bit-shaping fields, epoch, bloom; for strings with permanent_p and permanent_q then the first 16 bytes of SHA-256 of the value)",
+        "prr": "permanent response: SHAKE-256 over the framed (hubbub/prr/v2, secret, digest, empty name of the part, epoch, key); key: bloom, then for strings the first 16 bytes of SHA-256 of the value",
         "coins": "what the system's generator gave, in order; words are read from it in order",
         "irr": "the report's row, hex",
     }

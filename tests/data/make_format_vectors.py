@@ -13,7 +13,7 @@ from typing import Any
 
 from hubbub import Buckets, Encoder, HubbubError, Metric, Params, PeriodKind, Secret
 from hubbub.encoding.bernoulli import BernoulliMask
-from hubbub.encoding.bloom import Value, bloom_bits
+from hubbub.encoding.bloom import BloomBits, Value, ValueKey, bloom_bits
 from hubbub.encoding.hashing import google_md5, murmur3_v1
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
@@ -32,7 +32,8 @@ ABOUT = {
     "epochs": "period, start (first day), hold -> number of the period, epoch",
     "cohorts": "secret (hex), num_cohorts -> byte: the stream's first, cohort",
     "positions": "hash_scheme, value_utf8 (hex), cohort, num_bits, num_hashes -> positions in the order of the hashes",
-    "permanent": "definition, secret, epoch, bloom; value and value_digest for strings with an asymmetric response -> input: all bytes that SHAKE-256 reads; prr: the row",
+    "permanent": "definition, secret, epoch, value -> bloom; key; input: all bytes that SHAKE-256 reads; prr: the row",
+    "joint": "definition, secret, epoch, value: a list, or null -> digest, cohort, bloom and key, null where the value is invalid; inputs: of each part's PRR stream; prr; coins -> irr",
     "discovery": "definition, secret, value -> digest, cohort, group, fragment (hex; null is nothing recorded), bloom, prr",
     "means": "definition with estimate = mean, secret, value -> digest, cohort, word: the 40 bits of the threshold stream, bloom, prr",
     "instantaneous": "num_bits, p and q (their a), prr, words (rows in the order in which they are drawn) -> words_of_p, words_of_q: how many each mask takes, irr",
@@ -67,7 +68,16 @@ def mean(*edges: float, **more: Any) -> dict[str, Any]:
     return ordinal(*edges, **{"default": 0, "estimate": "mean"} | more) | sizes
 
 
+def joint(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    listed = [
+        {name: each for name, each in definition(part).items() if name not in ("period", "hold")} for part in parts
+    ]
+    return {"name": "j", "kind": "joint", "period": "day", "hold": None, "parts": listed} | more
+
+
 def definition(fields: dict[str, Any]) -> dict[str, Any]:
+    if fields["kind"] == "joint":
+        return fields
     response = {} if "permanent_p" in fields else {"prob_f": 0.5}
     return {"categories": [], "other": None, "period": "day", "hold": None, **NOISE, **response, **fields}
 
@@ -78,6 +88,11 @@ def pair(permanent_p: float, permanent_q: float) -> dict[str, float]:
 
 def metric_of(fields: dict[str, Any]) -> Metric:
     sizes = ("num_bits", "num_hashes", "num_cohorts", "hash_scheme", "prob_p", "prob_q", *PERMANENT_FIELDS)
+    if fields["kind"] == "joint":
+        parts = [metric_of(definition(part)) for part in fields["parts"]]
+        return Metric.joint(
+            fields["name"], parts, period=fields.get("period", "day"), hold=fields.get("hold")
+        ).require_collectable()
     rest: dict[str, Any] = {name: fields[name] for name in ("name", "kind", "other", "period", "hold")}
     if "buckets" in fields:
         rest["buckets"] = Buckets.from_dict(fields["buckets"])
@@ -178,6 +193,17 @@ def asked_definitions() -> Iterator[dict[str, Any]]:
     yield definition(mean(0, 50) | {"hash_scheme": "one-hot", "num_cohorts": 1})
     yield definition(ordinal(0, 10, 20) | {"hash_scheme": "threshold-v1"})
     yield definition(mean(0, 50, estimate="median"))
+    systems, plain = categorical("linux", "macos"), STRING | {"prob_f": 0}
+    yield from (joint(*parts) for parts in ((STRING, BOOLEAN), (BOOLEAN, systems, STRING), (BOOLEAN, systems)))
+    yield from (joint(*parts) for parts in ((STRING,), (BOOLEAN, BOOLEAN), (STRING, BOOLEAN | {"name": "B"})))
+    yield joint(*(STRING | {"name": f"s{number}"} for number in range(4)))
+    yield from (joint(STRING, part) for part in (ordinal(0, 10, 20), mean(0, 50), joint(BOOLEAN, systems)))
+    yield joint(STRING | {"num_cohorts": 64, "discover": {"longest": 3}}, BOOLEAN)
+    yield from (joint(STRING, STRING | {"name": "t", "num_cohorts": m}) for m in (8, 16))
+    yield from (joint(STRING, STRING | {"name": "t", "num_bits": k}) for k in (1008, 1009))
+    yield from (joint(plain, BOOLEAN | {"prob_f": f}) for f in (0, 0.5))
+    yield from (joint(STRING, BOOLEAN, hold=hold, period="week") for hold in (4, 0))
+    yield joint(STRING | pair(0, 0.5), BOOLEAN)
 
 
 def definitions() -> Iterator[dict[str, Any]]:
@@ -291,12 +317,13 @@ def positions() -> Iterator[dict[str, Any]]:
 class Recorded(Secret):
     """A secret that records the input of its streams, for vectors only."""
 
-    read = b""
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key)
+        self.key = key
+        self.read: list[bytes] = []
 
     def stream(self, domain: str, *fields: bytes) -> Any:
-        self.read = (
-            length_prefixed(domain.encode()) + length_prefixed(self._key) + b"".join(map(length_prefixed, fields))
-        )
+        self.read.append(b"".join(map(length_prefixed, (domain.encode(), self.key, *fields))))
         return super().stream(domain, *fields)
 
 
@@ -305,6 +332,8 @@ def permanent() -> Iterator[dict[str, Any]]:
     weekly_pair = STRING | {"hold": 7, "num_bits": 13} | pair(1 / 3, 0.61)
     cases: list[tuple[dict[str, Any], Value]] = [
         (STRING, "v1"),
+        (STRING, None),
+        (STRING, ""),
         (weekly, "v1"),
         (STRING | {"prob_f": 0}, "v1"),
         (STRING | {"prob_f": 2.0**-23, "num_bits": 200}, "v1"),
@@ -325,25 +354,58 @@ def permanent() -> Iterator[dict[str, Any]]:
         for number, epoch in enumerate([None] if metric.hold is None else [0, 2942, -1]):
             key = SeededBytes(f"permanent {number} {metric.digest}")(32)
             secret = Recorded(key)
-            response = PermanentResponse(metric, secret)
-            prefix = secret.read
             bloom = bloom_bits(metric, value, secret.cohort(metric.params.num_cohorts))
-            of_epoch = b"" if epoch is None else epoch.to_bytes(8, "little", signed=True)
-            whole = (
-                prefix + length_prefixed(of_epoch) + length_prefixed(bloom.to_bytes(metric.params.row_bytes, "little"))
-            )
-            per_value = {}
-            if metric.has_response_per_value:
-                whole += length_prefixed(bloom.value_digest)
-                per_value = {"value": value, "value_digest": bloom.value_digest.hex()}
+            response = PermanentResponse(metric, secret)
             yield {
                 "definition": definition(fields),
                 "secret": key.hex(),
                 "epoch": epoch,
+                "value": value,
                 "bloom": row(bloom, metric),
-                **per_value,
-                "input": whole.hex(),
-                "prr": row(response(bloom, epoch, bloom.value_digest), metric),
+                "key": ValueKey(metric)(bloom).hex(),
+                "input": (secret.read[-1] + rest_of_stream(metric, bloom, epoch)).hex(),
+                "prr": row(response(bloom, epoch), metric),
+            }
+
+
+def rest_of_stream(metric: Metric, bloom: BloomBits, epoch: int | None) -> bytes:
+    of_epoch = b"" if epoch is None else epoch.to_bytes(8, "little", signed=True)
+    return length_prefixed(of_epoch) + length_prefixed(ValueKey(metric)(bloom))
+
+
+def joints() -> Iterator[dict[str, Any]]:
+    other = STRING | {"name": "t", "num_bits": 13, "num_hashes": 1, "prob_p": 0.1, "prob_q": 1 / 3} | pair(0.1, 0.5)
+    systems = categorical("linux", "macos", "other", other="other") | {"prob_p": 0.39, "prob_q": 0.61}
+    strict = categorical("a", "b")
+    cases: list[tuple[dict[str, Any], list[Any]]] = [
+        (joint(STRING, BOOLEAN), [["v1", True], ["v1", False], ["v1", None], ["", True], [None, True], None, ["v1"]]),
+        (joint(STRING, other, systems), [["v1", "v2", "beos"], ["v1", "v1", None], [None, "v1", "linux"], "v1"]),
+        (joint(BOOLEAN, strict, hold=7), [[True, "b"], [True, "c"], [1, "b"], [None, None]]),
+        (joint(other, STRING | {"prob_f": 0.25}, period="week", hold=1), [["v1", "v1"], ["v1", True]]),
+    ]
+    for fields, values in cases:
+        metric = metric_of(fields)
+        for number, value in enumerate(values):
+            secret = Recorded(SeededBytes(f"joint {number} {metric.digest}")(32))
+            epoch = None if metric.hold is None else 2942 + number
+            coins = SeededBytes(f"joint coins {number} {metric.digest}")(512)
+            encoder = Encoder(metric, secret, scripted(coins))
+            starts = secret.read[-len(metric.parts) :]
+            vector = {"definition": fields, "digest": metric.digest, "secret": secret.key.hex(), "epoch": epoch}
+            vector |= {"value": value, "cohort": encoder.cohort}
+            try:
+                bloom = encoder.bloom_bits(tuple(value) if isinstance(value, list) else value)
+            except HubbubError:
+                yield vector | {"bloom": None}
+                continue
+            rest, prr = rest_of_stream(metric, bloom, epoch), PermanentResponse(metric, secret)(bloom, epoch)
+            yield vector | {
+                "bloom": row(bloom, metric),
+                "key": ValueKey(metric)(bloom).hex(),
+                "inputs": [(start + rest).hex() for start in starts],
+                "prr": row(prr, metric),
+                "coins": coins.hex(),
+                "irr": encoder.encode(bloom, epoch).to_bytes().hex(),
             }
 
 
@@ -392,7 +454,7 @@ def discovery() -> Iterator[dict[str, Any]]:
             for value in ("", "ab", "\u00e9ab\u00e9", "ababababab", None):
                 bloom = bloom_bits(metric, value, cohort)
                 fragment = None if value is None else metric.discover.fragment(value.encode(), group).hex()
-                response = PermanentResponse(metric, secret)(bloom, None, bloom.value_digest)
+                response = PermanentResponse(metric, secret)(bloom)
                 yield {
                     "definition": definition(fields),
                     "digest": metric.digest,
@@ -460,7 +522,7 @@ def row(bits: int, metric: Metric) -> str:
 
 def main() -> None:
     kinds = (probabilities, definitions, values, epochs, cohorts, positions, permanent, discovery, means, instantaneous)
-    document = {"about": ABOUT} | {kind.__name__: list(kind()) for kind in kinds}
+    document = {"about": ABOUT} | {kind.__name__: list(kind()) for kind in kinds} | {"joint": list(joints())}
     lines = [f"{json.dumps(name)}: {json.dumps(document[name])}" for name in document if name == "about"]
     for name in document:
         if name != "about":

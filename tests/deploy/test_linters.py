@@ -1,4 +1,4 @@
-"""The files in deploy/ pass the linters of their formats. A container is built nowhere: no registry offers an engine."""
+"""The files in deploy/ pass the linters of their formats."""
 
 from __future__ import annotations
 

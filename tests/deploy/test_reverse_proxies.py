@@ -47,7 +47,10 @@ def test_nginx_forwards_batches_and_logs_no_requests(
         for data in (b" " * 1_500_000, b"{}"):
             refused = proxy.request("POST", "/v1/reports", body=data, headers=json)
             assert refused.headers["content-type"] == "application/problem+json"
-        assert proxy.request("POST", "/v1/reports", body=b" " * 2_100_000, headers=json).status == 413
+        too_large = proxy.request("POST", "/v1/reports", body=b" " * 2_100_000, headers=json)
+        assert too_large.status == 413
+        for response in (proxy.request("GET", "/livez"), refused, too_large):
+            assert "max-age=63072000" in response.headers["strict-transport-security"], response.status
         statuses = {
             proxy.request("POST", "/v1/reports", body=body, headers=json | {"X-Forwarded-For": str(n)}).status
             for n in range(40)
@@ -207,6 +210,9 @@ def test_caddy_forwards_batches_and_logs_no_requests(
         assert proxy.request("POST", "/v1/reports", body=body, headers=json).status == 202
         refused = proxy.request("POST", "/v1/reports", body=b" " * 1_500_000, headers=json)
         assert (refused.status, refused.headers["content-type"]) == (413, "application/problem+json")
+        too_large = proxy.request("POST", "/v1/reports", body=b" " * 2_100_000, headers=json)
+        for response in (proxy.request("GET", "/livez", headers={"Host": NAME}), refused, too_large):
+            assert "max-age=63072000" in response.headers["strict-transport-security"], response.status
         statuses = {
             proxy.request("POST", "/v1/reports", body=body, headers=json | {"X-Forwarded-For": str(n)}).status
             for n in range(40)

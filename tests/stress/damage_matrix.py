@@ -13,7 +13,6 @@ import random
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -22,24 +21,7 @@ from hubbub.client import collaborators
 from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport
 from hubbub.wire.batch import Batch
 from tests.client.conftest import HOMEPAGE, SURVEY
-
-Damage = Callable[[Path, random.Random], None]
-
-
-def truncate(file: Path, chance: random.Random) -> None:
-    data = file.read_bytes()
-    file.write_bytes(data[: chance.randrange(len(data))])
-
-
-def flip(file: Path, chance: random.Random) -> None:
-    data = bytearray(file.read_bytes())
-    for _ in range(chance.choice((1, 8, 64))):
-        data[chance.randrange(len(data))] ^= chance.randrange(1, 256)
-    file.write_bytes(data)
-
-
-def lose(file: Path, chance: random.Random) -> None:
-    file.unlink()
+from tests.stress.file_damage import Damage, flip, remove, truncate
 
 
 def sent_in_a_life(seed: int, damage: Damage, names: tuple[str, ...]) -> tuple[dict[tuple[str, str], int], list[str]]:
@@ -89,13 +71,13 @@ def sent_in_a_life(seed: int, damage: Damage, names: tuple[str, ...]) -> tuple[d
 
 KINDS: dict[str, tuple[Damage, tuple[str, ...]]] = {
     "journal truncated": (truncate, ("journal",)),
-    "journal lost": (lose, ("journal",)),
+    "journal lost": (remove, ("journal",)),
     "journal flipped": (flip, ("journal",)),
     "snapshot truncated": (truncate, ("snapshot",)),
     "snapshot flipped": (flip, ("snapshot",)),
     "sent-periods truncated": (truncate, ("sent-periods",)),
     "sent-periods flipped": (flip, ("sent-periods",)),
-    "sent-periods lost": (lose, ("sent-periods",)),
+    "sent-periods lost": (remove, ("sent-periods",)),
     "both truncated": (truncate, ("journal", "sent-periods")),
     "both flipped": (flip, ("journal", "sent-periods")),
 }

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-BIN = Path(sys.executable).parent
 _BLOCK = re.compile(r"(?:`([\w.-]+\.\w+)`:\n\n)?```(\w+)\n(.*?)```", re.DOTALL)
 _ADDRESSES = ("http://127.0.0.1:8000", "http://127.0.0.1:8100")
 
@@ -22,10 +21,13 @@ class PageRun:
     `sh` blocks run line by line, `python` blocks at once; `hubbub serve` stays in the background on free ports.
     `text` blocks are output: each of their lines must be in the output of the blocks above.
     Blocks of other languages are not run.
+
+    python : the interpreter of the environment whose commands run, beside which is `hubbub`
     """
 
-    def __init__(self, page: str, folder: Path, after_python: str = "") -> None:
+    def __init__(self, page: str, folder: Path, after_python: str = "", python: Path = Path(sys.executable)) -> None:
         self._page, self._folder, self._after_python = page, folder, after_python
+        self._python = python
         self._aggregator: subprocess.Popen[bytes] | None = None
         self._addresses = _ADDRESSES
         self.output = ""
@@ -52,7 +54,7 @@ class PageRun:
                 for line in text.splitlines():
                     self._run_line(line)
             elif language == "python":
-                self._run(sys.executable, "-c", self._with_addresses(text) + self._after_python)
+                self._run(str(self._python), "-c", self._with_addresses(text) + self._after_python)
         return self.output
 
     def _run_line(self, line: str) -> None:
@@ -62,7 +64,7 @@ class PageRun:
             self._run("sh", "-c", self._with_addresses(line))
 
     def _run(self, *command: str) -> None:
-        environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "80"}
+        environment = {**os.environ, "PATH": f"{self._python.parent}:{os.environ['PATH']}", "COLUMNS": "80"}
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._folder, env=environment)
         assert done.returncode == 0, (command, done.stderr)
         self.output += done.stdout
@@ -71,7 +73,7 @@ class PageRun:
         log = self._folder / "serve.log"
         with log.open("wb") as errors:
             self._aggregator = subprocess.Popen(
-                [str(BIN / command[0]), *command[1:], "--port", "0", "--local-port", "0"],
+                [str(self._python.parent / command[0]), *command[1:], "--port", "0", "--local-port", "0"],
                 stderr=errors,
                 cwd=self._folder,
             )

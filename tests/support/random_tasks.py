@@ -6,13 +6,16 @@ A claim about the decoder is tested on such tasks, not at chosen parameters. Ran
     N 1e4 .. 1e7 (retained reports: to 2e5), 5 .. 5,000 candidates or 10,000, of them 0 to 10 absent ones for each present one
     shares uniform, Zipf, exponential or few heavy; unlisted share 0 .. .5 with or without a heavy string; "no value" 0 .. .8
     murmur3-v1 and google-md5; bit counts, pattern counts (k <= 16) and retained reports
+
+Every 36th task is saturated: bit counts of 1e7 to 1e10 reports with k 8 .. 16, m 2 .. 16, and 1/4 to 6 candidates for each bit. Its noise
+is small, and how strings hash limits the estimates.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import norm
@@ -31,6 +34,9 @@ _CANDIDATE_RANGE_OF = (0, 0, 0, 1, 1, 1, 2, 2, 2, 3)
 _BIT_RANGES_OF = {"bits": (0, 1, 2, 3), "patterns": (0, 1), "reports": (2, 3)}
 SHAPES = ("uniform", "zipf1", "zipf1.5", "exponential", "few heavy")
 MAX_REPORTS = {"bits": 10_000_000, "patterns": 10_000_000, "reports": 200_000}
+MAX_SATURATED_REPORTS = 10_000_000_000
+SATURATED = range(3, 1_000_000, 36)
+"""Indices of saturated tasks."""
 _TAIL_LEVEL = 1e-6
 
 
@@ -72,6 +78,7 @@ class Task:
             "candidates": f"{candidates[0]:,}" if candidates[0] == candidates[1] else f"{candidates[0]:,} to {candidates[1]:,}",
             "unlisted": "one heavy" if self.heavy else "small ones" if self.unlisted else "none",
             "cohorts": "1 to 7" if self.params.num_cohorts < 8 else "8 to 256",
+            "reports": "1e7 to 1e10" if self.num_reports > MAX_REPORTS[self.kind] else "up to 1e7",
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -85,6 +92,8 @@ class Task:
 
 def draw_task(index: int, seed: int) -> Task:
     """Task number `index` of a run: strata in turn, everything else at random."""
+    if index in SATURATED:
+        return _draw_saturated_task(index, seed)
     rng = np.random.default_rng([seed, index])
     kind = KINDS[index % 3]
     ranges = _BIT_RANGES_OF[kind]
@@ -92,6 +101,32 @@ def draw_task(index: int, seed: int) -> Task:
     params, epsilon, symmetric = _draw_params(rng, kind, (low, high), symmetric=index // 12 % 2 == 0)
     low, high = CANDIDATE_RANGES[_CANDIDATE_RANGE_OF[rng.integers(10)]]
     candidates = round(_log_uniform(rng, low, high))
+    reports = round(_log_uniform(rng, 1e4, MAX_REPORTS[kind]))
+    return _draw_population(rng, kind, params, epsilon, candidates, reports, symmetric=symmetric)
+
+
+def _draw_saturated_task(index: int, seed: int) -> Task:
+    """Few bits and cohorts, and so many reports that their noise is small."""
+    rng = np.random.default_rng([seed, index])
+    params, epsilon, symmetric = _draw_params(rng, "bits", (8, 16), symmetric=index // 12 % 2 == 0)
+    params = replace(params, num_cohorts=int(rng.integers(2, 17)))
+    bits = params.num_bits * params.num_cohorts
+    candidates = max(5, round(_log_uniform(rng, bits / 4, 6 * bits)))
+    reports = round(_log_uniform(rng, MAX_REPORTS["bits"] + 1, MAX_SATURATED_REPORTS))
+    return _draw_population(rng, "bits", params, epsilon, candidates, reports, symmetric=symmetric)
+
+
+def _draw_population(
+    rng: np.random.Generator,
+    kind: str,
+    params: Params,
+    epsilon: float,
+    candidates: int,
+    reports: int,
+    *,
+    symmetric: bool,
+) -> Task:
+    """Task with these parameters and numbers, and a random population."""
     present = max(1, round(candidates / (1 + float(rng.choice([0, 0.5, 1, 3, 10])))))
     unlisted = float(rng.choice([0.0, rng.uniform(0.02, 0.5), rng.uniform(0.02, 0.5)]))
     return Task(
@@ -100,7 +135,7 @@ def draw_task(index: int, seed: int) -> Task:
         params=params,
         epsilon=epsilon,
         symmetric=symmetric,
-        num_reports=round(_log_uniform(rng, 1e4, MAX_REPORTS[kind])),
+        num_reports=reports,
         present=present,
         absent=candidates - present,
         shape=str(rng.choice(SHAPES)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -59,7 +60,7 @@ def test_commands_and_client_run_from_the_plan_to_the_estimates(tmp_path: Path) 
 def test_planned_parameters_are_those_of_the_example(tmp_path: Path) -> None:
     wishes = re.search(r"^hubbub (plan --epsilon .+) > metrics.toml$", README, flags=re.MULTILINE)
     assert wishes
-    (tmp_path / "planned.toml").write_text(run(BIN / "hubbub", *wishes[1].split(), cwd=tmp_path))
+    (tmp_path / "planned.toml").write_text(run(BIN / "hubbub", *shlex.split(wishes[1]), cwd=tmp_path))
     paths = (tmp_path / "planned.toml", REPOSITORY / "examples" / "metrics.toml")
     planned, shown = (load_definitions(path)["homepage"].params for path in paths)
     sizes = (shown.num_bits, shown.num_hashes, shown.num_cohorts)

@@ -33,7 +33,7 @@ class ReadinessCheck:
 
     def require(self, writer: GroupCommit) -> Future[None] | None:
         """Raise the error that a batch would get; return the probe that must also succeed, or None if none is needed."""
-        self._store.require_unmoved()
+        self._store.require_intact()
         if self._disk.is_full:
             raise RefusedError(ProblemType.DISK_FULL, "free disk space is below --min-free-disk: free some space")
         if not writer.is_alive:

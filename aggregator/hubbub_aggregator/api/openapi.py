@@ -70,6 +70,9 @@ class PrivacyFigures(BaseModel):
     epsilon_lifetime: Epsilon = Field(
         description="Of all reports that one client ever sends; inf if the policy refuses it."
     )
+    condition: str | None = Field(
+        description="Histories between which the epsilons of an enrollment and a lifetime are bounds; null: any two histories."
+    )
     objection: str | None = Field(description="Reason for which the default policy refuses the metric.")
 
 

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from hubbub.text import DISTRIBUTION
 from hubbub_aggregator.api.service import Service
 from hubbub_aggregator.errors import StoppedError, StoreError
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
@@ -42,7 +43,7 @@ class ServiceCollector:
 
     def _from_memory(self) -> Iterator[Metric]:
         service, writer = self._service, self._writer
-        yield _gauge("hubbub_build_info", "The running version.", [({"version": version("hubbub")}, 1)])
+        yield _gauge("hubbub_build_info", "The running version.", [({"version": version(DISTRIBUTION)}, 1)])
         batches = service.outcomes.batches(service.definitions).items()
         yield _counter(
             "hubbub_batches",

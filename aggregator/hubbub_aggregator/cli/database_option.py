@@ -13,13 +13,14 @@ class DatabaseName(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the value; fail with a usage error if it is neither."""
-        from hubbub_aggregator.database.database_url import postgres_url, without_password
+        from hubbub.wire.url_masking import mask_url
+        from hubbub_aggregator.database.database_url import postgres_url
         from hubbub_aggregator.errors import StoreError
 
         try:
             postgres_url(value)
         except StoreError as problem:
-            shown = without_password(value)
+            shown = mask_url(value)
             self.fail(f"{shown}: {problem}" if shown else str(problem), param, ctx)
         return value
 

@@ -38,7 +38,8 @@ def create(database: str, as_json: bool) -> None:
     """
     from pathlib import Path
 
-    from hubbub_aggregator.database.database_url import is_postgres, without_password
+    from hubbub.wire.url_masking import mask_url
+    from hubbub_aggregator.database.database_url import is_postgres
     from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
     from hubbub_aggregator.database.schema_version import version_of
     from hubbub_aggregator.database.sqlite_file import is_there
@@ -54,7 +55,7 @@ def create(database: str, as_json: bool) -> None:
             exists = version_of(connection) is not None
     if not exists:
         SqlStore.open(database).close()
-    shown = without_password(database)
+    shown = mask_url(database)
     if as_json:
         print_json({"database": shown, "created": not exists})
     else:
@@ -288,19 +289,20 @@ def copy(source: str, target: str, as_json: bool) -> None:
 
 
 def _require_sqlite(database: str, advice: str) -> None:
-    from hubbub_aggregator.database.database_url import is_postgres, without_password
+    from hubbub.wire.url_masking import mask_url
+    from hubbub_aggregator.database.database_url import is_postgres
 
     if is_postgres(database):
-        raise click.UsageError(f"{without_password(database)} is not a SQLite file: {advice}")
+        raise click.UsageError(f"{mask_url(database)} is not a SQLite file: {advice}")
 
 
 def _copy(run: Callable[[str, str], dict[str, int]], source: str, target: str, as_json: bool, action: str) -> None:
-    from hubbub_aggregator.database.database_url import without_password
+    from hubbub.wire.url_masking import mask_url
     from hubbub_aggregator.database.engine import prefix_errors
 
     with prefix_errors(source, target):
         rows = run(source, target)
     if as_json:
-        print_json({"from": without_password(source), "to": without_password(target), "rows": rows})
+        print_json({"from": mask_url(source), "to": mask_url(target), "rows": rows})
     else:
-        click.echo(f"{action} {without_password(target)} ({format_count(sum(rows.values()), 'row')})")
+        click.echo(f"{action} {mask_url(target)} ({format_count(sum(rows.values()), 'row')})")

@@ -29,6 +29,7 @@ class DeploymentOptions:
 
     port : 0: the running service is not checked      public_url : None: the proxy is not checked
     creates_database : whether `hubbub serve` creates a missing database: with --create, or if none is named
+    segments : directory or s3://bucket/prefix; None: reports are in the database
     """
 
     definitions: Path
@@ -38,6 +39,7 @@ class DeploymentOptions:
     port: int = 0
     public_url: str | None = None
     creates_database: bool = False
+    segments: str | None = None
 
 
 def check_aggregator(
@@ -67,6 +69,8 @@ def check_aggregator(
         files.append(Path(options.database))
         yield _check_disk(Path(options.database), options.settings)
         yield from _check_modes(Path(options.database))
+    if options.segments is not None and "://" not in options.segments:
+        yield from _check_segments_mode(Path(options.segments))
     yield check_clock(modification_times(*files), now)
     yield from check_database(
         options.database, definitions, options.settings, now, pause, is_created=options.creates_database
@@ -186,4 +190,15 @@ def _check_modes(file: Path) -> Iterator[Finding]:
             f"other users of this machine may write to {folder}",
             "they can replace the database",
             f"chmod go-w {folder}",
+        )
+
+
+def _check_segments_mode(directory: Path) -> Iterator[Finding]:
+    """Find a directory of segments that other users of this machine can enter."""
+    if os.path.isdir(directory) and directory.stat().st_mode & 0o077:  # noqa: PTH112  (as above)
+        yield warning(
+            "segments",
+            f"other users of this machine have access to {directory}",
+            "the names of its files show the metrics and periods, and a release before this one created files that all users can read",
+            f"chmod -R go= {directory}",
         )

@@ -42,6 +42,7 @@ def _run(
     port: int,
     database: str,
     create: bool,
+    segments: str | None,
     **others: Any,
 ) -> Iterator[Finding]:
     """Check an aggregator that is started with these options of `hubbub serve`."""
@@ -52,7 +53,7 @@ def _run(
 
     settings = {name: value for name, value in others.items() if name in Settings.__dataclass_fields__}
     is_created = create or not is_named(click.get_current_context())
-    options = DeploymentOptions(definitions, database, host, settings_of(settings), port, url, is_created)
+    options = DeploymentOptions(definitions, database, host, settings_of(settings), port, url, is_created, segments)
     return check_aggregator(options, now, partial(time.sleep, refusal_window))
 
 

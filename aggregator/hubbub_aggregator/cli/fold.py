@@ -138,13 +138,14 @@ def _fold_all(
 
 def _result(folder: SegmentFolder, folded: Folded | str, out: Path | None) -> dict[str, str | int]:
     """Return a result as `--json` prints it, and write its summary."""
+    from hubbub.files.private_file import make_private_directory
     from hubbub.summary import write_summary
 
     about: dict[str, str | int] = {"metric": folder.metric, "digest": folder.digest, "period": folder.period}
     if isinstance(folded, str):
         return about | {"status": "failed", "reason": folded}
     if out is not None and folded.summary is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        make_private_directory(out)
         write_summary(folded.summary, out / f"{folder.metric}@{folder.digest[:8]}-{folder.period}.parquet")
     return about | {
         "status": "folded",

@@ -14,7 +14,7 @@ from dataclasses import fields
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,12 +27,15 @@ from hubbub_aggregator.cli.size_option import Size
 from hubbub_aggregator.monitoring.log_output import FORMATS, LEVELS, announce, configure
 from hubbub_aggregator.settings import Settings
 
+if TYPE_CHECKING:
+    from hubbub_aggregator.store.interface import Store
+
 logger = logging.getLogger(__name__)
 
 VARIABLE_PREFIX = "HUBBUB"
 DEFAULT_LOCAL_PORT = 8100
-_SEGMENTS_TIMEOUT = timedelta(seconds=10)
-"""Of a request to the object store. Uploads then get 503 before a reverse proxy gives up, by default after 60 seconds."""
+_SEGMENTS_TIMEOUT = timedelta(seconds=20)
+"""Of a put, with its repetitions. Uploads then get 503 before a reverse proxy gives up, by default after 60 seconds."""
 _OTHER_VARIABLES = re.compile(r"HUBBUB_(CONSENT|URL|DEBUG|TOKEN|SEED|CASES|REQUESTS|REQUIRE|PIN|PG_BIN|BENCH_\w+)")
 """Variables of the client, of `hubbub pull`, of the tests and of the benchmarks."""
 
@@ -140,15 +143,15 @@ def unknown_variables(environ: Iterable[str], options: Iterable[str]) -> list[st
 
 def _print_config(context: click.Context) -> None:
     """Print every option as a line of the file that `--config` reads, with the source of its value."""
-    from hubbub_aggregator.database.database_url import without_password
+    from hubbub.wire.url_masking import mask_url
 
     for name, option in configurable(context).items():
         value, source = context.params[name], context.get_parameter_source(name)
         shown: object = value
         if isinstance(option.type, Size):
             shown = format_exact_size(value)
-        elif name == "database":
-            shown = without_password(value)
+        elif isinstance(value, str):
+            shown = mask_url(value)
         elif isinstance(value, Mapping):
             shown = [f"{metric}={periods}" for metric, periods in value.items()]
         where = "" if source is None else source.name.lower().replace("_", " ").replace("default map", "file")
@@ -220,12 +223,13 @@ def command(
       hubbub serve metrics.toml --database reports.db
     """
     import os
-    from contextlib import ExitStack, closing
+    from contextlib import ExitStack
     from uuid import uuid4
 
     from hubbub.metrics.definitions import load_definitions
+    from hubbub.wire.url_masking import mask_url
     from hubbub_aggregator.app import create_app
-    from hubbub_aggregator.database.database_url import is_postgres, without_password
+    from hubbub_aggregator.database.database_url import is_postgres
     from hubbub_aggregator.monitoring.disk_space import free_bytes_at
     from hubbub_aggregator.pipeline.active_definitions import warn_of_removed_metrics
     from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run
@@ -259,14 +263,28 @@ def command(
             store = SegmentStore.open_with(
                 database, ObjectStore.open(segments, _SEGMENTS_TIMEOUT), uuid4, create=create
             )
-        stack.enter_context(closing(store))
+        stack.callback(_close, store)
         if store.created:
             level = logging.WARNING if is_named(context) else logging.INFO
-            logger.log(level, "created a new database at %s", without_password(database))
+            logger.log(level, "created a new database at %s", mask_url(database))
         warn_of_removed_metrics(metrics, store)
         app = create_app(metrics, store, checked, free=free, reload=load, local_address=local_address)
         ready = partial(announce, log_format, bound_url(listeners[0]), local_url)
         run(app, listeners, checked.connection_limits(), ready, store.stop)
+
+
+def _close(store: Store) -> None:
+    """Close the store. If this would destroy data in damaged files, end the process with exit code 1, as SIGKILL would."""
+    import os
+
+    from hubbub_aggregator.errors import FilesInDoubtError
+
+    try:
+        store.close()
+    except FilesInDoubtError as problem:
+        logger.error("the process ends with exit code 1, and leaves the database files as they are: %s", problem)
+        logging.shutdown()
+        os._exit(1)
 
 
 def _settings_warnings(settings: Settings, metrics: Mapping[str, Metric]) -> list[str]:

@@ -83,7 +83,7 @@ def create(
     Example:
       hubbub token create prometheus --scope metrics
     """
-    from hubbub_aggregator.database.database_url import without_password
+    from hubbub.wire.url_masking import mask_url
     from hubbub_aggregator.store.sql_store import SqlStore
     from hubbub_aggregator.store.tokens import Scope, Token, hash_secret, iso_date, new_token
 
@@ -100,7 +100,7 @@ def create(
     finally:
         store.close()
     if store.created:
-        click.echo(f"created a new database at {without_password(database)}", err=True)
+        click.echo(f"created a new database at {mask_url(database)}", err=True)
     if as_json:
         print_json({"name": name, "scopes": sorted(set(scopes)), "expires": iso_date(token.expires), "token": secret})
     else:

@@ -17,13 +17,14 @@ from typing import Any
 from sqlalchemy import Column, Connection, LargeBinary, String, Table, func, or_, select, update
 
 from hubbub_aggregator.database.engine import open_existing, open_sqlite, transaction, vacuum_into
-from hubbub_aggregator.database.integrity import page_damage
+from hubbub_aggregator.database.integrity import log_damage, page_damage, summary_damage
 from hubbub_aggregator.database.schema import SCHEMA_VERSION, alembic_version, schema, tables
 from hubbub_aggregator.database.schema_version import require_same_schema, require_tables
 from hubbub_aggregator.errors import SchemaError, StoreError
 
 DATA_TABLES = tuple(table for table in tables.sorted_tables if table not in (alembic_version, schema))
 """Tables with data, each after the tables that it refers to."""
+_USE_A_BACKUP = "keep it, and use the last sound backup"
 
 
 def copy_file(source: str, target: str) -> dict[str, int]:
@@ -35,7 +36,7 @@ def copy_file(source: str, target: str) -> dict[str, int]:
     with new_file(Path(target)) as copy:
         with open_existing(source, read_only=True) as engine:
             with transaction(engine, writes=False) as connection:
-                _require_complete_pages(connection, Path(source))
+                require_sound(connection, Path(source))
                 require_tables(connection)
             vacuum_into(engine, copy)
         engine = open_sqlite(copy, durable=False)
@@ -54,12 +55,23 @@ def record_backup(database: str, began: int) -> None:
         connection.execute(update(schema).values(last_backup=began))
 
 
-def _require_complete_pages(connection: Connection, file: Path) -> None:
-    """Raise StoreError if the file ends within a page: SQLite reads zeros for the missing part."""
+def require_sound(connection: Connection, file: Path) -> None:
+    """Raise StoreError if a SQLite file is damaged: a copy of all rows that can be read would be sound, and lack the others.
+
+    SQLite reads zeros for the missing part of a last page.
+    """
     page = connection.exec_driver_sql("PRAGMA page_size").scalar_one()
     connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")  # fails unless the file is a database
     if file.stat().st_size % page:
         raise StoreError("the file is truncated, its last page is incomplete: use another backup")
+    if damage := log_damage(connection) or page_damage(connection, "integrity_check"):
+        raise StoreError(f"the database is damaged ({damage[0]}) and not copied: {_USE_A_BACKUP}")
+
+
+def require_readable_summaries(connection: Connection) -> None:
+    """Raise StoreError if a summary cannot be read."""
+    if damage := summary_damage(connection):
+        raise StoreError(f"{damage[0]}, and the database is not copied: {_USE_A_BACKUP}")
 
 
 def _checked(connection: Connection) -> dict[str, int]:
@@ -75,6 +87,7 @@ def _checked(connection: Connection) -> dict[str, int]:
         require_same_schema(connection)
         for table in DATA_TABLES:
             _require_types(connection, table)
+        require_readable_summaries(connection)
     return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in DATA_TABLES}
 
 

@@ -1,4 +1,4 @@
-"""Parse `--database`, a SQLite path or a PostgreSQL URL, and mask its password."""
+"""Parse `--database`, a SQLite path or a PostgreSQL URL."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from hubbub.wire.url_masking import mask_url
 from hubbub_aggregator.errors import StoreError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(postgres(?:ql)?):")
-_NO_PORT = re.compile(r"^([a-z][\w+.-]*:(?://)?(?:\[[^]]*\]|[^:?[]*)):(?!\d+(?:[/?]|$)).+", re.DOTALL | re.IGNORECASE)
+_NO_SCHEME = re.compile(r"(?!\.|/[^/])[^:]*:.*@|.*://", re.DOTALL)
 _EXPECTED = "write a path or postgresql://user@host/database"
 
 
@@ -20,8 +21,14 @@ def postgres_url(database: str | Path) -> URL | None:
     name = str(database)
     if not name.strip():
         raise StoreError(f"the name is empty: {_EXPECTED}")
+    if name != name.strip():
+        raise StoreError("the name begins or ends with white space: remove it")
     scheme = _SCHEME.match(name)
     if scheme is None:
+        if _NO_SCHEME.match(name):
+            raise StoreError(
+                f"the name is neither a path nor a URL: {_EXPECTED}; begin a path that has : and @ with ./"
+            )
         return None
     if scheme[0] not in ("postgresql://", "postgres://"):
         raise StoreError(f"unknown scheme {scheme[1] or scheme[2]}: {_EXPECTED}")
@@ -32,8 +39,10 @@ def postgres_url(database: str | Path) -> URL | None:
     except ValueError:
         raise StoreError("the port is not a number: write postgresql://user@host:5432/database") from None
     if "@" in (url.host or ""):
+        raise StoreError("an @ in a user name or password must be written %40: change the URL")
+    if "#" in name or mask_url(name) == f"{scheme[0]}***":
         raise StoreError(
-            "an @ in a user name or password must be written %40: postgresql://user:pass%40word@host/database"
+            "the URL can be read in two ways: in a user name, password or parameter write # as %23, ? as %3F, @ as %40"
         )
     return url.set(drivername="postgresql+psycopg")
 
@@ -41,20 +50,3 @@ def postgres_url(database: str | Path) -> URL | None:
 def is_postgres(database: str | Path) -> bool:
     """Return whether `database` is a PostgreSQL URL; else it is a SQLite path."""
     return postgres_url(database) is not None
-
-
-def without_password(database: str) -> str:
-    """Return a database's name with its password masked: everything between the user and the last @.
-
-    >>> without_password("mysql://u:sec/r@t@host/y?password=too")
-    'mysql://u:***@host/y?password=***'
-
-    If the host is missing, text in the place of the port that is not a number is masked as a password.
-
-    >>> without_password("postgresql://u:sec/ret"), without_password("postgresql://[::1]:5432/y")
-    ('postgresql://u:***', 'postgresql://[::1]:5432/y')
-    """
-    shown = re.sub(r"^((?:[A-Za-z][\w+.-]*://)?+[^:]*):.*@", r"\1:***@", database, flags=re.DOTALL)
-    if "@" not in database and _SCHEME.match(database):
-        shown = _NO_PORT.sub(r"\1:***", shown)
-    return re.sub(r"(password=)[^&\s]*", r"\1***", shown, flags=re.IGNORECASE)

@@ -28,8 +28,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from hubbub.text import install_hint
-from hubbub_aggregator.database.database_url import is_postgres, postgres_url, without_password
-from hubbub_aggregator.database.file_identity import FileIdentity
+from hubbub.wire.url_masking import mask_url, mask_urls
+from hubbub_aggregator.database.database_url import is_postgres, postgres_url
+from hubbub_aggregator.database.served_files import ServedFiles
 from hubbub_aggregator.database.sqlite_file import FIND_OR_CREATE, claim, is_there, require_place
 from hubbub_aggregator.errors import StoreError
 
@@ -66,8 +67,8 @@ _POSTGRES_DEFAULTS = {
 """Parameters of libpq that a URL may override. libpq's own are to wait for hours, and to accept a read-only server."""
 _FOREIGN_KEYS = "PRAGMA foreign_keys = ON"
 _OPEN_WAL = "SELECT count(*) FROM sqlite_master"
-_IDENTITY = "hubbub_file_identity"
-"""Execution option of an engine that writes a SQLite file: its FileIdentity."""
+_SERVED_FILES = "hubbub_served_files"
+"""Execution option of an engine of a SQLite file: its ServedFiles."""
 
 
 def open_sqlite(path: Path, *, read_only: bool = False, durable: bool = True) -> Engine:
@@ -79,23 +80,23 @@ def open_sqlite(path: Path, *, read_only: bool = False, durable: bool = True) ->
     if not read_only:
         claim(path)
     mode = "ro" if read_only else "rwc"
-    identity = FileIdentity(path)
+    files = ServedFiles(path)
     engine = create_engine(
         URL.create("sqlite", database=f"file:{quote(str(path.absolute()))}", query={"mode": mode, "uri": "true"}),
         hide_parameters=True,
         connect_args={"timeout": _LOCK_TIMEOUT_SECONDS},
-        execution_options={} if read_only else {_IDENTITY: identity},
+        execution_options={_SERVED_FILES: files},
     )
     write_pragmas = DURABLE_PRAGMAS if durable else FAST_PRAGMAS
-    counted: set[int] = set()  # connections that `identity` knows, by id
+    counted: set[int] = set()  # connections that `files` counts, by id
 
     def prepare(connection: Any, _record: object) -> None:
         try:
-            identity.require_unmoved()  # before the first read: SQLite would create the `-wal` again
+            files.require_intact()  # before the first read: SQLite would create the `-wal` again
             pragmas = () if read_only or _belongs_to_another_program(connection) else write_pragmas
             for pragma in (*pragmas, _FOREIGN_KEYS, _OPEN_WAL):
                 _retry_when_busy(connection, pragma)
-            identity.connection_opened()
+            files.connection_opened()
         except BaseException:
             connection.close()
             raise
@@ -104,7 +105,7 @@ def open_sqlite(path: Path, *, read_only: bool = False, durable: bool = True) ->
     def forget(connection: Any, _record: object) -> None:
         if id(connection) in counted:
             counted.discard(id(connection))
-            identity.connection_closed()
+            files.connection_closed()
 
     event.listen(engine, "connect", prepare)
     event.listen(engine, "close", forget)
@@ -118,10 +119,10 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
 
     writes : True: it has SQLite's write lock from its start; False: all its reads see one snapshot
 
-    Raises StoreError for every error of the database. Raises DatabaseMovedError if a SQLite file was moved in the
+    Raises StoreError for every error of the database. Raises FilesInDoubtError if a SQLite file was moved or truncated in the
     meantime, although the transaction was committed.
     """
-    require_unmoved(engine)
+    require_intact(engine)
     try:
         with engine.connect() as connection:
             connection.execution_options(hubbub_writes=writes)
@@ -131,14 +132,30 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
         raise StoreError(f"the database reported an error: {_describe(problem)}") from problem
     except UnicodeDecodeError:  # its text contains the bytes
         raise StoreError("the database is damaged, a text in it is not UTF-8: restore a backup") from None
-    require_unmoved(engine)
+    require_intact(engine)
 
 
-def require_unmoved(engine: Engine) -> None:
-    """Raise DatabaseMovedError if the path of a SQLite file that is written leads to another file."""
-    identity: FileIdentity | None = engine.get_execution_options().get(_IDENTITY)
-    if identity is not None:
-        identity.require_unmoved()
+def served_files(engine: Engine) -> ServedFiles | None:
+    """Return the files of a SQLite database; None: PostgreSQL."""
+    files: ServedFiles | None = engine.get_execution_options().get(_SERVED_FILES)
+    return files
+
+
+def require_intact(engine: Engine) -> None:
+    """Raise FilesInDoubtError if a SQLite file that is open was moved, truncated or found to be damaged."""
+    if (files := served_files(engine)) is not None:
+        files.require_intact()
+
+
+def close(engine: Engine) -> None:
+    """Close all connections.
+
+    Raises FilesInDoubtError, and leaves the connections open, if SQLite would copy a damaged log into the database file. Only the end
+    of the process, without finalization (`os._exit`), closes them without a copy.
+    """
+    if (files := served_files(engine)) is not None:
+        files.require_closable()
+    engine.dispose()
 
 
 def fetch_all(engine: Engine, query: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:
@@ -205,7 +222,7 @@ def prefix_errors(*databases: str) -> Iterator[None]:
     try:
         yield
     except StoreError as problem:
-        raise type(problem)(f"{' -> '.join(map(without_password, databases))}: {problem}") from None
+        raise type(problem)(f"{' -> '.join(map(mask_url, databases))}: {problem}") from None
 
 
 def lock_for_setup(connection: Connection) -> None:
@@ -236,6 +253,7 @@ def continue_ids(connection: Connection, table: Table) -> None:
 def checkpoint(engine: Engine) -> None:
     """Copy SQLite's write-ahead log into the database file now, so that no other thread's commit has to do it."""
     if engine.dialect.name == "sqlite":
+        require_intact(engine)
         with closing(engine.raw_connection()) as connection:
             connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -274,7 +292,7 @@ def _describe(problem: SQLAlchemyError) -> str:
         return f"{type(problem).__name__}: {_DOCTOR}"
     # Of a failed statement the first line only: the others may contain values. Of a failed connection the whole text.
     primary = getattr(getattr(error, "diag", None), "message_primary", None)
-    return f"{' '.join((primary or str(error)).split())}: check that PostgreSQL runs, and read its log"
+    return f"{' '.join(mask_urls(primary or str(error)).split())}: check that PostgreSQL runs, and read its log"
 
 
 def _describe_sqlite(error: sqlite3.Error) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, Table, insert, select
 
-from hubbub_aggregator.database.backup import DATA_TABLES, new_file
+from hubbub_aggregator.database.backup import DATA_TABLES, new_file, require_readable_summaries, require_sound
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import (
     continue_ids,
@@ -39,7 +39,10 @@ def copy_rows(source: str, target: str) -> dict[str, int]:
         transaction(origin, writes=False) as reading,
         transaction(destination, writes=True) as writing,
     ):
+        if not is_postgres(source):
+            require_sound(reading, Path(source))
         require_same_schema(reading)
+        require_readable_summaries(reading)
         lock_for_setup(writing)
         prepare(writing)
         require_same_schema(writing)

@@ -1,8 +1,11 @@
-"""Check the path of a SQLite file, and create the file for its owner only."""
+"""Check the path of a SQLite file, create the file for its owner only, and lock a file beside it."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hubbub_aggregator.errors import StoreError
@@ -53,3 +56,22 @@ def claim(file: Path) -> None:
         pass  # an existing file is not opened: closing it would release this process's locks on it
     except OSError as problem:
         raise StoreError(f"the file cannot be created ({problem.strerror}): give another --database") from None
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Lock a file, created if it does not exist, until the block ends; the system also releases it when the process ends.
+
+    The file must not be the database: closing it would release this process's locks on it.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as problem:
+        raise StoreError(
+            f"{file} cannot be opened ({problem.strerror}): let this user write to it and to its directory"
+        ) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

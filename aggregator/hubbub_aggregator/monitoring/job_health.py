@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hubbub_aggregator.errors import DatabaseMovedError, JobError, StoreError
+from hubbub_aggregator.errors import FilesInDoubtError, JobError, StoreError
 
 logger = logging.getLogger(__name__)
 
-JOBS = ("commit", "fold_and_expire", "compute_figures", "flush_refusals", "check_disk")
+JOBS = ("commit", "fold_and_expire", "compute_figures", "flush_refusals", "check_disk", "check_files")
 
 
 def failure_text(problem: Exception) -> str:
@@ -19,8 +19,8 @@ def failure_text(problem: Exception) -> str:
 
 
 def log_failure(log: logging.Logger, job: str, problem: Exception) -> None:
-    """Log a failure of a job; a moved database file is not logged again."""
-    if not isinstance(problem, DatabaseMovedError):
+    """Log a failure of a job; moved or damaged database files have been logged already."""
+    if not isinstance(problem, FilesInDoubtError):
         log.error("%s failed: %s", job, failure_text(problem))
 
 

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from hubbub.wire.url_masking import mask_urls
+
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -69,6 +71,7 @@ class JsonLines(logging.Formatter):
             "message": _message_of(record),
         }
         fields = {name: value for name, value in record.__dict__.items() if name not in _STANDARD_FIELDS}
+        fields = {name: mask_urls(value) if isinstance(value, str) else value for name, value in fields.items()}
         return json.dumps(line | fields, default=str)
 
 
@@ -96,8 +99,8 @@ class RateLimitFilter(logging.Filter):
 
 
 def _message_of(record: logging.LogRecord) -> str:
-    """Return the message, with the type of an exception; its text may contain data and is left out."""
-    text = record.getMessage()
+    """Return the message, with the type of an exception; its text may contain data and is left out. Secrets in URLs are masked."""
+    text = mask_urls(record.getMessage())
     kind = record.exc_info[0] if record.exc_info else None
     if kind is not None:
         text = f"{text.rstrip()} ({kind.__name__})"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import NamedTuple
@@ -94,30 +96,31 @@ class GroupCommit:
 
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
-            group = [first, *self._take_queued()]
+            group = self._take_queued([first], self._settings.max_commit_bytes)
             appended: list[AppendResult] | None = None
             began = time.perf_counter()
             with self._job_health.guard("commit"):  # after a failure the next group is tried
                 appended = self._store.append([queued.batch for queued in group])
             if appended is None:
                 self.stored_at = None
+                self._take_queued(group, math.inf)  # they are refused now, and do not wait for a failure of their own
             elif AppendResult.STORED in appended:
                 self.stored_at = self._clock()
             self.commits.observe(time.perf_counter() - began)
             self._loop.call_soon_threadsafe(self._resolve, group, appended)
 
-    def _take_queued(self) -> list[_QueuedBatch]:
-        arrived: list[_QueuedBatch] = []
-        try:
-            while len(arrived) + 1 < self._settings.max_batches_per_commit:
+    def _take_queued(self, group: list[_QueuedBatch], max_bytes: float) -> list[_QueuedBatch]:
+        """Append queued batches to a group until it has `max_bytes` or the queue is empty; return the group."""
+        num_bytes = sum(queued.num_bytes for queued in group)
+        with suppress(Empty):
+            while num_bytes < max_bytes:
                 queued = self._queue.get_nowait()
                 if queued is None:
                     self._queue.put(None)
                     break
-                arrived.append(queued)
-        except Empty:
-            pass
-        return arrived
+                group.append(queued)
+                num_bytes += queued.num_bytes
+        return group
 
     def _resolve(self, group: list[_QueuedBatch], appended: list[AppendResult] | None) -> None:
         self._queued_bytes -= sum(queued.num_bytes for queued in group)

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Summary, summary_from_bytes, summary_to_bytes
+from hubbub.wire.url_masking import mask_url
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.segments.engines import Engine, NewSegments
 from hubbub_aggregator.segments.manifest import Manifest, closed_name, manifest_name, newest_manifest
@@ -98,7 +99,7 @@ def _fold_some(
         except (_OvertakenError, MissingObjectError):
             continue
     raise StoreError(
-        f"{objects.place}: {folder.path} was folded by others {_MAX_TRIES} times: fold it with one process"
+        f"{mask_url(objects.place)}: {folder.path} was folded by others {_MAX_TRIES} times: fold it with one process"
     )
 
 
@@ -124,7 +125,7 @@ def _fold_once(
         _delete_unnamed(objects, names, before)
         if new:
             raise StoreError(
-                f"{objects.place}: {folder.path} has {len(new)} segments that came after the ids of this closed period were "
+                f"{mask_url(objects.place)}: {folder.path} has {len(new)} segments that came after the ids of this closed period were "
                 "deleted. They are not counted, because they may repeat counted batches: move them out of the folder"
             )
     if not new:

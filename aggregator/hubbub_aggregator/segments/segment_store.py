@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Self
 from uuid import UUID
 
 from hubbub.wire.batch import Batch
+from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import insert_new, transaction
 from hubbub_aggregator.database.schema import batch
+from hubbub_aggregator.database.sqlite_file import locked
 from hubbub_aggregator.segments.manifest import closed_name
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes
@@ -29,6 +32,8 @@ class SegmentStore(SqlStore):
 
     _objects: ObjectStore
     _new_id: Callable[[], UUID]
+    _lock_file: Path | None
+    """Beside a SQLite file: locked while segments are put, and while a period is closed. None: PostgreSQL locks the periods' rows."""
 
     @classmethod
     def open_with(
@@ -37,25 +42,38 @@ class SegmentStore(SqlStore):
         """Open a database as `SqlStore.open`, and append to an object store."""
         store = cls.open(database, create=create)
         store._objects, store._new_id = objects, new_id
+        store._lock_file = None if is_postgres(database) else Path(f"{Path(database).resolve()}-segments.lock")
         return store
 
     def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         groups: dict[SegmentFolder, dict[UUID, Batch]] = {}
         for each in batches:
-            folder = SegmentFolder(each.metric, each.digest, each.period)
-            groups.setdefault(folder, {}).setdefault(each.batch_id, each)
-        closed = set[SegmentFolder]()
-        with transaction(self._engine, writes=True) as connection:
-            collections = Collections(self._engine)
+            groups.setdefault(_folder_of(each), {}).setdefault(each.batch_id, each)
+        with self._closed_among(groups) as closed:
             for folder, group in sorted(groups.items()):
-                if collections.find(connection, next(iter(group.values())))[1]:
-                    closed.add(folder)
-                    continue
-                self._objects.create(
-                    f"{folder.path}/segments/{self._new_id()}.parquet", segment_to_bytes(group.values())
-                )
-        folders = [SegmentFolder(each.metric, each.digest, each.period) for each in batches]
-        return [AppendResult.CLOSED if folder in closed else AppendResult.STORED for folder in folders]
+                if folder not in closed:
+                    name = f"{folder.path}/segments/{self._new_id()}.parquet"
+                    self._objects.create(name, segment_to_bytes(group.values()))
+        return [AppendResult.CLOSED if _folder_of(each) in closed else AppendResult.STORED for each in batches]
+
+    @contextmanager
+    def _closed_among(self, groups: Mapping[SegmentFolder, Mapping[UUID, Batch]]) -> Iterator[set[SegmentFolder]]:
+        """Provide the folders of periods that are closed; the others cannot be closed until the block ends.
+
+        On PostgreSQL a transaction locks their rows. On SQLite it would lock the whole database, so it ends before the block begins.
+        """
+        with self._closing_lock(), ExitStack() as stack:
+            connection = stack.enter_context(transaction(self._engine, writes=True))
+            find = Collections(self._engine).find
+            closed = {
+                folder for folder, group in sorted(groups.items()) if find(connection, next(iter(group.values())))[1]
+            }
+            if self._lock_file is not None:
+                stack.close()
+            yield closed
+
+    def _closing_lock(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._lock_file is None else locked(self._lock_file)
 
     def contains(self, batch_: Batch) -> bool:  # noqa: ARG002
         return False
@@ -67,7 +85,7 @@ class SegmentStore(SqlStore):
         without listing the object store.
         """
         metric = self.metric_of(digest)
-        with transaction(self._engine, writes=True) as connection:
+        with self._closing_lock(), transaction(self._engine, writes=True) as connection:
             collection_id = mark_closed(connection, digest, period)
             if collection_id is None or metric is None:  # it has no reports
                 return
@@ -79,3 +97,7 @@ class SegmentStore(SqlStore):
     def probe(self) -> None:
         super().probe()
         self._objects.probe()
+
+
+def _folder_of(batch_: Batch) -> SegmentFolder:
+    return SegmentFolder(batch_.metric, batch_.digest, batch_.period)

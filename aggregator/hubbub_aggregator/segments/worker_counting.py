@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from hubbub.metrics.metric import Metric
+from hubbub.wire.url_masking import mask_url
 from hubbub.worker_processes import worker_pool
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import summary_type
@@ -41,7 +42,7 @@ class Workers:
             return reduce(add, (future.result() for future in futures), nothing)
         except BrokenProcessPool:
             raise StoreError(
-                f"{objects.place}: a process that counts was killed, perhaps for lack of memory. "
+                f"{mask_url(objects.place)}: a process that counts was killed, perhaps for lack of memory. "
                 "Nothing was counted: run fold again, on a machine with more memory, or with --processes 1"
             ) from None
 

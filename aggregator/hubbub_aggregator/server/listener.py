@@ -20,6 +20,8 @@ from hubbub_aggregator.server.connection_limits import ConnectionLimits
 from hubbub_aggregator.server.uvicorn_protocol import Protocol
 
 _BACKLOG = 2048
+_RECEIVE_BUFFER_BYTES = 32 << 10
+"""Of each connection; Linux reserves twice as much. It bounds what one read can return: uvloop would read 256 KiB at once."""
 _GRACEFUL_SHUTDOWN_SECONDS = 8
 """Time for open requests to finish. Accepted batches are stored within one second; containers are killed after ten."""
 _FORCED_EXIT_SECONDS = 9.5
@@ -37,6 +39,7 @@ def listen(host: str, port: int, options: str = "--host or --port") -> socket.so
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)  # connections inherit it
         bound.bind((host, port))
         bound.listen(_BACKLOG)
     except (OSError, OverflowError) as problem:

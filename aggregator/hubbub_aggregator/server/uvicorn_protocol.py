@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from http import HTTPStatus
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from hubbub.wire.problems import ProblemType
@@ -20,13 +22,28 @@ _MAX_OUTSTANDING_REQUESTS = 8
 _MAX_HEADER_BYTES = 64 << 10
 """Bytes of the request line, headers and trailers."""
 
+_MAX_HEADERS = 200
+"""Headers and trailers of a request: each takes some 150 bytes of memory, even if it has three bytes."""
+
 _connection_logger = logging.getLogger("uvicorn.error.connection")
 _connection_logger.setLevel(logging.ERROR)
 """uvicorn's log of connections, without warnings: an invalid request is not an event of the service."""
 
 
-class _TooManyOutstandingError(Exception):
+class _StopParsingError(Exception):
     """Stops the parser in the middle of its input."""
+
+
+class _PipelineFlow(FlowControl):
+    """Flow control of a connection that reads nothing more while requests wait for the response of an earlier one."""
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Collection[object]) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
 
 
 class Protocol(HttpToolsProtocol):
@@ -47,6 +64,7 @@ class Protocol(HttpToolsProtocol):
         super().connection_made(LingeringTransport(transport, self._is_sending))
         self.access_log = False  # regardless of the handlers of the process
         self.logger = _connection_logger
+        self.flow = _PipelineFlow(self.transport, self.pipeline)
         self._network = self.limits.admit(self.client[0] if self.client else "")
         if self._network is None:
             self._refuse(ProblemType.UNAVAILABLE, "too many connections are open: send the same request again later")
@@ -73,8 +91,14 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= _MAX_OUTSTANDING_REQUESTS - 1:  # and the current one
-            raise _TooManyOutstandingError
+            raise _StopParsingError
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) >= _MAX_HEADERS:
+            self._refuse(ProblemType.HEADERS_TOO_LARGE, f"a request may have {_MAX_HEADERS} headers and trailers")
+            raise _StopParsingError
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
@@ -85,8 +109,6 @@ class Protocol(HttpToolsProtocol):
         if self._current is None and BODY_COMPLETE not in self.cycle.scope:
             self.transport.close()
         super().on_response_complete()
-        if self.pipeline:  # uvicorn would read on, and queue requests faster than it responds
-            self.flow.pause_reading()
 
     def on_body(self, body: bytes) -> None:
         self._header_bytes = 0
@@ -98,6 +120,8 @@ class Protocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  (uvicorn's own text)
+        if self.transport.is_closing():  # the request was refused by its headers
+            return
         if len(self.pipeline) >= _MAX_OUTSTANDING_REQUESTS - 1:
             self.transport.abort()  # its client does not read responses
             self._disconnect()

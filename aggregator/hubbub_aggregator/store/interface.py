@@ -207,8 +207,11 @@ class Store(Protocol):
     def end_session(self, hashed: bytes) -> None:
         """Delete the session with this hash, if it exists."""
 
-    def require_unmoved(self) -> None:
-        """Raise DatabaseMovedError if a restart would not open the file that is written now."""
+    def require_intact(self) -> None:
+        """Raise FilesInDoubtError if a restart would not open the files that are written now."""
+
+    def check_files(self) -> None:
+        """Raise FilesInDoubtError if the files of the database are damaged: a restart would not find what they are to hold."""
 
     def wall_clock(self) -> float:
         """Return the wall clock that all replicas share, in seconds since 1970: on PostgreSQL the server's."""
@@ -229,4 +232,4 @@ class Store(Protocol):
         """
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the database; raise FilesInDoubtError, and do not close it, if that would write damaged data into its files."""

@@ -30,20 +30,23 @@ from sqlalchemy import (
 
 from hubbub.randomness import RandomBytes
 from hubbub.wire.batch import Batch
-from hubbub_aggregator.database.database_url import is_postgres, without_password
+from hubbub.wire.url_masking import mask_url
+from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import (
     SQLITE_LOCK_POLL_SECONDS,
     checkpoint,
+    close,
     fetch_all,
     insert_new,
     lock_for_setup,
     open_postgres,
     open_sqlite,
-    require_unmoved,
+    require_intact,
     transaction,
     truncate_wal,
 )
 from hubbub_aggregator.database.failpoints import reach
+from hubbub_aggregator.database.integrity import FileCheck
 from hubbub_aggregator.database.schema import batch, collection, refusal, retained, schema, segment
 from hubbub_aggregator.database.schema_version import prepare, require_served
 from hubbub_aggregator.database.sqlite_file import require_file
@@ -99,6 +102,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures, SqlLeases):
             else:
                 require_served(connection)
         self._appender = Appender(engine, random_bytes)
+        self._file_check = FileCheck(engine)
 
     @classmethod
     def open(cls, path: str | Path, *, create: bool = True) -> Self:
@@ -115,7 +119,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures, SqlLeases):
         except StoreError as problem:
             if engine is not None:
                 engine.dispose()
-            raise type(problem)(f"{without_password(str(path))}: {problem}") from None
+            raise type(problem)(f"{mask_url(str(path))}: {problem}") from None
 
     def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         return self._appender.append(batches)
@@ -336,8 +340,8 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures, SqlLeases):
         ((waiting,),) = fetch_all(self._engine, select(func.count()).select_from(segment))
         return int(waiting)
 
-    def require_unmoved(self) -> None:
-        require_unmoved(self._engine)
+    def require_intact(self) -> None:
+        require_intact(self._engine)
 
     def last_backup(self) -> int | None:
         return next((last for (last,) in fetch_all(self._engine, select(schema.c.last_backup))), None)
@@ -354,8 +358,11 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures, SqlLeases):
         if self._stopping.is_set():
             raise StoppedError("the aggregator is stopping")
 
+    def check_files(self) -> None:
+        self._file_check.run()
+
     def close(self) -> None:
-        self._engine.dispose()
+        close(self._engine)
 
 
 def mark_closed(connection: Connection, digest: str, period: str) -> int | None:

@@ -8,20 +8,44 @@ from __future__ import annotations
 
 import errno
 import sys
+import threading
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import click
 
+from hubbub.cli.output import replace_unencodable
 from hubbub.errors import HubbubError
-from hubbub.text import install_hint
+from hubbub.text import DISTRIBUTION, install_hint
+from hubbub.wire.url_masking import mask_url, mask_urls
 
 _EXTRA_OF_PACKAGE = {"hubbub_aggregator": "aggregator", "hubbub_decoder": "decoder"}
 _EXTRA_OF_COMMAND = {"doctor": "aggregator"}  # for the checks of an aggregator; `--state` needs no extra
+_ARGUMENTS = "hubbub.arguments"
 
 
 class Commands(click.Group):
-    """Command group with entry points as commands. A HubbubError is printed as one line, with exit code 1."""
+    """Command group with entry points as commands. A HubbubError is printed as one line, with exit code 1.
+
+    No error and no traceback shows the secrets of a URL.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        sys.excepthook = _print_traceback
+        threading.excepthook = _print_traceback_of_thread
+        return super().__call__(*args, **kwargs)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        arguments = tuple(args)
+        with _masked_errors(arguments):
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[_ARGUMENTS] = arguments
+        return context
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (signature of click)
         return sorted(_commands())
@@ -31,6 +55,7 @@ class Commands(click.Group):
         return None if entry is None else entry.load()
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        replace_unencodable(sys.stdout, sys.stderr)
         try:
             return super().main(*args, **kwargs)
         except OSError as problem:
@@ -40,6 +65,10 @@ class Commands(click.Group):
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
+        with _masked_errors(ctx.meta[_ARGUMENTS]):
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except HubbubError as problem:
@@ -54,7 +83,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands)
-@click.version_option(package_name="hubbub")
+@click.version_option(package_name=DISTRIBUTION)
 def main() -> None:
     """Collect telemetry with local differential privacy: randomize on the client, estimate frequencies on the server.
 
@@ -66,6 +95,29 @@ def main() -> None:
 
 def _commands() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group="hubbub.commands")}
+
+
+@contextmanager
+def _masked_errors(arguments: Iterable[str]) -> Iterator[None]:
+    """Mask URLs in the message of an error. It may repeat arguments: where such a URL ends is known."""
+    try:
+        yield
+    except click.ClickException as problem:
+        text = problem.message
+        for argument in sorted(arguments, key=len, reverse=True):
+            if "://" in argument:
+                text = text.replace(argument, mask_url(argument))
+        problem.message = mask_urls(text)  # type: ignore[misc]  # click prints it, with the usage of the command
+        raise
+
+
+def _print_traceback(*problem: Any) -> None:
+    print("".join(map(mask_urls, traceback.format_exception(*problem))), end="", file=sys.stderr)  # noqa: T201  (as Python does)
+
+
+def _print_traceback_of_thread(hook: threading.ExceptHookArgs) -> None:
+    if not issubclass(hook.exc_type, SystemExit):  # which ends the thread without a message
+        _print_traceback(hook.exc_type, hook.exc_value, hook.exc_traceback)
 
 
 def _extra_of(name: str | None) -> str | None:

@@ -14,7 +14,7 @@ from hubbub.metrics.params import PERMANENT_FIELDS
 from hubbub.pages.html_page import element, page
 from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
 from hubbub.privacy.linkability import linkability_warning
-from hubbub.privacy.plain_words import certainty_text
+from hubbub.privacy.plain_words import CERTAIN, certainty_text
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
@@ -153,11 +153,14 @@ def _in_words(figures: PrivacyFigures) -> Iterator[tuple[str, str, str]]:
     yield "After one report", certainty_text(figures.epsilon_report), what
     if figures.unit != "period":
         yield f"After all reports of one {_UNITS[figures.unit]}", certainty_text(figures.epsilon_unit), what
+    if figures.condition is not None:
+        yield "After a change", CERTAIN, "that the value changed, if the reports of a client are linked"
     if figures.objection is None:
+        histories = f", {figures.condition}" if figures.condition else ""
         yield (
             "After all reports of a lifetime",
             certainty_text(figures.epsilon_lifetime),
-            "which of two histories is true",
+            f"which of two histories is true{histories}",
         )
     else:
         yield "Lifetime", "no reports", "the default policy blocks the metric"

@@ -1,4 +1,4 @@
-"""Lints of `hubbub metrics check`: registry fields, expiry within a year, and a cap on epsilon."""
+"""Lints of `hubbub metrics check`: placeholders, registry fields, expiry within a year, and a cap on epsilon."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 
 from hubbub.metrics.metric import Metric
+from hubbub.metrics.rules import is_placeholder
 from hubbub.privacy.lifetime import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import ROUNDING_SLACK, shown_epsilon
-from hubbub.text import format_count, format_names
+from hubbub.text import escape_untrusted, format_count, format_names
 
 _LONGEST_COLLECTION = timedelta(days=366)
 """One year, which may be a leap year."""
@@ -31,6 +32,18 @@ def registry_warnings(metrics: Sequence[Metric], today: date) -> Iterator[str]:
             f"{format_count(len(late), 'metric')} with an expiry beyond a year ({format_names(late)}): they are collected for longer "
             f"than a year without a review. Set expires to {latest} or earlier, and renew it when it is near"
         )
+
+
+def placeholder_problems(metrics: Sequence[Metric]) -> Iterator[str]:
+    """Yield a problem for each description, owner and purpose that is still a placeholder, such as those of `hubbub plan`."""
+    for metric in metrics:
+        for field in ("description", "owner", "purpose"):
+            text = getattr(metric, field)
+            if is_placeholder(text):
+                yield (
+                    f"{metric.name} ({metric.digest[:12]}): {field} is a placeholder, got {escape_untrusted(repr(text))}: users and reviewers "
+                    f"read it. Write the {field} of this metric"
+                )
 
 
 def cap_problems(metrics: Sequence[Metric], max_epsilon: float) -> Iterator[str]:

@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hubbub.wire.url_masking import mask_urls
+
 if TYPE_CHECKING:
     import click
 
@@ -55,17 +57,17 @@ class Checks:
 
 def ok(check: str, observation: str) -> Finding:
     """Return a finding without a problem."""
-    return Finding(Health.OK, check, observation)
+    return Finding(Health.OK, check, mask_urls(observation))
 
 
 def warning(check: str, observation: str, impact: str, next_step: str) -> Finding:
     """Return a finding that may be intended."""
-    return Finding(Health.WARNING, check, observation, impact, next_step)
+    return Finding(Health.WARNING, check, *map(mask_urls, (observation, impact, next_step)))
 
 
 def error(check: str, observation: str, impact: str, next_step: str) -> Finding:
     """Return a finding that needs a change."""
-    return Finding(Health.ERROR, check, observation, impact, next_step)
+    return Finding(Health.ERROR, check, *map(mask_urls, (observation, impact, next_step)))
 
 
 def check_clock(files: Mapping[Path, datetime], now: datetime) -> Finding:

@@ -97,7 +97,7 @@ def _write_page(state: State, last: int, file: Path, definitions: Path | None) -
     from hubbub.sdk.transparency.state_page import state_page
 
     loaded = None if definitions is None else load_definitions(definitions)
-    write_page(file, state_page(state, last=last, definitions=loaded))
+    write_page(file, state_page(state, last=last, definitions=loaded), private=True)
     click.echo(f"wrote {file}", err=True)
 
 

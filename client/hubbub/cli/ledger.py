@@ -42,7 +42,7 @@ def command(directory: Path, *, as_json: bool) -> None:
     for subject in sorted(state.digests):
         click.echo(
             f"total epsilon {shown_epsilon(state.spent(subject))} (with drafts) of {shown_epsilon(state.reserved(subject))} reserved{_subject_suffix(subject)}. "
-            "It bounds the difference between histories whose values and Bloom bits change at the same times"
+            "It bounds the difference between histories whose values change at the same times"
         )
     for each in state.accounts.values():
         if each.unit == "value" and each.units > 1:

@@ -49,8 +49,9 @@ def command() -> None:
 def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> None:
     """Check the definitions file DEFINITIONS.
 
-    Exit code 1 if the file is invalid, or a metric is above --max-epsilon. Also warns about expired metrics, metrics that the default Policy blocks or soon
-    exhausts, metrics with reports that can be linked to one client, string metrics with few cohorts, an expiry beyond a year, and missing reviews.
+    Exit code 1 if the file is invalid, if a description, owner or purpose is still a placeholder, if no client reports a metric under the
+    default Policy, or if a metric is above --max-epsilon. Also warns about expired metrics, metrics that soon exhaust the default Policy,
+    metrics with reports that can be linked to one client, string metrics with few cohorts, an expiry beyond a year, and missing reviews.
 
     \b
     Example:
@@ -58,10 +59,10 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
     """
     from datetime import UTC, datetime
 
-    from hubbub.cli.definition_lint import cap_problems, registry_warnings
+    from hubbub.cli.definition_lint import cap_problems, placeholder_problems, registry_warnings
     from hubbub.metrics.definitions import load_definitions
     from hubbub.metrics.metric import Kind, has_expired
-    from hubbub.privacy.allocation import policy_warnings
+    from hubbub.privacy.allocation import policy_problems, policy_warnings
     from hubbub.privacy.linkability import linkability_warning
     from hubbub.privacy.policy import Policy
 
@@ -85,7 +86,9 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
     )
     warnings += registry_warnings(collected, today)
     accepted = [metric for metric in loaded.versions() if not has_expired(metric, today)]
-    problems = [] if max_epsilon is None else list(cap_problems(accepted, max_epsilon))
+    problems = list(placeholder_problems(accepted))
+    problems += [f"under the default Policy: {text}" for text in policy_problems(Policy(), collected, today)]
+    problems += [] if max_epsilon is None else cap_problems(accepted, max_epsilon)
     if as_json:
         versions = [
             {"name": metric.name, "digest": metric.digest, "current": metric in current} for metric in loaded.versions()

@@ -1,15 +1,20 @@
-"""Shared options and JSON output of the commands. Results go to stdout, messages to stderr."""
+"""Shared options, encoding and JSON output of the commands. Results go to stdout, messages to stderr."""
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
+import re
+import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from hubbub.errors import HubbubError
+from hubbub.files.private_file import open_private
 from hubbub.wire.json_values import replace_non_finite
 
 PATH = click.Path(path_type=Path, readable=False)
@@ -20,13 +25,56 @@ json_option = click.option(
 )
 
 
+_PLAIN_CHARACTERS = dict(zip("▁▂▃▄▅▆▇█░·…", "_.-:=+*#:..", strict=True))
+"""Characters of bars, with the ASCII characters that replace them where the terminal has no others."""
+
+
+def replace_unencodable(*streams: TextIO) -> None:
+    """Make text streams write every string: ASCII bars, and \\uXXXX for any other character that their encoding does not have.
+
+    Without it, a terminal that is not UTF-8 ends a command in a UnicodeEncodeError, and so does the name of a file that is not text.
+    """
+    codecs.register_error("hubbub-replace", _replace_characters)
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="hubbub-replace")
+
+
+def _replace_characters(problem: UnicodeError) -> tuple[str, int]:
+    """Return ASCII for the characters that an encoding does not have, and the position after them."""
+    if not isinstance(problem, UnicodeEncodeError):
+        raise problem
+    characters = problem.object[problem.start : problem.end]
+    return "".join(_PLAIN_CHARACTERS.get(each) or _escape(each) for each in characters), problem.end
+
+
+def _escape(character: str) -> str:
+    """Return a character as TOML and Python write it in ASCII.
+
+    >>> _escape("é"), _escape(chr(0x1F600))
+    ('\\\\u00e9', '\\\\U0001f600')
+    """
+    return f"\\u{ord(character):04x}" if ord(character) < 1 << 16 else f"\\U{ord(character):08x}"
+
+
 def print_json(result: Any) -> None:
     """Print a value as one JSON document; infinity becomes the string "inf"."""
-    click.echo(json.dumps(replace_non_finite(result), indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(json.dumps(replace_non_finite(result), indent=2, ensure_ascii=not _is_utf8(), allow_nan=False))
 
 
-def write_page(file: Path, text: str) -> None:
+def print_toml(text: str) -> None:
+    """Print a TOML document, which is ASCII on a terminal that is not UTF-8: whoever reads its output takes it for UTF-8."""
+    click.echo(text if _is_utf8() else re.sub(r"[^\x00-\x7f]", lambda found: _escape(found[0]), text), nl=False)
+
+
+def _is_utf8() -> bool:
+    return codecs.lookup(sys.stdout.encoding or "ascii").name == "utf-8"
+
+
+def write_page(file: Path, text: str, *, private: bool = False) -> None:
     """Write an HTML page as UTF-8. An existing file is kept if that fails.
+
+    private : only the owner may read the page
 
     Raises HubbubError for another suffix than .html, so that a page never replaces the input, or if the file cannot be written.
     """
@@ -37,7 +85,8 @@ def write_page(file: Path, text: str) -> None:
     target = file.resolve()
     temporary = target.with_name(f"{target.name}.part")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        with open_private(temporary) if private else temporary.open("wb") as page:
+            page.write(text.encode())
         temporary.replace(target)
     except OSError as problem:
         raise HubbubError(

@@ -27,11 +27,39 @@ DIGEST_BYTES = 16
 class BloomBits(int):
     """True bits of a value in one cohort: bit i is one where the Bloom filter, the category or the bucket sets bit i.
 
-    value_digest : first 16 bytes of SHA-256 of the value, if each value of the metric has its own permanent response; else empty. Of a
-                   joint metric: those of its parts, one after the other
+    value_digest : first 16 bytes of SHA-256 of a string; empty for "no value" and for metrics without hashing. For a joint metric the
+                   digests of its string parts are concatenated, with 16 zero bytes for a string part without a value
     """
 
     value_digest: bytes = b""
+
+
+class ValueKey:
+    """Bytes that identify a recorded value of one metric: equal keys are one value.
+
+        key = Bloom bits of all parts (ceil(k / 8) bytes), digest of each string part (16 bytes; zero for "no value")
+
+    The permanent response is a function of this key (`permanent.py`), and the ledger counts this key (`sealed_values.py`). So the client
+    draws a new permanent response exactly when the ledger charges another value. Two strings with equal Bloom bits are two values. For
+    a boolean, False and "no value" have no bits and are one value.
+    """
+
+    __slots__ = ("_row_bytes", "num_bytes")
+
+    def __init__(self, metric: Metric) -> None:
+        strings = sum(part.kind is Kind.STRING for part in metric.components)
+        self._row_bytes = metric.params.row_bytes
+        self.num_bytes = self._row_bytes + DIGEST_BYTES * strings
+
+    def __call__(self, bloom: BloomBits) -> bytes:
+        """Return the key of a value's Bloom bits: `num_bytes` bytes."""
+        return (bloom.to_bytes(self._row_bytes, "little") + bloom.value_digest).ljust(self.num_bytes, b"\0")
+
+    def bloom_bits(self, key: bytes) -> BloomBits:
+        """Return the Bloom bits, with their digest, of a key."""
+        bloom = BloomBits(int.from_bytes(key[: self._row_bytes], "little"))
+        bloom.value_digest = key[self._row_bytes :]
+        return bloom
 
 
 _HASH_FUNCTIONS = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
@@ -94,7 +122,7 @@ def bloom_bits(metric: Metric, value: Value | JointValue, cohort: int, threshold
 
 
 def _joint_bits(metric: Metric, value: Value | JointValue, cohort: int) -> BloomBits:
-    """Return the bits of all parts, one part after the other; `value_digest` has 16 bytes for each part with a response for each value."""
+    """Return the bits of all parts, one part after the other, and the digests of all string parts."""
     bits, digests, offset = 0, b"", 0
     for part, of_part in zip(metric.parts, _values(metric, value), strict=True):
         try:
@@ -103,7 +131,7 @@ def _joint_bits(metric: Metric, value: Value | JointValue, cohort: int) -> Bloom
             raise InvalidValueError(f"{metric.name}: part {problem}") from None
         bits |= bloom << offset
         offset += part.params.num_bits
-        if part.has_response_per_value:
+        if part.kind is Kind.STRING:
             digests += bloom.value_digest.ljust(DIGEST_BYTES, b"\0")
     joint = BloomBits(bits)
     joint.value_digest = digests
@@ -158,8 +186,7 @@ def _string_bits(metric: Metric, text: bytes, cohort: int) -> BloomBits:
     params, discover = metric.params, metric.discover
     hashed = text if discover is None else discover.fragment(text, discover.group(cohort, params.num_cohorts))
     bits = _bits_at(_HASH_FUNCTIONS[params.hash_scheme](hashed, cohort, params.num_bits, params.num_hashes))
-    if metric.has_response_per_value:
-        bits.value_digest = hashlib.sha256(text).digest()[:DIGEST_BYTES]
+    bits.value_digest = hashlib.sha256(text).digest()[:DIGEST_BYTES]
     return bits
 
 

@@ -5,8 +5,6 @@
     S       instantaneous randomized response of B', with p and q      `encoding/instantaneous.py`
     report  (cohort, S)                                                `wire/report.py`
 
-Both responses of a joint metric work on each of its parts: `encoding/joint.py`.
-
 `Encoder.encode` makes every report: those of apps (`sdk/recording/subject_encoders.py`), of `hubbub encode` and of the demo.
 The tests of the decoder's simulator compare its reports with those of `Encoder.encode`.
 
@@ -17,7 +15,6 @@ from __future__ import annotations
 
 from hubbub.encoding.bloom import BloomBits, JointValue, Value, bloom_bits
 from hubbub.encoding.instantaneous import InstantaneousResponse
-from hubbub.encoding.joint import JointInstantaneousResponse, JointPermanentResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.encoding.secret import Secret
 from hubbub.errors import InvalidValueError, ParameterError
@@ -58,10 +55,8 @@ class Encoder:
         self._threshold = None
         if metric.buckets is not None and metric.buckets.is_mean:
             self._threshold = secret.threshold(metric.name, self.cohort, metric.params.num_cohorts)
-        self._permanent_response = (JointPermanentResponse if metric.parts else PermanentResponse)(metric, secret)
-        self._instantaneous_response = (JointInstantaneousResponse if metric.parts else InstantaneousResponse)(
-            metric.params, random_bytes
-        )
+        self._permanent_response = PermanentResponse(metric, secret)
+        self._instantaneous_response = InstantaneousResponse(metric.params, random_bytes)
 
     def encode(self, value: Value | JointValue | BloomBits, epoch: int | None = None) -> Report:
         """Return the report of a value: its Bloom bits after both randomized responses.
@@ -74,12 +69,12 @@ class Encoder:
         """
         self._check_epoch(epoch)
         bloom = self.bloom_bits(value)
-        permanent = self._permanent_response(bloom, epoch, bloom.value_digest)
+        permanent = self._permanent_response(bloom, epoch)
         bits = self._instantaneous_response(permanent)
         return Report.from_int(self.cohort, bits, self.metric.params.num_bits)
 
     def bloom_bits(self, value: Value | JointValue | BloomBits) -> BloomBits:
-        """Return the true bits of a value in the client's cohort. Never send or store them.
+        """Return the true bits of a value in the client's cohort. Never send them, and store them only as `Sealer.seal` returns them.
 
         Raises InvalidValueError for a value of the wrong kind, so that an app can check a value before it is encoded.
         """

@@ -18,26 +18,38 @@ class InstantaneousResponse:
 
         S = (mask_p & ~B') | (mask_q & B')        mask_p, mask_q : independent bits that are one with probability p, q
 
+    The parts of a joint metric have their own p and q, and draw their words one part after the other.
+
     Source: Erlingsson et al. 2014, sec. 2, step 3; docs/explanation/privacy.md, "The mechanism".
     """
 
-    __slots__ = ("_fits_one_block", "_mask_p", "_mask_q", "_random_bytes", "_words")
+    __slots__ = ("_parts", "_random_bytes")
 
     def __init__(self, params: Params, random_bytes: RandomBytes) -> None:
-        self._mask_p = BernoulliMask(numerator(params.prob_p, DYADIC_DIGITS), DYADIC_DIGITS, params.num_bits)
-        self._mask_q = BernoulliMask(numerator(params.prob_q, DYADIC_DIGITS), DYADIC_DIGITS, params.num_bits)
-        most = self._mask_p.max_words + self._mask_q.max_words
-        self._words = RandomWords(params.row_bytes, min(most, _MAX_WORDS_PER_BLOCK))
-        self._fits_one_block = most <= _MAX_WORDS_PER_BLOCK
         self._random_bytes = random_bytes
+        self._parts = tuple(
+            (offset, (1 << part.num_bits) - 1, *_masks(part))
+            for part, offset in zip(params.parts, params.offsets, strict=True)
+        )
 
     def __call__(self, permanent: int) -> int:
         """Return the bits of one report. The mask of p is drawn before the mask of q."""
-        words = (
-            self._words(self._words.draw_block(self._random_bytes))
-            if self._fits_one_block
-            else self._words.stream(self._random_bytes)
-        )
-        ones_at_zero = self._mask_p(words)
-        ones_at_one = self._mask_q(words)
-        return (ones_at_zero & ~permanent) | (ones_at_one & permanent)
+        bits = 0
+        for offset, all_ones, mask_p, mask_q, reader, fits_one_block in self._parts:
+            words = (
+                reader(reader.draw_block(self._random_bytes)) if fits_one_block else reader.stream(self._random_bytes)
+            )
+            of_part = permanent >> offset & all_ones
+            ones_at_zero = mask_p(words)
+            bits |= ((ones_at_zero & ~of_part) | (mask_q(words) & of_part)) << offset
+        return bits
+
+
+def _masks(params: Params) -> tuple[BernoulliMask, BernoulliMask, RandomWords, bool]:
+    """Return the masks of p and q, the reader of their words, and whether one block of words is always enough."""
+    mask_p, mask_q = (
+        BernoulliMask(numerator(each, DYADIC_DIGITS), DYADIC_DIGITS, params.num_bits)
+        for each in (params.prob_p, params.prob_q)
+    )
+    most = mask_p.max_words + mask_q.max_words
+    return mask_p, mask_q, RandomWords(params.row_bytes, min(most, _MAX_WORDS_PER_BLOCK)), most <= _MAX_WORDS_PER_BLOCK

@@ -1,10 +1,9 @@
 """Keyed tags and encrypted storage of the last reported value.
 
-    tag    = SHAKE-256(secret, metric.encoding_fields(), V), 16 bytes      equal for equal permanent responses
-    sealed = nonce (16 bytes) + (V XOR SHAKE-256(secret, metric.encoding_fields(), nonce))
+    tag    = SHAKE-256(secret, digest, key), 16 bytes      equal for equal permanent responses
+    sealed = nonce (16 bytes) + (key XOR SHAKE-256(secret, digest, nonce))
 
-V is the Bloom bits; for metrics with a permanent response for each value (`Metric.has_response_per_value`) a digest of the value follows,
-which is zero for "no value". A joint metric has one digest for each part with such responses.
+`digest` is that of the definition, and `key` identifies the value, see `ValueKey`.
 
 A number is sealed in the same way, as an IEEE 754 double: that of the open period, where it depends on all recordings (`Buckets.several`).
 
@@ -18,7 +17,7 @@ from __future__ import annotations
 import math
 import struct
 
-from hubbub.encoding.bloom import DIGEST_BYTES, BloomBits
+from hubbub.encoding.bloom import BloomBits, ValueKey
 from hubbub.encoding.secret import Secret
 from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes
@@ -31,31 +30,26 @@ class Sealer:
     """Tags and encryption of the Bloom bits of one metric under one secret."""
 
     def __init__(self, metric: Metric, secret: Secret, random_bytes: RandomBytes) -> None:
-        fields = tuple(metric.encoding_fields())
-        self._tags = secret.stream("hubbub/tag/v1", *fields)
-        self._pads = secret.stream("hubbub/seal/v1", *fields)
-        self._row_bytes = metric.params.row_bytes
-        self._width = self._row_bytes + DIGEST_BYTES * sum(part.has_response_per_value for part in metric.components)
+        digest = bytes.fromhex(metric.digest)
+        self._tags = secret.stream("hubbub/tag/v2", digest)
+        self._pads = secret.stream("hubbub/seal/v2", digest)
+        self._key = ValueKey(metric)
         self._random_bytes = random_bytes
 
     def tag(self, bloom: BloomBits) -> bytes:
         """Return the keyed tag of a value, 16 bytes."""
         shake = self._tags.copy()
-        shake.update(self._plaintext(bloom))
+        shake.update(self._key(bloom))
         return shake.digest(TAG_BYTES)
 
     def seal(self, bloom: BloomBits) -> bytes:
-        """Return a value encrypted under a new nonce: 16 + ceil(k / 8) bytes, 16 more for each part with a response for each value."""
+        """Return the key of a value, encrypted under a new nonce: 16 bytes more than the key."""
         nonce = self._random_bytes(TAG_BYTES)
-        return nonce + self._xor_pad(self._plaintext(bloom), nonce)
+        return nonce + self._xor_pad(self._key(bloom), nonce)
 
     def open(self, sealed: bytes) -> BloomBits:
         """Return the Bloom bits of a sealed value, with its digest; meaningless ones under another secret."""
-        plaintext = self._xor_pad(sealed[TAG_BYTES:], sealed[:TAG_BYTES])
-        bloom = BloomBits(int.from_bytes(plaintext[: self._row_bytes], "little"))
-        if bloom:
-            bloom.value_digest = plaintext[self._row_bytes :]
-        return bloom
+        return self._key.bloom_bits(self._xor_pad(sealed[TAG_BYTES:], sealed[:TAG_BYTES]))
 
     def seal_number(self, number: float) -> bytes:
         """Return a number encrypted under a new nonce: 24 bytes."""
@@ -68,9 +62,6 @@ class Sealer:
             return None
         (number,) = struct.unpack("<d", self._xor_pad(sealed[TAG_BYTES:], sealed[:TAG_BYTES]))
         return number if math.isfinite(number) else None
-
-    def _plaintext(self, bloom: BloomBits) -> bytes:
-        return (bloom.to_bytes(self._row_bytes, "little") + bloom.value_digest).ljust(self._width, b"\0")
 
     def _xor_pad(self, text: bytes, nonce: bytes) -> bytes:
         shake = self._pads.copy()

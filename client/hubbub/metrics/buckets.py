@@ -6,7 +6,7 @@ import math
 import struct
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -176,16 +176,6 @@ class Buckets:
         if earlier is None or self.several is Several.LAST:
             return number
         return max(earlier, number) if self.several is Several.MAX else _saturated(earlier + number)
-
-    def encoding_fields(self) -> Iterator[bytes]:
-        """Yield the fields that determine the permanent noise: the number of edges between buckets, and each of them.
-
-        With estimate = "mean", both edges, since thresholds are between them.
-        """
-        edges = self.edges if self.is_mean else self._inner
-        yield len(edges).to_bytes(8, "little")
-        for edge in edges:
-            yield struct.pack("<d", edge)
 
     def digest_fields(self) -> dict[str, Any]:
         """Return the fields of the metric digest as JSON values; a number is its IEEE 754 double in hex, big-endian."""

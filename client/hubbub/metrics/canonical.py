@@ -1,4 +1,4 @@
-"""Canonical form of a metric's mechanism: the fields of its digest and of its permanent noise, and its JSON fields."""
+"""Canonical form of a metric's mechanism: the fields of its digest, and its JSON fields."""
 
 from __future__ import annotations
 

@@ -160,8 +160,8 @@ class Discovery:
                 f"and of num_cohorts = {num_cohorts} the smallest group has {smallest}: raise num_cohorts (up to 256), step or held_out"
             )
 
-    def encoding_fields(self, num_cohorts: int) -> dict[str, Any]:
-        """Return the fields on which the bits of a report depend: those of `to_dict`, held_out as a number of cohorts."""
+    def digest_fields(self, num_cohorts: int) -> dict[str, Any]:
+        """Return the fields of the metric digest: those of `to_dict`, held_out as a number of cohorts."""
         held_out = num_cohorts - self.prefix_cohorts(num_cohorts)
         return {**self.to_dict(), "first": self.shortest, "held_out": held_out}
 

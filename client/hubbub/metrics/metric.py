@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -18,7 +18,6 @@ from hubbub.metrics.canonical import (
     digest_fields,
     mechanism_from_dict,
     mechanism_to_dict,
-    permanent_numerators,
 )
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.joint import JointParams, check_part_names
@@ -299,49 +298,16 @@ class Metric:
         return self.categories if self.buckets is None else self.buckets.labels
 
     @property
-    def has_response_per_value(self) -> bool:
-        """Whether values with equal Bloom bits have permanent responses of their own: strings with an asymmetric response or `discover`.
-
-        Other metrics have one response for equal Bloom bits. Then reports show whether two values of a client have equal bits.
-        """
-        return self.kind is Kind.STRING and (self.params.prob_f is None or self.discover is not None)
-
-    @property
     def components(self) -> tuple[Metric, ...]:
         """Parts of a joint metric; of every other metric, the metric alone."""
         return self.parts or (self,)
-
-    def encoding_fields(self, joint: str = "") -> Iterator[bytes]:
-        """Yield the fields that determine the permanent noise, together with the secret and the Bloom bits. The format is fixed.
-
-        joint : name of the joint metric of which this is a part. No metric's name has a `/`, so a part shares its permanent
-                responses with no metric of its own
-        """
-        params = self.params
-        if self.parts:
-            yield self.name.encode()
-            for part in self.parts:
-                yield from part.encoding_fields(self.name)
-            return
-        yield (f"{joint}/{self.name}" if joint else self.name).encode()
-        yield self.kind.encode()
-        yield params.hash_scheme.encode()
-        response = permanent_numerators(params).values()
-        for number in (params.num_bits, params.num_hashes, *response, len(self.categories)):
-            yield number.to_bytes(8, "little")
-        for category in self.categories:
-            yield category.encode()
-        if self.discover is not None:
-            yield canonical_json(self.discover.encoding_fields(params.num_cohorts)).encode()
-        if self.buckets is not None:
-            yield from self.buckets.encoding_fields()
 
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of every field on which the bits of a report depend, in canonical JSON."""
         canonical = {**self._digest_fields, "hold": self.hold, "period": self.period}
         if self.discover is not None:
-            canonical["discover"] = self.discover.encoding_fields(self.params.num_cohorts)
+            canonical["discover"] = self.discover.digest_fields(self.params.num_cohorts)
         if self.buckets is not None:
             canonical["buckets"] = self.buckets.digest_fields()
         return hashlib.sha256(b"hubbub-metric-v1\n" + canonical_json(canonical).encode()).hexdigest()

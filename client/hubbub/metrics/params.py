@@ -172,6 +172,11 @@ class Params:
         return (self,)
 
     @property
+    def offsets(self) -> tuple[int, ...]:
+        """Position of the first bit of each part."""
+        return (0,)
+
+    @property
     def has_permanent_noise(self) -> bool:
         """Return whether permanent bits may differ from true bits; false at f = 0."""
         return (self.permanent_p, self.permanent_q) != (0, 1)

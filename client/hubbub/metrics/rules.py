@@ -12,6 +12,9 @@ from hubbub.text import with_article
 MIN_STRING_BITS = 8
 MAX_CLIENT_COHORTS = 256
 
+PLACEHOLDER = "TODO"
+"""First word of a text that `hubbub plan` writes and that a person has to replace."""
+
 
 def check_bloom_filter(name: str, params: Params) -> None:
     """Raise DefinitionError unless the parameters suit a string metric."""
@@ -78,6 +81,15 @@ def check_collectable(name: str, params: Params) -> None:
             f"{name}: num_cohorts must be a power of two up to {MAX_CLIENT_COHORTS}, got {m}: "
             "a client has one cohort number in [0, 256), which is reduced modulo num_cohorts"
         )
+
+
+def is_placeholder(text: str) -> bool:
+    """Return whether a text for users was not written yet: it begins with TODO, or has no letter and no digit.
+
+    >>> is_placeholder("TODO: address of the owner"), is_placeholder("..."), is_placeholder("First page"), is_placeholder("")
+    (True, True, False, False)
+    """
+    return text.strip().upper().startswith(PLACEHOLDER) or (bool(text) and not any(map(str.isalnum, text)))
 
 
 def check_review(name: str, review: str) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from hubbub.text import visible_text
+
 STYLE = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
 
 _HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
@@ -29,7 +31,7 @@ _ICON = (
 
 
 def element(tag: str, *content: str | Element, **attributes: str) -> Element:
-    """Return an HTML element. Text is escaped; an underscore at the end of an attribute's name is left out (`class_`).
+    """Return an HTML element. Text is escaped, and invisible characters are shown as code points; an underscore at the end of an attribute's name is left out (`class_`).
 
     >>> to_html(element("p", "1 < 2, ", element("b", "so"), " it is", class_="note"))
     '<p class="note">1 &lt; 2, <b>so</b> it is</p>'
@@ -37,7 +39,7 @@ def element(tag: str, *content: str | Element, **attributes: str) -> Element:
     if tag in ("script", "style"):
         raise ValueError(f"the text of <{tag}> would not be escaped: build pages without it")
     made = Element(
-        tag, {name.removesuffix("_").replace("_", "-"): _encodable(each) for name, each in attributes.items()}
+        tag, {name.removesuffix("_").replace("_", "-"): visible_text(each) for name, each in attributes.items()}
     )
     last: Element | None = None
     for each in content:
@@ -45,9 +47,9 @@ def element(tag: str, *content: str | Element, **attributes: str) -> Element:
             made.append(each)
             last = each
         elif last is None:
-            made.text = (made.text or "") + _encodable(each)
+            made.text = (made.text or "") + visible_text(each)
         else:
-            last.tail = (last.tail or "") + _encodable(each)
+            last.tail = (last.tail or "") + visible_text(each)
     return made
 
 
@@ -87,8 +89,3 @@ def page(title: str, *content: str | Element, policy: str = CONTENT_SECURITY_POL
         + to_html(element("html", head, element("body", element("main", *content)), lang="en"))
         + "\n"
     )
-
-
-def _encodable(text: str) -> str:
-    """Return a text that UTF-8 can encode: U+FFFD instead of a lone surrogate or a NUL."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")

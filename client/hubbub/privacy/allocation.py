@@ -21,6 +21,7 @@ from hubbub.metrics.periods import Period
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import affordable_units, cost_text, distinct_values, shown_epsilon, unit_price
+from hubbub.text import format_count
 
 
 def new_account(subject: str, metric: Metric, period: Period) -> Account:
@@ -40,18 +41,37 @@ def new_account(subject: str, metric: Metric, period: Period) -> Account:
 
 
 def policy_warnings(policy: Policy, metrics: Sequence[Metric], today: date) -> Iterator[str]:
-    """Yield a warning for each metric that a new client's policy blocks, or that soon exhausts its reservation."""
-    requested = [(metric, new_account("", metric, Period.containing(metric.period, today))) for metric in metrics]
-    for (metric, _), account in zip(requested, allocate(policy, [], requested, 1), strict=True):
+    """Yield a warning for each metric of which a new client soon exhausts its reservation."""
+    for metric, account in _new_client(policy, metrics, today):
+        if account.refused:
+            continue
         cost = f"{metric.name}: {cost_text(account.unit, account.epsilon_per_unit)}"
         units = f"{account.reserved_units:g} {account.unit}{'' if account.reserved_units == 1 else 's'}"
         max_units = min(distinct_values(metric), policy.units(account.epsilon_per_unit, 0))
-        if account.refused:
-            yield f"{account.refused}. No client reports this metric"
-        elif account.unit != "value":
+        if account.unit != "value":
             yield f"{cost}, also if the value does not change. A client stops reporting after {units}"
         elif account.reserved_units < max_units or account.reserved_units == 1:
             yield f'{cost}. The budget has room for {units} per client, "no value" included; the value reported last replaces all others'
+
+
+def policy_problems(policy: Policy, metrics: Sequence[Metric], today: date) -> Iterator[str]:
+    """Yield why no client reports some metrics: one problem for each metric that the policy blocks, and one for all beyond its total."""
+    refused = [metric for metric, account in _new_client(policy, metrics, today) if account.refused]
+    objections = {metric.name: policy.objection(metric) for metric in refused}
+    yield from (f"{objection}. No client reports this metric" for objection in objections.values() if objection)
+    without_budget = [name for name, objection in objections.items() if not objection]
+    if without_budget:
+        yield (
+            f"no client reports {len(without_budget):,} of {format_count(len(metrics), 'metric')} ({', '.join(without_budget)}): the metrics before "
+            f"them in the file reserve Policy.epsilon_total = {policy.epsilon_total:g}, and too little is left. Remove metrics, define metrics "
+            "with more noise, or in the app raise epsilon_total or lower epsilon_enrollment (the reservation of each metric)"
+        )
+
+
+def _new_client(policy: Policy, metrics: Sequence[Metric], today: date) -> Iterator[tuple[Metric, Account]]:
+    """Yield each metric with its account in a new client."""
+    requested = [(metric, new_account("", metric, Period.containing(metric.period, today))) for metric in metrics]
+    yield from zip(metrics, allocate(policy, [], requested, 1), strict=True)
 
 
 def allocate(

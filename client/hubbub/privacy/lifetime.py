@@ -6,7 +6,7 @@
 
 A client draws a new secret when consent is withdrawn and given again, and when the secret is lost. Epochs, and reports without
 permanent noise, are independent given the values, so their sum bounds any two histories. The sum over distinct values bounds
-only two histories whose values and Bloom bits change at the same times: docs/explanation/privacy.md, "Limits of epsilon".
+only histories that change at the same times (`PrivacyFigures.condition`): docs/explanation/privacy.md, "Limits of epsilon".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hubbub.metrics.metric import Metric
+from hubbub.metrics.metric import Kind, Metric
 from hubbub.privacy.loss import epsilon, epsilon_permanent
 from hubbub.privacy.pricing import affordable_units, distinct_values, shown_epsilon, unit_price
 from hubbub.wire.json_values import replace_non_finite
@@ -52,6 +52,7 @@ class PrivacyFigures:
     units_lifetime     : units that the policy allows under all secrets of one client; 0 if it blocks the metric
     epsilon_enrollment, epsilon_lifetime : epsilon of these units; infinite if the policy blocks the metric, because a client
                          that reports it must have another, unknown policy
+    condition          : histories of values between which epsilon_enrollment and epsilon_lifetime are bounds; None: any two histories
     objection          : reason why the policy blocks the metric, or None
     """
 
@@ -65,6 +66,7 @@ class PrivacyFigures:
     epsilon_enrollment: float
     units_lifetime: float
     epsilon_lifetime: float
+    condition: str | None
     objection: str | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,16 +90,13 @@ class PrivacyFigures:
             yield FigureRow("per enrollment", math.inf, "the policy blocks the metric")
             yield FigureRow("lifetime", math.inf, f"the policy blocks the metric: {self.objection}")
             return
-        last = (
-            '"no value" is one; between histories whose values and Bloom bits change at the same times'
-            if self.unit == "value"
-            else _NO_MORE_REPORTS
-        )
+        last = self.condition or _NO_MORE_REPORTS
         units_text = _up_to(self.units_enrollment, _UNIT_NOUNS[self.unit])
         yield FigureRow("per enrollment", self.epsilon_enrollment, f"one secret, {units_text}; {last}")
         units_text = _up_to(self.units_lifetime, _UNIT_NOUNS_LIFETIME[self.unit])
         all_secrets = "all enrollments (consent withdrawn and given again, a lost secret)"
-        yield FigureRow("lifetime", self.epsilon_lifetime, f"{all_secrets}, {units_text}")
+        same = f"; {self.condition}" if self.condition else ""
+        yield FigureRow("lifetime", self.epsilon_lifetime, f"{all_secrets}, {units_text}{same}")
 
     def sentence(self) -> str:
         """Return the figures in one line.
@@ -105,6 +104,9 @@ class PrivacyFigures:
         >>> from hubbub.privacy.policy import Policy
         >>> privacy_figures(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=7), Policy()).sentence()
         'epsilon 1.099 per report, 1.099 per epoch (hold = 7), 19.776 per enrollment (18 epochs), lifetime epsilon 39.551 (36 epochs)'
+        >>> survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+        >>> privacy_figures(survey, Policy()).sentence().partition("; ")[2]
+        'enrollment and lifetime: between histories whose values, "no value" among them, change at the same times'
         """
         details = {"per epoch": f" (hold = {self.hold})"}
         for label, units in (("per enrollment", self.units_enrollment), ("lifetime", self.units_lifetime)):
@@ -115,7 +117,8 @@ class PrivacyFigures:
             shown, detail = shown_epsilon(row.epsilon), details.get(row.label, "")
             figure = f"lifetime epsilon {shown}" if row.label == "lifetime" else f"{shown} {row.label}"
             parts.append(figure + detail)
-        return f"epsilon {', '.join(parts)}"
+        same = f"; enrollment and lifetime: {self.condition}" if self.condition and not self.objection else ""
+        return f"epsilon {', '.join(parts)}{same}"
 
 
 def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
@@ -142,8 +145,36 @@ def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
         epsilon_enrollment=enrollment * price.epsilon if enrollment else math.inf,
         units_lifetime=lifetime,
         epsilon_lifetime=lifetime * price.epsilon if lifetime else math.inf,
+        condition=_condition(metric) if price.unit == "value" else None,
         objection=objection,
     )
+
+
+def _condition(metric: Metric) -> str:
+    """Return the histories between which a sum over the distinct values of a metric is a bound."""
+    if metric.buckets is not None and metric.buckets.is_mean:
+        return "between histories that cross the client's threshold at the same times"
+    changing = "buckets" if metric.kind is Kind.ORDINAL else "values"
+    no_value = ', "no value" among them,' if metric.buckets is None or metric.buckets.default is None else ""
+    return f"between histories whose {changing}{no_value} change at the same times"
+
+
+def epsilon_of_reports(metric: Metric, units: int, reports: int) -> float:
+    """Return a bound on the privacy loss of reports of one client that the ledger charged with some units.
+
+        sum_j eps(1 + floor((reports - u) / j)), j = 1 .. u = min(units, reports)
+
+    The j-th largest number of reports of one unit is at most that in the brackets, since the others have one report or more. The bound is
+    exact if there is one unit, and if each unit has one report. It holds under `PrivacyFigures.condition`.
+
+    >>> survey = Metric.boolean("survey", prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    >>> epsilon_of_reports(survey, 1, 30) == epsilon(survey.params, 30), epsilon_of_reports(survey, 0, 0)
+    (True, 0.0)
+    """
+    longest = metric.hold or math.inf
+    units = min(units, reports)
+    most = (min(1 + (reports - units) // j, longest) for j in range(1, units + 1))
+    return math.fsum(epsilon(metric.params, each) for each in most)
 
 
 def epsilon_lifetime(metric: Metric, policy: Policy) -> float:

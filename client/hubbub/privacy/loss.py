@@ -74,7 +74,7 @@ def epsilon_permanent(params: Params) -> float:
 def epsilon_of_values(params: Params, reports_of_each: Iterable[float]) -> float:
     """Return the privacy loss of a value that changes: sum eps(t_i), with t_i reports of the i-th distinct value.
 
-    The bound holds for histories whose values and Bloom bits change at the same times only. Memoization does not hide that a value changed, or
+    The bound holds for histories whose values change at the same times only. Memoization does not hide that a value changed, or
     when, from an observer of linked reports: docs/explanation/privacy.md.
 
     >>> two_coins = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)

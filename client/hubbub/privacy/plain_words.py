@@ -1,10 +1,18 @@
-"""An epsilon in words for people without statistics: how sure a reader of reports can become."""
+"""An epsilon in words for people without statistics: how sure a reader of reports can become, and under which condition.
+
+Every certainty on a page or in a text for users comes from `certainty_text`, with the exact epsilon.
+"""
 
 from __future__ import annotations
 
 import math
 
+from hubbub.metrics.metric import Kind, Metric
+
+CERTAIN = "practically certain"
 _CERTAIN_PERCENT = 99.9
+_FLOAT_ERROR_PERCENT = 1e-11
+"""Bound on the rounding error of the floating-point formulas, so that exactly 75 % is not printed as 76 %."""
 
 
 def certainty_percent(epsilon: float) -> float:
@@ -17,7 +25,7 @@ def certainty_percent(epsilon: float) -> float:
     >>> [certainty_percent(epsilon) for epsilon in (0, math.log(3), 2, 5, math.inf)]
     [50.0, 75.0, 89.0, 99.4, 100.0]
     """
-    exact = 100 / (1 + math.exp(-epsilon)) - 1e-9
+    exact = 100 / (1 + math.exp(-epsilon)) - _FLOAT_ERROR_PERCENT
     return float(math.ceil(exact)) if exact <= 99 else min(100.0, math.ceil(exact * 10) / 10)
 
 
@@ -28,4 +36,34 @@ def certainty_text(epsilon: float) -> str:
     ('at most 75 % sure', 'practically certain')
     """
     percent = certainty_percent(epsilon)
-    return "practically certain" if percent > _CERTAIN_PERCENT else f"at most {percent:g} % sure"
+    return CERTAIN if percent > _CERTAIN_PERCENT else f"at most {percent:g} % sure"
+
+
+def unchanged_text(metric: Metric | None = None) -> str:
+    """Return the condition under which the epsilon of a value bounds all its reports, in words; None: of an unknown metric.
+
+    >>> unchanged_text(Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5))
+    'as long as your answer does not change'
+    """
+    return f"as long as {_condition(metric)[0]}"
+
+
+def changed_text(metric: Metric | None = None) -> str:
+    """Return what ends the condition, and what a reader of linked reports can then know, in words.
+
+    >>> changed_text(Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5))
+    'if your answer changes, practically certain that it changed'
+    """
+    return f"if {_condition(metric)[1]}"
+
+
+def _condition(metric: Metric | None) -> tuple[str, str]:
+    """Return that nothing changes, and the change with its certainty."""
+    if metric is not None and metric.buckets is not None and metric.buckets.is_mean:
+        limit = "a limit that this device chose at random"
+        return f"your number stays on the same side of {limit}", f"it crosses this limit, {CERTAIN} that it did"
+    if metric is not None and metric.kind is Kind.ORDINAL:
+        return "your number stays in the same range", f"it leaves this range, {CERTAIN} that it did"
+    if metric is not None and metric.kind is Kind.JOINT:
+        return "none of your answers changes", f"one of your answers changes, {CERTAIN} that one changed"
+    return "your answer does not change", f"your answer changes, {CERTAIN} that it changed"

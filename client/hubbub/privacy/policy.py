@@ -14,7 +14,7 @@ from hubbub.privacy.pricing import ROUNDING_SLACK, affordable_units, cost_text, 
 class Policy:
     """Limits of the privacy loss of one client. Only the app's code can change them.
 
-    The limits bound the ratio between two histories whose values and Bloom bits change at the same times. For metrics with `hold` or f = 0 they
+    The limits bound the ratio between two histories whose values change at the same times. For metrics with `hold` or f = 0 they
     bound any two histories. Each definition of a metric has its own budget; `epsilon_total` limits their sum.
 
     epsilon_report     : one report, in (0, inf]

@@ -27,8 +27,8 @@ def unit_price(metric: Metric) -> Price:
     - no hold, f > 0:   each distinct value costs `epsilon_permanent`, for any number of reports
     - no hold, f = 0:   each report costs eps(1), because there is no permanent response
 
-    A joint metric charges each distinct combination of its parts' values. That bounds the true loss, the sum over the parts of their
-    distinct values: a part whose value stays keeps its permanent response.
+    A value is what `encoding.bloom.ValueKey` distinguishes: a string, a category, a bucket. For a joint metric it is the combination of
+    its parts' values, because the client draws the permanent bits of all parts again when one part's value changes.
 
     permanent_p = 0 or permanent_q = 1 with permanent noise: a value has no bound, because t correlated reports can cost more than
     t eps(1).

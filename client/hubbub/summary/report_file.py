@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hubbub.errors import HubbubError, SummaryError
+from hubbub.files.private_file import open_private
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary.base import describe_reports
@@ -173,8 +174,8 @@ class ReportFile:
 
 
 def write_reports(reports: Reports, path: str | Path) -> None:
-    """Write a report file."""
-    with Path(path).open("wb") as sink:
+    """Write a report file; a new one has mode 0600."""
+    with open_private(path) as sink:
         _write(reports, sink)
 
 

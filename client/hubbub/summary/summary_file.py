@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hubbub.errors import HubbubError, SummaryError
+from hubbub.files.private_file import open_private
 from hubbub.metrics.metric import Metric
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.count_profile import CountProfile
@@ -31,8 +32,9 @@ _REMEDY = "use a file written by `hubbub pull` or `hubbub simulate`"
 
 
 def write_summary(summary: Summary, path: str | Path) -> None:
-    """Write a summary file."""
-    Path(path).write_bytes(summary_to_bytes(summary))
+    """Write a summary file; a new one has mode 0600."""
+    with open_private(path) as file:
+        file.write(summary_to_bytes(summary))
 
 
 def read_summary(path: str | Path) -> Summary:

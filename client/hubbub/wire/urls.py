@@ -6,6 +6,7 @@ import ipaddress
 from urllib.parse import urlsplit
 
 from hubbub.errors import ParameterError
+from hubbub.wire.url_masking import mask_url
 
 
 def check_url(url: str) -> str:
@@ -24,14 +25,13 @@ def check_url(url: str) -> str:
         is_valid = parts.hostname and parts.scheme in ("http", "https") and parts.port != 0
     except ValueError:  # unbalanced brackets, or an invalid port
         is_valid = False
-    if is_valid and "@" in parts.netloc:
+    if is_valid and "@" in url:
         raise ParameterError(
-            f"url must have no user name and password, got {parts.scheme}://...@{parts.netloc.rpartition('@')[2]}: delete the part "
-            "before the @"
+            f"url must have no user name and password, got {mask_url(url)}: delete the part before the @"
         )
     if not is_valid or parts.query or parts.fragment:
         raise ParameterError(
-            f"url must be an address such as https://telemetry.example.org, without query and fragment, got {url!r}"
+            f"url must be an address such as https://telemetry.example.org, without query and fragment, got {mask_url(str(url))!r}"
         )
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ParameterError(f"url must be https, got {url!r}: http is allowed for loopback addresses only")

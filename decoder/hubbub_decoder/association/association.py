@@ -20,6 +20,7 @@ from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import json_fields
 from hubbub_decoder.results.table import to_html
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell(Result):
     """One pair of values.
 
     share, std_error, low, high : joint share with its standard error and confidence interval; may be negative

@@ -27,13 +27,14 @@ from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import json_fields
 
 PAIRS = ((0, 1), (0, 2), (1, 2))
 
 
-@dataclass(frozen=True, slots=True)
-class ThreeWayCell:
+@dataclass(frozen=True, slots=True, eq=False)
+class ThreeWayCell(Result):
     """One combination of three values.
 
     share, std_error, low, high : joint share with its standard error and confidence interval; may be negative

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub.encoding.bloom import Value
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.privacy.loss import epsilon
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.bound import Bound, Event, bound_of_event
-from hubbub_decoder.audit.clients import AuditedClient, EncoderClient
+from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedClient, AuditedValue, EncoderClient
 from hubbub_decoder.audit.distinguisher import true_bits
 from hubbub_decoder.audit.pair_search import (
     Candidate,
@@ -31,17 +30,16 @@ from hubbub_decoder.audit.pair_search import (
     find_candidates,
 )
 from hubbub_decoder.audit.trials import Laboratory, Progress, Schedule
-from hubbub_decoder.errors import AuditError
 
 MIN_TRIALS, DEFAULT_TRIALS, MAX_DEFAULT_TRIALS = 4_000, 200_000, 2_000_000
 _ROUNDING_SLACK = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Audit:
     """Measured privacy of a client.
 
-    claim           : epsilon that the client declares for these reports
+    claim           : epsilon that the client declares for these reports; of a joint metric, the sum of its parts' losses
     bound           : lower bound on epsilon, with its counts; above the truth with probability at most 1 - confidence
     values          : the pair of values that was chosen, in the order that the distinguisher compares
     distinguisher   : name of the statistic       event : set of its values
@@ -55,7 +53,7 @@ class Audit:
     confidence: float
     schedule: Schedule
     bound: Bound
-    values: tuple[Value, Value]
+    values: tuple[AuditedValue, AuditedValue]
     distinguisher: str
     event: Event
     trials: int
@@ -89,7 +87,7 @@ def audit_metric(
     trials: int | None = None,
     confidence: float = 0.99,
     seed: int | None = None,
-    values: list[Value] | None = None,
+    values: list[AuditedValue] | None = None,
     progress: Progress = lambda _: None,
 ) -> Audit:
     """Audit a client that implements a definition.
@@ -103,11 +101,6 @@ def audit_metric(
     seed       : of the seeds that the client receives; the encoder of this project ignores them
     values     : values to compare, None among them for "no value"; None: `audited_values`
     """
-    if metric.parts:
-        raise AuditError(
-            f"{metric.name}: a joint metric is not audited as a whole: its parts' bits are independent given the values, and its "
-            "epsilon is their sum. Audit each part as a metric of its own."
-        )
     schedule = Schedule.of(reports, metric.hold)
     claim = declared_epsilon(metric, reports) if claim is None else claim
     values = audited_values(metric) if values is None else values
@@ -116,7 +109,12 @@ def audit_metric(
     needed = 4 * math.ceil(each) if math.isfinite(each) else math.inf
     trials = int(np.clip(needed, MIN_TRIALS, MAX_DEFAULT_TRIALS)) if trials is None else trials
     laboratory = Laboratory(
-        client or EncoderClient(metric), metric.params.num_bits, schedule, np.random.default_rng(seed), progress
+        client or EncoderClient(metric),
+        metric.params.num_bits,
+        metric.params.num_cohorts,
+        schedule,
+        np.random.default_rng(seed),
+        progress,
     )
     declared = declared_candidate(metric, values, (i, j), schedule, trials // 4, 1 - confidence)
     return _audit(laboratory, values, claim, trials, confidence, needed, metric, declared)
@@ -124,7 +122,7 @@ def audit_metric(
 
 def audit_client(
     client: AuditedClient,
-    values: list[Value],
+    values: list[AuditedValue],
     claim: float,
     *,
     reports: int = 1,
@@ -137,14 +135,14 @@ def audit_client(
     """Audit a client without a definition: distinguishers are learned. Parameters as in `audit_metric`."""
     _check(values, confidence, trials, claim)
     rng = np.random.default_rng(seed)
-    num_bits = client(values[0], int(rng.integers(1 << 62)), 1, reports).bits.shape[2]
-    laboratory = Laboratory(client, num_bits, Schedule.of(reports, hold), rng, progress)
+    num_bits = client([values[0]] * reports, int(rng.integers(1 << 62)), 1).bits.shape[2]
+    laboratory = Laboratory(client, num_bits, MAX_COHORTS, Schedule.of(reports, hold), rng, progress)
     return _audit(laboratory, values, claim, trials, confidence, math.nan, None, None)
 
 
 def _audit(
     laboratory: Laboratory,
-    values: list[Value],
+    values: list[AuditedValue],
     claim: float,
     trials: int,
     confidence: float,
@@ -178,7 +176,7 @@ def _audit(
     return max(audits, key=lambda audit: audit.bound.epsilon)
 
 
-def _check(values: list[Value], confidence: float, trials: int | None, claim: float) -> None:
+def _check(values: list[AuditedValue], confidence: float, trials: int | None, claim: float) -> None:
     if len(values) < 2 or len(set(values)) < len(values):
         raise ParameterError(
             f"values must be two or more different values, got {values}: an audit compares reports of two values"

@@ -1,13 +1,14 @@
 """Clients under audit: their protocol, and the client of this project.
 
-A client is a function (value, seed, clients, reports) that returns the reports of `clients` new people with the same value, who
-send `reports` reports each, in the order of the periods.
+A client is a function (values, seed, clients) that returns the reports of `clients` new people. All of them have the same history:
+`values` has one value for each report, in the order of the periods.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +20,17 @@ from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub_decoder.array_types import Bits
 
+MAX_COHORTS = 256
+
+AuditedValue: TypeAlias = "Value | tuple[Any, ...]"
+"""Value of one report. A joint metric has the tuple of its parts' values, and several metrics of one client have the tuple of theirs."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClientReports:
     """Reports of n clients.
 
-    cohorts : (n,) int      cohort of each client; zeros if the client has none
+    cohorts : (n,) int      cohort of each client, zeros if the client has none; (n, metrics) of several metrics
     bits    : (n, reports, k) uint8
     """
 
@@ -35,10 +41,11 @@ class ClientReports:
 class AuditedClient(Protocol):
     """Client under audit. Each call returns reports of new clients: new secrets, new noise.
 
-    seed : number that differs between calls. A client may derive secrets from it, or ignore it
+    values : value of each report
+    seed   : number that differs between calls. A client may derive secrets from it, or ignore it
     """
 
-    def __call__(self, value: Value, seed: int, clients: int, reports: int) -> ClientReports: ...
+    def __call__(self, values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +58,51 @@ class EncoderClient:
     metric: Metric
     random_bytes: RandomBytes = system_random_bytes
 
-    def __call__(self, value: Value, seed: int, clients: int, reports: int) -> ClientReports:  # noqa: ARG002  (secrets are random)
+    def __call__(self, values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports:  # noqa: ARG002  (secrets are random)
+        secrets = [Secret.generate(self.random_bytes) for _ in range(clients)]
+        return self.reports(secrets, values)
+
+    def reports(self, secrets: Sequence[Secret], values: Sequence[AuditedValue]) -> ClientReports:
+        """Return the reports of the clients with these secrets."""
         hold, width = self.metric.hold, self.metric.params.row_bytes
-        epochs = [None if hold is None else period // hold for period in range(reports)]
+        history = [(value, None if hold is None else period // hold) for period, value in enumerate(values)]
         cohorts, rows = [], []
-        for _ in range(clients):
-            encoder = Encoder(self.metric, Secret.generate(self.random_bytes), self.random_bytes)
+        for secret in secrets:
+            encoder = Encoder(self.metric, secret, self.random_bytes)
             cohorts.append(encoder.cohort)
-            rows += [encoder.encode(value, epoch).to_bytes() for epoch in epochs]
-        packed = np.frombuffer(b"".join(rows), np.uint8).reshape(clients, reports, width)
+            rows += [encoder.encode(value, epoch).to_bytes() for value, epoch in history]
+        packed = np.frombuffer(b"".join(rows), np.uint8).reshape(len(secrets), len(values), width)
         bits = np.unpackbits(packed, axis=2, count=self.metric.params.num_bits, bitorder="little")
         return ClientReports(np.array(cohorts, np.int64), bits)
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralEncoders:
+    """The client of this project with several metrics of one secret: values and cohorts have one item for each metric."""
+
+    metrics: tuple[Metric, ...]
+    random_bytes: RandomBytes = system_random_bytes
+
+    def __call__(self, values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports:  # noqa: ARG002
+        secrets = [Secret.generate(self.random_bytes) for _ in range(clients)]
+        columns = zip(*values, strict=True)
+        made = [
+            EncoderClient(metric, self.random_bytes).reports(secrets, column)
+            for metric, column in zip(self.metrics, columns, strict=True)
+        ]
+        return ClientReports(
+            np.stack([each.cohorts for each in made], axis=1), np.concatenate([each.bits for each in made], axis=2)
+        )
+
+
+def value_text(value: AuditedValue) -> str:
+    """Name of an audited value.
+
+    >>> value_text("v1"), value_text(True), value_text(None), value_text((True, None))
+    ("'v1'", 'true', 'no value', '(true, no value)')
+    """
+    if isinstance(value, tuple):
+        return f"({', '.join(map(value_text, value))})"
+    if value is None:
+        return "no value"
+    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -1,29 +1,32 @@
 """Distinguishers of two values: log-likelihood ratios of reports, from the declared noise or learned from trials.
 
-Statistic of a client: s_ei, the number of ones at bit i among its t reports of epoch e, and its cohort c. Given the value, bits
-and epochs are independent, so the score is a sum over them:
+Statistic of a client: s_ei, the number of ones at bit i among its t reports of epoch e, and its cohort c. Given the value and the
+cohort, bits and epochs are independent, so the score is a sum over them:
 
-    score = sum_e sum_i table[c, i, s_ei]        table[c, i, s] = ln P(s | bit i of v) - ln P(s | bit i of w)
+    score = cohort_table[c] + sum_e sum_i table[c, i, s_ei]
+
+    cohort_table[c] = ln P(c | v) - ln P(c | w)        table[c, i, s] = ln P(s | c, bit i of v) - ln P(s | c, bit i of w)
 
     P(s | 1) = a Bin(s; t, q) + (1 - a) Bin(s; t, p)        P(s | 0) = b Bin(s; t, q) + (1 - b) Bin(s; t, p)
 
-For the declared mechanism this is the exact likelihood ratio, and by the lemma of Neyman and Pearson no test is more powerful.
+The declared cohort does not depend on the value, so its ratio is 0. For the declared mechanism the score is the exact likelihood
+ratio, and by the lemma of Neyman and Pearson no test is more powerful.
 A distinguisher decides only how tight a bound is. The bound is valid for any distinguisher (`bound.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
-from hubbub.encoding.bloom import Value, bloom_bits
+from hubbub.encoding.bloom import bloom_bits
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats
-from hubbub_decoder.audit.clients import ClientReports
+from hubbub_decoder.audit.clients import AuditedValue, ClientReports
 
 _MAX_RATIO = 40.0
 """Largest |log-likelihood ratio| of one bit: stands for an impossible count, and keeps sums finite."""
@@ -50,18 +53,22 @@ class Observations:
 
 @dataclass(frozen=True, slots=True)
 class Distinguisher:
-    """Score of a client: the sum of table entries at its counts of ones.
+    """Score of a client: the sum of the entries at its cohort and at its counts of ones.
 
-    name  : shown in reports
-    table : (cohorts, k, t + 1) float, log-likelihood ratios of the first value against the second
+    name         : shown in reports
+    table        : (cohorts, k, t + 1) float, log-likelihood ratios of the first value against the second
+    cohort_table : (cohorts,) float, the same of the cohort; empty if the cohort does not count
     """
 
     name: str
     table: Floats
+    cohort_table: Floats = field(default_factory=lambda: np.zeros(0))
 
     def scores(self, seen: Observations) -> Floats:
-        """(n,) scores, rounded to 1e-6; 0 in cohorts that the table does not have."""
+        """(n,) scores, rounded to 1e-6; 0 in cohorts that the tables do not have."""
+        known = seen.cohorts < len(self.cohort_table)
         scores = np.zeros(len(seen.cohorts))
+        scores[known] = self.cohort_table[seen.cohorts[known]]
         informative = (self.table != 0).any(axis=2)
         for cohort in np.unique(seen.cohorts):
             if cohort >= len(self.table) or not informative[cohort].any():
@@ -69,7 +76,7 @@ class Distinguisher:
             bits = np.flatnonzero(informative[cohort])
             clients = np.flatnonzero(seen.cohorts == cohort)
             counts = seen.ones[clients][:, :, bits]
-            scores[clients] = self.table[cohort][bits, counts].sum(axis=(1, 2))
+            scores[clients] += self.table[cohort][bits, counts].sum(axis=(1, 2))
         return scores.round(6)
 
 
@@ -85,7 +92,24 @@ def count_probabilities(params: Params, reports: int) -> Floats:
     return laws
 
 
-def true_bits(metric: Metric, value: Value) -> Bits:
+def declared_noise(metric: Metric, reports: int) -> Floats:
+    """(2, k, t + 1) declared P(s | true bit) of each bit. The bits of a joint metric have the noise of their part."""
+    return np.concatenate(
+        [
+            np.repeat(count_probabilities(part.params, reports)[:, None], part.params.num_bits, axis=1)
+            for part in metric.components
+        ],
+        axis=1,
+    )
+
+
+def first_bits(metric: Metric) -> list[int]:
+    """Position of the first bit of each part of a joint metric; [0] of every other metric."""
+    widths = [part.params.num_bits for part in metric.components]
+    return [sum(widths[:number]) for number in range(len(widths))]
+
+
+def true_bits(metric: Metric, value: AuditedValue) -> Bits:
     """(m, k) Bloom bits of a value in every cohort."""
     k, width = metric.params.num_bits, metric.params.row_bytes
     rows = [bloom_bits(metric, value, cohort).to_bytes(width, "little") for cohort in range(metric.params.num_cohorts)]
@@ -96,7 +120,7 @@ def true_bits(metric: Metric, value: Value) -> Bits:
 def likelihood_ratio(name: str, laws: Floats, bits: Bits, bits_other: Bits) -> Distinguisher:
     """Distinguisher of two values with known Bloom bits, for noise with given laws.
 
-    laws : (2, t + 1) P(s | true bit)        bits, bits_other : (m, k)
+    laws : (2, k, t + 1) P(s | true bit) of each bit        bits, bits_other : (m, k)
     """
     ratio = log_ratio(laws[1], laws[0])
     difference = bits.astype(np.int8) - bits_other.astype(np.int8)
@@ -121,30 +145,50 @@ def count_histogram(seen: Observations, cohorts: int, reports: int) -> NDArray[n
     return np.bincount(cells.ravel(), minlength=cohorts * k * size).reshape(cohorts, k, size)
 
 
-def learned_noise(histograms: list[NDArray[np.int64]], bits: list[Bits]) -> Floats:
-    """(2, t + 1) laws of the count of ones given the true bit, estimated from trials of values with known Bloom bits.
+def learned_noise(metric: Metric, histograms: list[NDArray[np.int64]], bits: list[Bits]) -> Floats:
+    """(2, k, t + 1) laws of the count of ones given the true bit, estimated from trials of values with known Bloom bits.
 
-    histograms : of each value, (m, k, t + 1)        bits : of each value, (m, k)
+    All bits of a part have one law. Without cohorts at the end of the histograms, the same bits are left out.
+
+    histograms : of each value, (cohorts, k, t + 1)        bits : of each value, (m, k)
     """
-    laws = [
-        sum(counts[true == bit].sum(axis=0) for counts, true in zip(histograms, bits, strict=True)) + 0.5
-        for bit in (0, 1)
-    ]
-    estimated: Floats = np.array([law / law.sum() for law in laws])
+    estimated = np.zeros((2, *histograms[0].shape[1:]))
+    for start, part in zip(first_bits(metric), metric.components, strict=True):
+        of_part = slice(start, start + part.params.num_bits)
+        for bit in (0, 1):
+            law = 0.5 + sum(
+                counts[:, of_part][true[: len(counts), of_part] == bit].sum(axis=0)
+                for counts, true in zip(histograms, bits, strict=True)
+            )
+            estimated[bit, of_part] = law / law.sum()
     return estimated
 
 
-def learned_bits(counts: NDArray[np.int64], counts_other: NDArray[np.int64]) -> Distinguisher:
+def learned_ratios(counts: NDArray[np.int64], counts_other: NDArray[np.int64], epochs: int) -> Distinguisher:
     """Distinguisher learned from histograms of two values, without a model of the client.
 
     A bit of a cohort counts if its two histograms differ at the level of one false alarm among all bits (G-test, t degrees
-    of freedom). Its ratio is that of the frequencies, with half a count added to each.
+    of freedom). A cohort counts if its two numbers of clients differ at the level of one false alarm among all cohorts. The ratio is
+    that of the frequencies, with half a count added to each.
     """
-    cohorts, k, size = counts.shape
-    rates, rates_other = (
-        (each + 0.5) / (each.sum(axis=2, keepdims=True) + 0.5 * size) for each in (counts, counts_other)
+    cohorts, k, _ = counts.shape
+    clients, clients_other = (each[:, 0].sum(axis=1) // epochs for each in (counts, counts_other))
+    inside, inside_other = (np.stack([each.sum() - each, each], axis=1) for each in (clients, clients_other))
+    return Distinguisher(
+        "learned for each cohort and bit",
+        _significant_ratios(counts, counts_other, 1 / (cohorts * k)),
+        _significant_ratios(inside, inside_other, 1 / cohorts)[:, 1],
     )
-    both = (counts + counts_other + 1.0) / (counts + counts_other + 1.0).sum(axis=2, keepdims=True)
-    g = 2 * (counts * np.log(rates / both) + counts_other * np.log(rates_other / both)).sum(axis=2)
-    differs = chi2.sf(g, size - 1) < 1 / (cohorts * k)
-    return Distinguisher("learned for each bit", np.where(differs[:, :, None], log_ratio(rates, rates_other), 0.0))
+
+
+def _significant_ratios(counts: NDArray[np.int64], counts_other: NDArray[np.int64], level: float) -> Floats:
+    """ln of the ratio of two frequencies along the last axis; 0 where the two histograms do not differ at a level (G-test)."""
+    size = counts.shape[-1]
+    rates, rates_other = (
+        (each + 0.5) / (each.sum(axis=-1, keepdims=True) + 0.5 * size) for each in (counts, counts_other)
+    )
+    both = (counts + counts_other + 1.0) / (counts + counts_other + 1.0).sum(axis=-1, keepdims=True)
+    g = 2 * (counts * np.log(rates / both) + counts_other * np.log(rates_other / both)).sum(axis=-1)
+    differs = chi2.sf(g, size - 1) < level
+    ratios: Floats = np.where(differs[..., None], log_ratio(rates, rates_other), 0.0)
+    return ratios

@@ -1,10 +1,14 @@
 """Clients of other projects under audit: a Python function `module:function`, or a command that prints reports.
 
-Both have the arguments of `clients.AuditedClient`: value, seed, clients, reports.
+Both have the arguments of `clients.AuditedClient`: values, seed, clients.
 
 - A function returns the bits, (clients, reports, k) of 0 and 1, or a pair (cohorts, bits) with one cohort for each client.
-- A command has them as its last four arguments, the value as JSON (null: no value). It prints clients * reports lines, the reports
-  of a client one after another. A line is the bits (`0110`), a cohort and the bits (`3 0110`), or JSON (`{"cohort": 3, "bits": "0110"}`).
+- A command has them as its last three arguments, the values as a JSON array (null: no value). It prints a line for each report of
+  each client, the reports of a client one after another. A line is the bits (`0110`), a cohort and the bits (`3 0110`), or JSON (`{"cohort": 3, "bits": "0110"}`).
+
+A value of a joint metric is the tuple of its parts' values (JSON: an array). If several metrics are audited, a value is the tuple of their
+values, a report has the bits of all metrics, one metric after another, and a client has one cohort for each metric: an array
+(clients, metrics), a line `3,0 0110`, or `{"cohort": [3, 0], "bits": "0110"}`.
 """
 
 from __future__ import annotations
@@ -20,15 +24,39 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.encoding.bloom import Value
 from hubbub.text import format_count
 from hubbub_decoder.array_types import Bits
-from hubbub_decoder.audit.clients import ClientReports
+from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedValue, ClientReports
 from hubbub_decoder.errors import AuditError
 
-MAX_COHORT = 255
 _SHOWN_CHARACTERS = 200
 _PROTOCOL = 'print one line for each report: 0110, or "3 0110" with a cohort, or {"cohort": 3, "bits": "0110"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Metric under audit among all metrics that a client reports together.
+
+    metrics  : number of metrics
+    number   : position of the metric under audit; None for all of them
+    of_bits  : its first bit in a report of all metrics, and the bit after its last
+    """
+
+    metrics: int = 1
+    number: int | None = None
+    of_bits: tuple[int, int] = (0, 0)
+
+    def values(self, values: Sequence[AuditedValue]) -> list[AuditedValue]:
+        """Return the values to ask the client for: every other metric has no value."""
+        if self.number is None:
+            return list(values)
+        return [tuple(value if at == self.number else None for at in range(self.metrics)) for value in values]
+
+    def reports(self, made: ClientReports) -> ClientReports:
+        """Return the reports of the metric under audit."""
+        if self.number is None:
+            return made
+        return ClientReports(made.cohorts[:, self.number], made.bits[:, :, slice(*self.of_bits)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +64,8 @@ class FunctionClient:
     """Python function `module:function` as a client. Raises AuditError if it fails or returns no valid reports."""
 
     spec: str
-    function: Callable[[Value, int, int, int], Any]
+    function: Callable[[Sequence[AuditedValue], int, int], Any]
+    selection: Selection = Selection()
 
     @classmethod
     def load(cls, spec: str) -> FunctionClient:
@@ -56,16 +85,19 @@ class FunctionClient:
             ) from None
         return cls(spec, function)
 
-    def __call__(self, value: Value, seed: int, clients: int, reports: int) -> ClientReports:
+    def __call__(self, values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports:
+        asked = self.selection.values(values)
         try:
-            returned = self.function(value, seed, clients, reports)
+            returned = self.function(asked, seed, clients)
         except Exception as problem:
             raise AuditError(
-                f"{self.spec}({value!r}, {seed}, {clients}, {reports}) raised {type(problem).__name__}: {problem}. "
-                "The audit has no reports of this value. Correct the function, or choose other values with --value."
+                f"{self.spec}({asked!r}, {seed}, {clients}) raised {type(problem).__name__}: {problem}. "
+                "The audit has no reports of these values. Correct the function, or choose other values with --value."
             ) from problem
         cohorts, bits = returned if isinstance(returned, tuple) and len(returned) == 2 else (None, returned)
-        return _checked(self.spec, cohorts, bits, clients, reports)
+        return self.selection.reports(
+            _checked(self.spec, cohorts, bits, (clients, len(values), self.selection.metrics))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +109,14 @@ class CommandClient:
 
     command: Sequence[str]
     timeout: float = 600.0
+    selection: Selection = Selection()
 
-    def __call__(self, value: Value, seed: int, clients: int, reports: int) -> ClientReports:
-        return self.reports_of(self.start(value, seed, clients, reports), clients, reports)
+    def __call__(self, values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports:
+        return self.reports_of(self.start(values, seed, clients), clients, len(values))
 
-    def start(self, value: Value, seed: int, clients: int, reports: int) -> subprocess.Popen[str]:
+    def start(self, values: Sequence[AuditedValue], seed: int, clients: int) -> subprocess.Popen[str]:
         """Start the command. The caller passes the process to `reports_of`."""
-        arguments = [*self.command, json.dumps(value), str(seed), str(clients), str(reports)]
+        arguments = [*self.command, json.dumps(self.selection.values(values)), str(seed), str(clients)]
         try:
             return subprocess.Popen(  # noqa: S603  (the user names the command)
                 arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
@@ -132,49 +165,74 @@ class CommandClient:
                 f"{self._name} printed several cohorts for one client. The cohort is a property of a client. "
                 "Print the reports of a client one after another, with its cohort."
             )
-        cohorts = [each[0] for each in by_client]
-        return _checked(self._name, cohorts, bits.reshape(clients, reports, width), clients, reports)
+        metrics = self.selection.metrics
+        cohorts = np.array([each[0] for each in by_client])
+        made = _checked(
+            self._name,
+            cohorts[:, 0] if metrics == 1 else cohorts,
+            bits.reshape(clients, reports, width),
+            (clients, reports, metrics),
+        )
+        return self.selection.reports(made)
 
     @property
     def _name(self) -> str:
         return " ".join(self.command)
 
-    def _parse(self, line: str) -> tuple[int, str]:
-        """Cohort and bits of a line; cohort 0 if it has none."""
+    def _parse(self, line: str) -> tuple[tuple[int, ...], str]:
+        """Cohort of each metric and bits of a line; cohort 0 if it has none."""
+        metrics, given = self.selection.metrics, None
         try:
             if line.startswith("{"):
                 fields = json.loads(line)
-                cohort, bits = int(fields.get("cohort", 0)), str(fields["bits"])
+                given, bits = fields.get("cohort"), str(fields["bits"])
             else:
                 *before, bits = line.split(" ")
-                cohort = int(before[0]) if len(before) == 1 else 0 if not before else -1
+                given = before[0].split(",") if len(before) == 1 else before or None
+            each = [0] * metrics if given is None else given if isinstance(given, list) else [given]
+            cohorts = tuple(int(cohort) for cohort in each)
         except (ValueError, KeyError, TypeError, AttributeError):
-            cohort, bits = -1, ""
-        if cohort < 0 or not bits or bits.strip("01"):
+            cohorts, bits = (), ""
+        if len(cohorts) != metrics or min(cohorts) < 0 or not bits or bits.strip("01"):
+            several = f", with one cohort for each of {metrics} metrics" if metrics > 1 else ""
             raise AuditError(
-                f"{self._name} printed the line {line[:_SHOWN_CHARACTERS]!r}. It is not a report. Instead, {_PROTOCOL}."
+                f"{self._name} printed the line {line[:_SHOWN_CHARACTERS]!r}. It is not a report. Instead, {_PROTOCOL}{several}."
             )
-        return cohort, bits
+        return cohorts, bits
 
 
-def _checked(name: str, cohorts: Any, bits: Any, clients: int, reports: int) -> ClientReports:
-    """Reports from returned arrays; raises AuditError for a wrong shape, bits other than 0 and 1, or cohorts above 255."""
+def value_of_json(parsed: Any) -> AuditedValue:
+    """Value of parsed JSON: an array is the tuple of the values of parts or metrics.
+
+    >>> value_of_json(["UA", ["a", None]])
+    ('UA', ('a', None))
+    """
+    return tuple(value_of_json(each) for each in parsed) if isinstance(parsed, list) else parsed
+
+
+def _checked(name: str, cohorts: Any, bits: Any, sizes: tuple[int, int, int]) -> ClientReports:
+    """Reports from returned arrays; raises AuditError for a wrong shape, bits other than 0 and 1, or cohorts above 255.
+
+    sizes : numbers of clients, of reports of a client, and of metrics
+    """
+    clients, reports, metrics = sizes
+    per_client = (clients,) if metrics == 1 else (clients, metrics)
     try:
         array = np.asarray(bits)
-        numbers = np.zeros(clients, np.int64) if cohorts is None else np.asarray(cohorts)
+        numbers = np.zeros(per_client, np.int64) if cohorts is None else np.asarray(cohorts)
         shapes = array.shape, numbers.shape
     except ValueError:
         array, numbers, shapes = np.zeros(0), np.zeros(0), ((), ())
-    if array.ndim != 3 or array.shape[:2] != (clients, reports) or not array.shape[2] or numbers.shape != (clients,):
+    if array.ndim != 3 or array.shape[:2] != (clients, reports) or not array.shape[2] or numbers.shape != per_client:
         raise AuditError(
             f"{name} returned bits of shape {shapes[0]} and cohorts of shape {shapes[1]}. Reports cannot be assigned to clients. "
-            f"Return bits of shape ({clients}, {reports}, k), or a pair of cohorts of shape ({clients},) and these bits."
+            f"Return bits of shape ({clients}, {reports}, k), or a pair of cohorts of shape {per_client} and these bits."
         )
     if array.dtype.kind not in "buif" or not np.isin(array, (0, 1)).all():
         raise AuditError(f"{name} returned bits other than 0 and 1. They are not reports. Return an array of 0 and 1.")
-    if numbers.dtype.kind not in "ui" or numbers.min() < 0 or numbers.max() > MAX_COHORT:
+    if numbers.dtype.kind not in "ui" or numbers.min() < 0 or numbers.max() >= MAX_COHORTS:
         raise AuditError(
-            f"{name} returned cohorts that are not integers in [0, {MAX_COHORT}]. The audit learns each cohort on its own. "
+            f"{name} returned cohorts that are not integers in [0, {MAX_COHORTS - 1}]. The audit learns each cohort on its own. "
             "Reduce the number of cohorts."
         )
     checked: Bits = array.astype(np.uint8)

@@ -2,7 +2,7 @@
 
 As a program, runs a Python function in a new process with the clock stopped, as a command of `external_clients.CommandClient`:
 
-    python -m hubbub_decoder.audit.frozen_clock module:function VALUE SEED CLIENTS REPORTS
+    python -m hubbub_decoder.audit.frozen_clock module:function METRICS VALUES SEED CLIENTS
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from hubbub_decoder.audit.external_clients import FunctionClient
+from hubbub_decoder.audit.external_clients import FunctionClient, Selection, value_of_json
 
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time")
 _FROZEN_SECONDS = 1_700_000_000
@@ -55,12 +56,14 @@ def frozen_clock(module: str | None = None) -> Iterator[None]:
 
 def main(arguments: list[str]) -> None:
     """Print the reports of one call of a function; the function is imported after the clock has stopped."""
-    spec, value, *numbers = arguments
+    spec, metrics, values, seed, clients = arguments
+    history = [value_of_json(value) for value in json.loads(values)]
     with frozen_clock():
-        made = FunctionClient.load(spec)(json.loads(value), *map(int, numbers))
-    for cohort, reports in zip(made.cohorts.tolist(), made.bits.tolist(), strict=True):
+        client = replace(FunctionClient.load(spec), selection=Selection(int(metrics)))
+        made = client(history, int(seed), int(clients))
+    for cohorts, reports in zip(made.cohorts.reshape(len(made.bits), -1).tolist(), made.bits.tolist(), strict=True):
         for bits in reports:
-            sys.stdout.write(f"{cohort} {''.join(map(str, bits))}\n")
+            sys.stdout.write(f"{','.join(map(str, cohorts))} {''.join(map(str, bits))}\n")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import Event
-from hubbub_decoder.audit.distinguisher import count_probabilities, log_ratio
+from hubbub_decoder.audit.distinguisher import count_probabilities, first_bits, log_ratio
 
 TIGHTNESS = 0.95
 POWER = 0.99
@@ -44,13 +44,18 @@ def loss_law(metric: Metric, bits: Bits, bits_other: Bits, reports: int, epochs:
 
     bits, bits_other : (m, k) Bloom bits of the two values
     """
-    only_first = (bits & ~bits_other & 1).sum(axis=1)
-    only_second = (bits_other & ~bits & 1).sum(axis=1)
-    patterns = Counter(zip(only_first.tolist(), only_second.tolist(), strict=True))
+    only_first, only_second = (
+        epochs * np.add.reduceat(first & ~second & 1, first_bits(metric), axis=1, dtype=int)
+        for first, second in ((bits, bits_other), (bits_other, bits))
+    )
+    patterns = Counter(
+        tuple(zip(*pattern, strict=True)) for pattern in zip(only_first.tolist(), only_second.tolist(), strict=True)
+    )
+    params = tuple(part.params for part in metric.components)
     parts = [
         (law, number / len(bits))
-        for (a, b), number in patterns.items()
-        for law in [_of_pattern(metric.params, reports, a * epochs, b * epochs)]
+        for pattern, number in patterns.items()
+        for law in [_of_pattern(params, reports, pattern)]
     ]
     return _merged(
         np.concatenate([law.loss for law, _ in parts]),
@@ -60,12 +65,15 @@ def loss_law(metric: Metric, bits: Bits, bits_other: Bits, reports: int, epochs:
 
 
 @lru_cache(maxsize=256)
-def _of_pattern(params: Params, reports: int, only_first: int, only_second: int) -> LossLaw:
-    """Law for numbers of bits that only the first value sets, and only the second."""
-    zero, one = count_probabilities(params, reports)
-    ratio = log_ratio(one, zero)
+def _of_pattern(params: tuple[Params, ...], reports: int, pattern: tuple[tuple[int, int], ...]) -> LossLaw:
+    """Law for the numbers of bits of each part that only the first value sets, and only the second."""
     law = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
-    for step in [LossLaw(ratio, one, zero)] * only_first + [LossLaw(-ratio, zero, one)] * only_second:
+    steps = []
+    for part, (only_first, only_second) in zip(params, pattern, strict=True):
+        zero, one = count_probabilities(part, reports)
+        ratio = log_ratio(one, zero)
+        steps += [LossLaw(ratio, one, zero)] * only_first + [LossLaw(-ratio, zero, one)] * only_second
+    for step in steps:
         law = _merged(
             np.add.outer(law.loss, step.loss).ravel(),
             np.multiply.outer(law.first, step.first).ravel(),

@@ -5,10 +5,10 @@ Three kinds of candidates, from one scan over all values:
     declared mechanism    the pair that needs the fewest trials by the declared law, with its exact likelihood ratio and the event
                           that reaches the largest bound by that law
     learned noise         the same pair, with the noise that was measured given the true bit
-    learned bits          two pairs, with ratios learned for each bit of each cohort: the pair with the most extreme single bit,
-                          and the pair with the largest divergence over all bits
+    learned ratios        two pairs, with ratios learned for each cohort and each of its bits: the pair with the most extreme single
+                          bit of a cohort, and the pair with the largest divergence over all cohorts and bits
 
-The last finds a fault at a few bits, or of a client without a known mechanism.
+The last finds a fault at a few bits, a cohort that depends on the value, or a fault of a client without a known mechanism.
 The declared mechanism is always tested: by its law no candidate is better, so the largest of several noisy bounds is a worse choice.
 Another candidate is tested too if its 95 % bound exceeds the claim, or the estimate of the declared event.
 """
@@ -26,12 +26,13 @@ from hubbub.encoding.bloom import Value
 from hubbub.metrics.metric import Kind, Metric
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import Event, bound_of_event, choose_event
+from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedValue
 from hubbub_decoder.audit.distinguisher import (
     Distinguisher,
     count_histogram,
-    count_probabilities,
-    learned_bits,
+    declared_noise,
     learned_noise,
+    learned_ratios,
     likelihood_ratio,
     true_bits,
 )
@@ -41,7 +42,6 @@ from hubbub_decoder.audit.trials import Laboratory, Schedule
 _MIN_STRINGS = 8
 _MAX_STRINGS_TRIED = 4_096
 _MAX_PAIRS_BY_DIVERGENCE = 66
-_MAX_COHORTS = 256
 _ALPHA_OF_CHOICE = 0.05
 Histogram = NDArray[np.int64]
 
@@ -64,14 +64,26 @@ class Choice:
     event: Event
 
 
-def audited_values(metric: Metric) -> list[Value]:
+def audited_values(metric: Metric) -> list[AuditedValue]:
     """Values that an audit compares: "no value", and values that together set every bit in some cohort.
 
-    With `discover`, the first strings differ in their first symbol, so that their fragments differ in every group. With n-grams they
-    repeat the symbols in which they differ up to the last group's.
+    The parts of a joint metric change together: its first value has the first value of each part, and so on.
 
     >>> audited_values(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5))
     [True, False, None]
+    """
+    if not metric.parts:
+        return list(_values_of_part(metric))
+    of_parts = [_values_of_part(part) for part in metric.parts]
+    together = [tuple(values[row % len(values)] for values in of_parts) for row in range(max(map(len, of_parts)))]
+    return list(dict.fromkeys([*together, (None,) * len(of_parts)]))
+
+
+def _values_of_part(metric: Metric) -> list[Value]:
+    """Values of a metric without parts.
+
+    With `discover`, the first strings differ in their first symbol, so that their fragments differ in every group. With n-grams they
+    repeat the symbols in which they differ up to the last group's.
     """
     if metric.kind is Kind.BOOLEAN:
         return [True, False, None]
@@ -113,20 +125,20 @@ def declared_pair(
     return (*pair, needed[pair])
 
 
-def scan(laboratory: Laboratory, values: list[Value], clients: int) -> list[Histogram]:
+def scan(laboratory: Laboratory, values: list[AuditedValue], clients: int) -> list[Histogram]:
     """(cohorts, k, t + 1) histogram of each value, over so many clients each; as many cohorts as the reports show, at most 256."""
     k, t = laboratory.num_bits, laboratory.schedule.per_epoch
     histograms = []
     for value in values:
-        total = np.zeros((_MAX_COHORTS, k, t + 1), np.int64)
+        total = np.zeros((MAX_COHORTS, k, t + 1), np.int64)
         for seen in laboratory.observe(value, clients):
-            total += count_histogram(seen, _MAX_COHORTS, t)
+            total += count_histogram(seen, MAX_COHORTS, t)
         histograms.append(total)
     cohorts = 1 + max(int(np.flatnonzero(total.any(axis=(1, 2)))[-1]) for total in histograms)
     return [total[:cohorts] for total in histograms]
 
 
-def learned_candidates(histograms: list[Histogram]) -> list[Candidate]:
+def learned_candidates(histograms: list[Histogram], epochs: int) -> list[Candidate]:
     """Pairs that differ most by the scan, with their learned distinguishers.
 
     The pair with the most extreme tail of one bit, and, among at most 12 values, the pair with the largest divergence.
@@ -136,10 +148,10 @@ def learned_candidates(histograms: list[Histogram]) -> list[Candidate]:
         pairs.append(
             max(
                 itertools.combinations(range(len(histograms)), 2),
-                key=lambda pair: _divergence(histograms[pair[0]], histograms[pair[1]]),
+                key=lambda pair: _divergence(histograms[pair[0]], histograms[pair[1]], epochs),
             )
         )
-    return [Candidate(i, j, learned_bits(histograms[i], histograms[j])) for i, j in dict.fromkeys(pairs)]
+    return [Candidate(i, j, learned_ratios(histograms[i], histograms[j], epochs)) for i, j in dict.fromkeys(pairs)]
 
 
 def _pair_of_extreme_bit(histograms: list[Histogram]) -> tuple[int, int]:
@@ -160,41 +172,48 @@ def _pair_of_extreme_bit(histograms: list[Histogram]) -> tuple[int, int]:
     return pair if pair[0] != pair[1] else (0, 1)
 
 
-def _divergence(counts: Histogram, counts_other: Histogram) -> float:
+def _divergence(counts: Histogram, counts_other: Histogram, epochs: int) -> float:
     """Learned log-likelihood ratio of an average client of the first value, minus that of the second: Jeffreys' divergence."""
-    table = learned_bits(counts, counts_other).table
-    clients, clients_other = (each[:, 0, :].sum() for each in (counts, counts_other))
-    return float((table * (counts / clients - counts_other / clients_other)).sum())
+    learned = learned_ratios(counts, counts_other, epochs)
+    shares, shares_other = (each * epochs / each[:, 0].sum() for each in (counts, counts_other))
+    of_bits = (learned.table * (shares - shares_other)).sum()
+    of_cohorts = (learned.cohort_table * (shares - shares_other)[:, 0].sum(axis=1)).sum() / epochs
+    return float(of_bits + of_cohorts)
 
 
 def declared_candidate(
-    metric: Metric, values: list[Value], pair: tuple[int, int], schedule: Schedule, trials: int, alpha: float
+    metric: Metric, values: list[AuditedValue], pair: tuple[int, int], schedule: Schedule, trials: int, alpha: float
 ) -> Candidate:
     """Declared mechanism of a pair of values, with the event for a bound of so many trials of each value."""
     first, second = (true_bits(metric, values[number]) for number in pair)
     event = declared_event(loss_law(metric, first, second, schedule.per_epoch, schedule.epochs), trials, alpha)
-    noise = count_probabilities(metric.params, schedule.per_epoch)
+    noise = declared_noise(metric, schedule.per_epoch)
     ratio = likelihood_ratio("likelihood ratio of the declared noise", noise, first, second)
     return Candidate(*pair, ratio, event)
 
 
 def find_candidates(
-    laboratory: Laboratory, values: list[Value], clients: int, metric: Metric | None, declared: Candidate | None
+    laboratory: Laboratory, values: list[AuditedValue], clients: int, metric: Metric | None, declared: Candidate | None
 ) -> list[Candidate]:
     """Candidates from one scan over all values. metric, declared: definition and `declared_candidate`, None for an unknown mechanism."""
     histograms = scan(laboratory, values, clients)
-    candidates = learned_candidates(histograms)
+    candidates = learned_candidates(histograms, laboratory.schedule.epochs)
     if metric is not None and declared is not None:
         bits = [true_bits(metric, value) for value in values]
         first, second = declared.first, declared.second
-        noise = learned_noise(histograms, bits)
+        noise = learned_noise(metric, histograms, bits)
         measured = likelihood_ratio("likelihood ratio of the measured noise", noise, bits[first], bits[second])
         candidates += [declared, Candidate(first, second, measured)]
     return candidates
 
 
 def choose(
-    laboratory: Laboratory, values: list[Value], clients: int, candidates: list[Candidate], claim: float, alpha: float
+    laboratory: Laboratory,
+    values: list[AuditedValue],
+    clients: int,
+    candidates: list[Candidate],
+    claim: float,
+    alpha: float,
 ) -> list[Choice]:
     """Candidates to test, from `clients` new clients of each value that a candidate compares.
 

@@ -23,12 +23,11 @@ from functools import partial
 import numpy as np
 from scipy.special import comb
 
-from hubbub.encoding.bloom import Value
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import clopper_pearson_high
-from hubbub_decoder.audit.clients import AuditedClient, ClientReports, EncoderClient
-from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, ClientReports, EncoderClient
+from hubbub_decoder.audit.distinguisher import first_bits, true_bits
 from hubbub_decoder.audit.external_clients import CommandClient, FunctionClient
 from hubbub_decoder.audit.frozen_clock import frozen_clock
 from hubbub_decoder.audit.trials import Schedule
@@ -44,8 +43,8 @@ _NEXT_SECOND = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayTest:
-    """Result of one replay test.
+class NoiseTest:
+    """Result of one test of the noise: a replay test, for example.
 
     name    : the circumstances in which the batches were made
     refuted : whether batches of different clients were equal
@@ -65,14 +64,17 @@ def repetition_probability(metric: Metric, bits: Bits, schedule: Schedule) -> fl
 
     bits : (m, k) Bloom bits of the value; the largest lambda of all cohorts counts
     """
-    params, t = metric.params, schedule.per_epoch
+    t = schedule.per_epoch
     ones = np.arange(t + 1)
-    of_zero, of_one = (rate**ones * (1.0 - rate) ** (t - ones) for rate in (params.prob_p, params.prob_q))
-    same = [
-        float((comb(t, ones) * (rate * of_one + (1 - rate) * of_zero) ** 2).sum())
-        for rate in (params.permanent_p, params.permanent_q)
-    ]
-    logs: Floats = np.where(bits == 1, math.log(same[1]), math.log(same[0])).sum(axis=1)
+    logs: Floats = np.zeros(len(bits))
+    for start, part in zip(first_bits(metric), metric.components, strict=True):
+        params = part.params
+        of_zero, of_one = (rate**ones * (1.0 - rate) ** (t - ones) for rate in (params.prob_p, params.prob_q))
+        same = [
+            float((comb(t, ones) * (rate * of_one + (1 - rate) * of_zero) ** 2).sum())
+            for rate in (params.permanent_p, params.permanent_q)
+        ]
+        logs += np.log(same)[bits[:, start : start + params.num_bits]].sum(axis=1)
     return math.exp(schedule.epochs * float(logs.max()))
 
 
@@ -86,14 +88,15 @@ def clients_per_batch(repetition: float, batches: int = _BATCHES) -> int:
 
 def replay_tests(
     client: AuditedClient,
-    value: Value,
+    value: AuditedValue,
     schedule: Schedule,
     seeds: Iterator[int],
     repetition: float | None,
     frozen: Callable[[], AbstractContextManager[None]] | None,
-    new_process: Callable[[Value, int, tuple[int, int], int], tuple[ClientReports, ClientReports]] | None = None,
+    new_process: Callable[[list[AuditedValue], tuple[int, int], int], tuple[ClientReports, ClientReports]]
+    | None = None,
     sleep: Callable[[float], None] = time.sleep,
-) -> list[ReplayTest]:
+) -> list[NoiseTest]:
     """Replay tests of a client with one value.
 
     repetition  : lambda of the declared mechanism; None for an unknown one
@@ -101,9 +104,10 @@ def replay_tests(
     new_process : makes one batch in each of two new processes at the same time; None if the client cannot
     """
     clients = _UNKNOWN_CLIENTS if repetition is None else clients_per_batch(repetition)
+    values = [value] * schedule.reports
 
     def batch(number: int = clients) -> ClientReports:
-        return client(value, next(seeds), number, schedule.reports)
+        return client(values, next(seeds), number)
 
     if repetition is None:
         first, later = batch(), None
@@ -118,21 +122,21 @@ def replay_tests(
         found = (
             f"not run: two clients are equal with probability {repetition:.6f}, so a batch needs {clients:,} clients"
         )
-        return [ReplayTest("calls in quick succession", refuted=False, finding=found)]
+        return [NoiseTest("calls in quick succession", refuted=False, finding=found)]
     tests = [_test("calls in quick succession", [batch(clients) for _ in range(_BATCHES)])]
     if frozen is not None:
         with frozen():
             batches = [batch(clients) for _ in range(2)]
         tests.append(_test("calls while the clock stands still", batches))
     if new_process is not None:
-        pair = new_process(value, schedule.reports, (next(seeds), next(seeds)), clients)
+        pair = new_process(values, (next(seeds), next(seeds)), clients)
         tests.append(_test("new processes at the same time", list(pair)))
     return tests
 
 
 def replay_tests_of(
-    client: AuditedClient | None, metric: Metric | None, value: Value, schedule: Schedule, seed: int | None
-) -> list[ReplayTest]:
+    client: AuditedClient | None, metric: Metric | None, value: AuditedValue, schedule: Schedule, seed: int | None
+) -> list[NoiseTest]:
     """Replay tests that fit a client: the encoder of this project (None, with a metric), a function, a command, or another callable."""
     seeds = _seeds(seed)
     repetition = None if metric is None else repetition_probability(metric, true_bits(metric, value), schedule)
@@ -141,7 +145,8 @@ def replay_tests_of(
     if client is None:
         raise AuditError("There is neither a client nor a metric. Nothing can be tested. Pass one of them.")
     if isinstance(client, FunctionClient):
-        python = CommandClient([sys.executable, "-m", "hubbub_decoder.audit.frozen_clock", client.spec])
+        program = [sys.executable, "-m", "hubbub_decoder.audit.frozen_clock", client.spec]
+        python = CommandClient([*program, str(client.selection.metrics)], selection=client.selection)
         frozen = partial(frozen_clock, client.spec.partition(":")[0])
         return replay_tests(client, value, schedule, seeds, repetition, frozen, partial(_at_once, python))
     started = partial(_at_once, client) if isinstance(client, CommandClient) else None
@@ -156,21 +161,21 @@ def _seeds(seed: int | None) -> Iterator[int]:
 
 
 def _at_once(
-    command: CommandClient, value: Value, reports: int, seeds: tuple[int, int], clients: int
+    command: CommandClient, values: list[AuditedValue], seeds: tuple[int, int], clients: int
 ) -> tuple[ClientReports, ClientReports]:
     """Batches of two processes that run at the same time."""
-    first, second = (command.start(value, seed, clients, reports) for seed in seeds)
-    return command.reports_of(first, clients, reports), command.reports_of(second, clients, reports)
+    first, second = (command.start(values, seed, clients) for seed in seeds)
+    return command.reports_of(first, clients, len(values)), command.reports_of(second, clients, len(values))
 
 
-def _test(name: str, batches: list[ClientReports]) -> ReplayTest:
+def _test(name: str, batches: list[ClientReports]) -> NoiseTest:
     pairs = list(itertools.combinations(batches, 2))
     equal = sum(_equal(first, second) for first, second in pairs)
     clients = len(batches[0].cohorts)
     if not equal:
         found = f"{len(batches)} batches of {clients:,} new clients all differ"
-        return ReplayTest(name, refuted=False, finding=found)
-    return ReplayTest(
+        return NoiseTest(name, refuted=False, finding=found)
+    return NoiseTest(
         name,
         refuted=True,
         finding=f"{equal} of {len(pairs)} pairs of batches of {clients:,} new clients are equal: the noise repeats, so an observer "
@@ -178,17 +183,17 @@ def _test(name: str, batches: list[ClientReports]) -> ReplayTest:
     )
 
 
-def _test_of_constant_batches(first: ClientReports, later: ClientReports) -> ReplayTest:
+def _test_of_constant_batches(first: ClientReports, later: ClientReports) -> NoiseTest:
     name, clients = "clients of one batch", len(first.cohorts)
     if _all_equal(later) and not _equal(first, later):
-        return ReplayTest(
+        return NoiseTest(
             name,
             refuted=True,
             finding=f"all {clients} new clients of a batch are equal, and differ from those a second later: the noise is a function of "
             "the time, so an observer can remove it. Draw the noise from the operating system's generator",
         )
     found = f"all {clients} new clients are equal: reports that never change have no noise to test"
-    return ReplayTest(name, refuted=False, finding=found)
+    return NoiseTest(name, refuted=False, finding=found)
 
 
 def _equal(first: ClientReports, second: ClientReports) -> bool:

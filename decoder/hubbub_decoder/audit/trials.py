@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub.encoding.bloom import Value
 from hubbub.errors import ParameterError
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.audit.clients import AuditedClient
+from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, ClientReports
 from hubbub_decoder.audit.distinguisher import Distinguisher, Observations
+from hubbub_decoder.errors import AuditError
 
 _MAX_CLIENTS_PER_BLOCK = 8_192
 _MAX_BITS_PER_BLOCK = 1 << 24
@@ -53,24 +53,35 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Laboratory:
-    """Source of trials: the client under audit, k, its schedule, the seeds, and the progress of the work."""
+    """Source of trials: the client under audit, k, m, its schedule, the seeds, and the progress of the work."""
 
     client: AuditedClient
     num_bits: int
+    num_cohorts: int
     schedule: Schedule
     rng: np.random.Generator
     progress: Progress
 
-    def observe(self, value: Value, clients: int) -> Iterator[Observations]:
-        """Yield observations of new clients with a value, in blocks."""
-        most = max(1, min(_MAX_CLIENTS_PER_BLOCK, _MAX_BITS_PER_BLOCK // (self.schedule.reports * self.num_bits)))
+    def reports(self, values: Sequence[AuditedValue], clients: int) -> Iterator[ClientReports]:
+        """Yield reports of new clients with one value for each report, in blocks. Raises AuditError for reports of another metric."""
+        most = max(1, min(_MAX_CLIENTS_PER_BLOCK, _MAX_BITS_PER_BLOCK // (len(values) * self.num_bits)))
         for start in range(0, clients, most):
             number = min(most, clients - start)
-            seed = int(self.rng.integers(1 << 62))
-            yield Observations.of(self.client(value, seed, number, self.schedule.reports), self.schedule.per_epoch)
+            made = self.client(values, int(self.rng.integers(1 << 62)), number)
+            if made.bits.shape[2] != self.num_bits or made.cohorts.max() >= self.num_cohorts:
+                raise AuditError(
+                    f"the client made reports of {made.bits.shape[2]} bits in cohorts up to {made.cohorts.max()}. The definition has "
+                    f"{self.num_bits} bits and the cohorts 0 to {self.num_cohorts - 1}. Audit the client with the definition that it implements."
+                )
+            yield made
             self.progress(number)
 
-    def scores(self, value: Value, clients: int, distinguishers: list[Distinguisher]) -> list[Floats]:
+    def observe(self, value: AuditedValue, clients: int) -> Iterator[Observations]:
+        """Yield observations of new clients with an unchanging value, in blocks."""
+        for made in self.reports([value] * self.schedule.reports, clients):
+            yield Observations.of(made, self.schedule.per_epoch)
+
+    def scores(self, value: AuditedValue, clients: int, distinguishers: list[Distinguisher]) -> list[Floats]:
         """Scores of new clients with a value, (clients,) by each distinguisher."""
         blocks = [[each.scores(seen) for each in distinguishers] for seen in self.observe(value, clients)]
         return [np.concatenate(column) for column in zip(*blocks, strict=True)]

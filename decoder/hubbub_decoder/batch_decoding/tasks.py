@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -16,7 +17,8 @@ import pyarrow.parquet as pq
 
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.metrics.metric import Kind, Metric
-from hubbub.text import escape_untrusted
+from hubbub.text import DISTRIBUTION, escape_untrusted
+from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.inference.intervals import Target
 
 CANDIDATE_SUFFIXES = (".txt", ".csv")
@@ -90,7 +92,7 @@ def content_hash(path: Path) -> str:
 
 @cache
 def _release() -> str:
-    return version("hubbub")  # parses the package's metadata
+    return version(DISTRIBUTION)  # parses the package's metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class UnreadableFile:
 def find_tasks(
     directory: Path, candidates: Path | None, options: DecodingOptions
 ) -> tuple[list[Task], list[UnreadableFile]]:
-    """Tasks of all .parquet files in a directory and below it, in the order of metric and period, and the files that are no summaries.
+    """Tasks of all .parquet files in a directory and below it, in the order of metric and period, and what is no summary or cannot be read.
 
     candidates : directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all of them
 
@@ -119,7 +121,7 @@ def find_tasks(
         raise SummaryError(f"{directory} is not a directory. Name the directory with the summaries to decode.")
     groups: dict[tuple[str, tuple[str, ...]], tuple[Metric, list[Path]]] = {}
     unreadable: list[UnreadableFile] = []
-    for path in sorted(directory.rglob("*.parquet")):
+    for path in sorted(_parquet_files(directory, unreadable)):
         try:
             metric, periods = _header(path)
         except SummaryError as problem:
@@ -133,6 +135,17 @@ def find_tasks(
         for (_, periods), (metric, files) in groups.items()
     ]
     return sorted(tasks, key=lambda task: (task.metric.name, task.periods, task.metric.digest)), unreadable
+
+
+def _parquet_files(directory: Path, unreadable: list[UnreadableFile]) -> Iterator[Path]:
+    """Yield the .parquet files in a directory and below it, and add the directories that cannot be read to `unreadable`."""
+
+    def add(problem: OSError) -> None:
+        reason = f"the directory cannot be read: {problem.strerror}. Run the command as a user who can read it"
+        unreadable.append(UnreadableFile(Path(problem.filename), reason))
+
+    for place, _, names in os.walk(directory, onerror=add):  # Path.rglob skips directories that it cannot read
+        yield from (Path(place, name) for name in names if name.endswith(".parquet"))
 
 
 def _header(path: Path) -> tuple[Metric, tuple[str, ...]]:
@@ -155,7 +168,12 @@ def _header(path: Path) -> tuple[Metric, tuple[str, ...]]:
 def _candidates_of(metric: Metric, candidates: Path | None) -> Path | None:
     if candidates is None or metric.kind is not Kind.STRING:
         return None
-    return candidates if not candidates.is_dir() else next(_candidate_files(candidates, metric.name), None)
+    try:
+        return candidates if not candidates.is_dir() else next(_candidate_files(candidates, metric.name), None)
+    except PermissionError as problem:
+        raise CandidateError(
+            f"{candidates} cannot be read: {problem.strerror}. Run the command as a user who can read the directory."
+        ) from None
 
 
 def _candidate_files(directory: Path, name: str) -> Iterator[Path]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +11,12 @@ import click
 
 from hubbub.cli.output import PATH, json_option, print_json
 
+_REFUTED = 3
+"""Exit code of a refutation. A failed program has 1 and a wrong argument 2, so neither is taken for a refutation."""
+
 if TYPE_CHECKING:
-    from hubbub.encoding.bloom import Value
     from hubbub.metrics.metric import Metric
+    from hubbub_decoder.audit.clients import AuditedValue
     from hubbub_decoder.cli.shared import ShowStage
 
 
@@ -42,7 +47,8 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--value", "values", multiple=True, metavar="JSON",
-    help='Value to compare, as JSON: "text", true, or null for no value. Repeat for more. Default: values that set every bit.',
+    help='Value to compare, as JSON: "text", true, 3, null for no value, or an array of the values of the parts. Repeat for more. '
+    "Default: values that set every bit.",
 )  # fmt: skip
 @click.option("--claim", type=float, help="Epsilon to test. Default: the declared epsilon of these reports.")
 @click.option(
@@ -74,9 +80,15 @@ def command(
     """Measure the privacy of a client for the metrics NAMES of the file DEFINITIONS, or all of its metrics.
 
     Runs many clients with two values, and computes a lower bound on epsilon from the best event that separates their reports.
-    Then tests whether reports of different clients repeat. Without DEFINITIONS, a client is a black box: pass --claim and two or more --value.
+    Then tests whether reports of different clients repeat, and whether the noise of values, epochs, parts and metrics is independent.
+    Without DEFINITIONS, a client is a black box: pass --claim and two or more --value.
 
-    Exit code 1 if a claim is refuted: a bound exceeds it, or reports repeat.
+    \b
+    Exit codes:
+      0  every claim passed
+      3  a claim is refuted: a bound exceeds it, reports repeat, or noise is not independent
+      1  a metric could not be audited (the client failed, for example), and no claim is refuted
+      2  the arguments are wrong, and nothing was audited
 
     \b
     Examples:
@@ -87,8 +99,7 @@ def command(
     from rich.console import Console
 
     from hubbub.cli.definitions_file import definitions_with
-    from hubbub_decoder.audit.report import describe, to_dict
-    from hubbub_decoder.audit.trade_off import write_plot
+    from hubbub.errors import HubbubError
     from hubbub_decoder.cli.shared import elapsed_time
     from hubbub_decoder.data.output_files import check_plot_path
 
@@ -98,7 +109,7 @@ def command(
         raise click.UsageError("Pass DEFINITIONS, or --client or --command with --claim and two or more --value.")
     if definitions is not None and hold is not None:
         raise click.UsageError("Leave out --hold: the definition has it.")
-    metrics: list[Metric | None] = [None]
+    metrics: list[Metric] = []
     if definitions is not None:
         loaded = definitions_with(definitions, names)
         metrics = [loaded[name] for name in names or loaded]
@@ -108,23 +119,36 @@ def command(
             raise click.UsageError("Name one metric with --plot.")
     parsed = [_parse_value(text) for text in values] or None
     audited = _client(function, program, timeout)
-    results, refuted = [], False
+    results: list[dict[str, Any]] = []
+
+    def add(name: str, run: Callable[[], tuple[dict[str, Any], str]]) -> None:
+        try:
+            result, text = run()
+        except HubbubError as problem:
+            results.append({"metric": name, "error": str(problem)})
+            click.echo(f"Error: {name} could not be audited: {problem}", err=True)
+            return
+        results.append(result)
+        if not as_json:
+            click.echo(text)
+
     with elapsed_time(Console(stderr=True)) as show_stage:
-        for index, metric in enumerate(metrics):
+        for index, metric in enumerate(metrics or [None]):
             name = metric.name if metric is not None else function or program or ""
-            audit, replays = _run(
-                metric, audited, parsed, claim, _stages_of(show_stage, name, index, len(metrics)),
-                hold=hold, reports=reports, trials=trials, confidence=confidence, seed=seed,
-            )  # fmt: skip
-            refuted |= audit.refuted or any(test.refuted for test in replays)
-            results.append({"metric": metric.name if metric is not None else None, **to_dict(audit, replays)})
-            if not as_json:
-                click.echo(describe(name, audit, replays))
-            if plot is not None:
-                write_plot(audit, name, plot)
+            stages = _stages_of(show_stage, name, index, max(1, len(metrics)))
+            run = partial(
+                _run, name, metric, _selected(audited, metrics, index), parsed, claim, stages, plot, hold, reports
+            )
+            add(name, partial(run, trials=trials, confidence=confidence, seed=seed))
+        if len(metrics) > 1 and not any("error" in result for result in results):
+            clients = max(result["trials"] for result in results) // 4
+            show_stage("noise of all metrics")
+            add("several metrics", partial(_run_together, _selected(audited, metrics, None), metrics, clients, seed))
     if as_json:
         print_json(results)
-    if refuted:
+    if any(result.get("refuted") for result in results):
+        raise click.exceptions.Exit(_REFUTED)
+    if any("error" in result for result in results):
         raise click.exceptions.Exit(1)
 
 
@@ -139,6 +163,19 @@ def _client(function: str | None, program: str | None, timeout: float) -> Any:
     return None if program is None else CommandClient(shlex.split(program), timeout)
 
 
+def _selected(client: Any, metrics: list[Metric], number: int | None) -> Any:
+    """External client of several metrics, of which one is audited (None: all together)."""
+    from dataclasses import replace
+
+    from hubbub_decoder.audit.external_clients import Selection
+
+    if client is None or len(metrics) < 2:
+        return client
+    ends = [sum(metric.params.num_bits for metric in metrics[:at]) for at in range(len(metrics) + 1)]
+    of_bits = (0, ends[-1]) if number is None else (ends[number], ends[number + 1])
+    return replace(client, selection=Selection(len(metrics), number, of_bits))
+
+
 def _stages_of(show_stage: ShowStage, name: str, index: int, number: int) -> ShowStage:
     """Return a function that shows the stages of one of several metrics, with the share of the work of all of them."""
 
@@ -149,21 +186,24 @@ def _stages_of(show_stage: ShowStage, name: str, index: int, number: int) -> Sho
 
 
 def _run(
+    name: str,
     metric: Metric | None,
     client: Any,
-    values: list[Value] | None,
+    values: list[AuditedValue] | None,
     claim: float | None,
     show_stage: ShowStage,
-    *,
+    plot: Path | None,
     hold: int | None,
     reports: int,
     **options: Any,
-) -> tuple[Any, Any]:
-    """Bound on epsilon, then the replay tests, of one metric or of a black box."""
+) -> tuple[dict[str, Any], str]:
+    """Bound on epsilon, then the tests of the noise, of one metric or of a black box: as JSON values and in words."""
     from hubbub_decoder.audit.audit import audit_client, audit_metric
+    from hubbub_decoder.audit.independence import independence_tests
     from hubbub_decoder.audit.replay import replay_tests_of
+    from hubbub_decoder.audit.report import describe, to_dict, write_plot
 
-    done = 0
+    done, seed = 0, options.get("seed")
 
     def count(trials: int) -> None:
         nonlocal done
@@ -178,19 +218,39 @@ def _run(
     else:
         options = {name: option for name, option in options.items() if option is not None}
         audit = audit_client(client, values or [], claim or 0.0, reports=reports, hold=hold, progress=count, **options)
-    show_stage("replay tests")
-    return audit, replay_tests_of(client, metric, audit.values[0], audit.schedule, options.get("seed"))
+    show_stage("tests of the noise")
+    tests = replay_tests_of(client, metric, audit.values[0], audit.schedule, seed)
+    if metric is not None:
+        tests += independence_tests(client, metric, values, audit.trials // 4, seed)
+    if plot is not None:
+        write_plot(audit, name, plot)
+    return {"metric": None if metric is None else name, **to_dict(audit, tests)}, describe(name, audit, tests)
 
 
-def _parse_value(text: str) -> Value:
+def _run_together(client: Any, metrics: list[Metric], clients: int, seed: int | None) -> tuple[dict[str, Any], str]:
+    """Test of the noise of all metrics of one client: as JSON values and in words."""
+    from dataclasses import asdict
+
+    from hubbub_decoder.audit.independence import independence_test_of_metrics
+
+    names = [metric.name for metric in metrics]
+    test = independence_test_of_metrics(client, metrics, clients, seed)
+    result = {"metrics": names, "refuted": test.refuted, "noise_tests": [asdict(test)]}
+    return result, f"{', '.join(names)}: {test.name}: {test.finding}"
+
+
+def _parse_value(text: str) -> AuditedValue:
     import json
+
+    from hubbub_decoder.audit.external_clients import value_of_json
 
     try:
         value = json.loads(text)
     except ValueError:
-        value = [text]
-    if value is not None and not isinstance(value, str | bool):
+        value = {}
+    if isinstance(value, dict):
         raise click.UsageError(
-            f"--value must be a JSON string, true, false or null, got {text}. Quote a text twice: '\"text\"'."
+            f"--value must be JSON: a string, a number, true, false, null, or an array of the parts' values, got {text}. "
+            "Quote a text twice: '\"text\"'."
         )
-    return value
+    return value_of_json(value)

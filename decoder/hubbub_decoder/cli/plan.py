@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.cli.output import PATH, json_option, print_json, print_toml
 from hubbub_decoder.cli.shared import elapsed_time
 
 if TYPE_CHECKING:
@@ -77,6 +77,12 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 @click.option("--period", type=click.Choice(["day", "week", "month"]), help="Reporting period. Default: day.")
 @click.option("--name", default="metric", show_default=True, help="Name of the planned metric.")
 @click.option(
+    "--description", metavar="TEXT", help="What the planned metric collects, for its users. Default: a placeholder."
+)
+@click.option(
+    "--owner", metavar="ADDRESS", help="Person or team that answers questions about it. Default: a placeholder."
+)
+@click.option(
     "--compare", nargs=2, type=PATH, metavar="A B", help="Compare the definitions of two files, side by side."
 )
 @click.option("--html", "html_path", type=PATH, help="Also write an HTML page with the curves to this file.")
@@ -86,6 +92,8 @@ def command(
     definitions: Path | None,
     metric: str | None,
     name: str,
+    description: str | None,
+    owner: str | None,
     categories: tuple[str, ...],
     edges: str | None,
     compare: tuple[Path, Path] | None,
@@ -118,12 +126,14 @@ def command(
     from hubbub_decoder.planning.wishes import Wishes
 
     given = {option: value for option, value in options.items() if value is not None}
+    texts = {field: text for field, text in (("description", description), ("owner", owner)) if text is not None}
     if html_path is not None:
         check_table_path(html_path, (PAGE,))
     stdout, stderr = (Console(stderr=stderr, highlight=False) for stderr in (False, True))
     if compare or definitions is not None:
+        of_plan = {"category": categories or None, "edges": edges, **texts}
         _check_description_options(
-            given, compare, definitions, ["category"] * bool(categories) + ["edges"] * (edges is not None)
+            given, compare, definitions, [option for option, value in of_plan.items() if value is not None]
         )
         about = {"reports": _DEFAULT_REPORTS} | given
         paths = compare or [path for path in (definitions,) if path is not None]
@@ -155,6 +165,7 @@ def command(
         planned = plan(
             Wishes(**given),
             name=name,
+            **texts,
             categories=categories or None,
             edges=buckets.edges if buckets else None,
             expires=expires,
@@ -162,7 +173,7 @@ def command(
     if as_json:
         print_json(planned.to_dict())
     else:
-        click.echo(planned.toml(), nl=False)
+        print_toml(planned.toml())
         stderr.print(DescriptionTables([planned.description]))
         for note in planned.notes:
             stderr.print(f"\nNote: {note}", style="yellow")
@@ -185,12 +196,12 @@ def _parse_buckets(text: str, estimate: str | None) -> Buckets:
 
 
 def _check_description_options(
-    given: dict[str, Any], compare: tuple[Path, Path] | None, definitions: Path | None, values: list[str]
+    given: dict[str, Any], compare: tuple[Path, Path] | None, definitions: Path | None, others: list[str]
 ) -> None:
-    """Raise UsageError for options that only choose parameters; values : those of them that list the values."""
+    """Raise UsageError for options that only choose parameters; others : those of them that are not wishes."""
     if compare and definitions is not None:
         raise click.UsageError("--compare and DEFINITIONS exclude each other. Pass one of them.")
-    other = [option for option in given if option not in _OF_DESCRIPTION] + values
+    other = [option for option in given if option not in _OF_DESCRIPTION] + others
     if other:
         raise click.UsageError(
             f"--{other[0].replace('_', '-')} chooses parameters, and a definition has them. Leave it out, or leave out the file."

@@ -59,7 +59,7 @@ def command(
         raise click.UsageError("--kind and --reports exclude each other. Pass one of them.")
     check_parquet_path(out)
     stderr = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), DownloadColumn())
+    columns = (SpinnerColumn("line"), TextColumn("{task.description}", markup=False), DownloadColumn())
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task(f"downloading {metric}", total=None)
 

@@ -120,7 +120,7 @@ def elapsed_time(console: Console, delay: float = _DELAY_SECONDS) -> Iterator[Sh
     from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (
-        SpinnerColumn(),
+        SpinnerColumn("line"),  # of ASCII characters
         TextColumn("{task.description} ...", markup=False),
         BarColumn(bar_width=24),
         TaskProgressColumn(text_format_no_percentage=""),

@@ -32,7 +32,7 @@ from hubbub_decoder.estimators.least_squares import (
     normal_equations,
     use_fixed_effects,
 )
-from hubbub_decoder.estimators.message_passing import Beliefs, HashedCohorts, MessagePassingFit, pass_messages
+from hubbub_decoder.estimators.message_passing import HashedCohorts, MessagePassingFit, pass_messages
 from hubbub_decoder.inference.multiple_testing import CandidateTests
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.observations import Observations
@@ -144,7 +144,7 @@ def _fit_messages(
     covariance[:k, :k] = random_string.covariance  # position k is no bit
     positions = design.positions()[used].transpose(0, 2, 1)
 
-    def passed(overlap: float, start: Beliefs | None) -> MessagePassingFit:
+    def passed(overlap: float) -> MessagePassingFit:
         responses, features = [], []
         for cohort in cohorts:
             whitener = np.linalg.inv(np.linalg.cholesky(cohort.covariance(overlap)))
@@ -152,16 +152,15 @@ def _fit_messages(
             features.append(np.pad(whitener, [(0, 0), (0, 1)]))
         observations = Observations(tuple(responses), tuple(features))
         hashed = HashedCohorts.from_observations(observations, positions, fixed_patterns, covariance, signed=True)
-        return pass_messages(hashed, start)
+        return pass_messages(hashed)
 
-    overlap, beliefs = known, None
+    overlap = known
     if overlap is None:
-        at_most = passed(1.0, None)
-        beliefs = at_most.beliefs
+        at_most = passed(1.0)
         per_unit = sum(float(c.common.trace()) for c in cohorts) / (random_string.covariance.trace() * len(cohorts))
-        step, error = beliefs.unlisted_variance, at_most.variance_error
+        step, error = at_most.beliefs.unlisted_variance, at_most.variance_error
         overlap = Overlap.estimated(1 - step / per_unit, error / per_unit) if per_unit else Overlap.unknown()
-    fit = passed(overlap.low, beliefs)
+    fit = passed(overlap.low)
     filters = RandomFilters.from_params(params)
     tests, decreases = (
         compare_with_random_strings(each, each.estimates, fit.cohorts.positions, filters)

@@ -18,12 +18,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hubbub_decoder.result import Result
+
 MAX_STD_ERROR = 0.2
 """Standard error of s above which it counts as unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+@dataclass(frozen=True, slots=True, eq=False)
+class Overlap(Result):
     """Share s of the clients of the smaller sample that are in the other with the same value.
 
     estimate  : s, clipped to [0, 1]; nan where the reports do not determine it

@@ -13,14 +13,15 @@ from hubbub.text import format_count
 from hubbub_decoder.comparison.overlap import Overlap
 from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding, json_fields
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+@dataclass(frozen=True, slots=True, eq=False)
+class Change(Result):
     """Change of the share of one candidate, from `a` to `b`; all numbers are nan where the reports do not determine it.
 
     share_a, share_b : shares as `decode` estimates them in each
@@ -45,8 +46,8 @@ class Change:
     indistinguishable_from: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Comparison:
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Comparison(Result):
     """Result of `compare`: changes in descending order of their size, detected ones first.
 
     a, b             : decodings of both samples
@@ -122,5 +123,5 @@ class Comparison:
 def _csv_row(change: Change) -> list[Any]:
     """Cells of a change; `indistinguishable_from` is a JSON list, empty without any."""
     others = change.indistinguishable_from
-    fields = asdict(change) | {"indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else ""}
+    fields = asdict(change) | {"indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else None}
     return list(fields.values())

@@ -7,13 +7,18 @@ import io
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from hubbub.text import escape_untrusted
+from hubbub_decoder.data.csv_cells import text_of_cell
 from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import CandidateError
+
+MAX_FILE_BYTES = 64 << 20
+"""Of a file of candidates, words, weights or a population. A decoding takes about 20 times as much memory as its candidate file."""
 
 _HEADERS = ("candidate", "value")
 
@@ -106,10 +111,11 @@ def _not_a_string(index: int, candidate: object) -> CandidateError:
 def read_candidates(path: str | Path) -> list[str]:
     """Read the candidates of a file; `-` is standard input.
 
-    - `.csv`: the column `candidate` or `value`, named in line 1; an empty cell is the empty string
+    - `.csv`: the column `candidate` or `value`, named in line 1; an empty cell is the empty string, and an apostrophe
+      before a formula (`csv_cells`) is removed
     - any other suffix but .json: one candidate per line, without the LF or CRLF at its end; empty lines are skipped
 
-    Raises CandidateError if the file cannot be read, is JSON, is not UTF-8 text or has no candidate.
+    Raises CandidateError if the file cannot be read, has more than 64 MiB, is JSON, is not UTF-8 text or has no candidate.
     """
     text = read_text(path)
     if Path(path).suffix.lower() == ".json":
@@ -139,13 +145,20 @@ def write_candidates(candidates: list[str], path: str | Path) -> None:
 
 
 def read_text(path: str | Path) -> str:
-    """Read UTF-8 text with or without a byte order mark; raises CandidateError for other content."""
+    """Read UTF-8 text with or without a byte order mark; raises CandidateError for other content, and for more than MAX_FILE_BYTES."""
     if not isinstance(path, str | Path) or "\0" in str(path):
         raise CandidateError(f"path must be the path of a text file, got {path!r}. Pass a str or a Path.")
     try:
-        data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
     except OSError as problem:
         raise CandidateError(f"{path} cannot be read: {problem.strerror}.") from None
+    if len(data) > MAX_FILE_BYTES:
+        size = f"more than {MAX_FILE_BYTES:,}" if str(path) == "-" else f"{Path(path).stat().st_size:,}"
+        raise CandidateError(
+            f"{path} has {size} bytes, and at most {MAX_FILE_BYTES:,} are read: a decoding takes about 20 times as much memory as its "
+            "candidates. Keep the most likely strings, such as the first million of a list in the order of frequency."
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -182,4 +195,4 @@ def _csv_column(path: Path, text: str) -> list[str]:
             raise CandidateError(
                 f"{path}: line {number} has {len(row)} columns and the header {len(rows[0])}. Add the missing cells."
             )
-    return [row[column] for row in rows[1:] if row]
+    return [text_of_cell(row[column]) for row in rows[1:] if row]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,9 +12,11 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.files.private_file import open_private
 from hubbub.metrics.metric import Metric
 from hubbub.summary import ReportWriter, Summary
 from hubbub.summary.summary_file import summary_to_bytes
+from hubbub_decoder.data.csv_cells import csv_bytes
 from hubbub_decoder.errors import OutputError
 
 if TYPE_CHECKING:
@@ -29,15 +28,17 @@ PAGE = ".html"
 
 
 @contextmanager
-def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: str | Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """Open a temporary file that replaces `path` after the block succeeds; an existing file is kept if the block fails.
+
+    private : only the owner may read the file
 
     Raises OutputError if the file cannot be written.
     """
     target = Path(path).resolve()
     temporary = Path(f"{target}.part") if target.is_file() or not target.exists() else target  # write devices directly
     try:
-        with temporary.open("wb") as file:
+        with open_private(temporary) if private else temporary.open("wb") as file:
             yield file
         if temporary != target:
             temporary.replace(target)
@@ -99,23 +100,16 @@ def check_result_paths(
 
 
 def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequence[Any]], document: Any) -> None:
-    """Write rows to a .csv file, in which None, nan and infinity are empty cells; or the document to a .json file.
+    """Write rows to a .csv file (`csv_cells.csv_bytes`), or the document to a .json file.
 
     Raises OutputError for another suffix, or if the file cannot be written.
     """
     path = Path(path)
     check_table_path(path, PLAIN_TABLES)
-    text = io.StringIO(newline="")
-    if path.suffix.lower() == ".json":
-        text.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    else:
-        writer = csv.writer(text)
-        writer.writerow(columns)
-        writer.writerows(
-            [None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row] for row in rows
-        )
+    is_json = path.suffix.lower() == ".json"
+    data = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode() if is_json else csv_bytes(columns, rows)
     with atomic_write(path) as file:
-        file.write(text.getvalue().encode())
+        file.write(data)
 
 
 def write_figure(figure: Figure, path: Path) -> None:
@@ -135,16 +129,16 @@ def check_parquet_path(path: Path) -> None:
 
 
 def write_summary_file(summary: Summary, path: Path) -> None:
-    """Write a summary file."""
-    with atomic_write(path) as file:
+    """Write a summary file of mode 0600."""
+    with atomic_write(path, private=True) as file:
         file.write(summary_to_bytes(summary))
 
 
 def write_report_file(
     metric: Metric, blocks: Iterable[tuple[NDArray[Any], NDArray[np.uint8]]], path: Path, periods: Iterable[str] = ()
 ) -> None:
-    """Write a report file from blocks of cohorts (n,) and packed bits (n, ceil(k / 8)); periods : first days."""
-    with atomic_write(path) as file, ReportWriter(file, metric, periods) as writer:
+    """Write a report file of mode 0600 from blocks of cohorts (n,) and packed bits (n, ceil(k / 8)); periods : first days."""
+    with atomic_write(path, private=True) as file, ReportWriter(file, metric, periods) as writer:
         for cohorts, rows in blocks:
             writer.write(cohorts, rows)
 
@@ -155,14 +149,7 @@ def write_population(population: Mapping[str, int], num_reports: int, path: Path
     num_reports : total; those beyond the counts of the population are written as "no value", an empty cell without quotes
     """
     no_value = num_reports - sum(population.values())
-    rows = [(_quote(value), count) for value, count in population.items()] + [("", no_value)] * (no_value > 0)
-    lines = ["value,count,share", *(f"{value},{count},{count / num_reports}" for value, count in rows)]
+    rows: list[tuple[str | None, int]] = [*population.items(), *([(None, no_value)] if no_value > 0 else [])]
+    data = csv_bytes(("value", "count", "share"), ((value, count, count / num_reports) for value, count in rows))
     with atomic_write(path) as file:
-        file.write(("\r\n".join(lines) + "\r\n").encode())
-
-
-def _quote(value: str) -> str:
-    """Cell of a CSV file; in quotes if it is empty or has a character with a meaning in CSV."""
-    if value and value.isprintable() and not set(value) & set(',"'):
-        return value
-    return '"' + value.replace('"', '""') + '"'
+        file.write(data)

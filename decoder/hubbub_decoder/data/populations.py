@@ -22,6 +22,7 @@ from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import escape_untrusted, with_article
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import read_text
+from hubbub_decoder.data.csv_cells import text_of_cell
 from hubbub_decoder.errors import CandidateError, PopulationError
 
 DISTRIBUTIONS: dict[str, Callable[[Floats, int], Floats]] = {
@@ -144,7 +145,7 @@ def read_population(path: str | Path) -> tuple[dict[str, int], int]:
     table = _read_csv(path)
     population: dict[str | None, int] = {None: 0}
     for number, row in enumerate(table.to_pylist(), start=2):
-        value = row["value"]
+        value = _text_of(row["value"])
         population[value] = population.get(value, 0) + _parse_count(path, number, row["count"])
     if not sum(population.values()):
         raise PopulationError(f"{path}: all counts are 0. Write lines of value,count with at least one positive count.")
@@ -159,11 +160,15 @@ def read_joint_population(path: str | Path, parts: Sequence[str]) -> dict[tuple[
     """
     population: dict[tuple[str | None, ...], int] = {}
     for number, row in enumerate(_read_csv(path, [*parts, "count"]).to_pylist(), start=2):
-        combination = tuple(row[part] for part in parts)
+        combination = tuple(_text_of(row[part]) for part in parts)
         population[combination] = population.get(combination, 0) + _parse_count(path, number, row["count"])
     if not sum(population.values()):
         raise PopulationError(f"{path}: all counts are 0. Write lines with at least one positive count.")
     return population
+
+
+def _text_of(cell: str | None) -> str | None:
+    return None if cell is None else text_of_cell(cell)
 
 
 def _parse_count(path: str | Path, number: int, cell: str | None) -> int:

@@ -15,6 +15,7 @@ import urllib3
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.summary import ReportFile, Summary, summary_from_bytes
+from hubbub.wire.url_masking import mask_url
 from hubbub.wire.urls import is_loopback
 from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import PullError
@@ -75,7 +76,7 @@ def pull_reports(
     The file is replaced only after the download is complete and checked. Parameters and errors are those of `pull_summary`.
     """
     address = _request_url(url, metric, "reports", periods, {"digest": digest})
-    with atomic_write(path) as file:
+    with atomic_write(path, private=True) as file:
         for piece in _download(url, address, token, http, progress, math.inf):
             file.write(piece)
         file.flush()
@@ -99,16 +100,18 @@ def _check_received(url: str, received: Metric, metric: str, digest: str | None)
 
 
 def _request_url(url: str, metric: str, resource: str, periods: Sequence[str], fields: Mapping[str, str | None]) -> str:
-    parts = urlsplit(url)
-    if "@" in parts.netloc:
-        host = parts.netloc.rpartition("@")[2]
-        raise PullError(
-            f"{parts.scheme}://***@{host} contains a password. Aggregators use tokens: remove it and set HUBBUB_TOKEN."
-        )
+    shown = mask_url(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:  # unbalanced brackets, or an invalid port
+        parts = urlsplit("")
+    if "@" in url and parts.hostname:
+        raise PullError(f"{shown} contains a password. Aggregators use tokens: remove it and set HUBBUB_TOKEN.")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise PullError(f"{url} is not the address of an aggregator. Use https://host.")
+        raise PullError(f"{shown} is not the address of an aggregator. Use https://host.")
     if parts.query or parts.fragment:
-        raise PullError(f"{url} contains a query or fragment. Pass the aggregator's address without ? and #.")
+        raise PullError(f"{shown} contains a query or fragment. Pass the aggregator's address without ? and #.")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise PullError(
             f"{url} is not encrypted, so counts could be changed in transit. Use https://; http:// is for this machine only."

@@ -14,6 +14,7 @@ import numpy as np
 from hubbub.text import escape_untrusted
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import read_text
+from hubbub_decoder.data.csv_cells import text_of_cell
 from hubbub_decoder.errors import CandidateError
 
 _COLUMNS = ("candidate", "weight")
@@ -38,7 +39,7 @@ def read_weights(path: str | Path) -> dict[str, float]:
             continue
         try:
             weight = float(row[weight_column])
-            candidate = row[name_column]
+            candidate = text_of_cell(row[name_column])
         except (ValueError, IndexError):
             weight, candidate = math.nan, ""
         if not (math.isfinite(weight) and weight >= 0):

@@ -70,7 +70,7 @@ def pass_bit_messages(counts: BitCounts, design: DesignMatrix) -> MessagePassing
         return HashedCohorts.from_observations(observations, positions, fixed_patterns, covariance, design.strata)
 
     first = pass_messages(cohorts(np.zeros(len(design.groups)), random_string.any_value_share(counts)))
-    return pass_messages(cohorts(first.beliefs.means, float(first.estimates.fixed_effects[0])), first.beliefs)
+    return pass_messages(cohorts(first.beliefs.means, float(first.estimates.fixed_effects[0])))
 
 
 def _whiten_bits(

@@ -34,7 +34,7 @@ from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
 from hubbub_decoder.model.repetition import Repetition
 
-_REFITS = 3
+_FITS = 4
 _MAX_SLAB_ROWS = 1024
 _MAX_VARIANCE_INFLATION = 1e8  # of a share by the presence of others; beyond, it is not determined
 _MIN_EIGENVALUE = 1e-10  # relative to the largest
@@ -63,7 +63,7 @@ def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int 
     blocks = list(design.blocks())
     n = Repetition.from_periods(counts.metric, counts.periods).num_clients(num_reports or counts.num_reports)
     shares, unlisted, estimated = np.zeros(len(design.groups)), random_string.any_value_share(counts), 0.0
-    for _ in range(1 + _REFITS):
+    for _ in range(_FITS):
         unlisted_variance = estimated
         observations = _observations(counts, blocks, random_string, shares, unlisted, unlisted_variance)
         normal = normal_equations(observations, random_string.mean, len(shares))

@@ -27,7 +27,6 @@ Montanari 2009; Rangan 2011 (generalized approximate message passing); Vila & Sc
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,11 +37,12 @@ from hubbub_decoder.estimators.fit_result import ShareEstimates, Totals
 from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.observations import Observations
 
-_MAX_ITERATIONS, _MAX_SCORING_STEPS = 60, 20
+_DAMPING = ((0.7, 30), (0.2, 60), (0.05, 110))  # weights of the new posteriors, each with its number of iterations
+_MAX_SCORING_STEPS = 20
 _SCORING_TOLERANCE = 1e-3  # relative change of the observations' variance
-_CONVERGENCE_TOLERANCE = 0.02  # change of the means in standard errors, and relative one of the observations' variance
-_DAMPING = 0.7  # weight of the new posteriors in an iteration, divided by sqrt(i / 10) from the tenth iteration on
-_UNDIMINISHED_ITERATIONS = 10
+_CONVERGENCE_TOLERANCE = (
+    0.03  # change of the means in standard errors, and relative one of the observations' variance, over the weight
+)
 _MIN_INFORMATION = 1e-6  # relative to the largest; a share with less is not determined
 _RELATIVE_RIDGE, _MIN_SPREAD = 1e-10, 1e-9
 _MIN_COHORTS_WHEN_CROWDED = 8
@@ -244,27 +244,28 @@ def too_crowded(num_cohorts: int, num_candidates: int, num_observations: int) ->
     return num_cohorts < _MIN_COHORTS_WHEN_CROWDED and 2 * num_candidates > num_observations
 
 
-def pass_messages(cohorts: HashedCohorts, start: Beliefs | None = None) -> MessagePassingFit:
+def pass_messages(cohorts: HashedCohorts) -> MessagePassingFit:
     """Iterate until the posterior means and the variance of the observations settle.
 
-    With a constant weight of the new posteriors, a few tasks with many candidates for their cohorts swing for ever: so it falls.
+    With a constant weight of the new posteriors, tasks with many candidates for few cohorts swing for ever, so the weight falls. What does
+    not settle then either is no estimate: no candidate is subtracted, and all other strings stay noise. The same holds where there are too
+    many candidates for few cohorts.
 
-    Where there are too many candidates for few cohorts, no candidate is subtracted, and all other strings stay noise.
-
-    start : beliefs from the same counts under other weights; None: no candidate has a share, and tau**2 explains the residuals
+    Each fit starts from nothing, also after one with other weights. Its residuals would be the small difference of large numbers where
+    reports are many, and the Onsager term of a fit that has not settled exactly is far larger than they are.
     """
     if too_crowded(cohorts.num_used, cohorts.num_candidates, cohorts.size):
         return _match_without_subtraction(cohorts)
-    beliefs = start or _nothing(cohorts)
-    carried, variance = _stationary_term(cohorts, beliefs), _total_variance(beliefs)
-    for i in range(_MAX_ITERATIONS):
-        before, slowing = beliefs, min(1.0, math.sqrt(_UNDIMINISHED_ITERATIONS / (i + 1)))
-        fit = estimate_given_beliefs(cohorts, before, carried, variance, _DAMPING * slowing)
-        beliefs, changed = fit.beliefs, _variance_ratio(cohorts, fit.variance, variance)
-        carried, variance = beliefs.variances.sum() * cohorts.spreads * fit.weighted, fit.variance
-        if max(abs(changed - 1), _movement(before, fit) / slowing) < _CONVERGENCE_TOLERANCE:
-            break
-    return fit
+    beliefs, carried, variance = _nothing(cohorts), np.zeros_like(cohorts.responses), 0.0
+    for damping, iterations in _DAMPING:
+        for _ in range(iterations):
+            before = beliefs
+            fit = estimate_given_beliefs(cohorts, before, carried, variance, damping)
+            beliefs, changed = fit.beliefs, _variance_ratio(cohorts, fit.variance, variance)
+            carried, variance = beliefs.variances.sum() * cohorts.spreads * fit.weighted, fit.variance
+            if max(abs(changed - 1), _movement(before, fit)) < damping * _CONVERGENCE_TOLERANCE:
+                return fit
+    return _match_without_subtraction(cohorts)
 
 
 def _match_without_subtraction(cohorts: HashedCohorts) -> MessagePassingFit:
@@ -347,14 +348,6 @@ def _subtract_fixed_effects(
     return responses - cohorts.fixed @ effects, effects, covariance
 
 
-def _stationary_term(cohorts: HashedCohorts, beliefs: Beliefs) -> Floats:
-    """Onsager's term where it no longer changes, (m, r): (I + tau**2 K)^-1 (y - X mean - F f) is S^-1 r then."""
-    weights = 1 / (1 + beliefs.unlisted_variance * cohorts.spreads)
-    unexplained = cohorts.responses - cohorts.predict(beliefs.means)
-    residuals, _, _ = _subtract_fixed_effects(cohorts, unexplained, weights)
-    return np.asarray(beliefs.variances.sum() * cohorts.spreads * weights * residuals)
-
-
 def _scoring_step(
     cohorts: HashedCohorts, weights: Floats, weighted: Floats, effect_covariance: Floats
 ) -> tuple[float, float]:
@@ -392,11 +385,6 @@ def _movement(before: Beliefs, fit: MessagePassingFit) -> float:
     """Root mean square of the change of the means, in standard errors."""
     changes = (fit.beliefs.means - before.means) / np.sqrt(fit.estimates.variances)
     return float(np.sqrt(np.mean(changes**2))) if len(changes) else 0.0
-
-
-def _total_variance(beliefs: Beliefs) -> float:
-    """t = tau**2 + sum_v V_v."""
-    return beliefs.unlisted_variance + float(beliefs.variances.sum())
 
 
 def _variance_ratio(cohorts: HashedCohorts, after: float, before: float) -> float:

@@ -51,7 +51,7 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> FitResult:
 
     average = np.tile(table.probabilities + _MIN_EXPECTED_SHARE * (table.filters == 0), (len(filter_of), 1))
     first = pass_messages(cohorts(average))
-    fit = pass_messages(cohorts(_expected_shares(first, table, filter_of)), first.beliefs)
+    fit = pass_messages(cohorts(_expected_shares(first, table, filter_of)))
     filters = RandomFilters.from_probabilities(table.probabilities)
     totals = fit.totals()
     listed, unlisted, no_value = totals.shares

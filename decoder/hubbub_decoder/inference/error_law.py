@@ -112,7 +112,8 @@ class ErrorLaw:
     shares, variances : (M,) estimates, and their variances at these shares; nan where nothing is known
     cumulants         : of the noise
     null              : distribution of error / standard error of random strings; None: normal
-    sampling          : 1 / N if the shares are those of a population, from which N reporters are drawn; 0 if those among the reporters
+    sampling          : 1 / n if the shares are those of a population, from which n clients are drawn; 1 / n - 1 / N if those among N
+                        reporters, from which n clients are drawn; 0 if all of them are observed
     """
 
     shares: Floats

@@ -28,7 +28,7 @@ from hubbub_decoder.inference.residual_bits import (
     SYMMETRIC,
     Others,
     ResidualBits,
-    golden_section,
+    maximum,
 )
 
 MIN_LOG_EVIDENCE = math.log(1000)
@@ -60,12 +60,21 @@ class FoundStrings:
     log_evidence: float
 
     def std_error(self) -> float:
-        """Standard error of the sum of the shares, all in proportion; tau**2 as the likelihood wants it at each sum."""
+        """Standard error of the sum of the shares, all in proportion; tau**2 as the likelihood wants it at each sum.
+
+        It is searched near its value for the estimated sum, within a factor e.
+        """
+        best, middle = self.residuals.best_others(self.shares)
+        center = math.log(max(best.variance, (LEAST_DEVIATIONS * self.residuals.deviation) ** 2))
 
         def log_likelihood(factor: float) -> float:
-            return self.residuals.best_others(factor * self.shares)[1]
+            def of_log_variance(log_variance: float) -> float:
+                others = Others(math.exp(log_variance), best.symmetric)
+                return self.residuals.log_likelihood(factor * self.shares, others)
 
-        middle, step = log_likelihood(1.0), 0.05
+            return maximum(of_log_variance, center - 1, center + 1)[1]
+
+        step = 0.05
         for _ in range(3):
             curvature = (log_likelihood(1 + step) + log_likelihood(1 - step) - 2 * middle) / step**2
             if curvature >= 0:
@@ -156,7 +165,7 @@ def _maximum(residuals: ResidualBits, start: Point) -> Point:
     for reach in _REACHES:
         for i in range(1 + len(shares)):
             low, high = (parameters[i] - reach, parameters[i] + reach) if i < 2 else (0.05, 0.5)
-            parameters[i], _ = golden_section(partial(log_likelihood, i), low, high)
+            parameters[i], _ = maximum(partial(log_likelihood, i), low, high)
     return point()
 
 

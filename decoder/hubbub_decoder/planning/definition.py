@@ -12,8 +12,12 @@ from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.probability import DYADIC_DIGITS
+from hubbub.metrics.rules import PLACEHOLDER
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.wishes import Wishes
+
+PLACEHOLDER_DESCRIPTION = f"{PLACEHOLDER}: what the metric collects, in words for its users"
+PLACEHOLDER_OWNER = f"{PLACEHOLDER}: address of the person or team that answers questions"
 
 
 def build_metric(
@@ -52,9 +56,9 @@ def build_metric(
 
 
 def toml_lines(metric: Metric) -> Iterator[str]:
-    """Yield the lines of a [[metric]] table; `hubbub metrics check` accepts them if the metric has `expires`.
+    """Yield the lines of a [[metric]] table; `hubbub metrics check` accepts them if the metric has `expires`, and no placeholder.
 
-    Without one, a comment stands in its place.
+    Without `expires`, a comment stands in its place.
     """
     params = metric.params
     yield "[[metric]]"

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, ScalarFormatter
 
+from hubbub.text import visible_text, visible_value
 from hubbub_decoder.planning.description import POWERS, Description
 from hubbub_decoder.planning.tables import figure_rows
 from hubbub_decoder.results.plot_style import ESTIMATE, TRUTH
@@ -29,6 +30,7 @@ def render_page(descriptions: Sequence[Description], toml: str = "", notes: Sequ
     environment = Environment(
         loader=PackageLoader("hubbub_decoder.planning", "."),
         autoescape=True,
+        finalize=visible_value,
         undefined=StrictUndefined,
         trim_blocks=True,
     )
@@ -103,8 +105,8 @@ def _plot_recovery(descriptions: Sequence[Description]) -> Figure:
 
 
 def _plain(label: str) -> str:
-    """Label without matplotlib's mathematics."""
-    return label.replace("$", r"\$")
+    """Label without matplotlib's mathematics and without invisible characters."""
+    return visible_text(label).replace("$", r"\$")
 
 
 def _axes() -> tuple[Figure, Axes]:

@@ -15,12 +15,17 @@ from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import MEAN_COHORTS
 from hubbub.privacy import amplified, epsilon
-from hubbub.privacy.allocation import policy_warnings
+from hubbub.privacy.allocation import policy_problems, policy_warnings
 from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
 from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import replace_non_finite
 from hubbub_decoder.errors import PlanError
-from hubbub_decoder.planning.definition import build_metric, toml_lines
+from hubbub_decoder.planning.definition import (
+    PLACEHOLDER_DESCRIPTION,
+    PLACEHOLDER_OWNER,
+    build_metric,
+    toml_lines,
+)
 from hubbub_decoder.planning.description import DELTA, DISCOVERED, Description, data_of, describe_accuracy
 from hubbub_decoder.planning.groups import best_groups
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
@@ -74,6 +79,8 @@ def plan(
     wishes: Wishes,
     *,
     name: str = "metric",
+    description: str = PLACEHOLDER_DESCRIPTION,
+    owner: str = PLACEHOLDER_OWNER,
     categories: Sequence[str] | None = None,
     edges: Sequence[float] | None = None,
     expires: date | None = None,
@@ -82,7 +89,9 @@ def plan(
 
     The mean is over half the smallest share that matters and half the candidates, with shares under Zipf's law.
 
-    name, expires : of the definition; without expires, its TOML text has a comment to complete      categories, edges : names, or edges of the buckets; None: placeholders
+    name, description, owner, expires : of the definition; without expires, its TOML text has a comment to complete. `hubbub metrics check`
+                        refuses the placeholders of description and owner
+    categories, edges : names, or edges of the buckets; None: placeholders
 
     Raises PlanError for wishes that no definition fulfils.
     """
@@ -129,9 +138,7 @@ def plan(
     if wishes.kind is Kind.ORDINAL:
         values = edges or range(wishes.candidates + 1)
     metric = build_metric(wishes, name, size, chain, values, discover)
-    metric = replace(
-        metric, description="What the metric collects, for its users.", owner="you@example.org", expires=expires
-    )
+    metric = replace(metric, description=description, owner=owner, expires=expires)
     accuracy = law(size, Chain.of_params(metric.params))
     needed = accuracy.clients_needed(smallest, POWER)
     if wishes.reports is None:
@@ -186,7 +193,8 @@ def _notes(planned: Plan) -> Iterator[str]:
             f"Each of {wishes.values} distinct values costs epsilon = {unit:.3f}. Linked reports show when a value changes. "
             "To hide changes, pass lifetime_periods, and the plan chooses hold: each epoch then costs epsilon, however often the value changes."
         )
-    yield from (f"Under the default Policy: {text}." for text in policy_warnings(Policy(), [metric], _ANY_DAY))
+    for texts in (policy_problems, policy_warnings):
+        yield from (f"Under the default Policy: {text}." for text in texts(Policy(), [metric], _ANY_DAY))
     if planned.description.group_size >= LINKABLE_GROUP_SIZE:
         yield (
             f"Two reports of one client can be linked among up to {planned.description.group_size:,.3g} clients by their permanent noise. "

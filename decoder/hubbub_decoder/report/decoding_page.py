@@ -99,13 +99,13 @@ def render_decoding(
 
 
 def period_text(periods: Sequence[str]) -> str:
-    """First days of the periods, as one phrase.
+    """First days of the periods, as one phrase; reports of which no period is recorded are undated.
 
     >>> period_text([]), period_text(["2026-03-02"]), period_text(["2026-03-02", "2026-03-03"])
-    ('not known', '2026-03-02', '2026-03-02 to 2026-03-03 (2 periods)')
+    ('undated reports', '2026-03-02', '2026-03-02 to 2026-03-03 (2 periods)')
     """
     if not periods:
-        return "not known"
+        return "undated reports"
     return periods[0] if len(periods) == 1 else f"{periods[0]} to {periods[-1]} ({len(periods)} periods)"
 
 

@@ -16,6 +16,7 @@ from hubbub_decoder.report.definition import definition_rows, privacy_rows
 from hubbub_decoder.report.means import mean_chart, read_means
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.ordinal import representative_name
 
 MAX_ROWS = 1_000
 """Largest number of candidates on a page: those with the largest mean shares."""
@@ -36,7 +37,7 @@ class PeriodRow:
     @classmethod
     def from_decoding(cls, decoding: Decoding) -> PeriodRow:
         """Row of a decoding without a page of its own."""
-        period = ", ".join(decoding.periods) or "not known"
+        period = ", ".join(decoding.periods) or "undated"
         return cls(period, "OK", "", "", decoding.num_reports, len(decoding.detected), len(decoding.warnings))
 
 
@@ -98,6 +99,7 @@ def render_metric(
         days=days,
         means=means,
         unit=unit,
+        representative="" if metric.buckets is None or metric.buckets.is_mean else representative_name(metric.buckets),
         comparisons=comparisons,
         changes=changes[:MAX_ROWS],
         num_changes=len(changes),

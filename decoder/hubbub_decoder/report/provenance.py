@@ -8,6 +8,7 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
+from hubbub.text import DISTRIBUTION
 from hubbub_decoder.results.decoding import Decoding
 
 _MAX_FILES = 40
@@ -31,7 +32,7 @@ def provenance_rows(
         "Options",
         f"confidence {decoding.confidence:g}, false discovery rate {decoding.fdr:g}, target {decoding.target}{repeated[decoding.same_clients]}",
     )
-    yield "Made with", f"hubbub {version('hubbub')} on {today.isoformat()} (UTC)"
+    yield "Made with", f"hubbub {version(DISTRIBUTION)} on {today.isoformat()} (UTC)"
 
 
 def _describe(path: Path) -> str:

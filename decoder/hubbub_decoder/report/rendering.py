@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from hubbub.text import visible_text, visible_value
 from hubbub_decoder.results.table import format_q_value
 
 SCRIPTS = ("d3.min.js", "plot.umd.min.js", "report.js")
@@ -69,10 +70,19 @@ def render(template: str, scripts: Scripts, data: Any, **variables: Any) -> str:
         .render(
             scripts=scripts,
             style=Markup(_static("report.css")),  # noqa: S704  (our file)
-            data=data,
+            data=_visible_data(data),
             **variables,
         )
     )
+
+
+def _visible_data(data: Any) -> Any:
+    """Return JSON values with visible text, since the charts draw strings as they are."""
+    if isinstance(data, str):
+        return visible_text(data)
+    if isinstance(data, Mapping):
+        return {name: _visible_data(value) for name, value in data.items()}
+    return [_visible_data(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 @cache
@@ -80,6 +90,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("hubbub_decoder.report", "templates"),
         autoescape=True,
+        finalize=visible_value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -35,14 +35,17 @@ def build_decoding(
     confidence: float,
     fdr: float,
     strata: Indices | None = None,
+    num_reporters: int | None = None,
 ) -> Decoding:
     """Decoding of a string metric: intervals at `confidence`, detected candidates at false discovery rate `fdr`, the largest share first.
 
     groups : (M) the candidates of each share; more than one where no report can distinguish them
     strata : (M,) of the candidates by a weight known before the reports; None: no weights
+    num_reporters : number of all reports, of which `counts` are a sample; None: `counts` are all
     """
-    clients = Repetition.from_periods(counts.metric, counts.periods).num_clients(counts.num_reports)
-    law = _error_law(fit, target, clients)
+    repetition = Repetition.from_periods(counts.metric, counts.periods)
+    observed, everyone = (repetition.num_clients(n) for n in (counts.num_reports, num_reporters or counts.num_reports))
+    law = _error_law(fit, target, observed, everyone)
     estimates = _tested_estimates(fit, law, groups, target, confidence, fdr, strata)
     return _decoding(fit, estimates, _detection_limit(fit, law, fdr), counts, target, confidence, fdr)
 
@@ -131,13 +134,14 @@ def _rows(
     return tuple(sorted(estimates, key=lambda e: -math.inf if math.isnan(e.share) else e.share, reverse=True))
 
 
-def _error_law(fit: FitResult, target: Target, num_clients: float) -> ErrorLaw:
-    """Distribution of the errors of the shares as those among the reporters, or of a population."""
+def _error_law(fit: FitResult, target: Target, num_clients: float, num_reporters: float) -> ErrorLaw:
+    """Distribution of the errors of the shares as those among the reporters, of which these clients are a sample, or of a population."""
     cumulants = fit.cumulants or ErrorCumulants.zero(len(fit.shares))
     cumulants = replace(cumulants, variances=cumulants.variances * _variance_inflation(fit, cumulants))
     if target == "population":
         return ErrorLaw(fit.shares, fit.variances, cumulants, fit.null_distribution, 1 / num_clients)
-    return ErrorLaw(fit.shares, fit.reporter_variances, cumulants, fit.null_distribution)
+    sampling = 1 / num_clients - 1 / num_reporters
+    return ErrorLaw(fit.shares, fit.reporter_variances, cumulants, fit.null_distribution, sampling)
 
 
 def _variance_inflation(fit: FitResult, cumulants: ErrorCumulants) -> float:
@@ -207,8 +211,16 @@ def _tested_estimates(
 def _posterior_columns(
     fit: FitResult, std_errors: Floats, target: Target, confidence: float, strata: Indices | None = None
 ) -> dict[str, Floats]:
-    """Posterior medians, their intervals, and posterior means that add up to the listed total."""
-    posterior = posterior_shares(fit.shares, std_errors, confidence, _totals(fit, target, confidence)[0].share, strata)
+    """Posterior medians, their intervals, and posterior means that add up to the listed total.
+
+    All are nan if the reports do not determine the listed total. The errors of the candidates then have a large part in common, so shrinking each
+    of them by its own error is often further from the truth than shares of 0.
+    """
+    total = _totals(fit, target, confidence)[0].share
+    if math.isnan(total):
+        names = ("posterior_median", "credible_low", "credible_high", "posterior_mean")
+        return dict.fromkeys(names, np.full_like(fit.shares, np.nan))
+    posterior = posterior_shares(fit.shares, std_errors, confidence, total, strata)
     return {
         "posterior_median": posterior.medians,
         "credible_low": posterior.low,

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import format_count
 from hubbub_decoder.data.candidates import distinct_candidates
+from hubbub_decoder.data.csv_cells import csv_bytes
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.result import Result
 from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
 from hubbub_decoder.results.ordinal import Numbers
 from hubbub_decoder.results.table import DecodingTable, to_html
@@ -37,8 +39,8 @@ _FLOAT_COLUMNS = (
 _COLUMNS = ("candidate", *_FLOAT_COLUMNS, "detected", "indistinguishable_from")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Decoding:
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Decoding(Result):
     """Result of `decode`: estimates of one metric in descending order of share, totals, tests and warnings.
 
     num_reports     : number of reports N
@@ -207,6 +209,7 @@ class Decoding:
         """Write one row per candidate to a .csv or .parquet file, or all fields to a .json file.
 
         In CSV, a number that is not known is an empty cell, and `indistinguishable_from` is a JSON list of strings, empty without any.
+        A candidate that a spreadsheet program would run as a formula has an apostrophe in front, which `read_candidates` removes.
 
         Raises OutputError for another suffix, or if the file cannot be written.
         """
@@ -228,18 +231,14 @@ class Decoding:
             file.write(data)
 
     def _csv(self) -> bytes:
-        import csv
-
-        text = io.StringIO(newline="")
-        writer = csv.writer(text)
-        writer.writerow(_COLUMNS)
+        rows = []
         for estimate in self.estimates:
             others = list(estimate.indistinguishable_from)
             row = json_fields(estimate) | {
-                "indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else ""
+                "indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else None
             }
-            writer.writerow([row[name] for name in _COLUMNS])
-        return text.getvalue().encode()
+            rows.append([row[name] for name in _COLUMNS])
+        return csv_bytes(_COLUMNS, rows)
 
     def _parquet(self) -> bytes:
         import pyarrow.parquet as pq

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hubbub_decoder.result import Result
 
-@dataclass(frozen=True, slots=True)
-class ShareEstimate:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareEstimate(Result):
     """Estimated share of the reports, with standard error and confidence interval.
 
     Not clipped to [0, 1]; all fields are nan where the reports do not determine the share.
@@ -19,7 +21,7 @@ class ShareEstimate:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Estimate(ShareEstimate):
     """Estimate of one candidate; all numbers are nan if the candidate was screened out or is not determined.
 
@@ -33,7 +35,8 @@ class Estimate(ShareEstimate):
                        Yekutieli 2005), wider than low .. high; nan if not detected
     simultaneous_low, simultaneous_high : categories: intervals that cover all categories together with probability
                        `Decoding.confidence`; nan for strings
-    posterior_median : shrunken share, biased; at most 1 in total over all candidates, and of the least expected total variation
+    posterior_median : shrunken share, biased; at most 1 in total over all candidates, and of the least expected total variation.
+                       This field and the next three are nan if the reports do not determine the listed total
     credible_low, credible_high : posterior quantiles; they cover `Decoding.confidence` of all candidates on average, but fewer of those
                        with a share above 0
     posterior_mean   : shrunken share of the least expected squared error; all of them are nonnegative and add up to the listed total,
@@ -68,8 +71,8 @@ class Estimate(ShareEstimate):
         return max(self.selection_adjusted_low, 0.0), max(self.selection_adjusted_high, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class FitTest:
+@dataclass(frozen=True, slots=True, eq=False)
+class FitTest(Result):
     """Goodness-of-fit test; null hypothesis: some set of strings and shares explains the reports under the metric's parameters.
 
     name      : patterns, patterns_of_one_cohort, number_of_ones, coincident_hashes, equal_cohorts, ones_by_cohort, share_with_value or

@@ -11,48 +11,49 @@ import numpy as np
 
 from hubbub.metrics.buckets import Buckets, format_number
 from hubbub_decoder.estimators.ordinal import BucketShares, IntervalEstimate
+from hubbub_decoder.result import Result
 
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 _SIGNIFICANT_DIGITS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Mean:
+@dataclass(frozen=True, slots=True, eq=False)
+class Mean(Result):
     """Mean of the numbers, cut to [e_0, e_k], of the reports with a value.
 
-    value, std_error : with the bucket's representative, or its middle, for each number
-    low, high        : confidence interval of that mean
     lowest, highest  : lower end of the interval with every number at the lower edge of its bucket, and upper end with every number at
                        the upper edge. They cover the mean of the numbers themselves, wherever these are in their buckets
+    value, std_error : with the bucket's representative, or its middle, for each number; far off if many numbers are elsewhere
+    low, high        : confidence interval of that mean
     """
 
+    lowest: float
+    highest: float
     value: float
     std_error: float
     low: float
     high: float
-    lowest: float
-    highest: float
 
 
-@dataclass(frozen=True, slots=True)
-class Quantile:
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantile(Result):
     """Number with a share `probability` of the values below it.
 
-    value, low, high : with values spread evenly within each bucket; `value` from the smoothed shares, within the interval
     lowest, highest  : edges of the buckets of `low` and `high`. They cover the quantile of the numbers themselves, cut to [e_0, e_k],
                        wherever these are in their buckets
+    value, low, high : with values spread evenly within each bucket; `value` from the smoothed shares, within the interval
     """
 
     probability: float
+    lowest: float
+    highest: float
     value: float
     low: float
     high: float
-    lowest: float
-    highest: float
 
 
-@dataclass(frozen=True, slots=True)
-class DistributionPoint:
+@dataclass(frozen=True, slots=True, eq=False)
+class DistributionPoint(Result):
     """Share of the values below an edge; low, high : confidence interval, within [0, 1]."""
 
     edge: float
@@ -62,8 +63,8 @@ class DistributionPoint:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+@dataclass(frozen=True, slots=True, eq=False)
+class Bucket(Result):
     """Bucket low_edge <= v < high_edge.
 
     smoothed : share of all reports; neighbouring buckets have similar shares a priori. Biased, and without an interval. Those of all
@@ -109,7 +110,7 @@ def build_numbers(fit: BucketShares, level: float) -> Numbers:
 
 def build_mean(mean: IntervalEstimate) -> Numbers:
     """Numbers of a metric with estimate = "mean": `lowest` and `highest` are the interval's ends, since no bucket hides the numbers."""
-    return Numbers(Mean(mean.value, mean.std_error, mean.low, mean.high, mean.low, mean.high), (), (), ())
+    return Numbers(Mean(mean.low, mean.high, mean.value, mean.std_error, mean.low, mean.high), (), (), ())
 
 
 def _mean(fit: BucketShares, level: float) -> Mean:
@@ -117,13 +118,13 @@ def _mean(fit: BucketShares, level: float) -> Mean:
         fit.ratio(np.array(weights), level)
         for weights in (fit.buckets.centers, fit.buckets.edges[:-1], fit.buckets.edges[1:])
     )
-    return Mean(middle.value, middle.std_error, middle.low, middle.high, lower.low, upper.high)
+    return Mean(lower.low, upper.high, middle.value, middle.std_error, middle.low, middle.high)
 
 
 def _quantile(fit: BucketShares, probability: float, level: float) -> Quantile:
     value, low, high = fit.quantile(probability, level)
     value = min(max(value, low), high) if not math.isnan(value) else value  # smoothing may leave the interval
-    return Quantile(probability, value, low, high, *_bucket_ends(fit.buckets, low, high))
+    return Quantile(probability, *_bucket_ends(fit.buckets, low, high), value, low, high)
 
 
 def _bucket_ends(buckets: Buckets, low: float, high: float) -> tuple[float, float]:
@@ -150,28 +151,39 @@ def mean_lines(numbers: Numbers, buckets: Buckets, confidence: float) -> Iterato
         yield "Mean and quantiles are not determined: these reports do not show that any of them has a value."
         return
     yield (
-        f"Mean: {format_value(mean.value)}{suffix} ({format_value(mean.low)} .. {format_value(mean.high)}), with numbers in the middle of their buckets; "
-        f"{format_value(mean.lowest)} .. {format_value(mean.highest)} wherever they are."
+        f"Mean: {format_value(mean.lowest)} .. {format_value(mean.highest)}{suffix} ({confidence:.0%} interval), wherever the numbers are in their buckets; "
+        f"{format_value(mean.value)} ({format_value(mean.low)} .. {format_value(mean.high)}) if each is the {representative_name(buckets)} of its bucket."
     )
 
 
+def representative_name(buckets: Buckets) -> str:
+    """Return the name of the number that stands for a bucket in the mean."""
+    return "representative" if buckets.representatives else "middle"
+
+
 def quantile_lines(numbers: Numbers, buckets: Buckets, confidence: float) -> Iterator[str]:
-    """Yield the quantiles as lines of text."""
+    """Yield the quantiles as lines of text: the interval that holds wherever the numbers are, then the one for evenly spread numbers."""
     suffix = f" {buckets.unit}" if buckets.unit else ""
-    for share, value, interval, edges in quantile_rows(numbers):
-        yield f"{share:>4} are below {value}{suffix} ({confidence:.0%} interval {interval}; buckets {edges})"
+    rows = list(quantile_rows(numbers))
+    if rows:
+        yield (
+            f"Quantiles ({confidence:.0%} interval wherever the numbers are in their buckets; in parentheses, estimate and interval if they are "
+            "spread evenly in each bucket):"
+        )
+    for share, edges, value, interval in rows:
+        yield f"{share:>4} are below {edges}{suffix} ({value}; {interval})"
 
 
 def quantile_rows(numbers: Numbers) -> Iterator[tuple[str, str, str, str]]:
-    """Yield share below, value, interval and buckets of each quantile, as text; nothing if they are not determined."""
+    """Yield share below, interval wherever the numbers are, value and interval with evenly spread numbers, as text; nothing if undetermined."""
     if math.isnan(numbers.mean.value):
         return
     for each in numbers.quantiles:
         yield (
             f"{each.probability:.0%}",
+            f"{format_value(each.lowest)} .. {format_value(each.highest)}",
             format_value(each.value),
             f"{format_value(each.low)} .. {format_value(each.high)}",
-            f"{format_value(each.lowest)} .. {format_value(each.highest)}",
         )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 24
 _EXAMPLE_LIMIT = 0.01
+_NUM_SMALLER_LIMITS = 4
 _UNDETERMINED = "not determined"
 _OTHER_WIDTH = 53  # columns for a name of 12, a share, an interval, a q value and the gaps between them
 _NARROW = 50  # below this console width an interval takes two lines
@@ -178,7 +179,7 @@ def headline(decoding: Decoding) -> str:
     >>> from hubbub_decoder import Decoding
     >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
     >>> nothing = ShareEstimate(0, 0, 0, 0)
-    >>> headline(Decoding(survey, 1000, 0.95, 0.05, (), nothing, nothing, nothing, 0.1))
+    >>> headline(Decoding(survey, 1000, 0.95, 0.05, (), nothing, nothing, nothing, 0.1)).partition("; enrollment and")[0]
     'from_jfk: 1,000 reports; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
     """
     figures = privacy_figures(decoding.metric, Policy())
@@ -232,8 +233,7 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
     limit = decoding.detection_limit
     if 1 <= limit < math.inf:
         yield (
-            "Detection limit: above 100%; these reports are too few to detect any candidate. "
-            f"{_lower_limit(decoding, _EXAMPLE_LIMIT)}"
+            f"Detection limit: above 100%, so no candidate can be detected. {_lower_limit(decoding, _EXAMPLE_LIMIT)}"
         )
     elif 0 < limit < 1:
         yield (
@@ -258,13 +258,14 @@ def needed_reports(decoding: Decoding) -> Iterator[tuple[str, str]]:
     limit, lowest = decoding.detection_limit, decoding.lowest_detection_limit
     if not 0 < limit < math.inf:
         return
-    first = _EXAMPLE_LIMIT if limit >= 1 else _round_below(limit / 2)
-    for share in (first, _round_below(first / 2), _round_below(first / 5), _round_below(first / 10)):
+    share = _EXAMPLE_LIMIT if limit >= 1 else _round_below(limit / 2)
+    for _ in range(_NUM_SMALLER_LIMITS):
         needed = reports_to_detect(share, limit, decoding.num_reports, lowest)
         if needed is None:
             yield _format_percent(share), f"not possible: unlisted strings keep the limit above {lowest:.2%}"
             return
         yield _format_percent(share), f"{'at least ' if lowest else ''}{_round_up(needed)}"
+        share = _round_below(share / 2)
 
 
 def _lower_limit(decoding: Decoding, share: float) -> str:

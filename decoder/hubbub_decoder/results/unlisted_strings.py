@@ -24,6 +24,7 @@ from hubbub_decoder.estimators.unlisted_strings import UnlistedFit
 from hubbub_decoder.inference.intervals import Target, normal_interval
 from hubbub_decoder.model.random_string import distinct_bit_probabilities
 from hubbub_decoder.model.vectorized_hashing import bit_positions
+from hubbub_decoder.result import Result
 from hubbub_decoder.results.estimates import ShareEstimate
 
 _EVIDENCE = 1000.0  # for each word that is compared
@@ -31,8 +32,8 @@ _MAX_PROBABILITY = 0.99  # of the found bits: a cohort whose reports mislead mus
 _WORDS_AT_ONCE = 1 << 14
 
 
-@dataclass(frozen=True, slots=True)
-class CohortBits:
+@dataclass(frozen=True, slots=True, eq=False)
+class CohortBits(Result):
     """Bits of an unlisted string, or of two that cannot be told apart, in one cohort; probability : that these are the bits."""
 
     cohort: int
@@ -40,7 +41,7 @@ class CohortBits:
     probability: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class UnlistedString(ShareEstimate):
     """Frequent string that is not a candidate, with its share and interval at `Decoding.confidence`.
 

@@ -265,25 +265,28 @@ def warn_undetermined_totals(decoding: Decoding) -> Iterator[str]:
 def warn_unlisted_strings(decoding: Decoding) -> Iterator[str]:
     """Warn about the frequent unlisted strings that have a row of their own."""
     for string in decoding.unlisted_strings:
+        one = string.num_strings == 1
         finding = (
             f"A string with {string.share:.1%} of the reports is not in the candidate list"
-            if string.num_strings == 1
+            if one
             else f"Two strings with {string.share:.1%} of the reports together are not in the candidate list"
         )
+        owner, verb = ("Its", "it widens") if one else ("Their", "they widen")
         meaning = (
-            "Its share has a row in the table and does not widen the intervals of the candidates."
+            f"{owner} share has a row in the table and does not widen the intervals of the candidates."
             if string.separated
-            else "Its bits are not certain in all cohorts, so it widens the intervals of the candidates."
+            else f"{owner} bits are not certain in all cohorts, so {verb} the intervals of the candidates."
         )
+        words = "which word it is" if one else "which words they are"
         yield (
-            f"{finding}. {meaning} To find out which word it is, pass a list of words (--more-candidates FILE, or Decoding.match_unlisted), "
-            "and add the match to the candidates."
+            f"{finding}. {meaning} To find out {words}, pass a list of words (--more-candidates FILE, or Decoding.match_unlisted), "
+            f"and add the {'match' if one else 'matches'} to the candidates."
         )
 
 
 @_of_kind("impossible_totals")
 def warn_impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> Iterator[str]:
-    """Warn about negative totals, and about bits that vary more than the unlisted share permits."""
+    """Warn about totals below 0 or above 100 %, and about bits that vary more than the unlisted share permits."""
     if decoding.num_reports < MIN_REPORTS_PER_COHORT * decoding.metric.params.num_cohorts:
         return
     totals = (
@@ -292,8 +295,10 @@ def warn_impossible_totals(decoding: Decoding, fitted: FitResult | None = None) 
         ("the unlisted share", decoding.unlisted),
     )
     for name, total in totals:
-        if total.share + _STANDARD_ERRORS * total.std_error < 0:
-            yield f"The estimate of {name} is {total.share:.1%}, which is below 0 by more than {_STANDARD_ERRORS} standard errors. {_MISMATCH}"
+        reach = _STANDARD_ERRORS * total.std_error
+        side = "below 0" if total.share + reach < 0 else "above 100%" if total.share - reach > 1 else None
+        if side is not None:
+            yield f"The estimate of {name} is {total.share:.1%}, which is {side} by more than {_STANDARD_ERRORS} standard errors. {_MISMATCH}"
     if fitted is not None:
         largest = max(decoding.unlisted.share, 0) + _STANDARD_ERRORS * decoding.unlisted.std_error
         if fitted.unlisted_variance > largest**2 + _STANDARD_ERRORS * fitted.unlisted_variance_error:

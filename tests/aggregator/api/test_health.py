@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hubbub.wire.problems import RefusedError
 from hubbub_aggregator.api.health import FRESH_SECONDS, ReadinessCheck
-from hubbub_aggregator.errors import DatabaseMovedError, StoreError
+from hubbub_aggregator.errors import FilesInDoubtError, StoreError
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ class FakeStore:
 
     probes, moved, fails = 0, False, False
 
-    def require_unmoved(self) -> None:
+    def require_intact(self) -> None:
         if self.moved:
-            raise DatabaseMovedError("moved")
+            raise FilesInDoubtError("moved")
 
     def probe(self) -> None:
         self.probes += 1

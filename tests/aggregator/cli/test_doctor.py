@@ -53,6 +53,17 @@ def all_findings(file: Path, database: str | Path, now: datetime = NOW, **settin
     return list(check_aggregator(options, now, lambda: None))
 
 
+@pytest.mark.parametrize(("mode", "expected"), [(0o700, []), (0o750, ["segments"]), (0o705, ["segments"])])
+def test_segments_that_other_users_reach_are_a_warning(
+    file: Path, tmp_path: Path, mode: int, expected: list[str]
+) -> None:
+    (place := tmp_path / "segments").mkdir()
+    place.chmod(mode)
+    options = DeploymentOptions(file, str(tmp_path / "reports.db"), "127.0.0.1", Settings(), segments=str(place))
+    found = problems(list(check_aggregator(options, NOW, lambda: None)))
+    assert [check for health, check in found if health is Health.WARNING and check == "segments"] == expected
+
+
 def problems(findings: Sequence[Finding]) -> list[tuple[Health, str]]:
     """Return the findings other than OK; each must have an impact and a next step."""
     not_fine = [finding for finding in findings if finding.health is not Health.OK]
@@ -342,6 +353,6 @@ def test_doctor_reports_a_database_that_was_moved_while_it_is_served(
     assert problems(found()) == []
     database.rename(tmp_path / "away.db")
     assert problems(found()) == [(Health.ERROR, "service")]
-    assert "the database file was removed, renamed, replaced or unmounted" in found()[0].observation
+    assert "a file of the database was removed, replaced or damaged" in found()[0].observation
     (tmp_path / "away.db").rename(database)
     assert problems(found()) == []

@@ -19,13 +19,11 @@ from tests.aggregator.conftest import DEFINITIONS
 
 def test_options_precedence_flag_environment_file(tmp_path: Path) -> None:
     file = tmp_path / "serve.toml"
-    file.write_text('port = 1\nmax-body = 1\nmax_batches_per_commit = 1\nkeep_counts = ["homepage=3"]\n')
+    file.write_text('port = 1\nmax-body = 1\nmax_commit_bytes = 1\nkeep_counts = ["homepage=3"]\n')
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
     arguments = [str(definitions), "--config", str(file), "--port", "3", "--print-config"]
     result = CliRunner().invoke(serve, arguments, env={"HUBBUB_PORT": "2", "HUBBUB_MAX_BODY": "2"}).stdout.splitlines()
-    assert {"port = 3  # commandline", 'max_body = "2"  # environment', "max_batches_per_commit = 1  # file"} <= set(
-        result
-    )
+    assert {"port = 3  # commandline", 'max_body = "2"  # environment', 'max_commit_bytes = "1"  # file'} <= set(result)
     assert {'keep_counts = ["homepage=3"]  # file', 'host = "127.0.0.1"  # default'} <= set(result)
 
 

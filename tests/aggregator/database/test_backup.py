@@ -6,13 +6,16 @@ import json
 import os
 import random
 import resource
+import sqlite3
 import stat
 import subprocess
+import sys
 import threading
 import time
 import tracemalloc
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +44,7 @@ from tests.support.postgres import binary
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
 
+HUBBUB = str(Path(sys.executable).parent / "hubbub")
 READ = [Scope.READ]
 ROWS = {"clock": 1, "collection": 5, "refusal": 2, "token": 1, "batch": 5, "retained": 3, "segment": 3, "session": 1}
 """Number of rows of each table in the database that is copied."""
@@ -326,23 +330,80 @@ def test_restore_refuses_a_changed_bit_or_is_undamaged(
             assert connection.exec_driver_sql("PRAGMA integrity_check").scalars().all() == ["ok"]
 
 
-def test_restore_refuses_an_overwritten_page_or_keeps_all_rows(backup: Path, tmp_path: Path) -> None:
-    """Indexes are rebuilt, and the contents of reports have no structure; damage to any other page is found."""
+def sql_value(database: Path, query: str) -> Any:
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute(query).fetchone()[0]
+
+
+def fails_integrity_check(database: Path) -> bool:
+    try:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+            return bool(connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)])
+    except sqlite3.DatabaseError:
+        return True
+
+
+@pytest.mark.parametrize("fill", [os.urandom, bytes], ids=["random", "zeros"])
+def test_backup_refuses_a_source_with_an_overwritten_page_or_keeps_all_rows(
+    backup: Path, tmp_path: Path, fill: Callable[[int], bytes]
+) -> None:
+    """`VACUUM INTO` builds indexes again and leaves out what it cannot reach: its copy is sound, and lacks rows."""
     data, refused = backup.read_bytes(), 0
-    rng, pages = random.Random(0), len(data) // 4096  # noqa: S311
+    damaged, copy = tmp_path / "damaged.db", tmp_path / "copy.db"
     without_reports = contents(str(backup), ("cohorts", "reports"))
-    for page in range(1, pages):  # without the first the file is not a database
-        damaged = data[: page * 4096] + rng.randbytes(4096) + data[(page + 1) * 4096 :]
-        (tmp_path / "damaged.db").write_bytes(damaged)
-        try:
-            copy_file(str(tmp_path / "damaged.db"), str(tmp_path / "restored.db"))
-        except StoreError:
-            refused += 1
-            assert not (tmp_path / "restored.db").exists()
+    for page in range(len(data) // 4096):
+        damaged.write_bytes(data[: page * 4096] + fill(4096) + data[(page + 1) * 4096 :])
+        is_damaged = fails_integrity_check(damaged)
+        done = run("backup", copy, "--database", damaged)
+        assert (done.exit_code, copy.exists()) == ((1, False) if is_damaged else (0, True)), (page, done.output)
+        refused += is_damaged
+        if copy.exists():
+            assert contents(str(copy), ("cohorts", "reports")) == without_reports
+            copy.unlink()
         else:
-            assert contents(str(tmp_path / "restored.db"), ("cohorts", "reports")) == without_reports
-            (tmp_path / "restored.db").unlink()
-    assert refused > pages / 2
+            assert "wrote" not in done.output
+            with suppress(sqlite3.DatabaseError):
+                assert sql_value(damaged, "SELECT last_backup FROM hubbub_schema") is None
+    assert refused > len(data) / 4096 / 2
+
+
+@pytest.mark.parametrize("command", ["backup", "restore", "copy"])
+def test_backup_refuses_a_summary_that_cannot_be_read(backup: Path, tmp_path: Path, command: str) -> None:
+    source, target = tmp_path / "source.db", tmp_path / "target.db"
+    source.write_bytes(backup.read_bytes())
+    sql(str(source), "UPDATE collection SET summary = zeroblob(length(summary)) WHERE summary NOT NULL")
+    arguments = [source, "--database", target] if command == "restore" else [target, "--database", source]
+    done = run(command, *([source, target] if command == "copy" else arguments))
+    assert done.exit_code == 1
+    assert "the summary of 'carrier', '2024-06-15', cannot be read" in done.output
+    assert not target.exists()
+    assert sql_value(source, "SELECT last_backup FROM hubbub_schema") is None
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+def test_backup_refuses_a_source_with_a_damaged_log(
+    tmp_path: Path, definitions: Definitions, make_batch: MakeBatch, suffix: str
+) -> None:
+    """SQLite does not verify the checksums of a log that another process has open."""
+    source, position = tmp_path / "reports.db", {"-wal": 32 + 24 + 500, "-shm": 136 + 8}[suffix]
+    with closing(SqlStore.open(source)) as store:
+        store.append([make_batch(definitions["homepage"], 2_000)])
+        was = overwrite(f"{source}{suffix}", position, b"\xaa" * 8)
+        command = [HUBBUB, "db", "backup", str(tmp_path / "backup.db"), "--database", str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        overwrite(f"{source}{suffix}", position, was)
+    assert (done.returncode, "-wal is damaged" in done.stderr) == (1, True), done.stderr
+    assert not (tmp_path / "backup.db").exists()
+
+
+def overwrite(file: str, position: int, data: bytes) -> bytes:
+    """Overwrite bytes in place, in another process, so that this one keeps its locks; return the bytes before."""
+    program = (
+        "import sys; f = open(sys.argv[1], 'r+b', 0); at, data = int(sys.argv[2]), bytes.fromhex(sys.argv[3]); f.seek(at); "
+        "sys.stdout.buffer.write(f.read(len(data))); f.seek(at); f.write(data)"
+    )
+    command = [sys.executable, "-c", program, file, str(position), data.hex()]
+    return subprocess.run(command, capture_output=True, check=True).stdout
 
 
 def test_restore_refuses_table_names_that_are_not_text(backup: Path, tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from click.testing import CliRunner
 from hubbub import Definitions
 from hubbub.cli import main
 from hubbub.cli.findings import Health
+from hubbub.wire.url_masking import mask_url
 from hubbub_aggregator.cli.deployment_checks import DeploymentOptions, check_aggregator
-from hubbub_aggregator.database.database_url import is_postgres, without_password
+from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -42,6 +43,10 @@ UNUSABLE = [
     ("mysql://u:s3cret/tw0@x/y", "unknown scheme mysql"),
     ("postgresql:u:s3cret@x/y", "unknown scheme postgresql"),
     ("sqlite:///x.db", "unknown scheme sqlite"),
+    ("u:s3cret@h/y", "the name is neither a path nor a URL"),
+    ("'postgresql://u:s3cret@h/y", "the name is neither a path nor a URL"),
+    ("postgresql://u:s3cret#tw0@h/y", "the URL can be read in two ways"),
+    ("postgresql://u:s3cret?tw0@h/y", "the URL can be read in two ways"),
     ("", "the name is empty"),
 ]
 
@@ -120,17 +125,17 @@ def test_every_command_refuses_an_invalid_database_name(
         "host=h password=s3cret dbname=y",
     ],
 )
-def test_without_password_masks_passwords_in_any_name(database: str) -> None:
-    shown = without_password(database)
+def test_masked_name_shows_no_password(database: str) -> None:
+    shown = mask_url(database)
     assert not [secret for secret in SECRETS if secret in shown]
-    assert without_password(shown) == shown
+    assert mask_url(shown) == shown
 
 
 @pytest.mark.parametrize(
     "database", ["reports.db", "/var/lib/a@b.db", "postgresql://u@h:5432/y", "postgresql:///y?host=/run/p"]
 )
-def test_without_password_keeps_names_without_passwords(database: str) -> None:
-    assert without_password(database) == database
+def test_name_without_a_password_is_not_masked(database: str) -> None:
+    assert mask_url(database) == database
 
 
 def test_no_command_prints_the_password_of_an_unreachable_server(definitions_file: str, tmp_path: Path) -> None:

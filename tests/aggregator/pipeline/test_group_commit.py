@@ -23,6 +23,9 @@ from hubbub_aggregator.store.sql_store import SqlStore
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
 
+BATCH_BYTES = 1_024 + 3 + 9
+"""Size of a queued batch of three reports."""
+
 
 class GatedStore(SqlStore):
     """A store that commits nothing until its gate opens, and notes the size of each group."""
@@ -85,9 +88,11 @@ def test_batches_arriving_during_a_commit_share_the_next_commit(
     gated.close()
 
 
-def test_commit_has_at_most_max_batches_per_commit(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
+def test_commit_takes_batches_until_it_has_max_commit_bytes(
+    gated: GatedStore, metric: Metric, make_batch: MakeBatch
+) -> None:
     async def scenario() -> None:
-        writer = GroupCommit(gated, Settings(max_batches_per_commit=4))
+        writer = GroupCommit(gated, Settings(max_commit_bytes=4 * BATCH_BYTES))
         assert await sent(writer, [make_batch(metric) for _ in range(10)], gated) == [AppendResult.STORED] * 10
         await writer.close()
 
@@ -100,7 +105,7 @@ def test_full_queue_refuses_batches_until_there_is_room(
     gated: GatedStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     async def scenario() -> None:
-        writer = GroupCommit(gated, Settings(max_queue_bytes=3 * 1100))  # a batch of 3 reports weighs 1024 + 3 + 9
+        writer = GroupCommit(gated, Settings(max_queue_bytes=3 * BATCH_BYTES))
         results = await sent(writer, [make_batch(metric) for _ in range(5)], gated)
         assert results[:3] == [AppendResult.STORED] * 3
         for refused in results[3:]:
@@ -135,13 +140,29 @@ def test_failed_commit_refuses_all_its_batches(
     asyncio.run(scenario())
     assert read_summary(gated, metric).num_reports == 15
     messages = [record.getMessage() for record in caplog.records]
-    assert messages == ["commit failed: OSError"] * 2 + ["commit works again"]
+    assert messages == ["commit failed: OSError", "commit works again"]
+    gated.close()
+
+
+def test_failed_commit_refuses_the_whole_queue(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
+    """Otherwise the last of many commits would be refused only after all others have failed one after the other."""
+
+    async def scenario() -> None:
+        writer = GroupCommit(gated, Settings(max_commit_bytes=1))
+        gated.flawed = True
+        results = await sent(writer, [make_batch(metric) for _ in range(20)], gated)
+        assert all(isinstance(refused, RefusedError) for refused in results)
+        assert writer.queued_bytes == 0
+        await writer.close()
+
+    asyncio.run(scenario())
+    assert gated.groups == [1]
     gated.close()
 
 
 def test_close_stores_queued_batches(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
     async def scenario() -> None:
-        writer = GroupCommit(gated, Settings(max_batches_per_commit=2))
+        writer = GroupCommit(gated, Settings(max_commit_bytes=2 * BATCH_BYTES))
         tasks = [asyncio.create_task(writer.write(make_batch(metric))) for _ in range(7)]
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(0.01, gated.gate.set)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import random
-import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
@@ -31,6 +29,7 @@ from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_store import SegmentStore
 from tests.aggregator.conftest import DEFINITIONS
 from tests.support.s3_server import environment, s3_server_process
+from tests.support.segment_service import resident_bytes, served
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, HttpResponse, MakeBatch, StartAggregator
@@ -145,6 +144,46 @@ def test_requests_with_a_time_limit_use_the_proxy_of_the_environment(monkeypatch
                 reading.result(GIVE_UP_SECONDS)
 
 
+class SlowLink(BaseHTTPRequestHandler):
+    """An S3 server behind a slow link: it reads bodies at `BYTES_PER_SECOND`, and keeps nothing."""
+
+    BYTES_PER_SECOND = 400_000
+
+    def do_PUT(self) -> None:
+        left = int(self.headers["Content-Length"])
+        while left:
+            left -= len(self.rfile.read(min(left, 20_000)))
+            time.sleep(20_000 / self.BYTES_PER_SECOND)
+        self.send_response(200)
+        self.send_header("ETag", '"0"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_queue_that_takes_longer_than_a_put_may_take_is_stored(
+    start: StartAggregator,
+    make_batch: MakeBatch,
+    tmp_path: Path,
+    closed_last: ExitStack,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The queue takes 5 s on this link, a put may take 3 s, and a commit takes 0.6 s."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), SlowLink) as server:
+        closed_last.callback(server.shutdown)
+        Thread(target=server.serve_forever).start()
+        for name, value in environment(f"http://127.0.0.1:{server.server_port}").items():
+            monkeypatch.setenv(name, value)
+        objects = ObjectStore.open("s3://bucket", timedelta(seconds=4))
+        store = closed_last.enter_context(closing(SegmentStore.open_with(tmp_path / "reports.db", objects, uuid.uuid4)))
+        aggregator = start(store, max_commit_bytes=200_000)
+        batches = [make_batch(aggregator.definitions["homepage"], n=10_000) for _ in range(50)]
+        with ThreadPoolExecutor(len(batches)) as pool:
+            assert {response.status for response in pool.map(aggregator.post, batches)} == {202}
+
+
 def test_queue_before_a_hanging_store_is_bounded_and_refuses_at_once(
     start: StartAggregator, make_batch: MakeBatch, tmp_path: Path, closed_last: ExitStack
 ) -> None:
@@ -199,31 +238,6 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
             process.send_signal(signal.SIGCONT)
 
 
-@contextmanager
-def served(definitions: Path, database: Path) -> Iterator[tuple[str, int]]:
-    """Run `hubbub serve --segments s3://bucket`; yields its URL and process id."""
-    program = str(Path(sys.executable).with_name("hubbub"))
-    command = [program, "serve", str(definitions), "--port", "0", "--database", str(database)]
-    options = ["--segments", "s3://bucket", "--create", "--max-queue-bytes", "1MiB", "--client-rate", "100000"]
-    with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as service:
-        assert service.stderr is not None
-        for line in service.stderr:
-            if found := re.search(r"listening on (\S+)", line):
-                break
-        assert found
-        reader = Thread(target=service.stderr.read)  # the log of failed commits
-        reader.start()
-        try:
-            yield found[1], service.pid
-        finally:
-            service.terminate()
-            reader.join()
-
-
-def resident_bytes(pid: int) -> int:
-    return int((Path("/proc") / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 @pytest.mark.slow
 def test_service_refuses_in_time_with_bounded_memory_while_s3_hangs_and_recovers(
     s3: subprocess.Popen[bytes], make_batch: MakeBatch, tmp_path: Path
@@ -235,7 +249,9 @@ def test_service_refuses_in_time_with_bounded_memory_while_s3_hangs_and_recovers
     batches = [make_batch(metric, n=10_000, period=today) for _ in range(40)]
     objects, stop, statuses = ObjectStore.open("s3://bucket"), Event(), Counter[int]()
     with served(tmp_path / "metrics.toml", tmp_path / "reports.db") as (url, pid):
-        http = urllib3.PoolManager(maxsize=8, retries=False, timeout=50)  # a proxy gives up after 60 seconds
+        http = urllib3.PoolManager(
+            maxsize=8, retries=False, timeout=30
+        )  # a put fails after 20 seconds, and then the whole queue is refused
 
         def deliver(batch: Batch) -> int:
             headers = {"Content-Type": "application/json"}

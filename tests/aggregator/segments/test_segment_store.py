@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import pytest
 from click.testing import CliRunner
@@ -26,6 +27,7 @@ from hubbub_aggregator.segments.repeated_ids import known_rows, new_rows, per_se
 from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes
 from hubbub_aggregator.segments.segment_store import SegmentStore
 from hubbub_aggregator.store.interface import AppendResult
+from hubbub_aggregator.store.sql_store import SqlStore
 from tests.aggregator.conftest import DEFINITIONS, MakeBatch
 from tests.support.s3_server import environment, s3_server
 
@@ -100,6 +102,57 @@ def test_closed_period_gets_no_segment(
     assert store.append([make_batch(definitions["homepage"], period=DAY)]) == [AppendResult.CLOSED]
     folder = SegmentFolder(late.metric, late.digest, late.period)
     assert set(objects.names()) == {*before, closed_name(folder.path)}
+
+
+class GatedObjects(ObjectStore):
+    """A directory whose segments are written when `gate` is set; `begun` is set when the first put waits."""
+
+    gate: Event
+    begun: Event
+
+    def create(self, name: str, data: bytes) -> bool:
+        if "/segments/" in name:
+            self.begun.set()
+            assert self.gate.wait(60)
+        return super().create(name, data)
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> GatedObjects:
+    objects = GatedObjects.open(str(tmp_path / "segments"))
+    objects.gate, objects.begun = Event(), Event()
+    return objects
+
+
+def test_only_the_closing_of_a_period_waits_for_a_put(
+    database: str, gated: GatedObjects, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    """Two processes share the database; one closes the period while the other puts its segment."""
+    metric = definitions["homepage"]
+    first, second = (SegmentStore.open_with(database, gated, uuid.uuid4) for _ in range(2))
+    with closing(first), closing(second), ThreadPoolExecutor(2) as pool:
+        gated.gate.set()
+        first.append([make_batch(metric, period=DAY)])
+        gated.gate.clear()
+        gated.begun.clear()
+        appended = pool.submit(first.append, [make_batch(metric, period=DAY)])
+        assert gated.begun.wait(60)
+        try:
+            for store in (first, second):
+                store.add_refusals({("homepage", "malformed"): 1})
+                SqlStore.probe(store)
+            closed = pool.submit(second.close_period, metric.digest, DAY)
+            time.sleep(0.3)
+            assert not closed.done()
+            assert second.open_periods() == [(metric.digest, DAY)]
+        finally:
+            gated.gate.set()
+        assert appended.result() == [AppendResult.STORED]
+        closed.result()
+        assert first.refusals() == {("homepage", "malformed"): 2}
+        assert first.append([make_batch(metric, period=DAY)]) == [AppendResult.CLOSED]
+    (folder,) = folders(gated)
+    assert fold_folder(gated, folder, metric, ArrowEngine(), uuid.uuid4, keep=False).num_batches == 2
 
 
 def test_ids_of_a_closed_period_are_deleted_and_its_counts_stay(

@@ -277,7 +277,7 @@ def test_command_without_pyspark_names_the_extra(
     done = CliRunner().invoke(main, [*arguments, "--engine", "spark"])
     assert done.exit_code == 1
     assert "pyspark or pandas is not installed" in done.stderr
-    assert "pip install '.[spark]'" in done.stderr
+    assert "pip install 'hubbub-telemetry[spark]'" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,6 @@ def status_of_next(answers: BinaryIO) -> bytes:
         b"GET /livez HTTP/3.7\r\nHost: x\r\n\r\n",
         GET + b"no colon\r\n\r\n",
         GET + b"a: \0\r\n\r\n",
-        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
         CHUNKED + b"zz\r\nab\r\n0\r\n\r\n",
         CHUNKED + b"2\r\nabcdef\r\n0\r\n\r\n",
         POST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -83,8 +82,8 @@ def test_rejects_requests_other_than_http(aggregator: Aggregator, sent: bytes) -
 
 @pytest.mark.parametrize(
     "begun",
-    [GET + b"a: ", GET, CHUNKED + b"2;"],
-    ids=["one header without end", "headers without end", "a chunk's extension without end"],
+    [b"GET /", GET + b"a: ", GET, CHUNKED + b"2;"],
+    ids=["a target without end", "one header without end", "headers without end", "a chunk's extension without end"],
 )
 def test_rejects_endless_headers(aggregator: Aggregator, begun: bytes) -> None:
     more = b"b: c\r\n" * 20_000 if begun == GET else b"x" * 100_000
@@ -92,6 +91,49 @@ def test_rejects_endless_headers(aggregator: Aggregator, begun: bytes) -> None:
     assert status.startswith(b"HTTP/1.1 431 ")
     assert (headers["content-type"], headers["connection"]) == ("application/problem+json", "close")
     assert (problem["type"], problem["status"]) == ("/problems/headers-too-large", ProblemType.HEADERS_TOO_LARGE.status)
+
+
+def with_headers(number: int, framing: bytes = b"") -> bytes:
+    """Return the beginning of a GET with so many headers, the request's own included."""
+    request = GET + framing
+    return request + b"a:\r\n" * (number - request.count(b":"))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        GET + b"\r\n",
+        POST + b"Content-Length: 2\r\n\r\n{}",
+        with_headers(200) + b"\r\n",
+        with_headers(100, b"Transfer-Encoding: chunked\r\n") + b"\r\n0\r\n" + b"a:\r\n" * 100 + b"\r\n",
+    ],
+    ids=["a request", "a body", "200 headers", "100 headers and 100 trailers"],
+)
+def test_accepts_200_headers_in_each_request(aggregator: Aggregator, before: bytes) -> None:
+    with connected(aggregator) as client, client.makefile("rb") as answers:
+        client.sendall(before + with_headers(200) + b"\r\n")
+        assert status_of_next(answers) != b"431"
+        assert status_of_next(answers) == b"200"
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [with_headers(201), with_headers(200, b"Transfer-Encoding: chunked\r\n") + b"\r\n0\r\na:\r\n"],
+    ids=["headers", "a trailer"],
+)
+@pytest.mark.parametrize("size", [1, 1_000, 1 << 16])
+def test_refuses_the_201st_header_before_the_rest_arrives(aggregator: Aggregator, begun: bytes, size: int) -> None:
+    with connected(aggregator) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sent = begun + b"b"  # a header ends where the next line begins
+        for start in range(0, len(sent), size):
+            client.sendall(sent[start : start + size])
+        got = b""
+        while data := client.recv(1 << 16):
+            got += data
+    status, _, problem = got.rpartition(b"HTTP/1.1 ")[2].partition(b"\r\n")
+    assert status.startswith(b"431 ")
+    assert json.loads(problem.rpartition(b"\r\n\r\n")[2])["detail"] == "a request may have 200 headers and trailers"
 
 
 def test_rejects_endless_trailers(aggregator: Aggregator) -> None:

@@ -166,12 +166,13 @@ def test_fold_that_fails_after_any_statement_changes_nothing(
 
 def test_commit_is_durable_when_it_returns(tmp_path: Path) -> None:
     """synchronous = FULL (2) in WAL mode: SQLite documents that commits survive a power loss."""
-    with open_sqlite(tmp_path / "reports.db").connect() as connection:
+    engine = open_sqlite(tmp_path / "reports.db")
+    with engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
         assert connection.exec_driver_sql("PRAGMA secure_delete").scalar() == 1
-        connection.engine.dispose()
+    engine.dispose()  # it closes only connections that are not in use
 
 
 def test_database_has_no_column_for_report_time_address_or_agent(sqlite_store: SqlStore, tmp_path: Path) -> None:

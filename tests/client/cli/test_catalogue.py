@@ -128,13 +128,11 @@ def test_command_keeps_a_file_that_is_no_page(tmp_path: Path) -> None:
 def test_failed_write_keeps_the_page_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "metrics.html"
     write_page(page, "before")
-    write_text = Path.write_text
 
-    def write_half(path: Path, text: str, **options: Any) -> int:
-        write_text(path, text[: len(text) // 2], **options)
+    def fail(path: Path, target: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_text", write_half)
+    monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(HubbubError, match="No space left on device; give a file"):
         write_page(page, "afterwards")
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("metrics.html", "before")]

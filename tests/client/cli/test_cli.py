@@ -110,7 +110,6 @@ def test_check_prints_one_line_if_valid_and_one_error_if_not(tmp_path: Path) -> 
             "prob_q = 0.5\nprob_f = 0",
             "under the default Policy: homepage: a period costs epsilon = ",
         ),
-        ("prob_p = 0.25", "prob_p = 0.0001", "under the default Policy: homepage: a report costs epsilon ="),
         ("expires = 2099-01-01", "expires = 2020-01-01", "homepage: expired on 2020-01-01"),
         (
             "prob_q = 0.75\nprob_f = 0.5",
@@ -119,7 +118,7 @@ def test_check_prints_one_line_if_valid_and_one_error_if_not(tmp_path: Path) -> 
         ),
     ],
 )
-def test_check_warns_about_expired_blocked_and_linkable_metrics(
+def test_check_warns_about_expired_exhausted_and_linkable_metrics(
     tmp_path: Path, written: str, instead: str, warning: str
 ) -> None:
     odd = tmp_path / "odd.toml"
@@ -144,13 +143,32 @@ def test_check_warns_about_string_metrics_with_few_cohorts(num_cohorts: int, num
     assert result.stderr.count(warning) == number
 
 
-def test_check_warns_if_the_total_is_too_small(tmp_path: Path) -> None:
+def test_check_fails_for_a_metric_that_the_default_policy_blocks(tmp_path: Path) -> None:
+    blocked = tmp_path / "blocked.toml"
+    blocked.write_text(METRICS.read_text().replace("prob_p = 0.25", "prob_p = 0.0001", 1))
+    result = hubbub("metrics", "check", blocked)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "Error: under the default Policy: homepage: a report costs epsilon = " in result.stderr
+    assert result.stderr.count("No client reports this metric") == 1
+
+
+@pytest.mark.parametrize("number", [5, 6, 8, 60])
+def test_check_fails_once_for_all_metrics_beyond_the_total(number: int, tmp_path: Path) -> None:
+    """The total suffices for five of these, and for two values of the sixth: one finding names all others, and says why."""
     many = tmp_path / "many.toml"
     homepage = METRICS.read_text().partition("[[metric]]")[2].partition("[[metric]]")[0]
-    many.write_text("".join("[[metric]]" + homepage.replace('"homepage"', f'"page{n}"') for n in range(8)))
-    lines = hubbub("metrics", "check", many).stderr.splitlines()
-    warned = [line.split(": ")[2] for line in lines if "under the default Policy" in line]
-    assert warned == ["page5", "page6", "page7"]
+    many.write_text("".join("[[metric]]" + homepage.replace('"homepage"', f'"page{n}"') for n in range(number)))
+    result = hubbub("metrics", "check", many)
+    assert result.returncode == (number > 6)
+    warned = [line for line in result.stderr.splitlines() if line.startswith("warning: under the default Policy")]
+    assert [line.split(": ")[2] for line in warned] == (["page5"] if number > 5 else [])
+    errors = [line.removeprefix("Error: ") for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert json.loads(hubbub("metrics", "check", many, "--json").stdout)["problems"] == errors
+    assert len(errors) == (number > 6)
+    for error in errors:
+        names = ", ".join(f"page{n}" for n in range(6, number))
+        assert f"no client reports {number - 6} of {number} metrics ({names}): " in error
+        assert "Policy.epsilon_total = 100" in error
 
 
 def test_encode_prints_reports_and_rejects_unknown_metrics() -> None:
@@ -197,7 +215,9 @@ def test_unreadable_state_is_one_error_line(tmp_path: Path, monkeypatch: pytest.
 
     for look in ("open", "read_bytes", "is_file", "is_dir", "stat"):
         monkeypatch.setattr(Path, look, refuse)
-    with pytest.raises(HubbubError, match=r"holds no client's state \(Permission denied\)"):
+    with pytest.raises(
+        HubbubError, match=r"cannot be read \(Permission denied\): run the command as the user of the app"
+    ):
         read_state(tmp_path)
 
 

@@ -6,13 +6,14 @@ import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from hubbub import Metric, load_definitions
 from hubbub.cli import main
-from hubbub.cli.definition_lint import cap_problems, registry_warnings
+from hubbub.cli.definition_lint import cap_problems, placeholder_problems, registry_warnings
 from tests.support.paths import DATA
 
 FILE = DATA / "metrics.toml"
@@ -41,6 +42,18 @@ def test_missing_purpose_or_review_is_one_warning_in_a_file_with_reviews() -> No
     without_review = replace(reviewed, name="half", review="")
     (warning,) = registry_warnings([reviewed, replace(MONTHLY, name="bare"), without_review], TODAY)
     assert warning.startswith("2 metrics without purpose or review (bare, half): ")
+
+
+@pytest.mark.parametrize("field", ["description", "owner", "purpose"])
+@pytest.mark.parametrize("text", ["TODO", "todo: write it", " TODO later", "...", "-"])
+def test_placeholder_is_a_problem(field: str, text: str) -> None:
+    written = replace(
+        MONTHLY, description="Whether the dark theme is on", owner="ada@example.org", purpose="Choose one"
+    )
+    assert list(placeholder_problems([written])) == []
+    changed: dict[str, Any] = {field: text}
+    (problem,) = placeholder_problems([replace(written, **changed)])
+    assert problem.startswith(f"dark ({MONTHLY.digest[:12]}): {field} is a placeholder, got {text!r}: ")
 
 
 def test_cap_bounds_the_epsilon_of_a_unit() -> None:

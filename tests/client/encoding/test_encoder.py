@@ -7,6 +7,8 @@ import json
 import logging
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from hubbub import Encoder, InvalidValueError, Metric, Params, Secret
-from hubbub.encoding.bloom import Value, bloom_bits
+from hubbub import Encoder, InvalidValueError, Metric, Params, PeriodKind, Secret
+from hubbub.encoding.bloom import BloomBits, Value, bloom_bits
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.errors import DefinitionError, HubbubError, ParameterError
@@ -118,7 +120,10 @@ def test_permanent_bits_are_one_with_their_probabilities_at_every_position(metri
     k = metric.params.num_bits
     for bloom, chance in ((0, metric.params.permanent_p), ((1 << k) - 1, metric.params.permanent_q)):
         rows = np.array(
-            [unpacked(PermanentResponse(metric, Secret.generate(random_bytes))(bloom), k) for _ in range(10_000)]
+            [
+                unpacked(PermanentResponse(metric, Secret.generate(random_bytes))(BloomBits(bloom)), k)
+                for _ in range(10_000)
+            ]
         )
         expected = np.full((1, k), chance)
         assert rates_p_value(rows, np.zeros(len(rows), int), expected) > ALPHA / 2
@@ -141,8 +146,8 @@ def test_noise_of_bits_is_pairwise_independent(stage: str, unseen_seed: int) -> 
     random_bytes = SeededBytes(unseen_seed)
     respond = InstantaneousResponse(STRING.params, random_bytes)
     draw: Callable[[], int] = {
-        "prr": lambda: PermanentResponse(STRING, Secret.generate(random_bytes))(0),
-        "asymmetric prr": lambda: PermanentResponse(ASYMMETRIC, Secret.generate(random_bytes))(0b1010101),
+        "prr": lambda: PermanentResponse(STRING, Secret.generate(random_bytes))(BloomBits(0)),
+        "asymmetric prr": lambda: PermanentResponse(ASYMMETRIC, Secret.generate(random_bytes))(BloomBits(0b1010101)),
         "irr": lambda: respond(0),
     }[stage]
     rows = np.array([unpacked(draw(), 13) for _ in range(20_000)], int)
@@ -156,7 +161,7 @@ def test_permanent_response_of_a_value_never_changes() -> None:
     """Another encoder with the same secret returns the same bits, so averaging does not remove the noise."""
     secret = Secret(bytes(range(32)))
     again = Secret(bytes(range(32)))
-    responses = {PermanentResponse(STRING, each)(0b101) for each in (secret, again) for _ in range(50)}
+    responses = {PermanentResponse(STRING, each)(BloomBits(0b101)) for each in (secret, again) for _ in range(50)}
     assert len(responses) == 1
 
 
@@ -169,14 +174,14 @@ def test_permanent_noise_differs_by_value_metric_version_epoch_and_client() -> N
 
     secret, other = Secret(bytes(32)), Secret(bytes([1] * 32))
     noises = [
-        PermanentResponse(metric("a"), secret)(0b11) ^ 0b11,
-        PermanentResponse(metric("a"), secret)(0b101) ^ 0b101,
-        PermanentResponse(metric("a"), other)(0b11) ^ 0b11,
-        PermanentResponse(metric("b"), secret)(0b11) ^ 0b11,
-        PermanentResponse(metric("a", num_hashes=3), secret)(0b11) ^ 0b11,
-        PermanentResponse(metric("a", prob_f=0.97), secret)(0b11) ^ 0b11,
-        PermanentResponse(metric("a", hold=7), secret)(0b11, 0) ^ 0b11,
-        PermanentResponse(metric("a", hold=7), secret)(0b11, 1) ^ 0b11,
+        PermanentResponse(metric("a"), secret)(BloomBits(0b11)) ^ 0b11,
+        PermanentResponse(metric("a"), secret)(BloomBits(0b101)) ^ 0b101,
+        PermanentResponse(metric("a"), other)(BloomBits(0b11)) ^ 0b11,
+        PermanentResponse(metric("b"), secret)(BloomBits(0b11)) ^ 0b11,
+        PermanentResponse(metric("a", num_hashes=3), secret)(BloomBits(0b11)) ^ 0b11,
+        PermanentResponse(metric("a", prob_f=0.97), secret)(BloomBits(0b11)) ^ 0b11,
+        PermanentResponse(metric("a", hold=7), secret)(BloomBits(0b11), 0) ^ 0b11,
+        PermanentResponse(metric("a", hold=7), secret)(BloomBits(0b11), 1) ^ 0b11,
     ]
     assert len(set(noises)) == len(noises)
 
@@ -191,18 +196,18 @@ def test_asymmetric_noise_differs_by_value_metric_version_epoch_and_client() -> 
 
     secret, other = Secret(bytes(32)), Secret(bytes([1] * 32))
     responses = [
-        PermanentResponse(metric("a"), secret)(0b11),
-        PermanentResponse(metric("a"), secret)(0b101),
-        PermanentResponse(metric("a"), other)(0b11),
-        PermanentResponse(metric("b"), secret)(0b11),
-        PermanentResponse(metric("a", permanent_p=0.48), secret)(0b11),
-        PermanentResponse(metric("a", permanent_q=0.53), secret)(0b11),
-        PermanentResponse(metric("a", permanent_q=0.51), secret)(0b11),  # symmetric
-        PermanentResponse(metric("a", hold=7), secret)(0b11, 0),
-        PermanentResponse(metric("a", hold=7), secret)(0b11, 1),
+        PermanentResponse(metric("a"), secret)(BloomBits(0b11)),
+        PermanentResponse(metric("a"), secret)(BloomBits(0b101)),
+        PermanentResponse(metric("a"), other)(BloomBits(0b11)),
+        PermanentResponse(metric("b"), secret)(BloomBits(0b11)),
+        PermanentResponse(metric("a", permanent_p=0.48), secret)(BloomBits(0b11)),
+        PermanentResponse(metric("a", permanent_q=0.53), secret)(BloomBits(0b11)),
+        PermanentResponse(metric("a", permanent_q=0.51), secret)(BloomBits(0b11)),  # symmetric
+        PermanentResponse(metric("a", hold=7), secret)(BloomBits(0b11), 0),
+        PermanentResponse(metric("a", hold=7), secret)(BloomBits(0b11), 1),
     ]
     assert len(set(responses)) == len(responses)
-    assert len({PermanentResponse(metric("a"), secret)(0b11) for _ in range(20)}) == 1
+    assert len({PermanentResponse(metric("a"), secret)(BloomBits(0b11)) for _ in range(20)}) == 1
 
 
 def test_encoder_rejects_permanent_noise_without_a_finite_epsilon() -> None:
@@ -216,13 +221,19 @@ def test_encoder_rejects_permanent_noise_without_a_finite_epsilon() -> None:
     Encoder(Metric.string("m", Params(**shape, permanent_p=0, permanent_q=1)), Secret.generate())
 
 
-def test_permanent_response_does_not_depend_on_p_q_m_or_description() -> None:
-    """A new expiry date, or other p and q, do not cost a second permanent response."""
-    params = Params(num_bits=64, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
-    retuned = Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0.4, prob_q=0.6, prob_f=0.5)
-    secret = Secret(bytes(32))
-    before = PermanentResponse(Metric.string("a", params), secret)(0b11)
-    assert PermanentResponse(Metric.string("a", retuned, description="new"), secret)(0b11) == before
+def test_permanent_response_depends_on_the_digest_and_on_no_field_outside_it() -> None:
+    """The ledger has one account for each digest. A new expiry date or description does not cost a second permanent response."""
+    shape: dict[str, Any] = {"num_bits": 64, "num_hashes": 2, "num_cohorts": 64, "prob_p": 0.25, "prob_q": 0.75}
+    plain, secret = Metric.string("a", Params(**shape, prob_f=0.5)), Secret(bytes(32))
+    same = replace(plain, description="new", owner="team", purpose="p", expires=date(2030, 1, 1))
+    others = [
+        replace(plain, period=PeriodKind.WEEK),
+        *(Metric.string("a", Params(**shape | change, prob_f=0.5)) for change in (
+            {"prob_p": 0.2}, {"prob_q": 0.8}, {"num_cohorts": 16}, {"hash_scheme": "google-md5"})),
+    ]  # fmt: skip
+    responses = [PermanentResponse(each, secret)(BloomBits(0b11)) for each in (plain, same, *others)]
+    assert responses[0] == responses[1]
+    assert len(set(responses)) == 1 + len(others)
 
 
 def test_boolean_metric_equals_the_two_coin_survey() -> None:
@@ -245,7 +256,7 @@ def test_encoder_matches_its_golden_vectors() -> None:
         width = metric.params.row_bytes
         assert cohort == vector["cohort"]
         assert bloom.to_bytes(width, "little").hex() == vector["bloom"]
-        prr = PermanentResponse(metric, secret)(bloom, vector["epoch"], bloom.value_digest)
+        prr = PermanentResponse(metric, secret)(bloom, vector["epoch"])
         assert prr.to_bytes(width, "little").hex() == vector["prr"]
         encoder = Encoder(metric, secret, _scripted(bytes.fromhex(vector["coins"])))
         assert encoder.encode(vector["value"], vector["epoch"]).to_bytes().hex() == vector["irr"]
@@ -334,15 +345,13 @@ def test_encoder_rejects_a_metric_name_and_a_bare_key_without_showing_it() -> No
     assert "s3cret" not in str(error.value)
 
 
-def test_values_with_equal_bits_have_asymmetric_responses_of_their_own() -> None:
-    """Equal values repeat their response; values with equal bits share it only with prob_f (docs/decisions/0085)."""
-    secret = Secret(bytes(32))
-    shared = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
-    own = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, permanent_p=0.2, permanent_q=0.6)
-    for params, responses_of_equal_bits in ((shared, 1), (own, 5)):
-        encoder = Encoder(Metric.string("pages", params), secret)
-        names = (f"v{i}" for i in itertools.count())
-        equal = list(itertools.islice((name for name in names if encoder.bloom_bits(name) == 1), 5))
-        reports = [encoder.encode(name).bits for name in equal]
-        assert len(set(reports)) == responses_of_equal_bits
-        assert [encoder.encode(encoder.bloom_bits(name)).bits for name in equal] == reports
+@pytest.mark.parametrize("response", [{"prob_f": 0.5}, {"permanent_p": 0.2, "permanent_q": 0.6}])
+def test_values_with_equal_bits_have_responses_of_their_own(response: dict[str, float]) -> None:
+    """A value repeats its response, and no other value has it: the ledger counts values, not Bloom bits."""
+    params = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, **response)  # type: ignore[arg-type]
+    encoder = Encoder(Metric.string("pages", params), Secret(bytes(32)))
+    names = (f"v{i}" for i in itertools.count())
+    equal = list(itertools.islice((name for name in names if encoder.bloom_bits(name) == 1), 5))
+    reports = [encoder.encode(name).bits for name in equal]
+    assert len(set(reports)) == 5
+    assert [encoder.encode(encoder.bloom_bits(name)).bits for name in equal] == reports

@@ -40,6 +40,6 @@ def test_values_with_equal_bits_have_tags_and_sealed_digests_of_their_own() -> N
     assert len({sealer.tag(each) for each in values}) == 40
     for each in (*values, bloom_bits(metric, None, 0)):
         opened = sealer.open(sealer.seal(each))
-        assert (opened, opened.value_digest) == (each, each.value_digest)
+        assert opened == each
         assert sealer.tag(opened) == sealer.tag(each)
     assert {len(sealer.seal(each)) for each in (*values, bloom_bits(metric, None, 0))} == {16 + 1 + 16}

@@ -165,14 +165,6 @@ def test_digest_covers_what_the_bits_depend_on() -> None:
     assert len({METRIC.digest, *digests}) == 5
 
 
-def test_permanent_noise_depends_on_the_edges_between_buckets() -> None:
-    def fields(*edges: float) -> list[bytes]:
-        return list(Metric.ordinal("delay", edges, **NOISE).encoding_fields())
-
-    assert fields(0, 10, 20) == fields(-5, 10, 30)
-    assert fields(0, 10, 20) != fields(0, 11, 20)
-
-
 @given(st.one_of(st.integers(), st.floats(), st.decimals(), st.fractions()))
 @example(Decimal("sNaN"))
 @example(10**400)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections import Counter
 from datetime import UTC, date, datetime
 from threading import Thread
@@ -54,6 +55,38 @@ def test_reservoir_sampling_is_uniform(rig: Rig, unseen_seed: int) -> None:
     assert (counts["recorded"], counts["chosen"], counts["superseded"]) == (20_000, 4000, 16_000)
     require_balanced(counts)
     assert stats.chisquare(list(chosen.values())).pvalue > ALPHA
+
+
+class YieldingCounts(Counter[str]):
+    """Counts that let other threads run between the reading and the writing of a number."""
+
+    def __getitem__(self, reason: str) -> int:
+        number = super().__getitem__(reason)
+        time.sleep(0.001)
+        return number
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "reason"),
+    [({"DO_NOT_TRACK": "1"}, {}, "consent"), ({}, {"per_subject": True}, "invalid"), ({}, {}, "unknown-metric")],
+)
+def test_threads_count_every_ignored_recording(
+    environment: dict[str, str], options: dict[str, Any], reason: str, rig: Rig
+) -> None:
+    """Each reason is counted at another place of `record`."""
+    client = rig.agreed(PLAIN, environment=environment, **options)
+    collaborators(client).recorder.unsaved_ignored = YieldingCounts()
+
+    def record_many() -> None:
+        for _ in range(20):
+            client.record("unknown" if reason == "unknown-metric" else "plain", "a")
+
+    threads = [Thread(target=record_many) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert client.accounting()["ignored"][reason] == 160
 
 
 def test_every_period_has_one_report(rig: Rig) -> None:

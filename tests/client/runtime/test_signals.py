@@ -81,7 +81,7 @@ def is_free(client: Client) -> bool:
 
     def other() -> None:
         for lock in (
-            collaborators(client).journal._thread_lock,
+            collaborators(client).journal.thread_lock,
             collaborators(client).journal._sync_lock,
             collaborators(client).compactor._thread_lock,
             collaborators(client).uploader._starting,
@@ -111,10 +111,14 @@ def becomes_free(client: Client) -> bool:
 
 
 def upload_threads(timeout: float) -> list[threading.Thread]:
-    """Wait for the upload threads of this process; return those that do not end in time. One that never began is none."""
-    threads = [thread for thread in threading.enumerate() if thread.name == "hubbub" and thread.ident is not None]
+    """Wait for the upload threads of this process; return those that do not end in time. One that never began is none.
+
+    An interrupt in `Thread.start` can leave the lock of the new thread's event held. The thread then waits for it, before any code of hubbub.
+    """
+    threads = [thread for thread in threading.enumerate() if thread.name == "hubbub"]
     for thread in threads:
-        thread.join(timeout)
+        with suppress(RuntimeError):  # it never began
+            thread.join(timeout)
     return [thread for thread in threads if thread.is_alive()]
 
 

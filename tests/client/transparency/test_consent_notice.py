@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -40,13 +41,14 @@ def test_notice_has_the_figures_of_each_metric_in_words() -> None:
         figures = privacy_figures(metric, Policy())
         (line,) = [line for line in text.splitlines() if line.startswith(f"- {metric.name}: ")]
         assert f"from one report, {certainty_text(figures.epsilon_report)}" in line
-        assert line.endswith(f"if you then agree again, {certainty_text(figures.epsilon_lifetime)}.")
-        assert f"until you withdraw your consent, {certainty_text(figures.epsilon_enrollment)};" in line
+        unchanged = "as long as your answer does not change"
+        condition = unchanged if figures.unit == "value" else "whether or not your answer changes"
+        assert f"any number of times, {condition}, {certainty_text(figures.epsilon_lifetime)}" in line
+        of_enrollment = figures.epsilon_unit if figures.unit == "value" else figures.epsilon_enrollment
+        assert f"until you withdraw your consent, {condition}, {certainty_text(of_enrollment)};" in line
         assert (f", {certainty_text(figures.epsilon_unit)};" in line) or metric is FRESH
-    assert (
-        "- dark_mode: from one report, at most 75 % sure; from all reports of one unchanging answer, at most 75 % sure"
-        in text
-    )
+    assert "- dark_mode: from one report, at most 75 % sure; from all reports until" in text
+    assert text.count("if your answer changes, practically certain that it changed.") == 2
     assert "from the reports of 4 weeks" in text
     theme = "- Whether the dark theme is on (dark_mode). One report each day, until 2027-11-01. Purpose: choose the default theme."
     assert theme in text.splitlines()
@@ -56,11 +58,19 @@ def test_notice_has_the_figures_of_each_metric_in_words() -> None:
 
 def test_notice_depends_on_the_policy() -> None:
     strict = Policy(epsilon_enrollment=1.2, epsilon_metric=1.2, epsilon_total=1.2)
-    assert "if you then agree again, at most 75 % sure" in notice(THEME, policy=strict)
+    assert "as long as your answer does not change, practically certain" in notice(THEME)
+    assert "as long as your answer does not change, practically certain" not in notice(THEME, policy=strict)
     assert "(loud)" not in notice(THEME, LOUD)
     assert "(loud)" in notice(THEME, LOUD, policy=Policy(**dict.fromkeys(Policy.__slots__, math.inf)))
     with pytest.raises(ParameterError, match="no metric of these definitions is collected"):
         notice(LOUD)
+
+
+@pytest.mark.parametrize("field", ["description", "purpose"])
+def test_notice_refuses_placeholders(field: str) -> None:
+    changed: dict[str, Any] = {field: "TODO: what the metric collects"}
+    with pytest.raises(ParameterError, match=r"dark_mode: the description or the purpose is a placeholder"):
+        notice(replace(THEME, **changed))
 
 
 @pytest.mark.parametrize("name", ["", " "])

@@ -51,6 +51,8 @@ def a_of(double: float, digits: int) -> int | None:
 
 def is_allowed(fields: dict[str, Any]) -> bool:
     """Allowed definitions."""
+    if fields["kind"] == "joint":
+        return has_valid_parts(fields)
     k, h, m = fields["num_bits"], fields["num_hashes"], fields["num_cohorts"]
     p, q, response = a_of(fields["prob_p"], 24), a_of(fields["prob_q"], 24), response_of(fields)
     if p is None or q is None or response is None or not p < q:
@@ -80,6 +82,21 @@ def is_allowed(fields: dict[str, Any]) -> bool:
     texts = all(category and utf8(category) is not None for category in categories)
     distinct = len(set(categories)) == len(categories) == k
     return distinct and texts and 2 <= k <= 1024 and fields["other"] in [None, *categories]
+
+
+def has_valid_parts(fields: dict[str, Any]) -> bool:
+    """Allowed definitions, joint."""
+    parts = fields["parts"]
+    names = {part["name"] for part in parts}
+    if not (2 <= len(parts) == len(names) <= 3 and (fields["hold"] is None or fields["hold"] >= 1)):
+        return False
+    if not all(part["kind"] in ("string", "categorical", "boolean") and "discover" not in part for part in parts):
+        return False
+    if not all(is_allowed(part | {"period": "day", "hold": None}) for part in parts):
+        return False
+    one_m = len({part["num_cohorts"] for part in parts if part["kind"] == "string"}) < 2
+    noise = {response_of(part) != {"f": 0} for part in parts}
+    return one_m and len(noise) == 1 and sum(part["num_bits"] for part in parts) <= 1024
 
 
 def has_valid_buckets(buckets: dict[str, Any], k: int) -> bool:
@@ -142,18 +159,19 @@ def as_json(value: Any) -> str:
 
 
 def digest_of(fields: dict[str, Any]) -> str:
-    names = (
-        "categories",
-        "hash_scheme",
-        "hold",
-        "kind",
-        "name",
-        "num_bits",
-        "num_cohorts",
-        "num_hashes",
-        "other",
-        "period",
-    )
+    """Metric digest."""
+    canonical = {name: fields[name] for name in ("hold", "period")}
+    if fields["kind"] == "joint":
+        canonical |= {name: fields[name] for name in ("kind", "name")} | {
+            "parts": [*map(mechanism_of, fields["parts"])]
+        }
+    else:
+        canonical |= mechanism_of(fields)
+    return hashlib.sha256(b"hubbub-metric-v1\n" + as_json(canonical).encode("ascii")).hexdigest()
+
+
+def mechanism_of(fields: dict[str, Any]) -> dict[str, Any]:
+    names = ("categories", "hash_scheme", "kind", "name", "num_bits", "num_cohorts", "num_hashes", "other")
     canonical = {name: fields[name] for name in names}
     canonical |= {"p": a_of(fields["prob_p"], 24), "q": a_of(fields["prob_q"], 24), **(response_of(fields) or {})}
     if "discover" in fields:
@@ -167,7 +185,7 @@ def digest_of(fields: dict[str, Any]) -> str:
             "unit": buckets["unit"],
             **({"estimate": "mean"} if "estimate" in buckets else {}),
         }
-    return hashlib.sha256(b"hubbub-metric-v1\n" + as_json(canonical).encode("ascii")).hexdigest()
+    return canonical
 
 
 def discover_of(fields: dict[str, Any]) -> dict[str, Any]:
@@ -272,6 +290,14 @@ def positions_of(scheme: str, value: bytes, cohort: int, k: int, h: int) -> list
 
 def bloom_of(fields: dict[str, Any], value: object, cohort: int) -> int | None:
     """Values; None: invalid."""
+    if fields["kind"] == "joint":
+        values = [None] * len(fields["parts"]) if value is None else value
+        if type(values) is not list or len(values) != len(fields["parts"]):
+            return None
+        rows = [bloom_of(part, each, cohort) for (part, _), each in zip(parts_of(fields), values, strict=True)]
+        if None in rows:
+            return None
+        return sum(row << at for (_, at), row in zip(parts_of(fields), rows, strict=True) if row)
     if fields["kind"] == "ordinal":
         number: Any = fields["buckets"]["default"] if value is None else value
         if number is None:
@@ -330,42 +356,71 @@ def mask_of(a: int, r: int, k: int, words: list[bytes]) -> int:
     return mask
 
 
-def value_digest_of(value: Any) -> bytes:
-    """The value's field of the PRR stream of strings with an asymmetric response; empty for no value."""
-    return hashlib.sha256(value.encode()).digest()[:16] if isinstance(value, str) else b""
+def parts_of(fields: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:
+    """The parts of a joint metric, each with the position of its first bit; of another metric, itself."""
+    parts = fields.get("parts", [fields])
+    return [(part, sum(before["num_bits"] for before in parts[:at])) for at, part in enumerate(parts)]
 
 
-def prr_input(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: bytes, value: bytes) -> bytes:
-    """From a secret: all that the PRR stream reads."""
-    response = response_of(fields) or {}
-    numbers = (fields["num_bits"], fields["num_hashes"], *response.values(), len(fields["categories"]))
-    label = b"hubbub/prr/v1" if "f" in response else b"hubbub/prr-asymmetric/v1"
-    parts = [label, secret, *(fields[name].encode() for name in ("name", "kind", "hash_scheme"))]
-    parts += [number.to_bytes(8, "little") for number in numbers]
-    parts += [category.encode() for category in fields["categories"]]
-    parts += [as_json(discover_of(fields)).encode()] if "discover" in fields else []
-    inner = fields["buckets"]["edges"][1:-1] if "buckets" in fields else []
-    inner = fields["buckets"]["edges"] if "estimate" in fields.get("buckets", {}) else inner
-    parts += [len(inner).to_bytes(8, "little")] if inner else []
-    parts += [double_of(edge, "<") for edge in inner]
-    parts += [b"" if epoch is None else epoch.to_bytes(8, "little", signed=True), bloom]
-    per_value = "f" not in response or "discover" in fields
-    parts += [value] if per_value and fields["kind"] == "string" else []
-    return b"".join(map(framed, parts))
+def row_bytes(fields: dict[str, Any]) -> int:
+    return int(sum(part["num_bits"] for part, _ in parts_of(fields)) + 7) // 8
 
 
-def prr_of(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: bytes, value: bytes = b"") -> bytes:
-    width, k = len(bloom), fields["num_bits"]
-    stream = hashlib.shake_256(prr_input(fields, secret, epoch, bloom, value)).digest(48 * width)
-    words = [stream[at : at + width] for at in range(0, len(stream), width)]
-    true, response = int.from_bytes(bloom, "little"), response_of(fields) or {}
-    if "f" in response:
-        mask = mask_of(response["f"], 23, k, words)
-        bits = true & ~mask | int.from_bytes(words.pop(0), "little") & mask
-    else:
-        mask_b = mask_of(response["permanent_p"], 24, k, words)
-        bits = mask_b & ~true | mask_of(response["permanent_q"], 24, k, words) & true
-    return bits.to_bytes(width, "little")
+def key_of(fields: dict[str, Any], value: Any, bloom: int) -> bytes:
+    """Streams: the key of a value."""
+    values = value if isinstance(value, list) else [value] * len(parts_of(fields))
+    key = bloom.to_bytes(row_bytes(fields), "little")
+    for (part, _), each in zip(parts_of(fields), values, strict=True):
+        if part["kind"] == "string":
+            key += bytes(16) if each is None else hashlib.sha256(each.encode()).digest()[:16]
+    return key
+
+
+def prr_input(fields: dict[str, Any], part: str, secret: bytes, epoch: int | None, key: bytes) -> bytes:
+    """From a secret: all that the PRR stream of a part reads; part : "" if the metric is not joint."""
+    of_epoch = b"" if epoch is None else epoch.to_bytes(8, "little", signed=True)
+    read = (b"hubbub/prr/v2", secret, bytes.fromhex(digest_of(fields)), part.encode(), of_epoch, key)
+    return b"".join(map(framed, read))
+
+
+def prr_of(fields: dict[str, Any], secret: bytes, epoch: int | None, value: Any, bloom: int) -> bytes:
+    """The PRR of all parts."""
+    bits, key = 0, key_of(fields, value, bloom)
+    for part, at in parts_of(fields):
+        k, width = part["num_bits"], (part["num_bits"] + 7) // 8
+        name = part["name"] if "parts" in fields else ""
+        stream = hashlib.shake_256(prr_input(fields, name, secret, epoch, key)).digest(48 * width)
+        words = [stream[at : at + width] for at in range(0, len(stream), width)]
+        true, response = bloom >> at & (1 << k) - 1, response_of(part) or {}
+        if "f" in response:
+            mask = mask_of(response["f"], 23, k, words)
+            of_part = true & ~mask | int.from_bytes(words.pop(0), "little") & mask
+        else:
+            mask_b = mask_of(response["permanent_p"], 24, k, words)
+            of_part = mask_b & ~true | mask_of(response["permanent_q"], 24, k, words) & true
+        bits |= of_part << at
+    return bits.to_bytes(row_bytes(fields), "little")
+
+
+def num_words(a: int) -> int:
+    """Bits and words: the most words that the mask of a / 2^24 draws."""
+    return 0 if a in (0, 2**24) else 24 - next(j for j in range(24) if a >> j & 1)
+
+
+def report_of(fields: dict[str, Any], prr: bytes, coins: bytes) -> bytes:
+    """The IRR of all parts: each reads blocks of words, and drops what is left of its last block."""
+    bits = 0
+    for part, at in parts_of(fields):
+        k, width = part["num_bits"], (part["num_bits"] + 7) // 8
+        p, q = a_of(part["prob_p"], 24) or 0, a_of(part["prob_q"], 24) or 0
+        words = [coins[at : at + width] for at in range(0, len(coins) - width + 1, width)]
+        given, block = len(words), min(num_words(p) + num_words(q), 16)
+        of_part = int.from_bytes(prr, "little") >> at & (1 << k) - 1
+        bits |= int.from_bytes(irr_of(k, p, q, of_part.to_bytes(width, "little"), words), "little") << at
+        taken = given - len(words)
+        first_block = block if num_words(p) + num_words(q) <= 16 else 0
+        coins = coins[width * max(first_block, -(-taken // block) * block if block else 0) :]
+    return bits.to_bytes(row_bytes(fields), "little")
 
 
 def irr_of(k: int, p: int, q: int, prr: bytes, words: list[bytes]) -> bytes:
@@ -399,10 +454,27 @@ def test_format_page_implementation_matches_every_vector() -> None:
         value = bytes.fromhex(v["value_utf8"])
         assert v["positions"] == positions_of(v["hash_scheme"], value, v["cohort"], v["num_bits"], v["num_hashes"]), v
     for v in VECTORS["permanent"]:
-        value = value_digest_of(v.get("value"))
-        assert v.get("value_digest", "") == value.hex(), v
-        inputs = v["definition"], bytes.fromhex(v["secret"]), v["epoch"], bytes.fromhex(v["bloom"]), value
-        assert (v["input"], v["prr"]) == (prr_input(*inputs).hex(), prr_of(*inputs).hex()), v
+        fields, secret = v["definition"], bytes.fromhex(v["secret"])
+        bloom = bloom_of(fields, v["value"], cohort_of(secret, fields["num_cohorts"]))
+        assert bloom is not None
+        assert v["bloom"] == bloom.to_bytes(row_bytes(fields), "little").hex(), v
+        key = key_of(fields, v["value"], bloom)
+        inputs = prr_input(fields, "", secret, v["epoch"], key)
+        prr = prr_of(fields, secret, v["epoch"], v["value"], bloom)
+        assert (v["key"], v["input"], v["prr"]) == (key.hex(), inputs.hex(), prr.hex()), v
+    for v in VECTORS["joint"]:
+        fields, secret = v["definition"], bytes.fromhex(v["secret"])
+        cohort = cohort_of(secret, max(part["num_cohorts"] for part in fields["parts"]))
+        assert (v["digest"], v["cohort"]) == (digest_of(fields), cohort), v
+        bloom = bloom_of(fields, v["value"], cohort)
+        assert v["bloom"] == (None if bloom is None else bloom.to_bytes(row_bytes(fields), "little").hex()), v
+        if bloom is None:
+            continue
+        key = key_of(fields, v["value"], bloom)
+        inputs_of = [prr_input(fields, part["name"], secret, v["epoch"], key).hex() for part, _ in parts_of(fields)]
+        prr = prr_of(fields, secret, v["epoch"], v["value"], bloom)
+        assert (v["key"], v["inputs"], v["prr"]) == (key.hex(), inputs_of, prr.hex()), v
+        assert v["irr"] == report_of(fields, prr, bytes.fromhex(v["coins"])).hex(), v
     for v in VECTORS["discovery"]:
         fields, key = v["definition"], bytes.fromhex(v["secret"])
         assert v["digest"] == digest_of(fields)
@@ -410,16 +482,17 @@ def test_format_page_implementation_matches_every_vector() -> None:
         group, fragment = group_and_fragment_of(fields, v["cohort"], v["value"])
         assert (v["group"], v["fragment"]) == (group, None if fragment is None else fragment.hex()), v
         at = [] if fragment is None else positions_of(fields["hash_scheme"], fragment, v["cohort"], 16, 2)
-        row = sum(1 << bit for bit in at).to_bytes(2, "little")
-        digest = value_digest_of(v["value"])
-        assert (v["bloom"], v["prr"]) == (row.hex(), prr_of(fields, key, None, row, digest).hex()), v
+        bloom = sum(1 << bit for bit in at)
+        prr = prr_of(fields, key, None, v["value"], bloom)
+        assert (v["bloom"], v["prr"]) == (bloom.to_bytes(2, "little").hex(), prr.hex()), v
     for v in VECTORS["means"]:
         fields, key = v["definition"], bytes.fromhex(v["secret"])
         word = threshold_word_of(key, fields["name"])
         cohort = cohort_of(key, fields["num_cohorts"])
         assert (v["digest"], v["cohort"], v["word"]) == (digest_of(fields), cohort, word.hex()), v
-        row = bytes([mean_bit_of(fields, v["value"], cohort, word)])
-        assert (v["bloom"], v["prr"]) == (row.hex(), prr_of(fields, key, v["epoch"], row).hex()), v
+        bit = mean_bit_of(fields, v["value"], cohort, word)
+        prr = prr_of(fields, key, v["epoch"], v["value"], bit)
+        assert (v["bloom"], v["prr"]) == (bytes([bit]).hex(), prr.hex()), v
     for v in VECTORS["instantaneous"]:
         words = [bytes.fromhex(word) for word in v["words"]]
         assert len(words) == v["words_of_p"] + v["words_of_q"]
@@ -467,6 +540,34 @@ def test_script_reproduces_the_committed_vectors() -> None:
 # --- the second implementation against hubbub, far from the vectors ----------------------------------------------
 
 
+def random_definition(chance: random.Random) -> dict[str, Any]:
+    if chance.random() < 0.7:
+        return random_fields(chance)
+    parts, m = [random_fields(chance) for _ in range(chance.choice([2, 2, 3]))], 1 << chance.randint(0, 8)
+    name, hold, period = (parts[0].pop(field) for field in ("name", "hold", "period"))
+    noiseless = chance.random() < 0.2
+    for number, part in enumerate(parts):
+        part |= {"name": f"part{number}"} | ({"num_cohorts": m} if part["kind"] == "string" else {})
+        if chance.random() < 0.8:  # else the parts seldom agree
+            part |= {"prob_f": 0.0 if noiseless else chance.randrange(1, 2**23) / 2**23}
+            part.pop("permanent_p", None), part.pop("permanent_q", None)
+        part.pop("hold", None), part.pop("period", None)
+    return {"name": name, "kind": "joint", "hold": hold, "period": period, "parts": parts}
+
+
+def random_value(chance: random.Random, fields: dict[str, Any]) -> Any:
+    if fields["kind"] == "joint" and chance.random() < 0.9:
+        return [random_value(chance, part) for part in fields["parts"]]
+    likely = {"boolean": [True, False], "categorical": fields.get("categories", [])}.get(fields["kind"], [])
+    unlikely = [True, "\ud800", random_text(chance)] if chance.random() < 0.2 else []
+    return chance.choice([None, *likely, *unlikely] if likely else [None, random_text(chance), *unlikely])
+
+
+def as_value(value: Any) -> Any:
+    """What an app records: a tuple for the list of a joint value."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 def random_fields(chance: random.Random) -> dict[str, Any]:
     kind = chance.choice(["string", "string", "categorical", "boolean"])
     fields: dict[str, Any] = {"name": f"m{chance.randrange(10**6)}", "kind": kind, "categories": [], "other": None}
@@ -502,8 +603,8 @@ def random_text(chance: random.Random) -> str:
 
 def test_hubbub_matches_the_format_page_on_random_input(unseen_seed: int) -> None:
     chance, agreed = random.Random(unseen_seed), 0  # noqa: S311
-    for _ in range(400):
-        fields = random_fields(chance)
+    for _ in range(800):
+        fields = random_definition(chance)
         try:
             metric = make_format_vectors.metric_of(fields)
         except HubbubError:
@@ -513,27 +614,22 @@ def test_hubbub_matches_the_format_page_on_random_input(unseen_seed: int) -> Non
         assert metric.digest == digest_of(fields)
         agreed += 1
         key, width = chance.randbytes(32), metric.params.row_bytes
-        value: Any = chance.choice([None, True, False, random_text(chance), *fields["categories"], "\ud800"])
-        cohort = cohort_of(key, fields["num_cohorts"])
-        assert Secret(key).cohort(fields["num_cohorts"]) == cohort
+        value = random_value(chance, fields)
+        cohort = cohort_of(key, max(part["num_cohorts"] for part, _ in parts_of(fields)))
+        assert Secret(key).cohort(metric.params.num_cohorts) == cohort
         bloom = bloom_of(fields, value, cohort)
         if bloom is None:
             with pytest.raises(InvalidValueError):
-                bloom_bits(metric, value, cohort)
+                bloom_bits(metric, as_value(value), cohort)
             continue
-        assert bloom_bits(metric, value, cohort) == bloom
+        assert bloom_bits(metric, as_value(value), cohort) == bloom
         epoch = None if fields["hold"] is None else chance.randint(0, 10**5)
-        digest = value_digest_of(value) if fields["kind"] == "string" else b""
-        prr = prr_of(fields, key, epoch, bloom.to_bytes(width, "little"), digest)
-        assert PermanentResponse(metric, Secret(key))(bloom, epoch, digest).to_bytes(width, "little") == prr
-        drawn = chance.randbytes(96 * width)
-        words = [drawn[at : at + width] for at in range(0, len(drawn), width)]
-        p, q = a_of(fields["prob_p"], 24), a_of(fields["prob_q"], 24)
-        assert p is not None
-        assert q is not None
-        expected = irr_of(fields["num_bits"], p, q, prr, words)
-        report = Encoder(metric, Secret(key), make_format_vectors.scripted(drawn)).encode(value, epoch)
-        assert report.to_bytes() == expected
+        prr = prr_of(fields, key, epoch, value, bloom)
+        true_bits = bloom_bits(metric, as_value(value), cohort)
+        assert PermanentResponse(metric, Secret(key))(true_bits, epoch).to_bytes(width, "little") == prr
+        coins = chance.randbytes(400 * width)
+        report = Encoder(metric, Secret(key), make_format_vectors.scripted(coins)).encode(as_value(value), epoch)
+        assert report.to_bytes() == report_of(fields, prr, coins)
     assert agreed > 100
 
 
@@ -575,7 +671,8 @@ def test_client_sends_format_page_report_in_every_period_of_an_epoch(rig: Rig) -
         cohort = cohort_of(key, 16)
         bloom = bloom_of(fields, f"value of day {first.setdefault(epoch, day)}", cohort)
         assert bloom is not None
-        assert (batch.cohorts[0], batch.rows) == (cohort, prr_of(fields, key, epoch, bloom.to_bytes(8, "little")))
+        value = f"value of day {first[epoch]}"
+        assert (batch.cohorts[0], batch.rows) == (cohort, prr_of(fields, key, epoch, value, bloom))
     assert len(first) in (3, 4)
     assert len(rig.transport.batches) == 8
 

@@ -82,7 +82,6 @@ def test_other_commands_refuse_joint_metrics_with_the_remedy(folder: Path) -> No
     for arguments, message in (
         (("decode", folder / "flight.parquet", "--candidates", folder / "carriers.txt"), "Use `hubbub associate`"),
         (("plan", folder / "metrics.toml"), "Plan each part on its own"),
-        (("audit", folder / "metrics.toml"), "Audit each part as a metric of its own"),
         (("simulate", folder / "metrics.toml", "flight", "--reports", "10", "--distribution", "zipf1", "--out", folder / "x.parquet"),
          "Pass --population with a column for each part"),
     ):  # fmt: skip

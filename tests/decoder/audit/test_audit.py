@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Metric, Params
+from hubbub import Buckets, Estimand, Metric, Params
 from hubbub.errors import ParameterError
 from hubbub.metrics.discovery import Discovery
 from hubbub_decoder.audit.audit import audit_metric, declared_epsilon
@@ -75,6 +75,21 @@ CELLS: dict[str, tuple[Metric, int]] = {
     ),
     "google-md5": (
         Metric.string("s", Params(num_bits=32, num_hashes=2, num_cohorts=4, **FAIR_COINS, hash_scheme="google-md5")),
+        1,
+    ),
+    "mean": (Metric.ordinal("o", Buckets((0, 50), default=0, estimate=Estimand.MEAN), **FAIR_COINS), 1),
+    "joint of two, one of them asymmetric": (
+        Metric.joint(
+            "j",
+            (
+                Metric.string("s", Params(num_bits=16, num_hashes=1, num_cohorts=8, **ASYMMETRIC)),
+                Metric.categorical("c", ("a", "b", "c"), **NOISE, prob_f=0.25),
+            ),
+        ),
+        1,
+    ),
+    "joint of three": (
+        Metric.joint("j", [Metric.boolean(name, **COINS) for name in ("a", "b", "c")]),
         1,
     ),
     "no value is the worst neighbour": (Metric.string("s", Params(**MANY_HASHES, **NOISE, prob_f=0.25)), 1),

@@ -17,7 +17,7 @@ from hubbub_decoder.audit.distinguisher import (
     Observations,
     count_histogram,
     count_probabilities,
-    learned_bits,
+    learned_ratios,
     likelihood_ratio,
     true_bits,
 )
@@ -140,12 +140,29 @@ def test_ones_are_counted_in_each_epoch() -> None:
     assert count_histogram(seen, 1, 3)[0].tolist() == [[0, 0, 2, 0], [0, 1, 0, 1]]
 
 
+def test_learned_cohorts_are_those_that_differ() -> None:
+    """8 cohorts of 100 clients, in two epochs: the second value never has cohort 3, and its clients of cohort 5 are 20 fewer."""
+    counts = np.full((8, 1, 2), 100)
+    other = counts.copy()
+    other[3], other[5] = 0, 80
+    learned = learned_ratios(counts, other, 2).cohort_table
+    assert np.flatnonzero(learned).tolist() == [3]
+    assert learned[3] == pytest.approx(math.log(100.5 / 801) - math.log(0.5 / 681))
+
+
+def test_score_of_a_cohort_is_added_to_the_score_of_its_bits() -> None:
+    table = np.zeros((2, 1, 2))
+    table[:, 0, 1] = 1.0
+    seen = Observations(np.array([0, 1, 2]), np.ones((3, 1, 1), np.uint16))
+    assert Distinguisher("d", table, np.array([5.0, -2.0])).scores(seen).tolist() == [6, -1, 0]
+
+
 def test_learned_bits_are_those_that_differ() -> None:
     """64 bits in 1 cohort: bit 5 differs strongly, bit 7 by one standard error, and the others are equal."""
     equal = np.tile([500, 500], (1, 64, 1))
     counts, other = equal.copy(), equal.copy()
     counts[0, 7] = (520, 480)
     counts[0, 5], other[0, 5] = (200, 800), (800, 200)
-    table = learned_bits(counts, other).table
+    table = learned_ratios(counts, other, 1).table
     assert np.flatnonzero(table.any(axis=(0, 2))).tolist() == [5]
     assert table[0, 5] == pytest.approx([math.log(200.5 / 800.5), math.log(800.5 / 200.5)])

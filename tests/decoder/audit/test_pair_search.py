@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from hubbub import Buckets, Estimand, Metric, Params
 from hubbub.encoding.bloom import Value
 from hubbub.metrics.discovery import Discovery, Method
 from hubbub_decoder.audit.bound import Event
-from hubbub_decoder.audit.clients import ClientReports
+from hubbub_decoder.audit.clients import AuditedValue, ClientReports
 from hubbub_decoder.audit.distinguisher import Distinguisher, true_bits
 from hubbub_decoder.audit.pair_search import Candidate, audited_values, choose, declared_pair, learned_candidates
 from hubbub_decoder.audit.trials import Laboratory, Schedule
@@ -19,7 +21,7 @@ def test_pair_with_an_extreme_bit_is_found_among_many_values() -> None:
     """14 values of 32 bits in 4 cohorts: only value 9 always sends a one at bit 31 of cohort 2."""
     histograms = [np.tile([100, 100], (4, 32, 1)) for _ in range(14)]
     histograms[9][2, 31] = (0, 200)
-    (candidate,) = learned_candidates(histograms)
+    (candidate,) = learned_candidates(histograms, 1)
     assert 9 in (candidate.first, candidate.second)
     assert np.argwhere(candidate.distinguisher.table[:, :, 1]).tolist() == [[2, 31]]
 
@@ -67,15 +69,25 @@ def test_audited_numbers_of_a_mean_have_one_bit_for_all_thresholds(default: floa
     assert (first.tolist(), second.tolist()) == ([[0]] * 16, [[1]] * 16)
 
 
+def test_values_of_a_joint_metric_have_every_value_of_each_part() -> None:
+    noise = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+    parts = (Metric.boolean("paid", **noise), Metric.categorical("os", tuple("abcd"), **noise))
+    values = audited_values(Metric.joint("device", parts))
+    assert values[:2] == [(True, "a"), (False, "b")]
+    assert values[-1] == (None, None)
+    for number, part in enumerate(parts):
+        assert {value[number] for value in values if isinstance(value, tuple)} == set(audited_values(part))
+
+
 def laboratory_of(rates: list[float]) -> Laboratory:
     """Clients of two bits, with exact frequencies of ones: `rates` for True, 1 - rates for False."""
 
-    def client(value: Value, seed: int, clients: int, reports: int) -> ClientReports:
-        shares = np.array(rates) if value else 1 - np.array(rates)
+    def client(values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports:
+        shares = np.array(rates) if values[0] else 1 - np.array(rates)
         bits = np.arange(clients)[:, None] < np.round(shares * clients)
         return ClientReports(np.zeros(clients, np.int64), bits[:, None, :].astype(np.uint8))
 
-    return Laboratory(client, 2, Schedule(1, 1), np.random.default_rng(), lambda _: None)
+    return Laboratory(client, 2, 1, Schedule(1, 1), np.random.default_rng(), lambda _: None)
 
 
 def single_bit(name: str, bit: int) -> Distinguisher:

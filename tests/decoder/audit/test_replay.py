@@ -5,15 +5,14 @@ from __future__ import annotations
 import datetime
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 import numpy as np
 import pytest
 
 from hubbub import Metric, Params
-from hubbub.encoding.bloom import Value
-from hubbub_decoder.audit.clients import ClientReports
+from hubbub_decoder.audit.clients import AuditedValue, ClientReports
 from hubbub_decoder.audit.distinguisher import true_bits
 from hubbub_decoder.audit.frozen_clock import frozen_clock
 from hubbub_decoder.audit.replay import FALSE_ALARM, clients_per_batch, repetition_probability, replay_tests
@@ -49,9 +48,9 @@ def test_batches_repeat_with_at_most_the_stated_probability(repetition: float) -
 def batches(rows: Iterator[int]) -> object:
     """Client that sends the same 16 bits for all clients of a call; a new number for each call."""
 
-    def client(value: Value, seed: int, clients: int, reports: int) -> ClientReports:
+    def client(values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports:
         number = next(rows)
-        bits = np.array([[[number >> bit & 1 for bit in range(16)]] * reports] * clients, np.uint8)
+        bits = np.array([[[number >> bit & 1 for bit in range(16)]] * len(values)] * clients, np.uint8)
         return ClientReports(np.zeros(clients, np.int64), bits)
 
     return client
@@ -72,8 +71,8 @@ def test_constant_reports_are_not_refuted() -> None:
 
 
 def test_nanoseconds_as_a_seed_are_found_while_the_clock_stands_still() -> None:
-    def client(value: Value, seed: int, clients: int, reports: int) -> ClientReports:
-        made = np.random.default_rng(time.time_ns()).integers(2, size=(clients, reports, 64), dtype=np.uint8)
+    def client(values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports:
+        made = np.random.default_rng(time.time_ns()).integers(2, size=(clients, len(values), 64), dtype=np.uint8)
         time.sleep(1e-6)
         return ClientReports(np.zeros(clients, np.int64), made)
 

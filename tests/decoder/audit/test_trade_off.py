@@ -10,7 +10,7 @@ import pytest
 
 from hubbub import Metric
 from hubbub_decoder.audit.audit import audit_metric
-from hubbub_decoder.audit.trade_off import error_rates, limit, write_plot
+from hubbub_decoder.audit.report import error_rates, limit, write_plot
 from hubbub_decoder.data.output_files import check_plot_path
 from hubbub_decoder.errors import OutputError
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -21,6 +23,31 @@ prob_p = 0
 prob_q = 1
 prob_f = 0.5
 expires = 2099-12-31
+"""
+SECOND = SURVEY.replace("survey", "second")
+JOINT = """
+[[metric]]
+name = "visit"
+kind = "joint"
+hold = 2
+description = "d"
+owner = "o"
+expires = 2099-12-31
+
+[[metric.part]]
+name = "paid"
+kind = "boolean"
+prob_p = 0
+prob_q = 1
+prob_f = 0.5
+
+[[metric.part]]
+name = "os"
+kind = "categorical"
+categories = ["a", "b"]
+prob_p = 0
+prob_q = 1
+prob_f = 0.5
 """
 CONFIDENCE = "--confidence=0.999999"
 FAST = ("--trials=8000", CONFIDENCE)
@@ -48,20 +75,94 @@ def test_audit_of_the_encoder_keeps_its_claim(survey: str) -> None:
     assert "the bound is valid, but loose; use --trials" in done.output
 
 
-def test_refuted_claim_has_exit_code_1(survey: str) -> None:
+def test_refuted_claim_has_exit_code_3(survey: str) -> None:
     done = audit(survey, *FAST, "--claim=0.3")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "which exceeds the claim 0.300" in done.output
     assert "the claim is refuted" in done.output
 
 
-def test_json_has_the_bound_and_the_replay_tests(survey: str) -> None:
+def test_client_that_fails_has_exit_code_1(survey: str) -> None:
+    done = audit(survey, *FAST, "--client=json:dumps")
+    assert done.exit_code == 1
+    assert "Error: survey could not be audited: json:dumps(" in done.output
+
+
+def test_joint_metric_is_audited_at_the_sum_of_the_losses_of_its_parts(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.toml"
+    file.write_text(JOINT)
+    done = audit(str(file), *FAST)
+    assert done.exit_code == 0, done.output
+    assert "which is within the claim 3.296" in done.output  # 3 ln 3
+    assert "noise of different epochs: independent in" in done.output
+    assert "noise of the parts: independent in" in done.output
+
+
+@pytest.mark.parametrize(("client", "code"), [("two_surveys", 0), ("two_surveys_of_one_coin", 3), ("broken_survey", 3)])
+def test_several_metrics_of_a_client_are_tested_together(tmp_path: Path, client: str, code: int) -> None:
+    """Each of two coins keeps ln 3. If both have the same noise, their equality is sure; a client of half of the metrics is refuted as well."""
+    file = tmp_path / "metrics.toml"
+    file.write_text(SURVEY + SECOND)
+    done = audit(str(file), *FAST, f"--client={__name__}:{client}", "--json")
+    first, second, both = json.loads(done.stdout)
+    assert done.exit_code == code, done.output
+    assert [first["metric"], second["metric"], both["metrics"]] == ["survey", "second", ["survey", "second"]]
+    assert both["refuted"] == (client == "two_surveys_of_one_coin")
+    assert first["refuted_by_bound"] is False
+    assert second["refuted_by_bound"] == (client == "broken_survey")
+
+
+def two_surveys(values: list[Any], seed: int, clients: int, streams: int = 2) -> Any:
+    """Cohorts and bits of two surveys: a coin replaces an answer with probability 1/2, once for each answer. streams : 1 or 2, of the noise."""
+    rng = np.random.default_rng(seed)
+    noise = {value: rng.random((2, clients, streams)) < 0.5 for value in dict.fromkeys(values)}
+    bits = [np.where(noise[value][0], noise[value][1], [answer is True for answer in value]) for value in values]
+    return np.zeros((clients, 2), int), np.stack(bits, axis=1)
+
+
+def two_surveys_of_one_coin(values: list[Any], seed: int, clients: int) -> Any:
+    return two_surveys(values, seed, clients, streams=1)
+
+
+def broken_survey(values: list[Any], seed: int, clients: int) -> Any:
+    """The second survey has no noise."""
+    cohorts, bits = two_surveys(values, seed, clients)
+    bits[:, :, 1] = [value[1] is True for value in values]
+    return cohorts, bits
+
+
+def test_metric_for_which_the_arguments_are_wrong_does_not_hide_a_refutation(tmp_path: Path) -> None:
+    """Three reports are no epochs of two reports. The survey with more than three times the claim is refuted before."""
+    file = tmp_path / "metrics.toml"
+    file.write_text(SURVEY + JOINT)
+    done = audit(str(file), *FAST, "--claim=0.3", "--reports=3")
+    assert done.exit_code == 3
+    assert "visit could not be audited: reports must be at most hold = 2" in done.output
+
+
+def test_refutation_is_reported_beside_a_metric_that_cannot_be_audited(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.toml"
+    file.write_text(SURVEY + SECOND)
+    done = audit(str(file), *FAST, f"--client={__name__}:fails_for_the_first", "--json")
+    first, second = json.loads(done.stdout)
+    assert done.exit_code == 3
+    assert "no battery" in first["error"]
+    assert second["refuted"] is True
+
+
+def fails_for_the_first(values: list[Any], seed: int, clients: int) -> Any:
+    if values[0][0] is not None:
+        raise RuntimeError("no battery")
+    return broken_survey(values, seed, clients)
+
+
+def test_json_has_the_bound_and_the_tests_of_the_noise(survey: str) -> None:
     done = audit(survey, "survey", *FAST, "--json")
     (result,) = json.loads(done.stdout)
     assert result["metric"] == "survey"
     assert 0.3 < result["epsilon_lower_bound"] <= result["claim"] == pytest.approx(1.0986, abs=1e-4)
     assert result["refuted"] is False
-    assert [test["refuted"] for test in result["replay_tests"]] == [False, False]
+    assert [test["refuted"] for test in result["noise_tests"]] == [False, False, False]
     assert result["trials"] in (8000, 12000)  # with a second candidate
     assert result["trials_of_bound"] == [2000, 2000]
 
@@ -69,21 +170,21 @@ def test_json_has_the_bound_and_the_replay_tests(survey: str) -> None:
 def test_function_without_noise_is_refuted() -> None:
     code = f"{__name__}:without_noise"
     done = audit("--client", code, "--claim=1", "--value=true", "--value=false", *FAST)
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "is refuted" in done.output
 
 
-def without_noise(value: object, seed: int, clients: int, reports: int) -> list[list[list[int]]]:
-    return [[[int(value is True)]] * reports] * clients
+def without_noise(values: list[object], seed: int, clients: int) -> list[list[list[int]]]:
+    return [[[int(value is True)] for value in values]] * clients
 
 
 def test_command_without_noise_is_refuted(tmp_path: Path) -> None:
     program = tmp_path / "client.py"
     program.write_text(
-        "import sys\nv, _, n, t = sys.argv[1:]\nprint((str(int(v == 'true')) + '\\n') * (int(n) * int(t)))\n"
+        "import json, sys\nv, _, n = sys.argv[1:]\nprint(''.join(f'{int(each)}\\n' for each in json.loads(v)) * int(n))\n"
     )
     done = audit("--command", f"{sys.executable} {program}", "--claim=1", "--value=true", "--value=false", *FAST)
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "is refuted" in done.output
 
 
@@ -99,8 +200,8 @@ def test_plot_is_written(survey: str, tmp_path: Path) -> None:
         ((), "Pass DEFINITIONS"),
         (("--claim=1",), "Pass DEFINITIONS"),
         (("--client=json:dumps", "--command=x"), "either --client or --command"),
-        (("--client=json:dumps", "--claim=1", "--value=1", "--value=2"), "--value must be a JSON string"),
-        (("--client=json:dumps", "--claim=1", "--value=a", "--value=b"), "--value must be a JSON string"),
+        (("--client=json:dumps", "--claim=1", "--value={}", "--value=2"), "--value must be JSON"),
+        (("--client=json:dumps", "--claim=1", "--value=a", "--value=b"), "--value must be JSON"),
         (("--client=json:dumps", "--claim=1", "--value=true", "--value=false"), "json:dumps"),
         (("FILE", "--hold=2"), "Leave out --hold"),
         (("FILE", "nothing"), "has no metric 'nothing'"),

@@ -55,9 +55,11 @@ def test_decode_shows_buckets_in_order_mean_and_quantiles(summary: Path) -> None
     positions = [output.index(label) for label in ("below 10", "10 to 30", "30 to 60", "60 or more")]
     assert positions == sorted(positions)
     assert re.search(
-        r"^Mean: \d+(\.\d+)? min \(.* \.\. .*\), with numbers in the middle of their buckets", output, re.MULTILINE
+        r"^Mean: [\d.]+ \.\. [\d.]+ min \(95% interval\), wherever\s+the\s+numbers\s+are\s+in\s+their\s+buckets;",
+        output,
+        re.MULTILINE,
     )
-    assert re.search(r"^ 50% are below \d+(\.\d+)? min \(95% interval", output, re.MULTILINE)
+    assert re.search(r"^ 50% are below \d+ \.\. \d+ min \([\d.]+; [\d.]+ \.\. [\d.]+\)", output, re.MULTILINE)
     assert "Total shares: buckets 9" in output
 
 
@@ -172,7 +174,7 @@ def planned_mean(tmp_path: Path, *more: object) -> Path:
     path = tmp_path / "planned.toml"
     done = hubbub(
         *("plan", "--edges", "0,240", "--estimate", "mean", "--epsilon", 1, "--reports", 100_000, "--name", "use"),
-        *more,
+        *("--description", "Minutes of use", "--owner", "you@example.org", *more),
     )
     assert done.exit_code == 0, done.output
     path.write_text(done.stdout)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom, chisquare, norm
+from scipy.stats import binom, chi2, chisquare, norm
 
 from hubbub import Encoder, Metric, Params, Secret
 from hubbub.encoding.bloom import bloom_bits
@@ -119,6 +119,28 @@ def test_decode_uses_the_held_out_group_only(unseen_seed: int) -> None:
     two = decode(replace(counts, ones=other, ones_histogram=None), list(POPULATION))
     assert one.estimates == two.estimates
     assert one.num_reports == counts.reports[held_out.start :].sum()
+
+
+@pytest.mark.parametrize("listed", [12, 80])
+def test_errors_contain_the_draw_of_the_held_out_group(listed: int, unseen_seed: int) -> None:
+    """12 strings of .04 to .16 of all reporters, little noise, few candidates and many: z squared against the shares among all reporters.
+
+    The errors of one decoding depend on each other, so its 12 count as 6: 60 in 10 decodings. Alpha 1e-6 allows [.36, 2.1]. With the
+    held-out group in place of all reporters, their mean is 4.6 and 6.1.
+    """
+    rng = np.random.default_rng(unseen_seed)
+    params = Params(num_bits=64, num_hashes=1, num_cohorts=64, prob_p=0.01, prob_q=0.99, prob_f=0)
+    metric = Metric.string("words", params, discover=DISCOVER)
+    squares = []
+    for _ in range(10):
+        tag = int(rng.integers(1 << 30))
+        people = {f"{tag}{i}": 2_000 * (3 + i) // 3 for i in range(12)}
+        names = [*people, *(f"{tag}absent{i}" for i in range(listed - len(people)))]
+        decoding, total = decode(simulate_bit_counts(metric, people, rng), names), sum(people.values())
+        squares += [((decoding[name].share - n / total) / decoding[name].std_error) ** 2 for name, n in people.items()]
+        assert all(decoding[name].low < decoding[name].share < decoding[name].high for name in people)
+    low, high = chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], len(squares) / 2) / (len(squares) / 2)
+    assert low < np.mean(squares) < high
 
 
 def test_search_does_not_read_the_held_out_group(unseen_seed: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from hubbub_decoder.model.debias import bit_shares, debias
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.vectorized_hashing import bit_positions
+from tests.support.paths import DOCS
 
 ALPHA = 1e-6
 
@@ -94,8 +96,22 @@ def test_report_covariance_matches_enumeration(p: float, q: float, f: float) -> 
     assert found == pytest.approx(second - np.outer(mean, mean), abs=1e-12)
 
 
+def test_number_of_fits_is_the_one_that_the_pages_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mathematics.md, section 4, and the module's docstring: x is fitted four times."""
+    fits = Mock(side_effect=fit_module.normal_equations)
+    monkeypatch.setattr(fit_module, "normal_equations", fits)
+    params = string_params(16, 2, 4)
+    counts = simulate_bit_counts(Metric.string("x", params), {"a": 500}, np.random.default_rng(1))
+    fit_least_squares(counts, design_matrix(["a"], params))
+    section = (DOCS / "explanation" / "mathematics.md").read_text().partition("\n## 4. ")[2].partition("\n## ")[0]
+    assert fits.call_count == 4
+    assert "x is fitted four times" in section
+    assert "four times" in str(fit_module.__doc__)
+    assert "three times" not in section + str(fit_module.__doc__)
+
+
 def test_least_squares_agrees_with_dense_numpy(monkeypatch: pytest.MonkeyPatch, unseen_seed: int) -> None:
-    monkeypatch.setattr(fit_module, "_REFITS", 0)
+    monkeypatch.setattr(fit_module, "_FITS", 1)
     params = string_params(16, 2, 4)
     names = [f"v{i}" for i in range(10)]
     counts = simulate_bit_counts(

@@ -109,14 +109,18 @@ def test_known_noise_replaces_the_variance_of_the_score(unlisted: float) -> None
 
     def estimates(g: Floats) -> Floats:
         model = ScoreModel.from_score(one.z, g, one.a, one.total, one.hashing, None, N, one.model.residuals)
-        solved = ScoreSolver(model, one.priors, unlisted)
-        return np.concatenate([solved.estimates().shares, solved.totals(flags).shares])
+        totals = model.totals(one.priors, unlisted, flags)
+        return np.concatenate([ScoreSolver(model, one.priors, unlisted).estimates().shares, totals.shares])
 
     reach = np.array([(estimates(one.g + step * e) - estimates(one.g - step * e)) / 2 / step for e in np.eye(8)]).T
     less = np.sum(reach @ (one.total / 2 / N) * reach, axis=1)
-    plain, knowing = (ScoreSolver(model, one.priors, unlisted) for model in (one.model, one.knowing))
-    model_s = np.append(plain.estimates().variances, np.diag(plain.totals(flags).covariance))
-    found = np.append(knowing.estimates().variances, np.diag(knowing.totals(flags).covariance))
+
+    def variances(model: ScoreModel) -> Floats:
+        totals = model.totals(one.priors, unlisted, flags)
+        single = ScoreSolver(model, one.priors, unlisted).estimates().variances
+        return np.append(single, np.diag(totals.covariance))
+
+    model_s, found = variances(one.model), variances(one.knowing)
     x = np.clip(estimates(one.g), 0, 1)
     assert found == pytest.approx(model_s - less + x * (1 - x) / N + (0.1 / N) ** 2, rel=1e-6)
 
@@ -132,9 +136,41 @@ def test_totals_have_a_mean_of_the_exchangeable_candidates(exchangeable: list[bo
     covariance = np.linalg.inv(extended.T @ one.information(0.01) @ extended + np.diag(precision))
     sums = np.zeros((3, size))
     sums[0, :6], sums[1, 6], sums[2, 7], sums[0, 8:] = 1, 1, 1, flags.sum()
-    totals = ScoreSolver(one.model, one.priors, 0.01).totals(flags)
+    totals = one.model.totals(one.priors, 0.01, flags)
     assert totals.shares == pytest.approx(sums @ covariance @ (extended.T @ one.moment(0.01) + pull), rel=1e-5)
     assert totals.covariance == pytest.approx(sums @ covariance @ sums.T, rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rounding_of_the_score_moves_no_total(seed: int) -> None:
+    """10 to 80 exchangeable candidates, whose sum is known less well than the sum of all shares by a factor of 1,000.
+
+    Relative changes by 1e-15, as between processors, move totals and their errors by at most 1e-9 standard errors.
+    """
+    rng, one = np.random.default_rng(seed), Scored(8)
+    listed, n = int(rng.integers(10, 81)), int(rng.integers(3_000, 30_000))
+    size = listed + 2
+    features = np.sqrt(n) * rng.normal(size=(size, size)) / np.sqrt(size) * np.geomspace(0.1, 1.5, size)[:, None]
+    truth, flags = rng.dirichlet(np.ones(size)), np.arange(listed) >= rng.integers(8)
+    model = replace(
+        one.model,
+        y=features @ truth + rng.normal(size=size),
+        features=features,
+        spread=rng.exponential(20, size=size),
+        of_score=np.zeros((size, size)),
+        right_inverse=np.zeros((size, size)),
+        num_clients=n,
+    ).with_sum_constraint()
+    rounded = replace(
+        model,
+        y=model.y * (1 + 1e-15 * rng.uniform(-1, 1, size=model.y.shape)),
+        features=model.features * (1 + 1e-15 * rng.uniform(-1, 1, size=model.features.shape)),
+    )
+    priors = CandidatePriors(np.where(flags, 0, truth[:listed]), np.where(flags, 1e-4, 1e-2))
+    was, now = (each.totals(priors, 0.05, flags) for each in (model, rounded))
+    errors = np.sqrt(np.diag(was.covariance))
+    assert now.shares == pytest.approx(was.shares, rel=0, abs=1e-9 * errors.min())
+    assert np.sqrt(np.diag(now.covariance)) == pytest.approx(errors, rel=1e-9)
 
 
 def test_matching_priors_reproduce_the_posterior(unseen_seed: int) -> None:
@@ -254,10 +290,10 @@ def test_sum_constraint_makes_totals_sum_to_one() -> None:
     """Candidates, unlisted and no value together; also with known noise, up to its least error."""
     one, flags = Scored(5), np.array([True] * 4 + [False] * 2)
     for model, least in ((one.model, 0.0), (one.knowing, 3 * (0.1 / N) ** 2)):
-        sums = ScoreSolver(model.with_sum_constraint(), one.priors, 0.01).totals(flags)
+        sums = model.with_sum_constraint().totals(one.priors, 0.01, flags)
         assert sums.shares.sum() == pytest.approx(1, abs=1e-3)
         assert abs(sums.covariance.sum() - least) < 1e-3 * np.trace(sums.covariance)
-    assert abs(ScoreSolver(one.model, one.priors, 0.01).totals(flags).shares.sum() - 1) > 1e-3
+    assert abs(one.model.totals(one.priors, 0.01, flags).shares.sum() - 1) > 1e-3
 
 
 @pytest.mark.slow

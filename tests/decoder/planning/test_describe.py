@@ -15,7 +15,7 @@ from rich.console import Console
 
 from hubbub import Metric, Params
 from hubbub.cli import main
-from hubbub.metrics.definitions import parse_definitions
+from hubbub.metrics.definitions import load_definitions, parse_definitions
 from hubbub.privacy import central_epsilon, epsilon
 from hubbub_decoder import PlanError, describe
 from hubbub_decoder.planning.description import periods_epsilon, permanent_entropy, recovery_probability
@@ -115,12 +115,20 @@ def test_describe_refuses_a_number_below_one() -> None:
         describe(string(64), reports=0)
 
 
-def test_command_prints_a_definition_that_the_check_accepts(tmp_path: Path) -> None:
-    result = hubbub("plan", "--epsilon", 2, "--lifetime", 4, "--candidates", 100, "--reports", 100_000, "--periods", 7)
-    assert result.exit_code == 0, result.output
+def test_command_prints_a_definition_that_the_check_accepts_with_description_and_owner(tmp_path: Path) -> None:
+    wishes = ("plan", "--epsilon", 2, "--lifetime", 4, "--candidates", 100, "--reports", 100_000, "--periods", 7)
     path = tmp_path / "planned.toml"
+    path.write_text(hubbub(*wishes).stdout)
+    refused = hubbub("metrics", "check", path)
+    assert refused.exit_code == 1
+    for field in ("description", "owner"):
+        assert f"{field} is a placeholder, got 'TODO: " in refused.stderr
+    result = hubbub(*wishes, "--description", "First page", "--owner", "ada@example.org")
+    assert result.exit_code == 0, result.output
     path.write_text(result.stdout)
     assert hubbub("metrics", "check", path).exit_code == 0
+    assert load_definitions(path)["metric"].description == "First page"
+    assert load_definitions(path)["metric"].owner == "ada@example.org"
     assert list(parse_definitions(result.stdout)) == ["metric"]
     assert "detection limit at power 80%" in result.stderr
 
@@ -155,6 +163,7 @@ def test_command_describes_and_compares(definitions: list[Path], tmp_path: Path)
         ((), "Pass --epsilon to choose parameters"),
         (("--epsilon", 1), "Neither reports nor share is given"),
         (("{path}", "--epsilon", 1), "--epsilon chooses parameters"),
+        (("{path}", "--owner", "ada"), "--owner chooses parameters"),
         (("{path}", "missing"), "has no metric 'missing'"),
         (("--epsilon", -1, "--reports", 10), "epsilon must be a number above 0, got -1.0"),
     ],

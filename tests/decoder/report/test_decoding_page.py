@@ -207,14 +207,14 @@ def test_page_of_a_mean_has_its_interval_and_no_estimates(tmp_path: Path) -> Non
     chart = chart_data(tmp_path / "age.html")["means"]
     assert decoding.numbers is not None
     assert (chart["periods"], chart["value"]) == ([DAYS[0]], [pytest.approx(decoding.numbers.mean.value)])
-    assert (chart["unit"], chart["texts"]) == ("age", [[mean, interval]])
+    assert (chart["unit"], chart["texts"]) == ("age", [[interval, mean, interval]])
 
 
 def test_means_that_are_not_determined_are_shown_without_numbers(tmp_path: Path, trends: Trends) -> None:
     lost = trends.decodings[0].to_dict()
     lost["numbers"] = lost["numbers"] | {"mean": dict.fromkeys(lost["numbers"]["mean"])}
     (tmp_path / "page.html").write_text(render_metric(LOAD, [], [lost], inline_scripts()))
-    assert cells_of(tmp_path / "page.html", "means") == [[DAYS[0], "-", "-"]]
+    assert cells_of(tmp_path / "page.html", "means") == [[DAYS[0], "-", "-", "-"]]
     assert 'data-chart="means"' not in (tmp_path / "page.html").read_text()
 
 
@@ -224,8 +224,8 @@ def test_quantiles_are_a_table_with_the_figures_of_the_terminal(pages: dict[str,
     rows = cells_of(pages["ordinal"], "totals")
     assert [row[0] for row in rows] == ["5%", "10%", "25%", "50%", "75%", "90%", "95%"]
     assert decoding.numbers is not None
-    for (share, value, interval, edges), quantile in zip(rows, decoding.numbers.quantiles, strict=True):
-        assert f"{share} are below {value} (95% interval {interval}; buckets {edges})" in lines
+    for (share, edges, value, interval), quantile in zip(rows, decoding.numbers.quantiles, strict=True):
+        assert f"{share} are below {edges} ({value}; {interval})" in lines
         assert edges == f"{quantile.lowest:g} .. {quantile.highest:g}"
     assert "% are below" not in pages["ordinal"].read_text().partition("<script")[0]
 

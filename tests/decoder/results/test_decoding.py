@@ -28,7 +28,7 @@ from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.table import DecodingTable, summary_lines
-from hubbub_decoder.results.warnings import DecodingWarning
+from hubbub_decoder.results.warnings import MIN_REPORTS_PER_COHORT, DecodingWarning, warn_impossible_totals
 
 HOMEPAGE = Metric.string(
     "homepage", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
@@ -90,7 +90,8 @@ def by_hand() -> Decoding:
 def test_table_shows_detected_candidates_totals_detection_limit_and_warnings() -> None:
     assert [line.rstrip() for line in rendered(by_hand(), 90).splitlines()] == [
         "homepage: 10,000 reports; epsilon 2.044 per report, 4.395 per value, 17.578 per enrollment",
-        "(4 values), lifetime epsilon 39.551 (9 values)",
+        "(4 values), lifetime epsilon 39.551 (9 values); enrollment and lifetime: between histories",
+        'whose values, "no value" among them, change at the same times',
         "candidate            share      95% interval  q value",
         "a.example           50.00%  46.08% .. 53.92%   <1e-99  █████████████████████░|░",
         "b.example = b.test  25.00%  21.08% .. 28.92%    1e-08  █████████░░|░",
@@ -105,9 +106,9 @@ def test_table_shows_detected_candidates_totals_detection_limit_and_warnings() -
 
 def test_wide_table_shows_adjusted_intervals_of_detected_candidates() -> None:
     lines = [line.rstrip() for line in rendered(DecodingTable(by_hand(), everything=True), 110).splitlines()]
-    assert lines[2] == "candidate            share      95% interval  selection-adjusted  q value"
-    assert lines[3].startswith("a.example           50.00%  46.08% .. 53.92%    45.20% .. 54.80%   <1e-99  ███")
-    assert lines[5].startswith("c.example           -1.00%   -4.92% .. 2.92%                        0.700")
+    assert lines[3] == "candidate            share      95% interval  selection-adjusted  q value"
+    assert lines[4].startswith("a.example           50.00%  46.08% .. 53.92%    45.20% .. 54.80%   <1e-99  ███")
+    assert lines[6].startswith("c.example           -1.00%   -4.92% .. 2.92%                        0.700")
 
 
 def test_table_of_everything_shows_rows_that_were_not_estimated() -> None:
@@ -146,7 +147,7 @@ def test_table_shortens_long_candidates_and_escapes_control_characters() -> None
     names = ("x" * 200_000, "\x1b[31mred\u202e")
     hostile = replace(by_hand(), estimates=tuple(replace(first, candidate=name) for name in names))
     text = rendered(DecodingTable(hostile, everything=True))
-    assert len(text.splitlines()) < 16
+    assert len(text.splitlines()) < 20
     assert "(200,000" in text
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -221,7 +222,7 @@ def test_pattern_counts_and_bit_counts_agree_and_patterns_have_no_larger_error(u
 def test_summary_lines_name_reports_needed_when_nothing_is_detectable(unseen_seed: int) -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 3}, np.random.default_rng(unseen_seed))
     text = " ".join(summary_lines(decode(counts, ["a", "b"])))
-    assert "too few to detect any candidate. A limit of 1% needs" in text
+    assert "so no candidate can be detected. A limit of 1% needs" in text
     assert "Total shares are not determined." in text
 
 
@@ -586,6 +587,22 @@ def test_warns_about_impossible_totals_under_wrong_probabilities() -> None:
     assert warned(
         wrong,
         "A frequent string may be missing from the candidates, the parameters or hash scheme may differ from the clients'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "impossible"),
+    [(1.258, "above 100%"), (1.15, None), (1.0, None), (0.5, None), (-0.15, None), (-0.258, "below 0")],
+)
+@pytest.mark.parametrize("total", ["listed_total", "no_value", "unlisted"])
+def test_warns_about_totals_outside_0_and_100_percent(total: str, share: float, impossible: str | None) -> None:
+    """With a standard error of .04: outside by more than four of them."""
+    reports = MIN_REPORTS_PER_COHORT * HOMEPAGE.params.num_cohorts
+    estimate = ShareEstimate(share, 0.04, share - 0.08, share + 0.08)
+    decoding = replace(by_hand(), metric=HOMEPAGE, num_reports=reports, **{total: estimate})  # type: ignore[arg-type]
+    found = list(warn_impossible_totals(decoding))
+    assert [f"{share:.1%}, which is {impossible} by more than 4 standard errors" in text for text in found] == (
+        [True] if impossible else []
     )
 
 

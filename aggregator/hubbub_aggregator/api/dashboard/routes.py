@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hubbub.metrics.metric import is_metric_name
+from hubbub.text import visible_value
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import openapi, sessions
 from hubbub_aggregator.api.dashboard.metric_page import build_metric_page
@@ -37,6 +38,7 @@ _MAX_QUERY_LENGTH = 200  # characters
 _TEMPLATES = Environment(
     loader=PackageLoader("hubbub_aggregator.api.dashboard", "."),
     autoescape=True,
+    finalize=visible_value,
     undefined=StrictUndefined,
     trim_blocks=True,
 )

@@ -102,7 +102,7 @@ class Recorder:
             account, period = self._account(state, subject, metric)
             self._draft(state, account, period, encoder, valid)
         except _Ignored as ignored:
-            self.unsaved_ignored[ignored.reason] += 1
+            self.ignore(ignored.reason)
 
     def _check_consent(self, state: State) -> None:
         if state.consent is Consent.OFF:
@@ -184,7 +184,7 @@ class Recorder:
         if len(self._postponed) < MAX_POSTPONED:
             self._postponed.append((subject_id, name, dict(value) if isinstance(value, Mapping) else value))
         else:
-            self.unsaved_ignored["no-state"] += 1
+            self.ignore("no-state")
 
     def record_postponed(self, state: State) -> None:
         """Take the postponed recordings."""
@@ -195,7 +195,7 @@ class Recorder:
         """Take the postponed recordings; if the level changes, ignore the ones that cannot be taken now: they belong to the old level."""
         self.record_postponed(state)
         if level_changes:
-            self.unsaved_ignored["consent"] += len(self._postponed)
+            self.ignore("consent", len(self._postponed))
             self._postponed.clear()
 
     def prepare_upload(self, state: State) -> UploadReadiness:
@@ -227,10 +227,15 @@ class Recorder:
         counts["ignored"] = {reason: n + ignored[reason] for reason, n in counts["ignored"].items()}
         return counts
 
+    def ignore(self, reason: str, number: int = 1) -> None:
+        """Count recordings as ignored. Any thread may call it, also outside `with journal`."""
+        with self._journal.thread_lock:
+            self.unsaved_ignored[reason] += number
+
     def ignore_wrong_call(self, message: str) -> None:
         """Count a wrong call of `record` as ignored (`invalid`), and log its message once."""
         self._log_once(f"record: {message}")
-        self.unsaved_ignored["invalid"] += 1
+        self.ignore("invalid")
 
     def _warn_unknown(self, name: object) -> None:
         """Warn once for each unknown name, up to the limit of `OncePerKey`."""

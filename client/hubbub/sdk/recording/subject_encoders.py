@@ -120,13 +120,16 @@ class SubjectEncoders:
     def secret(self, state: State) -> Secret | None:
         """Return the client's secret; one that the ledger has not seen is a new enrollment.
 
+        A directory of an earlier format of the permanent response is one, too: its secret now draws other responses, and the ledger
+        charges both. The version in the stream's name tells the formats apart; increase it with that of `PermanentResponse`.
+
         None while the ledger or the secret cannot be read: a file that cannot be opened today must not start a new enrollment.
         """
         if self._secret is None or self._secret_tag != state.secret_tag:
             secret = self._load() if self._journal.is_read else None
             if secret is None:
                 return None
-            tag = secret.stream("hubbub/enrollment/v1").digest(16).hex()
+            tag = secret.stream("hubbub/enrollment/v2").digest(16).hex()
             if tag != state.secret_tag:
                 if not state.ledger_key:
                     self._journal.write({"event": "ledger_key", "key": self._random_bytes(SECRET_BYTES).hex()})

@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from hubbub.files.private_file import make_private_directory
 from hubbub.sdk.runtime.safe_logging import log_when_unlocked
 
 
@@ -160,7 +161,7 @@ class SystemDisk:
     """
 
     def make_directory(self, path: Path) -> None:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(path)
 
     def open(self, path: Path) -> File:
         return SystemFile(path)

@@ -53,7 +53,8 @@ class Journal:
         self._disk = disk
         self._sleep = sleep
         self._path = directory / JOURNAL
-        self._thread_lock = threading.RLock()
+        self.thread_lock = threading.RLock()
+        """Excludes the other threads of this process. `with journal` holds it, and the lock between processes."""
         self._sync_lock = threading.Lock()
         self._sections: list[Generator[State, None, None]] = []
         self._entered = self._locked = self._has_partial_record = False
@@ -117,7 +118,7 @@ class Journal:
         me = threading.get_ident()
         try:
             journal_threads.append(me)
-            with self._thread_lock:
+            with self.thread_lock:
                 within = self._entered
                 try:
                     self._entered = True
@@ -212,7 +213,7 @@ class Journal:
     def _sync(self) -> bool:
         if not self.run(lambda _: self.write_pending()):
             return False
-        with self._thread_lock:
+        with self.thread_lock:
             if not self._unsynced or self._file is None:
                 return self._file is not None  # another thread synced meanwhile
             files, names = (*self._unsynced_files.values(), self._file), self._names_unsynced
@@ -229,7 +230,7 @@ class Journal:
         finally:
             if not done:
                 self._unsynced, self._names_unsynced = True, names
-        with self._thread_lock:
+        with self.thread_lock:
             self._unsynced_files = {inode: each for inode, each in self._unsynced_files.items() if each not in files}
         return True
 
@@ -246,13 +247,13 @@ class Journal:
 
     def take_records(self, events: Iterator[Event], count: int) -> bytes:
         """Return the records of the next `count` events, taken while no thread of this process changes the state."""
-        with self._thread_lock:
+        with self.thread_lock:
             taken = list(islice(events, count))
         return encode_records(*taken)
 
     def close(self) -> None:
         """Close the files; the next use opens them again."""
-        with self._thread_lock:
+        with self.thread_lock:
             self._forget_files()
             if self._lock is not None:
                 self._lock.close()
@@ -266,12 +267,12 @@ class Journal:
 
     def freeze(self) -> Generator[None, None, None]:
         """Hold the thread lock from `next` to `close`, so that a fork copies no half-done change."""
-        with self._thread_lock:
+        with self.thread_lock:
             yield
 
     def after_fork_in_child(self) -> None:
         """Open the files again: a lock on an inherited file would be the parent's."""
-        self._thread_lock = threading.RLock()
+        self.thread_lock = threading.RLock()
         self._sync_lock = threading.Lock()
         self._entered = False
         self._sections.clear()

@@ -36,6 +36,10 @@ def read_state(directory: Path) -> State:
     next_step = "give the directory that the app passes to Client as `state`"
     try:
         contents = _contents(directory)
+    except PermissionError as problem:
+        raise UnreadableStateError(
+            f"{directory} cannot be read ({problem.strerror})", "run the command as the user of the app"
+        ) from None
     except OSError as problem:
         reason = problem.strerror
         if isinstance(problem, NotADirectoryError):

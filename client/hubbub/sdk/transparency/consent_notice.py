@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
+from hubbub.metrics.rules import is_placeholder
 from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
-from hubbub.privacy.plain_words import certainty_text
+from hubbub.privacy.plain_words import CERTAIN, certainty_text, changed_text, unchanged_text
 from hubbub.privacy.policy import Policy
+from hubbub.text import format_count
 
 
 def consent_notice(
@@ -22,7 +24,8 @@ def consent_notice(
     policy      : policy of the app's client; None: the default one
     contact     : address for questions; "": none
 
-    Pass the text that the user read to `Client.set_consent(..., text=...)`. Raises ParameterError if no metric is collected.
+    Pass the text that the user read to `Client.set_consent(..., text=...)`. Raises ParameterError if no metric is collected,
+    or if a text of a collected metric is a placeholder.
     """
     for name, text in (("app", app), ("recipient", recipient)):
         if not isinstance(text, str) or not text.strip():
@@ -32,6 +35,12 @@ def consent_notice(
     collected = {metric: each for metric, each in figures.items() if each.objection is None}
     if not collected:
         raise ParameterError("no metric of these definitions is collected under the policy: run `hubbub metrics check`")
+    for metric in collected:
+        if is_placeholder(metric.description) or is_placeholder(metric.purpose):
+            raise ParameterError(
+                f"{metric.name}: the description or the purpose is a placeholder, and users would read it: write it in the definition. "
+                "`hubbub metrics check` finds placeholders"
+            )
     parts = [
         [f"{app} asks: may we collect usage statistics?"],
         [f"If you agree, {app} sends reports to {recipient}:"],
@@ -40,7 +49,8 @@ def consent_notice(
             (
                 f"Your answers are randomized. {app} replaces parts of each report at random on this device, before it stores or sends the "
                 "report. The answer itself is not sent. Statistics over many devices are still right on average."
-            )
+            ),
+            f"{app} keeps what it needs to randomize on this device. Somebody who can read the files of this device can find out your answers.",
         ],
         [
             (
@@ -51,9 +61,9 @@ def consent_notice(
         [line for metric, each in collected.items() for line in _certainties(metric, each)],
         [
             (
-                'A reader who is "practically certain" has seen so many reports of so many different answers that the randomness no longer '
-                "hides them."
-            )
+                f'For a reader who is "{CERTAIN}", the reports together no longer hide the answer, or the change, behind their randomness.'
+            ),
+            *_about_changes([metric for metric, each in collected.items() if each.unit == "value"]),
         ],
         [
             (
@@ -79,12 +89,33 @@ def _collected(metric: Metric) -> Iterator[str]:
 
 
 def _certainties(metric: Metric, figures: PrivacyFigures) -> Iterator[str]:
+    """Yield the line of a metric: its certainties, each with the condition under which it holds."""
     steps = [("from one report", figures.epsilon_report)]
+    of_enrollment, condition, end = figures.epsilon_enrollment, "whether or not your answer changes", ""
     match figures.unit:
         case "value":
-            steps.append(("from all reports of one unchanging answer", figures.epsilon_unit))
+            of_enrollment, condition = figures.epsilon_unit, unchanged_text(metric)
+            end = f"; {changed_text(metric)}"
         case "epoch":
-            steps.append((f"from the reports of {figures.hold} {figures.period}s", figures.epsilon_unit))
-    steps.append(("from all reports until you withdraw your consent", figures.epsilon_enrollment))
-    steps.append(("from all reports ever, if you then agree again", figures.epsilon_lifetime))
-    yield f"- {metric.name}: " + "; ".join(f"{label}, {certainty_text(epsilon)}" for label, epsilon in steps) + "."
+            steps.append(
+                (f"from the reports of {format_count(figures.hold or 1, figures.period)}", figures.epsilon_unit)
+            )
+    steps.append((f"from all reports until you withdraw your consent, {condition}", of_enrollment))
+    steps.append(
+        (f"from all reports ever, if you then agree again any number of times, {condition}", figures.epsilon_lifetime)
+    )
+    yield (
+        f"- {metric.name}: " + "; ".join(f"{label}, {certainty_text(epsilon)}" for label, epsilon in steps) + f"{end}."
+    )
+
+
+def _about_changes(metrics: list[Metric]) -> Iterator[str]:
+    """Yield what a change tells a reader, if there are metrics whose epsilon holds for unchanging values only."""
+    if not metrics:
+        return
+    changed_by_absence = [metric.name for metric in metrics if metric.buckets is None or metric.buckets.default is None]
+    absence = f" A day, week or month without an answer is a change, too ({', '.join(changed_by_absence)})."
+    yield (
+        "A reader who recognizes the reports of this device can see that an answer changed, and when."
+        f"{absence if changed_by_absence else ''} After a change, the reader can learn as much about the new answer as about the first."
+    )

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 from xml.etree.ElementTree import Element
 
 from hubbub.consent import Consent
 from hubbub.metrics.metric import Metric
 from hubbub.pages.html_page import element, page, table
 from hubbub.privacy.ledger import Account
-from hubbub.privacy.plain_words import certainty_text
+from hubbub.privacy.lifetime import epsilon_of_reports
+from hubbub.privacy.plain_words import certainty_text, changed_text, unchanged_text
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.storage.state import MAX_SENT_BATCHES, QueuedBatch, State
 from hubbub.text import escape_untrusted, format_bits, format_count
@@ -43,11 +45,19 @@ _DROP_TEXTS = {
 }
 
 
-def state_page(state: State, *, last: int = MAX_SENT_BATCHES, definitions: Mapping[str, Metric] | None = None) -> str:
+def state_page(
+    state: State,
+    *,
+    last: int = MAX_SENT_BATCHES,
+    definitions: Mapping[str, Metric] | None = None,
+    url: str | None = None,
+) -> str:
     """Return a self-contained HTML page: consent, what others can learn, budget, reports held, reports sent.
 
     last        : number of sent batches to show, the newest first
-    definitions : definitions of the app; their descriptions are shown
+    definitions : definitions of the app; their descriptions are shown. Without them, what a metric's reports reveal is stated for any
+                  number of reports
+    url         : URL of the aggregator, https or http; None: it is not known
     """
     known = definitions or {}
     sent = list(state.last_sent.values())[::-1][: max(0, last)]
@@ -61,7 +71,7 @@ def state_page(state: State, *, last: int = MAX_SENT_BATCHES, definitions: Mappi
             class_="dim",
         ),
         _consent(state),
-        _disclosure(),
+        _disclosure(url),
         _metrics(state, known),
         _held(state, known),
         *_section(
@@ -106,7 +116,7 @@ def _consent(state: State) -> Element:
     return element("section", *content, class_="card")
 
 
-def _disclosure() -> Element:
+def _disclosure(url: str | None) -> Element:
     return element(
         "section",
         element("h2", "Who can learn what"),
@@ -127,8 +137,8 @@ def _disclosure() -> Element:
             element(
                 "li",
                 element("b", "Somebody who reads your network traffic"),
-                " sees the address of the service, and when and how often this device connects. The connection is encrypted, and "
-                "every request with one report has the same length.",
+                " sees the address of the service, and when and how often this device connects. Every request with one report has the "
+                f"same length. {_encryption_text(url)}",
             ),
         ),
         element(
@@ -139,12 +149,23 @@ def _disclosure() -> Element:
         ),
         element(
             "p",
-            'Somebody who can read the files of this device can learn more: with the file "secret" they can remove a part of the '
-            "randomness, and decrypt the bits of the last value.",
+            'Somebody who can read the files of this device can learn more. The file "secret" is the key of what is encrypted beside it: '
+            "with it they can decrypt the last value, test guesses of earlier values, and remove a part of the randomness.",
             class_="dim",
         ),
         class_="card",
     )
+
+
+def _encryption_text(url: str | None) -> str:
+    """Return whether a reader of the connection sees the reports."""
+    match url and urlsplit(url).scheme:
+        case "https":
+            return "The connection is encrypted."
+        case "http":
+            return "The connection is not encrypted, because the address begins with http: they also see what the service sees."
+        case _:
+            return "The connection is encrypted if the address begins with https. Otherwise they also see what the service sees."
 
 
 def _metrics(state: State, definitions: Mapping[str, Metric]) -> Element:
@@ -160,8 +181,9 @@ def _metrics(state: State, definitions: Mapping[str, Metric]) -> Element:
         element(
             "p",
             '"Sure" means: somebody who thinks two values equally likely reads all reports of the metric. How sure can they be '
-            "which of the two is true? 50 % is a guess. The figure holds for values that stay the same, or that change at the same "
-            "times. Somebody who links the reports of one device can see that a value changed.",
+            "which of the two is true? 50 % is a guess. If an answer changed, somebody who recognizes the reports of this device can see "
+            "that it changed, and when. The figure is then about the answers only. A period without an answer is a change, too, unless "
+            "the metric counts it as a number.",
             class_="dim",
         )
     )
@@ -178,7 +200,16 @@ def _account_row(account: Account, metric: Metric | None) -> Iterator[str | Elem
         yield f"not collected: {account.refused}"
         return
     yield f"{shown_epsilon(account.spent)} of {shown_epsilon(account.reserved_epsilon)}"
-    yield certainty_text(account.spent) if account.spent else "nothing was reported"
+    yield _certainty(account, metric) if account.units else "nothing was reported"
+
+
+def _certainty(account: Account, metric: Metric | None) -> str:
+    """Return how sure a reader of the charged reports can be, and under which condition."""
+    epsilon = account.spent
+    if metric is not None and metric.digest == account.digest:
+        epsilon = min(epsilon, epsilon_of_reports(metric, account.units, account.reports))
+    condition = f", {unchanged_text(metric)}; {changed_text(metric)}" if account.unit == "value" else ""
+    return f"{certainty_text(epsilon)}{condition}"
 
 
 def _held(state: State, definitions: Mapping[str, Metric]) -> Element:

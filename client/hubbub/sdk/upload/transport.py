@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse, problem_slug
+from hubbub.wire.url_masking import mask_url, mask_urls
 from hubbub.wire.urls import check_url, is_loopback
 
 if TYPE_CHECKING:
@@ -137,7 +138,11 @@ def _through(proxy: str, options: dict[str, Any]) -> Any:
     """Return a pool of connections through a proxy; `host:port` means http, a user name and password are sent as Basic auth."""
     import urllib3
 
-    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    try:
+        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        _ = parts.port
+    except ValueError:  # its text has a part of the URL
+        raise ValueError(f"the proxy {mask_url(proxy)} is not a URL: correct HTTPS_PROXY") from None
     credentials = None
     if parts.username is not None:
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -147,7 +152,7 @@ def _through(proxy: str, options: dict[str, Any]) -> Any:
 
 def _describe_error(problem: BaseException, url: str) -> str:
     """Return the reason and address of an error, on one short line of ASCII, because its text may come from the server."""
-    reason = " ".join(_reason(problem).split())
+    reason = " ".join(mask_urls(_reason(problem)).split())  # it may repeat the URL of a proxy
     found = _CONNECTION.search(reason)
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -175,4 +175,4 @@ def _exchangeable_totals(model: ScoreModel, state: EmpiricalBayesState, estimate
     typical = float(squares[~strong].mean()) if not strong.all() else 1.0
     means = np.where(strong, estimates.posterior_means, 0)
     priors = CandidatePriors(means, np.where(strong, v / _MIN_PRIOR_PRECISION, typical))
-    return ScoreSolver(model, priors, state.unlisted_variance).totals(~strong)
+    return model.totals(priors, state.unlisted_variance, ~strong)

@@ -41,6 +41,7 @@ from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, HashMo
 _MIN_EIGENVALUE = 1e-9  # relative to the largest
 _RELATIVE_RIDGE = 1e-10
 _MIN_INFORMATION = 1e-9  # relative; a share with less is not determined
+_RANK_TOLERANCE = 1e-9  # length of what a column adds to the others, relative to its own; less is rounding
 _SUM_WEIGHT = 1e4  # precision of the constraint that shares sum to 1, in that of a random number of reports
 _MIN_ERROR_REPORTS = 0.1  # least standard error, in reports: simulated matrices are not more exact
 
@@ -126,6 +127,38 @@ class ScoreModel:
             excess=None if self.excess is None else np.pad(self.excess, (0, 1)),
         )
 
+    def totals(self, priors: CandidatePriors, unlisted_variance: float, exchangeable: Flags) -> Totals:
+        """Totals, with one more fixed effect: the mean of the exchangeable candidates (M,), its column F 1.
+
+        Without it, the priors of hundreds of small shares would decide their sum. The last diagonal entry of R is what the other columns
+        leave of that column; if it is 0, no candidate is exchangeable, or F 1 is a fixed column, and there is no such effect.
+
+        Solved as least squares by a QR decomposition. The sum of all shares is known a thousand times better than the sum of the exchangeable
+        ones, and normal equations would square that ratio and lose eight digits, in other ways on each processor.
+        """
+        m, size = len(priors.means), self.features.shape[1]
+        roots = 1 / np.sqrt(1 + unlisted_variance * self.spread)[:, None]
+        observed = roots * np.column_stack([self.features, self.features[:, :m] @ exchangeable])
+        diagonal = np.append(
+            1 / np.sqrt(priors.variances), _RANK_TOLERANCE * np.linalg.norm(observed[:, m:size], axis=0)
+        )
+        known = np.column_stack([np.diag(diagonal), np.zeros(size)])
+        right = np.concatenate([roots[:, 0] * self.y, diagonal[:m] * priors.means, np.zeros(size - m)])
+        augmented = np.column_stack([np.vstack([observed, known]), right])
+        (triangle,) = linalg.qr(augmented, mode="r")
+        kept = size + int(abs(triangle[size, size]) > _RANK_TOLERANCE * np.linalg.norm(observed[:, size]))
+        root, projected = triangle[:kept, :kept], triangle[:kept, -1]  # R and Q'y
+        sums = np.zeros((size + 1, size - m + 1))
+        sums[:m, 0], sums[m:size, 1:], sums[size, 0] = 1, np.eye(size - m), exchangeable.sum()
+        half = linalg.solve_triangular(root, sums[:kept], trans="T")
+        shares, covariance = projected @ half, half.T @ half
+        if self.excess is not None:
+            reach = roots * (observed[:, :kept] @ linalg.solve_triangular(root, half))
+            x, n = np.clip(shares, 0, 1), self.num_clients
+            sampling = (np.diag(x) - np.outer(x, x)) / n + (_MIN_ERROR_REPORTS / n) ** 2 * np.eye(len(x))
+            covariance += reach.T @ self.excess @ reach + sampling
+        return Totals(shares, covariance)
+
     def variance_ratio(self, unlisted_variance: float, before: float) -> float:
         """Ratio of the observations' mean variance under one tau**2 to that under another."""
         mean = float(self.spread.mean())
@@ -176,30 +209,6 @@ class ScoreSolver:
             posterior_means=posterior_means,
             fixed_effects=self.shares[m:],
         )
-
-    def totals(self, exchangeable: Flags) -> Totals:
-        """Totals, with one more fixed effect: the mean of the exchangeable candidates (M,), its column F 1.
-
-        Without it, the priors of hundreds of small shares would decide their sum.
-        """
-        model, m, size = self._model, self._listed, len(self.shares)
-        column = model.features[:, :m] @ exchangeable
-        weighted = column / (1 + self._unlisted_variance * model.spread)
-        solved = self._posterior @ (self._weighted.T @ column)
-        left = float(weighted @ (column - model.features @ solved))
-        sums = np.zeros((size - m + 1, size + 1))
-        sums[0, :m], sums[1:, m:-1], sums[0, -1] = 1, np.eye(size - m), exchangeable.sum()
-        weights = np.column_stack([sums[:, :-1] @ self._posterior, np.zeros(len(sums))])
-        if left > _MIN_INFORMATION * float(weighted @ column):  # else none is exchangeable, or F 1 is a fixed column
-            direction = np.append(-solved, 1)
-            weights += np.outer(sums @ direction, direction) / left
-        totals = Totals(weights @ np.append(self._right, weighted @ model.y), weights @ sums.T)
-        if model.excess is None:
-            return totals
-        reach = weights[:, :-1] @ self._weighted.T + np.outer(weights[:, -1], weighted)
-        x, n = np.clip(totals.shares, 0, 1), model.num_clients
-        sampling = (np.diag(x) - np.outer(x, x)) / n + (_MIN_ERROR_REPORTS / n) ** 2 * np.eye(len(x))
-        return Totals(totals.shares, totals.covariance + reach @ model.excess @ reach.T + sampling)
 
     def overdispersion(self) -> Overdispersion:
         """Compare the residuals of the bits with their expected variance."""

@@ -97,7 +97,7 @@
   function means(box, indices, width) {
     const { periods, value, low, high, texts, unit } = data.means;
     const points = periods.map((period, t) => ({ period, mean: value[t], low: low[t], high: high[t], texts: texts[t] }));
-    const describe = (point) => [`mean ${point.texts[0]}`, `${data.level} interval ${point.texts[1]}`, `period ${point.period}`];
+    const describe = (point) => [`${data.level} interval ${point.texts[0]}`, `estimate ${point.texts[1]}`, `period ${point.period}`];
     const chart = Plot.plot({
       ...base(width),
       height: 280,

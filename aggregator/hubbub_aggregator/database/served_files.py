@@ -1,0 +1,183 @@
+"""Detect that the files of a SQLite database were moved or damaged while they are open.
+
+SQLite keeps writing into a file that was removed, renamed or replaced, and every commit succeeds. It keeps trusting pages and
+an index in memory when the files were truncated or overwritten, and every commit succeeds. A restart would not find these
+commits. When the last connection is closed, SQLite copies the write-ahead log into the database file. If the log is damaged, this
+overwrites sound pages.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import NoReturn
+
+from hubbub_aggregator.database.write_ahead_log import (
+    Identity,
+    find_descriptor,
+    find_log_damage,
+    identity_of,
+    read_index_header,
+    reopened,
+    status_of,
+)
+from hubbub_aggregator.errors import FilesInDoubtError
+
+logger = logging.getLogger(__name__)
+
+_ADVICE = {
+    "": "Put the same file back; if it is lost, stop the service and restore the last backup into a new file",
+    "-wal": "Put the same file back, or stop the service with SIGTERM: it then writes the contents of the -wal into the database file",
+    "-shm": "Restart the service: the -shm has no data, and SQLite builds it again from the -wal",
+}
+"""Next step if a file was moved, by the end of its name."""
+_DAMAGED = (
+    "no batch is acknowledged until a restart. Stop the service: it leaves the files as they are. Then copy the database file and "
+    "its -wal to another place, run `hubbub db check`, and if it finds damage restore the last backup into a new file"
+)
+
+
+class ServedFiles:
+    """The database file, its `-wal` and its `-shm`, as they are while this process has connections to them.
+
+    Device and inode of each are recorded with the first connection. SQLite creates and deletes the `-wal` and the `-shm` only while
+    no process has a connection. So theirs are forgotten with the last one. A moved file may come back. Damage is permanent.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        real = os.path.realpath(path)
+        self._paths = {"": self.path, "-wal": Path(f"{real}-wal"), "-shm": Path(f"{real}-shm")}
+        self._lock = Lock()
+        self._recorded: dict[str, Identity] = {}
+        self._entry: Identity | None = None  # of the path itself, which may be a symbolic link
+        self._sizes = {"": 0, "-shm": 0}  # the largest so far, because SQLite does not make these files smaller
+        self._index: int | None = None  # SQLite's descriptor of the `-shm`
+        self._connections = 0
+        self._moved: str | None = None
+        self._damage: str | None = None
+
+    def connection_opened(self) -> None:
+        """Record the files after the first connection's first read; check them for later connections."""
+        with self._lock:
+            if not self._connections:
+                self._record()
+            self._connections += 1
+        try:
+            self.require_intact()
+        except FilesInDoubtError:
+            self.connection_closed()
+            raise
+
+    def _record(self) -> None:
+        found = {suffix: identity_of(path) for suffix, path in self._paths.items()}
+        self._recorded = {suffix: identity for suffix, identity in found.items() if identity} | self._recorded
+        self._entry = self._entry or _entry_of(self.path)
+        self._index = find_descriptor(self._recorded["-shm"]) if "-shm" in self._recorded else None
+
+    def connection_closed(self) -> None:
+        """Forget the `-wal` and the `-shm` with the last connection, because SQLite may delete them."""
+        with self._lock:
+            self._connections -= 1
+            if not self._connections:
+                self._recorded = {suffix: identity for suffix, identity in self._recorded.items() if not suffix}
+                self._sizes["-shm"], self._index = 0, None
+
+    def require_intact(self) -> None:
+        """Raise FilesInDoubtError if a file was moved, is smaller than it was, or was found to be damaged.
+
+        Logs an error the first time, and a warning on recovery.
+        """
+        if self._damage is not None:
+            raise FilesInDoubtError(self._damage)
+        moved = self._moved_file()
+        with self._lock:
+            is_new, self._moved = self._moved != moved, moved
+        if moved is not None:
+            problem = f"{self._paths[moved]} was removed, renamed, replaced or unmounted while it is served"
+            if is_new:
+                logger.error("%s: no batch is acknowledged. %s", problem, _ADVICE[moved])
+            raise FilesInDoubtError(problem)
+        if is_new:
+            logger.warning("%s: the database file is back, and batches are stored again", self.path)
+
+    def report_damage(self, damage: str) -> NoReturn:
+        """Record damage, which is final, log it, and raise FilesInDoubtError."""
+        with self._lock:
+            is_new, self._damage = self._damage is None, damage
+        if is_new:
+            logger.error("%s: %s", damage, _DAMAGED)
+        raise FilesInDoubtError(damage)
+
+    def require_sound_log(self) -> None:
+        """Raise FilesInDoubtError if a restart would not find all that was committed to the write-ahead log."""
+        if (damage := self.log_damage()) is not None:
+            self.report_damage(damage)
+
+    def log_damage(self) -> str | None:
+        """Return how the write-ahead log differs from what this process reads; None: it does not differ."""
+        index, wal = self._index, self._recorded.get("-wal")
+        if index is None or wal is None:
+            return None
+        with reopened(wal) as log:
+            damage = None if log is None else find_log_damage(log, index)
+        return None if damage is None else f"{self._paths['-wal']} is damaged: {damage}"
+
+    def require_closable(self) -> None:
+        """Raise FilesInDoubtError if closing the last connection could destroy what the files still hold.
+
+        Closing it copies the write-ahead log into the database file. That saves the contents of a `-wal` that was removed. If the `-shm`
+        was removed, other processes may have written to the `-wal` with another index.
+        """
+        with suppress(FilesInDoubtError):
+            self.require_intact()
+        if self._damage is not None:
+            raise FilesInDoubtError(self._damage)
+        if self._moved == "-shm":
+            raise FilesInDoubtError(f"{self._paths['-shm']} was removed or replaced while it was served")
+        self.require_sound_log()
+
+    def state(self) -> list[tuple[int, int]]:
+        """Return size and time of the last change of the database file and of its `-wal`."""
+        found = (status_of(self._paths[suffix]) for suffix in ("", "-wal"))
+        return [(status.st_size, status.st_mtime_ns) for status in found if status is not None]
+
+    def _moved_file(self) -> str | None:
+        """Return the end of the name of a path that leads to another file; None: there is none.
+
+        Raises FilesInDoubtError if a file was truncated.
+        """
+        for suffix, recorded in list(self._recorded.items()):
+            least = self._least_bytes(suffix)
+            status = status_of(self._paths[suffix])
+            if status is None or (status.st_dev, status.st_ino) != recorded:
+                return suffix
+            if status.st_size < least:
+                if suffix == "-wal" and self._least_bytes(suffix) != least:
+                    continue  # a checkpoint has truncated it in the meantime
+                self.report_damage(
+                    f"{self._paths[suffix]} was truncated while it is open: it has {status.st_size} bytes, and should have {least}"
+                )
+            if suffix in self._sizes:
+                self._sizes[suffix] = max(self._sizes[suffix], status.st_size)
+        if self._entry is not None and _entry_of(self.path) != self._entry:  # SQLite would look for another `-wal`
+            return ""
+        return None
+
+    def _least_bytes(self, suffix: str) -> int:
+        """Return the size that a file must have, from what was known before its status is read."""
+        if suffix in self._sizes:
+            return self._sizes[suffix]
+        header = None if self._index is None else read_index_header(self._index)
+        return 0 if header is None else header.log_bytes
+
+
+def _entry_of(path: Path) -> Identity | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,1 @@
+"""Files of the commands and the client: their modes."""

@@ -1,0 +1,110 @@
+"""Mask secrets in URLs before a URL is printed: in errors, logs, findings of `hubbub doctor`, and tracebacks.
+
+`mask_url` is for a text that is one URL or the name of a database. `mask_urls` is for a message that may repeat URLs.
+Both hide passwords, parameters and fragments, and show the scheme, the host and the path. They hide all but the scheme where a URL
+can be read in two ways, because a password may contain every character that separates the parts of a URL.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+_MASK = "***"
+_HOST = r"(?:\[[\w:.%]*\]|[\w.-]*)(?::\d+)?"
+_HOSTS = re.compile(rf"(?:\*\*\*|{_HOST}(?:,{_HOST})*)(?=[/?#]|\Z)")
+_SCHEME = r"(?:[a-z][a-z0-9+.-]+:/{1,2}|postgres(?:ql)?:)"  # one slash: pathlib removes the other
+_URL = re.compile(rf"(\W*{_SCHEME})(.*)", re.DOTALL | re.IGNORECASE)
+_URL_IN_TEXT = re.compile(rf"""(?<![^\s"'`(\[{{<=,]){_SCHEME}""", re.IGNORECASE)
+_SHOWS_USER = re.compile(r"\W*(?:postgres(?:ql)?\S*)?", re.IGNORECASE)
+"""In a URL of another scheme, the name before the @ is often a token."""
+_SHOWN_PARAMETERS = ("host", "hostaddr", "port")
+_PUNCTUATION = ":;.,)}>\"'`"
+_PASSWORD = re.compile(r"(\w*(?:password|secret)\w*\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&]+)", re.IGNORECASE)
+
+
+def mask_url(url: str) -> str:
+    """Return a URL, or a database's name, without its secrets.
+
+    >>> mask_url("postgresql://u:sec/r@t@host/y?sslpassword=too"), mask_url("https://token@host:8000/path?key=1#part")
+    ('postgresql://u:***@host/y?sslpassword=***', 'https://***@host:8000/path?key=***#***')
+
+    Nothing but the scheme is shown if the text after it does not begin with a host and a port, or if an @ follows a ? or a #.
+
+    >>> mask_url("postgresql://u:sec/ret"), mask_url("http://host?a=b@c"), mask_url("postgresql://[::1]:5432/y")
+    ('postgresql://***', 'http://***', 'postgresql://[::1]:5432/y')
+    """
+    found = _URL.fullmatch(url)
+    if found is not None:
+        return _mask_after(found[1], found[2])
+    if re.match(r"[^:]*:.*@", url, re.DOTALL):
+        return _mask_after("", url)
+    start, separator, _ = url.partition("://")
+    return f"{start}://{_MASK}" if separator else _mask_passwords(url)
+
+
+def mask_urls(text: str) -> str:
+    """Return a message without the secrets of the URLs that it repeats.
+
+    >>> mask_urls('cannot PUT (http://key:secret@host/bucket/a?token=b) in 3 s; see "https://example.org/help".')
+    'cannot PUT (http://***@host/bucket/a?token=*** in 3 s; see "https://example.org/help".'
+
+    Where a URL ends is not known, because a password may contain blanks. So a URL reaches at least to the last @ before the next URL.
+
+    >>> mask_urls("postgresql://u:a b@host/y -> s3://bucket/c: no space")
+    'postgresql://u:***@host/y -> s3://bucket/c: no space'
+    """
+    starts = [found.start() for found in _URL_IN_TEXT.finditer(text)]
+    parts = [_mask_first(text[start:end]) for start, end in pairwise([*starts, len(text)])]
+    return "".join([_mask_passwords(text[: starts[0]] if starts else text), *parts])
+
+
+def _mask_after(scheme: str, rest: str) -> str:
+    """Mask the part of a URL after its scheme; `rest` has the form user:password@host:port/path?query#fragment."""
+    userinfo, at, after = rest.rpartition("@")
+    hosts = _HOSTS.match(after)
+    if hosts is None or "?" in userinfo or "#" in userinfo:
+        return scheme + _MASK
+    name, colon, _ = userinfo.partition(":")
+    if at and _SHOWS_USER.fullmatch(scheme) and re.fullmatch(r"[\w.-]*", name):
+        user = f"{name}:{_MASK}@" if colon else f"{name}@"
+    else:
+        user = f"{_MASK}@" if at else ""
+    address, hash_, _ = after.partition("#")
+    path, question, query = address.partition("?")
+    shown = scheme + user + _mask_passwords(path)
+    if question:
+        shown += "?" + "&".join(map(_mask_parameter, query.split("&")))
+    return f"{shown}#{_MASK}" if hash_ else shown
+
+
+def _mask_parameter(text: str) -> str:
+    name, equals, value = text.partition("=")
+    if name in _SHOWN_PARAMETERS and re.fullmatch(r"[\w./:,\[\]-]*", value):
+        return text
+    return f"{name}={_MASK}" if equals and re.fullmatch(r"[\w.-]+", name) else _MASK
+
+
+def _mask_first(text: str) -> str:
+    """Mask the URL with which a text begins; the text contains no other URL."""
+    end = _end_of_word(text, 0)
+    is_masked = _MASK in text[:end] and mask_url(text[:end]) == text[:end]
+    signs = [found.end() for found in re.finditer(r"@(?=\S)", text)]
+    if signs and not is_masked:
+        end = _end_of_word(text, signs[-1])
+    url = text[:end]
+    if "?" not in url and "#" not in url:  # else a character at its end may belong to a secret
+        url = url.rstrip(_PUNCTUATION if "[" in url else f"{_PUNCTUATION}]")
+    masked = mask_url(url)
+    is_whole = masked == url or not masked.endswith(f"/{_MASK}")
+    return masked + _mask_passwords(text[len(url) :]) if is_whole else masked
+
+
+def _mask_passwords(text: str) -> str:
+    """Mask the values of `password = value` in a text without URLs, such as a connection string of libpq."""
+    return _PASSWORD.sub(rf"\1{_MASK}", text)
+
+
+def _end_of_word(text: str, start: int) -> int:
+    found = re.compile(r"\s").search(text, start)
+    return len(text) if found is None else found.start()

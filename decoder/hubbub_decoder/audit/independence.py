@@ -1,0 +1,194 @@
+"""Independence tests: the noise of two values, two epochs, two parts or two metrics of one client is independent.
+
+The claims for a value that changes, for a joint metric and for several metrics are sums of losses. A sum holds only if the noise of
+its terms is independent: two noises of one stream show which true bits are equal, whatever the sum of their losses is.
+
+A client has two events at each bit of a noise: its first report shows a one, and more than t (p + q) / 2 of its t reports do. N_ij is the
+number of clients with an event at bit i of one noise and at bit j of the other. Given the numbers r_ci and r_cj of clients with each
+event, of n_c clients of cohort c, independent noise has
+
+    P(N_ij >= x) <= exp(-n KL(x / n, mu / n)) for x >= mu, and P(N_ij <= x) has the same limit for x <= mu      mu = sum_c r_ci r_cj / n_c
+
+Source: Hoeffding 1963, theorems 1 and 4. N_ij is a sum of hypergeometric numbers, whose tails are lighter than those of a binomial number.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import rel_entr
+
+from hubbub.metrics.metric import Metric
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, EncoderClient, SeveralEncoders, value_text
+from hubbub_decoder.audit.distinguisher import first_bits, true_bits
+from hubbub_decoder.audit.pair_search import audited_values
+from hubbub_decoder.audit.replay import FALSE_ALARM, NoiseTest
+from hubbub_decoder.audit.trials import Laboratory, Schedule
+
+_MAX_REPORTS, _MIN_CLIENTS = 262_144, 4_096
+_REPORTS_OF_A_NOISE = 8
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Events of one noise in n clients: the noise of a value, an epoch, a part or a metric.
+
+    cohorts : (n,) int        events : (number of events, n, k), the first report and, of several reports, most of them
+    """
+
+    name: str
+    cohorts: NDArray[np.int64]
+    events: Flags
+
+
+def independence_tests(
+    client: AuditedClient | None, metric: Metric, values: Sequence[AuditedValue] | None, clients: int, seed: int | None
+) -> list[NoiseTest]:
+    """Tests of the noise of two values, or epochs, of a client, and of the noise of two parts of a joint metric.
+
+    Without `hold`, equal Bloom bits of two values may have one noise, so clients in whose cohort the bits are equal do not count.
+
+    client : None: the encoder of this project
+    values : the first two and the last are in the history of every client; None: `audited_values`
+    """
+    history = _history(metric, values or audited_values(metric))
+    t = metric.hold or _reports_of_a_noise([metric])
+    cohorts, events = _observe(client or EncoderClient(metric), [metric], history, t, clients, seed)
+    bits = [true_bits(metric, value) for value in history]
+    names = [value_text(value) for value in history]
+    if metric.hold is not None:
+        names = [f"{name} in epoch {number}" for number, name in enumerate(names, start=1)]
+    of_values, of_parts = [], []
+    for i, j in itertools.combinations(range(len(history)), 2):
+        differ = (bits[i] != bits[j]).any(axis=1)[cohorts] | (metric.hold is not None)
+        if differ.any():
+            of_values.append([Noise(names[at], cohorts[differ], events[:, differ, at]) for at in (i, j)])
+    starts = [*first_bits(metric), metric.params.num_bits]
+    for at, name in enumerate(names):
+        parts = [
+            Noise(f"{part.name} of {name}", cohorts, events[:, :, at, start:end])
+            for part, (start, end) in zip(metric.components, itertools.pairwise(starts), strict=True)
+        ]
+        of_parts += [list(pair) for pair in itertools.combinations(parts, 2)]
+    kind = "noise of different values" if metric.hold is None else "noise of different epochs"
+    return [_test(kind, of_values), *([_test("noise of the parts", of_parts)] if of_parts else [])]
+
+
+def independence_test_of_metrics(
+    client: AuditedClient | None, metrics: Sequence[Metric], clients: int, seed: int | None
+) -> NoiseTest:
+    """Test of the noise of every two metrics of a client with one unchanging value of each.
+
+    client : its values and cohorts are tuples, one item for each metric; None for the encoder of this project
+    """
+    widths = [metric.params.num_bits for metric in metrics]
+    ends = np.cumsum(widths).tolist()
+    first = tuple(audited_values(metric)[0] for metric in metrics)
+    cohorts, events = _observe(
+        client or SeveralEncoders(tuple(metrics)), metrics, [first], _reports_of_a_noise(metrics), clients, seed
+    )
+    noises = [
+        Noise(metric.name, cohorts[:, number], events[:, :, 0, ends[number] - widths[number] : ends[number]])
+        for number, metric in enumerate(metrics)
+    ]
+    return _test("noise of different metrics", [list(pair) for pair in itertools.combinations(noises, 2)])
+
+
+def _history(metric: Metric, values: Sequence[AuditedValue]) -> list[AuditedValue]:
+    """Values of a client, one after another. Of a joint metric, the last part changes before all parts do. With `hold`, the first value returns."""
+    first, second = values[:2]
+    history = [first, second, values[-1]]
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        history.insert(1, (*first[:-1], second[-1]))
+    history = list(dict.fromkeys(history))
+    return history if metric.hold is None else [*history, first]
+
+
+def _observe(
+    client: AuditedClient,
+    metrics: Sequence[Metric],
+    history: list[AuditedValue],
+    t: int,
+    clients: int,
+    seed: int | None,
+) -> tuple[NDArray[np.int64], Flags]:
+    """Cohorts of clients with t reports of each value of a history, and their events, (number of events, clients, values, k)."""
+    middles = np.concatenate(
+        [
+            np.full(part.params.num_bits, t * (part.params.prob_p + part.params.prob_q) / 2)
+            for metric in metrics
+            for part in metric.components
+        ]
+    )
+    reports = [value for value in history for _ in range(t)]
+    rng = np.random.default_rng(None if seed is None else [seed, 2])
+    laboratory = Laboratory(
+        client,
+        len(middles),
+        max(metric.params.num_cohorts for metric in metrics),
+        Schedule.of(1, None),
+        rng,
+        lambda _: None,
+    )
+    clients = min(clients, max(_MIN_CLIENTS, _MAX_REPORTS // (len(reports) * len(metrics))))
+    cohorts, events = [], []
+    for made in laboratory.reports(reports, clients):
+        bits = made.bits.reshape(len(made.bits), len(history), t, -1)
+        cohorts.append(made.cohorts)
+        events.append([bits[:, :, 0] == 1, bits.sum(axis=2) > middles][: min(t, 2)])
+    return np.concatenate(cohorts), np.concatenate(events, axis=1)
+
+
+def _reports_of_a_noise(metrics: Sequence[Metric]) -> int:
+    """Reports t of each value: 8, or the shortest epoch; 1 if no metric has both permanent and instantaneous noise, since more add nothing."""
+    parts = [part.params for metric in metrics for part in metric.components]
+    if not any(part.has_permanent_noise and (part.prob_p > 0 or part.prob_q < 1) for part in parts):
+        return 1
+    return min([_REPORTS_OF_A_NOISE, *(metric.hold for metric in metrics if metric.hold is not None)])
+
+
+def _test(name: str, pairs: list[list[Noise]]) -> NoiseTest:
+    """Test of the independence of pairs of noises; it refutes a client with independent noises with probability at most 1e-9 / 4."""
+    limits = sum(2 * len(one.events) * one.events.shape[2] * other.events.shape[2] for one, other in pairs)
+    worst, found = -math.inf, ""
+    for one, other in pairs:
+        for event, event_other in zip(one.events, other.events, strict=True):
+            together, expected, exponents = _exponents(one.cohorts, event, event_other)
+            at = np.unravel_index(int(exponents.argmax()), exponents.shape)
+            if exponents[at] > worst:
+                worst = float(exponents[at])
+                found = (
+                    f"the noise of {one.name} and of {other.name} is not independent: bit {at[0]} of one and bit {at[1]} of the other "
+                    f"show ones together in {together[at]:,.0f} of {len(event):,} clients, and {expected[at]:,.0f} were expected. "
+                    "Their losses do not add up to the claim. Draw each noise from a stream of its own"
+                )
+    if not pairs:
+        return NoiseTest(name, refuted=False, finding="not run: these values have equal bits in every cohort")
+    if worst > math.log(4 * limits / FALSE_ALARM):
+        return NoiseTest(name, refuted=True, finding=found)
+    fewest = min(len(one.cohorts) for one, _ in pairs)
+    return NoiseTest(
+        name, refuted=False, finding=f"independent in {len(pairs)} pairs, each of {fewest:,} clients or more"
+    )
+
+
+def _exponents(cohorts: NDArray[np.int64], event: Flags, other: Flags) -> tuple[Floats, Floats, Floats]:
+    """(k, k') numbers of clients with both events, their expectations, and n KL.
+
+    cohorts : (n,)        event : (n, k)        other : (n, k')
+    """
+    order = np.argsort(cohorts, kind="stable")
+    _, starts, sizes = np.unique(cohorts[order], return_index=True, return_counts=True)
+    ones, ones_other = (np.add.reduceat(each[order], starts, axis=0, dtype=float) for each in (event, other))
+    together = (event.T.astype(np.float32) @ other.astype(np.float32)).astype(float)
+    expected = ones.T @ (ones_other / sizes[:, None])
+    n = len(cohorts)
+    exponents: Floats = rel_entr(together, expected) + rel_entr(n - together, n - expected)
+    return together, expected, exponents

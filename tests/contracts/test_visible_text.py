@@ -1,0 +1,185 @@
+"""Random text on every HTML page: no character is invisible or changes the order of others, and each can be read as a code point.
+
+Texts of definitions, senders and analysts reach the pages of the client, the aggregator, the plan and the decoder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import date
+from functools import cache
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hubbub import Buckets, Definitions, Metric
+from hubbub.cli.catalogue import catalogue_page
+from hubbub.pages.html_page import element, page, table
+from hubbub.privacy.ledger import Account
+from hubbub.sdk.storage.state import State
+from hubbub.sdk.transparency.state_page import state_page
+from hubbub.summary import BitCounts
+from hubbub.text import visible_text
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_decoder import Decoding, Wishes, decode, plan
+from hubbub_decoder.planning.page import render_page
+from hubbub_decoder.report.decoding_page import render_decoding
+from hubbub_decoder.report.index_page import MetricRow, Problem, render_index
+from hubbub_decoder.report.metric_page import PeriodRow, render_metric
+from hubbub_decoder.report.rendering import inline_scripts
+from tests.aggregator.conftest import running
+
+NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+HOSTILE = "a\u202egnp\u2066b\u2069\x00\x07\x1b[31m\x7f\x85\u200b\u2028\ufeffz"
+EXPIRES = date(2099, 1, 1)
+INVISIBLE = st.characters(categories=["Cc", "Cf", "Zl", "Zp"])
+TEXT = st.text(INVISIBLE | st.characters(exclude_categories=["Cs"]), max_size=12).map(lambda text: f"x{text}y")
+TEXTS = st.lists(TEXT, min_size=8, max_size=8, unique=True)
+
+
+def invisible(text: str) -> list[str]:
+    """Characters that a page must not have."""
+    return [c for c in text if not (c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs")]
+
+
+def metrics(texts: list[str]) -> list[Metric]:
+    about: dict[str, Any] = {"description": texts[0], "owner": texts[1], "purpose": texts[2], "expires": EXPIRES}
+    return [
+        Metric.categorical("choice", tuple(dict.fromkeys((*texts[3:6], "other"))), other="other", **NOISE, **about),
+        Metric.ordinal("number", Buckets((0, 1, 2), unit=texts[6]), **NOISE, **about),
+    ]
+
+
+def markup(texts: list[str]) -> str:
+    shown = element("p", texts[0], element("b", texts[1]), texts[2], title=texts[3])
+    return page(texts[4], shown, table([texts[5], "n"], [[texts[6], texts[7]]]))
+
+
+def catalogue(texts: list[str]) -> str:
+    return catalogue_page(Definitions(metrics(texts)), date(2026, 11, 23))
+
+
+def state(texts: list[str]) -> str:
+    definitions = Definitions(metrics(texts))
+    metric = definitions["choice"]
+    held = State()
+    held.consent_text, held.last_error, held.failures = texts[7], texts[3], 1
+    account = Account(texts[4], metric.digest, metric.name, metric.period, "2026-11-23", "value", 1.0, 1, 1)
+    refused = replace(account, subject="", refused=texts[5])
+    held.accounts |= {account.key: account, refused.key: refused}
+    return state_page(held, definitions=definitions)
+
+
+@cache
+def planned() -> Any:
+    return plan(Wishes(epsilon=2, reports=10_000, candidates=10)).description
+
+
+def of_plan(texts: list[str]) -> str:
+    return render_page([replace(planned(), label=texts[0])], toml=texts[1], notes=texts[2:])
+
+
+def decodings(texts: list[str]) -> list[Decoding]:
+    return [
+        decode(BitCounts(each, [1000], [[300] * each.params.num_bits], periods=["2026-11-20"]))
+        for each in metrics(texts)
+    ]
+
+
+def of_decoding(texts: list[str]) -> str:
+    shown = (replace(each, warnings=(texts[7],)) for each in decodings(texts))
+    about: dict[str, Any] = {"provenance": [(texts[3], texts[4])], "path": [(texts[5], "index.html")]}
+    return "".join(render_decoding(each, inline_scripts(), **about) for each in shown)
+
+
+def of_metric(texts: list[str]) -> str:
+    about: dict[str, Any] = {"provenance": [(texts[3], texts[4])], "path": [(texts[5], "index.html")]}
+    return "".join(
+        render_metric(each.metric, [PeriodRow.from_decoding(each)], [each.to_dict()], inline_scripts(), **about)
+        for each in decodings(texts)
+    )
+
+
+def of_index(texts: list[str]) -> str:
+    rows = [MetricRow(each.metric, texts[4], (PeriodRow.from_decoding(each),)) for each in decodings(texts)]
+    return render_index(rows, [Problem(*texts[:4])], inline_scripts())
+
+
+PRINTERS: list[Callable[[list[str]], str]] = [
+    markup, catalogue, state, of_plan, of_decoding, of_metric, of_index,
+]  # fmt: skip
+
+
+def require_visible(shown: str) -> None:
+    """No invisible character in the markup, in its entities, or in the data of its charts."""
+    for data in re.findall(r'<script type="application/json" id="data">(.*?)</script>', shown, re.DOTALL):
+        assert invisible(json.dumps(json.loads(data), ensure_ascii=False)) == []
+        assert not re.search(r"\\u00[01]|\\u007f|\\u008|\\u009|\\u20[26]", data.replace("\\\\", ""))
+    without_scripts = re.sub(r"<script.*?</script>", "", shown, flags=re.DOTALL)
+    assert invisible(without_scripts) == []
+    assert invisible(unescape(without_scripts)) == []
+
+
+@pytest.mark.filterwarnings("ignore:Glyph .* missing from font")  # of the labels in the plan's curves
+@pytest.mark.parametrize("printer", PRINTERS, ids=lambda printer: printer.__name__)
+def test_pages_show_every_character(printer: Callable[[list[str]], str]) -> None:
+    slow = printer in (of_plan, of_decoding, of_metric, of_index)
+
+    @settings(max_examples=4 if slow else 50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(TEXTS)
+    def check(texts: list[str]) -> None:
+        require_visible(printer(texts))
+
+    require_visible(shown := printer([f"{HOSTILE}{i}" for i in range(8)]))
+    assert "a\\u202egnp\\u2066b" in shown
+    check()
+
+
+@given(st.text(INVISIBLE | st.characters(), max_size=20))
+def test_visible_text_is_printable_and_idempotent(text: str) -> None:
+    shown = visible_text(text)
+    shown.encode()
+    assert invisible(shown) == []
+    assert visible_text(shown) == shown
+    if not invisible(text):
+        assert shown == text
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """An aggregator with the hostile text in every field of two metrics."""
+    definitions = Definitions(metrics([f"{HOSTILE}{i}" for i in range(8)]))
+    path: Path = tmp_path_factory.mktemp("served") / "reports.db"
+    with (
+        closing(SqlStore.open(str(path))) as store,
+        running(definitions, store, Settings(local_reads_without_token=True)) as aggregator,
+    ):
+        yield aggregator
+
+
+@pytest.mark.parametrize("path", ["/", "/metric/choice", "/metric/number", "/?q={}", "/metric/{}", "/{}"])
+def test_dashboard_shows_every_character(path: str, served: Any) -> None:
+    answer = served.get(path.format(quote(HOSTILE)), accept="text/html")
+    shown = answer.body.decode()
+    assert "<html" in shown
+    require_visible(shown)
+
+
+def test_dashboard_shows_random_text(served: Any) -> None:
+    @settings(max_examples=30, deadline=None)
+    @given(TEXT)
+    def check(text: str) -> None:
+        require_visible(served.get(f"/?q={quote(text)}", accept="text/html").body.decode())
+
+    check()

@@ -1,0 +1,81 @@
+"""Equality of results: two results with the same numbers are equal, also where a number is undetermined (nan)."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import pytest
+
+import hubbub_decoder
+from hubbub import Metric, Params
+from hubbub_decoder import Estimate, decode
+from hubbub_decoder.data.simulate import simulate_bit_counts
+
+
+def dataclasses_in(annotation: Any) -> Iterator[type]:
+    if isinstance(annotation, type) and is_dataclass(annotation):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from dataclasses_in(argument)
+
+
+def result_classes() -> list[Any]:
+    """Public result classes and those of their fields that compare by value and have numbers; plans have no undetermined ones."""
+    left: list[Any] = [
+        each for name in hubbub_decoder.__all__ for each in dataclasses_in(getattr(hubbub_decoder, name))
+    ]
+    found: dict[Any, None] = {}
+    while left:
+        each = left.pop()
+        if each not in found and each.__module__.startswith("hubbub_decoder.") and ".planning." not in each.__module__:
+            found[each] = None
+            left += [part for annotation in get_type_hints(each).values() for part in dataclasses_in(annotation)]
+    return [each for each in found if each.__eq__ is not object.__eq__ and float in get_type_hints(each).values()]
+
+
+def undetermined(cls: type) -> Any:
+    """Result of which every number is nan, each an object of its own, and every other field is None."""
+    result: Any = object.__new__(cls)
+    for name, annotation in get_type_hints(cls).items():
+        object.__setattr__(result, name, float("nan") if annotation is float else None)
+    return result
+
+
+def test_result_classes_are_found() -> None:
+    """The search through annotations reaches the rows of every kind of result."""
+    names = {each.__name__ for each in result_classes()}
+    assert {"Decoding", "Estimate", "ShareEstimate", "UnlistedString", "Change", "Overlap", "Cell", "Mean"} <= names
+
+
+@pytest.mark.parametrize("cls", result_classes())
+def test_undetermined_results_are_equal(cls: type) -> None:
+    """With the same hash; a number in place of nan makes them unequal."""
+    one, two = undetermined(cls), undetermined(cls)
+    assert one == two
+    assert hash(one) == hash(two)
+    number = next(field.name for field in fields(cls) if get_type_hints(cls)[field.name] is float)
+    object.__setattr__(two, number, 0.5)
+    assert one != two
+    assert one != object()
+
+
+def test_equal_decodings_are_equal() -> None:
+    """Of a string metric with undetermined totals, decoded twice, and after pickling; with another confidence they differ."""
+    metric = Metric.string("x", Params(num_bits=8, num_hashes=2, num_cohorts=2, prob_p=0.25, prob_q=0.75, prob_f=0))
+    counts = simulate_bit_counts(metric, {"a": 400, "b": 200}, np.random.default_rng(1))
+    one, two = (decode(counts, [*"abcdefghij"]) for _ in range(2))
+    assert any(np.isnan(estimate.selection_adjusted_low) for estimate in one)
+    assert one == two == pickle.loads(pickle.dumps(one))  # noqa: S301, our own bytes
+    assert hash(one) == hash(two)
+    assert one != decode(counts, [*"abcdefghij"], confidence=0.9)
+
+
+def test_estimate_is_unequal_to_its_first_fields() -> None:
+    """A result of another class with equal numbers is unequal, as dataclasses are."""
+    estimate = Estimate(0.1, 0.2, 0.3, 0.4, "a")
+    assert estimate == replace(estimate)
+    assert estimate != estimate.interval

@@ -1,0 +1,99 @@
+"""The image of deploy/Containerfile is built without a registry, and serves, with no capabilities on a read-only root file system."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hubbub.summary import summary_from_bytes
+from tests.support.container import Container, Image, built_image, running
+from tests.support.near_expiry import with_near_expiry
+from tests.support.paths import DEPLOY, REPOSITORY
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+COMPOSE = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
+REPLICA = COMPOSE["services"]["replica-1"]
+SEND = """
+from hubbub import Client
+from hubbub.testing import deliver
+client = Client("/etc/hubbub/metrics.toml", "/tmp/state", "http://127.0.0.1:8000")
+client.set_consent("on")
+client.record("homepage", "https://example.org/")
+deliver(client)
+print(client.accounting()["acknowledged"])
+"""
+READ = """
+import sys
+from urllib.request import Request, urlopen
+request = Request("http://127.0.0.1:8000/v1/metrics/homepage/summary", headers={"Authorization": f"Bearer {sys.argv[1]}"})
+sys.stdout.buffer.write(urlopen(request).read())
+"""
+PRIVILEGES = """
+import os
+status = dict(line.split(":\\t") for line in open("/proc/1/status").read().splitlines() if ":\\t" in line)
+print([int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")], status["NoNewPrivs"], status["Uid"].split()[0])
+print(bool(os.statvfs("/").f_flag & os.ST_RDONLY))
+"""
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[Image]:
+    with tempfile.TemporaryDirectory(prefix="hubbub-image-") as place, built_image(Path(place)) as built:
+        yield built
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    """A directory with definitions, and one for the database, which belongs to the image's user."""
+    definitions, data = tmp_path / "definitions", tmp_path / "data"
+    definitions.mkdir(mode=0o755)
+    data.mkdir(mode=0o700)
+    (definitions / "metrics.toml").write_text(with_near_expiry((REPOSITORY / "examples" / "metrics.toml").read_text()))
+    return definitions, data
+
+
+def output(container: Container, *command: str) -> bytes:
+    done = container.execute(*command)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def test_every_instruction_of_the_containerfile_is_in_the_image(image: Image) -> None:
+    """podman builds images in the OCI format by default, which has no HEALTHCHECK: it warns, and leaves the instruction out."""
+    assert "level=warning" not in image.log
+    assert "STEP" in image.log
+
+
+def test_image_serves_without_privileges_until_sigterm(image: Image, places: tuple[Path, Path]) -> None:
+    definitions, data = places
+    user, group = map(int, image.user.split(":"))
+    os.chown(data, user, group)
+    variables = ("HUBBUB_DATABASE=/var/lib/hubbub/reports.db", "HUBBUB_CREATE=true")
+    check = REPLICA["healthcheck"]["test"][1:]
+    grace = float(REPLICA["stop_grace_period"].removesuffix("s"))
+    with running(image, definitions, data, *variables) as container:
+        container.wait_until("hubbub is listening on")
+        assert output(container, "python", "-c", PRIVILEGES).decode().splitlines() == [
+            f"[0, 0, 0, 0, 0] 1 {user}",
+            "True",
+        ]
+        assert container.execute(*check).returncode == 0
+        token = output(container, "hubbub", "token", "create", "a", "--scope", "read").decode().strip()
+        assert output(container, "python", "-c", SEND) == b"1\n"
+        assert summary_from_bytes(output(container, "python", "-c", READ, token)).num_reports == 1
+        assert container.stop(signal.SIGTERM, grace) == 0
+    with running(image, definitions, data, *variables) as container:
+        container.wait_until("hubbub is listening on")
+        assert summary_from_bytes(output(container, "python", "-c", READ, token)).num_reports == 1
+        os.kill(container.pid, signal.SIGSTOP)
+        assert container.execute(*check).returncode != 0
+        os.kill(container.pid, signal.SIGCONT)
+        assert container.execute(*check).returncode == 0
+        assert container.stop(signal.SIGTERM, grace) == 0

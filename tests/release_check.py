@@ -1,0 +1,131 @@
+"""Build a release of HEAD into build/release, install it by its hashes without an index, and run the tutorial with it.
+
+python -m tests.release_check          (or: make release-check)
+
+build/release/dist gets the files of the release:
+
+- the wheel and the sdist
+- a requirements file with a hash of the wheel and of each dependency of the extra `all`
+- an SBOM in CycloneDX JSON: version, licence and hash of what was installed here, and what depends on what
+- SHA256SUMS of these files
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from hubbub.text import DISTRIBUTION
+from tests.support.pages import PageRun
+from tests.support.paths import DOCS, REPOSITORY
+
+RELEASE = REPOSITORY / "build" / "release"
+SOURCE, DIST, WHEELS, VENV, TUTORIAL = (RELEASE / name for name in ("source", "dist", "wheels", "venv", "tutorial"))
+PYTHON = VENV / "bin" / "python"
+
+
+def run(*command: str | Path, cwd: Path = RELEASE, **environment: str) -> str:
+    """Run a command and return its output; an error ends the check with the command's message."""
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def pip(*arguments: str | Path) -> str:
+    """Run this environment's pip on the new one, which has no pip, so that the SBOM lists no pip."""
+    return run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments)
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def build(commit_time: str) -> None:
+    """Build wheel and sdist from the files of HEAD, dated by the commit."""
+    archive = RELEASE / "source.tar"
+    run("git", "archive", "--output", archive, "HEAD", cwd=REPOSITORY)
+    shutil.unpack_archive(archive, SOURCE, filter="data")
+    archive.unlink()
+    run(sys.executable, "-m", "hatchling", "build", "--directory", DIST, cwd=SOURCE, SOURCE_DATE_EPOCH=commit_time)
+
+
+def write_requirements() -> Path:
+    """Write the requirements file of the release: the hash of the wheel above those of the dependencies."""
+    (wheel,) = DIST.glob("*.whl")
+    _, version, _, _ = parse_wheel_filename(wheel.name)
+    own = f"{DISTRIBUTION}[all]=={version} \\\n    --hash=sha256:{sha256(wheel)}\n"
+    written = DIST / f"{DISTRIBUTION}-{version}-requirements.txt"
+    written.write_text(own + (SOURCE / "requirements.txt").read_text())
+    return written
+
+
+def install(requirements: Path) -> None:
+    """Download the dependencies, then install them and the wheel from local files alone."""
+    pip("download", "--require-hashes", "--no-deps", "--only-binary", ":all:", "--dest", WHEELS,
+        "--requirement", SOURCE / "requirements.txt")  # fmt: skip
+    (wheel,) = DIST.glob("*.whl")
+    shutil.copy(wheel, WHEELS)
+    run(sys.executable, "-m", "venv", "--without-pip", VENV)
+    pip("--python", PYTHON, "install", "--no-index", "--find-links", WHEELS, "--require-hashes",
+        "--requirement", requirements)  # fmt: skip
+    pip("--python", PYTHON, "check")
+
+
+def write_sbom(commit_time: str) -> None:
+    """Write the SBOM of the new environment, with the hash of each wheel that was installed."""
+    text = run(sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible",
+        "--pyproject", SOURCE / "pyproject.toml", PYTHON, SOURCE_DATE_EPOCH=commit_time)  # fmt: skip
+    sbom = json.loads(text)
+    hashes = {parse_wheel_filename(wheel.name)[:2]: sha256(wheel) for wheel in WHEELS.iterdir()}
+    root = sbom["metadata"]["component"]
+    for component in [root, *sbom["components"]]:
+        digest = hashes.pop((canonicalize_name(component["name"]), Version(component["version"])))
+        component["hashes"] = [{"alg": "SHA-256", "content": digest}]
+    assert not hashes, f"the SBOM lacks {hashes}"
+    (DIST / f"{root['name']}-{root['version']}.cdx.json").write_text(json.dumps(sbom, indent=2) + "\n")
+
+
+def write_sums() -> None:
+    lines = [f"{sha256(file)}  {file.name}\n" for file in sorted(DIST.iterdir())]
+    (DIST / "SHA256SUMS").write_text("".join(lines))
+
+
+def run_tutorial() -> None:
+    TUTORIAL.mkdir()
+    with PageRun((DOCS / "tutorial.md").read_text(), TUTORIAL, python=PYTHON) as tutorial:
+        tutorial.run()
+
+
+def main() -> None:
+    """Run all steps and print when each has ended; the first error ends the check."""
+    start = time.monotonic()
+
+    def done(what: str) -> None:
+        print(f"{time.monotonic() - start:5.0f} s  {what}", flush=True)  # noqa: T201  (the output of this program)
+
+    shutil.rmtree(RELEASE, ignore_errors=True)
+    RELEASE.mkdir(parents=True)
+    commit_time = run("git", "log", "-1", "--format=%ct", cwd=REPOSITORY)
+    build(commit_time)
+    done("built wheel and sdist")
+    install(write_requirements())
+    done(f"installed {run(VENV / 'bin' / 'hubbub', '--version')} by its hashes, without an index")
+    write_sbom(commit_time)
+    write_sums()
+    done(f"wrote {DIST.relative_to(REPOSITORY)}")
+    run_tutorial()
+    done("ran the commands of docs/tutorial.md")
+
+
+if __name__ == "__main__":
+    main()
