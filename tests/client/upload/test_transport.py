@@ -115,6 +115,18 @@ def test_request_headers_do_not_identify_client() -> None:
     assert "User-Agent: hubbub/1" in lines
 
 
+def test_thread_that_has_connected_does_not_hold_up_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SlowToReturn(threading.Thread):
+        def run(self) -> None:
+            super().run()
+            time.sleep(0.5)
+
+    monkeypatch.setattr("hubbub.sdk.upload.cancellation.threading.Thread", SlowToReturn)
+    with server(answering(http("202 Accepted", b'{"batch_id": "x"}'), [])) as url:
+        transport = HttpTransport(url)
+        assert [transport.send(BODY).status for _ in range(2)] == [202, 202]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -25,7 +25,7 @@ class RequestCanceller:
     is_wanted      : called before the first byte and every `POLL_SECONDS`; the request ends once it returns False
     seconds        : total time of the request
     request_sent   : whether a byte of the request may have left (connections, proxy tunnels and TLS handshakes carry none)
-    connect_thread : thread that resolves the name and connects; it may outlive the request
+    connect_thread : thread that still resolves the name or connects; it may outlive the request
     """
 
     def __init__(self, is_wanted: Callable[[], bool], seconds: float) -> None:
@@ -64,6 +64,7 @@ class RequestCanceller:
             if self._ended or not found:
                 raise TimeoutError("the request ended before it was connected")
         (opened,) = found
+        self.connect_thread = None  # it has its result, although it may not have returned yet
         if isinstance(opened, Exception):
             raise opened
         self.track(opened)
