@@ -11,7 +11,6 @@ SQLite runs in WAL mode with synchronous=NORMAL. Neither side synchronizes an ap
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import platform
@@ -30,13 +29,16 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import NamedTuple
 
+from hubbub.privacy.ledger import EncodedReport
+from hubbub.sdk.storage.events import DraftReplacement, Event, encode_records
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.journal import Journal
+from hubbub.sdk.storage.record_format import encode_record
 from hubbub.sdk.storage.state_reader import read_state
 
 COMMITS, FLIPS = 200, 200
 APPENDS, ROUNDS, PROCESSES, PAUSE_SECONDS = 5_000, 5, 4, 0.001
-Event = dict[str, object]
+RECORD_HEADER_BYTES = len(encode_record(b""))
 Append = Callable[[Event], None]
 Opener = Callable[[Path], Append]
 
@@ -50,14 +52,10 @@ class Loss(NamedTuple):
 
 def event(subject: str) -> Event:
     """Return a draft as `record()` appends it, of one subject; a later one of that subject replaces it."""
-    names = {"event": "draft_replaced", "subject": subject, "digest": "d" * 64, "period": "2026-11-22"}
-    report = {"cohort": 7, "bits": "5a" * 16, "tag": "74" * 32, "sealed": "73" * 64, "epoch": None}
-    return {
-        **names,
-        "num_recordings": 1,
-        "report": {**report, "costs_unit": True, "stood_in": False},
-        "local": False,
-    }
+    report = EncodedReport(
+        7, b"Z" * 16, b"t" * 32, b"s" * 64, epoch=None, costs_unit=True, stood_in=False, response=None
+    )
+    return DraftReplacement(subject, "d" * 64, "2026-11-22", 1, report, local=False)
 
 
 def open_sqlite(directory: Path) -> Append:
@@ -68,7 +66,7 @@ def open_sqlite(directory: Path) -> Append:
     connection.execute("CREATE TABLE IF NOT EXISTS events (body TEXT NOT NULL)")
 
     def append(each: Event) -> None:
-        connection.execute("INSERT INTO events VALUES (?)", (json.dumps(each),))
+        connection.execute("INSERT INTO events VALUES (?)", (encode_records(each)[RECORD_HEADER_BYTES:].decode(),))
 
     return append
 

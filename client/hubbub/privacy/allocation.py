@@ -127,7 +127,7 @@ def allocate(
 def _forget_values(account: Account, enrollment: int) -> Account:
     """Return an account in a new enrollment, without the values and epochs of earlier ones."""
     return replace(
-        account, enrollment=enrollment, tags=[], tag=b"", sealed=b"", epoch=None, newest_epoch=None, response=None
+        account, enrollment=enrollment, tags=(), tag=b"", sealed=b"", epoch=None, newest_epoch=None, response=None
     )
 
 

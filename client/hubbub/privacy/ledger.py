@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 from hubbub.metrics.periods import Period, PeriodKind
 
@@ -15,7 +15,7 @@ Key = tuple[str, str]
 """(subject, digest of the metric definition) of a draft or an account. Subject "" is the client itself."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class EncodedReport:
     """Bits of one report after both randomized responses, and the cost of the report.
 
@@ -52,14 +52,23 @@ class EncodedReport:
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the report, or draft, of the fields that `to_dict` returned."""
-        return cls(**{**fields, **{name: bytes.fromhex(fields[name]) for name in ("bits", "tag", "sealed")}})
+    def from_dict(cls, fields: Mapping[str, Any]) -> EncodedReport:
+        """Return the report of the fields that `to_dict` returned."""
+        return EncodedReport(
+            fields["cohort"],
+            bytes.fromhex(fields["bits"]),
+            bytes.fromhex(fields["tag"]),
+            bytes.fromhex(fields["sealed"]),
+            fields["epoch"],
+            fields["costs_unit"],
+            fields["stood_in"],
+            fields["response"],
+        )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Account:
-    """Ledger account of one metric definition and one subject. Its spent units never decrease.
+    """Ledger account of one metric definition and one subject, at one moment. The units spent of later ones are never fewer.
 
     metric            : name of the metric                   period : kind of its reporting period
     next_period_start : first day of the first period without a batch, ISO 8601
@@ -87,7 +96,7 @@ class Account:
     units: int = 0
     reports: int = 0
     enrollment: int = 1
-    tags: list[bytes] = field(default_factory=list)
+    tags: tuple[bytes, ...] = ()
     epoch: int | None = None
     tag: bytes = b""
     sealed: bytes = b""
@@ -142,17 +151,24 @@ class Account:
     def _newest_epoch(self) -> int | None:
         return self.epoch if self.newest_epoch is None else self.newest_epoch
 
-    def charge(self, report: EncodedReport) -> None:
-        """Spend the cost of a report, and remember the value and the epoch that it reports."""
+    def charge(self, report: EncodedReport) -> Account:
+        """Return the account after spending the cost of a report: it remembers the value and the epoch that were reported."""
+        newest, response = self.newest_epoch, self.response
         if report.epoch is not None:
-            self.response = report.response  # as it was drawn: other reports may have been charged since
-            newest = self._newest_epoch()
-            self.newest_epoch = report.epoch if newest is None else max(newest, report.epoch)
-        self.units += report.costs_unit
-        self.reports += 1
-        self.tag, self.sealed, self.epoch = report.tag, report.sealed, report.epoch
-        if self.unit == "value" and report.costs_unit:
-            self.tags.append(report.tag)
+            response = report.response  # as it was drawn: other reports may have been charged since
+            before = self._newest_epoch()
+            newest = report.epoch if before is None else max(before, report.epoch)
+        return replace(
+            self,
+            units=self.units + report.costs_unit,
+            reports=self.reports + 1,
+            tags=(*self.tags, report.tag) if self.unit == "value" and report.costs_unit else self.tags,
+            tag=report.tag,
+            sealed=report.sealed,
+            epoch=report.epoch,
+            newest_epoch=newest,
+            response=response,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as the journal holds them: JSON, with bytes in hex; defaults that seldom differ are left out."""
@@ -172,7 +188,7 @@ class Account:
         """Return the account of the fields that `to_dict` returned."""
         decoded = {
             "period": PeriodKind(fields["period"]),
-            "tags": [bytes.fromhex(tag) for tag in fields["tags"]],
+            "tags": tuple(map(bytes.fromhex, fields["tags"])),
             "tag": bytes.fromhex(fields["tag"]),
             "sealed": bytes.fromhex(fields["sealed"]),
         }

@@ -17,6 +17,7 @@ from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.clock import PeriodClock
+from hubbub.sdk.storage.events import BatchRemoval, ConsentChange, Erasure
 from hubbub.sdk.storage.filesystem import MemoryDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.testing import ManualClock, SeededBytes
@@ -41,7 +42,7 @@ class Life:
         self.journal = Journal(Path("state"), MemoryDisk())
         self.sent_periods: list[tuple[str, str, str]] = []
         with self.journal as state:
-            self.journal.write({"event": "consent", "level": "on", "text": "", "time": 0.0, "reports_from": ""})
+            self.journal.write(ConsentChange(Consent.ON, "", 0.0, ""))
             assert state.consent == "on"
         self.secret = Secret.generate(self.random_bytes)
         self.start()
@@ -73,11 +74,11 @@ class Life:
                 self.clock.move(days=1 if step == "day" else 4)
             case "off and on":
                 self.journal.write(
-                    {"event": "consent", "level": "off", "text": "", "time": 0.0, "reports_from": ""},
-                    {"event": "erased"},
+                    ConsentChange(Consent.OFF, "", 0.0, ""),
+                    Erasure(),
                 )
                 self.clock.move(days=2)
-                self.journal.write({"event": "consent", "level": "on", "text": "", "time": 0.0, "reports_from": ""})
+                self.journal.write(ConsentChange(Consent.ON, "", 0.0, ""))
                 self.secret = Secret.generate(self.random_bytes)
             case "secret lost":
                 self.secret = Secret.generate(self.random_bytes)
@@ -93,7 +94,7 @@ class Life:
                 (waiting.batch.metric, waiting.batch.digest, waiting.batch.period) for waiting in state.queue.values()
             )
             for batch_id in list(state.queue):
-                self.journal.write({"event": "batch_removed", "batch_id": batch_id, "reason": "acknowledged"})
+                self.journal.write(BatchRemoval(batch_id, "acknowledged"))
             for account in state.accounts.values():
                 assert account.spent <= self.policy.epsilon_metric + 1e-6
                 assert len(account.tags) * account.epsilon_per_unit <= self.policy.epsilon_enrollment + 1e-6

@@ -106,8 +106,7 @@ def observe(task: Task, history: Recorded) -> Observation:
     for number in range(SECRETS):
         secret = Secret(SeededBytes(f"history {number}")(32))
         accounts = {m.digest: new_account("", m, Period.containing(m.period, START)) for m in task.versions}
-        for account in accounts.values():
-            account.reserved_units = math.inf
+        accounts = {digest: replace(account, reserved_units=math.inf) for digest, account in accounts.items()}
         encoders = {m.digest: SubjectEncoder(m, secret, system_random_bytes) for m in task.versions}
         of_secret, pattern, true_bits = [], [], []
         for day, (metric, value) in enumerate(zip(task.versions, history, strict=True)):
@@ -119,7 +118,7 @@ def observe(task: Task, history: Recorded) -> Observation:
                 value = None
             report = encoder.encode_period(account, value, str(period))
             assert report is not None
-            account.charge(report)
+            account = accounts[metric.digest] = account.charge(report)
             of_secret.append(int.from_bytes(report.bits, "little"))
             true_bits.append(int(encoder._sealer.open(report.sealed)))
             counted = account.tags.index(report.tag) if account.unit == "value" else 0

@@ -243,8 +243,7 @@ def test_report_is_charged_under_the_response_number_that_it_was_drawn_from() ->
         return EncodedReport(0, b"", b"", b"", epoch, True, False, account.response_number(epoch))
 
     draft = report(10)
-    account.charge(report(20))
-    account.charge(draft)
+    account = account.charge(report(20)).charge(draft)
     assert account.response_number(10) == draft.response == 10
-    account.charge(report(15))
+    account = account.charge(report(15))
     assert account.response_number(15) not in {10, 15, 20}

@@ -13,6 +13,7 @@ from hubbub import Consent, ParameterError
 from hubbub.client import collaborators
 from hubbub.consent import consent_limit, stricter_consent
 from hubbub.sdk.storage.compaction import protected_events
+from hubbub.sdk.storage.events import ConsentChange, Erasure
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.testing import deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
@@ -151,9 +152,7 @@ def test_killed_erasure_is_finished_at_next_start(rig: Rig) -> None:
     client.record("homepage", "https://example.org/")
     with collaborators(client).journal as state:
         (draft,) = state.drafts.values()
-        collaborators(client).journal.write(
-            {"event": "consent", "level": "off", "text": "", "time": 0.0, "reports_from": ""}, {"event": "erased"}
-        )
+        collaborators(client).journal.write(ConsentChange(Consent.OFF, "", 0.0, ""), Erasure())
     client.close()
     rig.client()
     assert draft.bits.hex().encode() not in everything_in(rig.state)
@@ -255,9 +254,7 @@ def test_kill_before_secret_deletion_is_repaired_at_next_start(rig: Rig) -> None
     client.record("homepage", "https://example.org/")
     secret = (rig.state / "secret").read_bytes()
     with collaborators(client).journal:
-        collaborators(client).journal.write(
-            {"event": "consent", "level": "off", "text": "", "time": 0.0, "reports_from": ""}, {"event": "erased"}
-        )
+        collaborators(client).journal.write(ConsentChange(Consent.OFF, "", 0.0, ""), Erasure())
     client.close()
     rig.client().close()
     assert not (rig.state / "secret").exists()
@@ -286,5 +283,5 @@ def test_rejects_invalid_consent_text_without_change(text: object, rig: Rig) -> 
 def test_unserializable_event_changes_no_state(rig: Rig) -> None:
     client = rig.agreed()
     with collaborators(client).journal as state, pytest.raises(TypeError):
-        collaborators(client).journal.write({"event": "consent", "level": "off", "text": Lazy()})
+        collaborators(client).journal.write(ConsentChange(Consent.OFF, Lazy(), 0.0, ""))
     assert (state.consent, client.consent.level) == ("on", "on")

@@ -129,7 +129,7 @@ def test_local_spends_no_budget(metric: Metric, rig: Rig) -> None:
     client.flush(5)
     with collaborators(client).journal as state:
         (account,) = state.accounts.values()
-        assert (account.units, account.reports, account.tags, account.sealed) == (0, 0, [], b"")
+        assert (account.units, account.reports, account.tags, account.sealed) == (0, 0, (), b"")
         assert state.spent("") == 0
     client.set_consent("on")
     client.record(metric.name, True if metric.name == "plain" else "on")

@@ -291,9 +291,9 @@ def test_clock_jumps_never_share_a_permanent_response(
     drawn: Counter[bytes] = Counter()
     charge = Account.charge
 
-    def counted(account: Account, report: EncodedReport) -> None:
+    def counted(account: Account, report: EncodedReport) -> Account:
         drawn[report.bits] += 1
-        charge(account, report)
+        return charge(account, report)
 
     monkeypatch.setattr(Account, "charge", counted)
     params = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)

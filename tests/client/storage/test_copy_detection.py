@@ -95,7 +95,7 @@ def test_machine_id_is_stored_only_as_keyed_hash(rig: Rig, restart: bool) -> Non
     collaborators(client).compactor.compact(always=True)
     client.close()
     state, machine_id = read_state(rig.state), machine(1)()
-    assert state.machine_tags == [machine_tag(state.ledger_key, machine_id)]
+    assert state.machine_tags == (machine_tag(state.ledger_key, machine_id),)
     for text in (machine_id, state.machine_tags[0].encode()):
         assert not any(text in body for body in rig.transport.bodies)
     assert not any(machine_id in path.read_bytes() for path in rig.state.iterdir())
@@ -106,7 +106,7 @@ def test_consent_withdrawal_deletes_machine_tags(rig: Rig) -> None:
     client = rig.agreed(machine_id=machine(1))
     (tag,) = read_state(rig.state).machine_tags
     client.set_consent("off")
-    assert read_state(rig.state).machine_tags == []
+    assert read_state(rig.state).machine_tags == ()
     assert not any(tag.encode() in path.read_bytes() for path in rig.state.iterdir())
 
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from hubbub.cli.inspect import command as inspect_command
 from hubbub.cli.ledger import command as ledger_command
 from hubbub.client import collaborators
-from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, Event
+from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, Event, IgnoredRecordings
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.pending_events import PendingEvents
 from hubbub.sdk.storage.record_format import encode_record, scan
@@ -288,8 +288,8 @@ def test_full_disk_keeps_the_account_of_every_subject(rig: Rig) -> None:
 def test_pending_events_add_up_counts() -> None:
     pending, state, expected = PendingEvents(), State(), State()
     events: list[Event] = [
-        {"event": "recordings_ignored", "counts": {"expired": 2}},
-        {"event": "recordings_ignored", "counts": {"expired": 1, "no-state": 4}},
+        IgnoredRecordings({"expired": 2}),
+        IgnoredRecordings({"expired": 1, "no-state": 4}),
     ]
     pending.keep(events[:1])
     pending.keep(events[1:])

@@ -15,6 +15,7 @@ import pytest
 
 from hubbub import Client, Consent, ParameterError
 from hubbub.client import collaborators
+from hubbub.sdk.storage.events import Reschedule
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.upload.detached import child_environment, is_python
 from hubbub.testing import ManualClock
@@ -64,9 +65,7 @@ def state(tmp_path: Path) -> Path:
         clock.now = datetime.now(UTC)
         with collaborators(client).journal as client_state:
             collaborators(client).builder.build_due(client_state)
-            collaborators(client).journal.write(
-                {"event": "batches_rescheduled", "send_at": dict.fromkeys(client_state.queue, 0.0), "overdue": False}
-            )
+            collaborators(client).journal.write(Reschedule(dict.fromkeys(client_state.queue, 0.0), overdue=False))
     return tmp_path / "state"
 
 

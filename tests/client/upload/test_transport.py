@@ -18,7 +18,7 @@ import pytest
 
 from hubbub import Client, Consent, ParameterError
 from hubbub.client import collaborators
-from hubbub.sdk.storage.events import JOURNAL
+from hubbub.sdk.storage.events import JOURNAL, Reschedule
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import deliver
@@ -350,9 +350,7 @@ def test_flush_and_set_consent_do_not_wait_for_dns(resolver: tuple[threading.Eve
     rig.clock.move(days=1)
     with collaborators(client).journal as state:
         collaborators(client).builder.build_due(state)
-        collaborators(client).journal.write(
-            {"event": "batches_rescheduled", "send_at": dict.fromkeys(state.queue, 0.0), "overdue": False}
-        )
+        collaborators(client).journal.write(Reschedule(dict.fromkeys(state.queue, 0.0), overdue=False))
     done: list[bool] = []
     flush = threading.Thread(target=lambda: done.append(client.flush(0.2)))
     flush.start()
@@ -421,9 +419,7 @@ def test_consent_withdrawal_cancels_upload(who: str, consent: str, rig: Rig) -> 
         rig.clock.move(days=1)
         with collaborators(client).journal as state:
             collaborators(client).builder.build_due(state)
-            collaborators(client).journal.write(
-                {"event": "batches_rescheduled", "send_at": dict.fromkeys(state.queue, 0.0), "overdue": False}
-            )
+            collaborators(client).journal.write(Reschedule(dict.fromkeys(state.queue, 0.0), overdue=False))
         client.flush(0)
         assert begun.wait(5)
         (client if who == "this client" else rig.client(SURVEY)).set_consent(Consent(consent))
@@ -445,9 +441,7 @@ def test_flush_keeps_timeout_with_slow_server(serve: Callable[[socket.socket], N
         rig.clock.move(days=1)
         with collaborators(client).journal as state:
             collaborators(client).builder.build_due(state)
-            collaborators(client).journal.write(
-                {"event": "batches_rescheduled", "send_at": dict.fromkeys(state.queue, 0.0), "overdue": False}
-            )
+            collaborators(client).journal.write(Reschedule(dict.fromkeys(state.queue, 0.0), overdue=False))
         began = time.monotonic()
         assert not client.flush(1)
         client.record("survey", True)
@@ -460,6 +454,7 @@ EXITING = """
 import sys
 from hubbub import Client
 from hubbub.client import collaborators
+from hubbub.sdk.storage.events import Reschedule
 from hubbub.testing import ManualClock
 from datetime import date
 clock = ManualClock(date(2026, 11, 21))
@@ -469,7 +464,7 @@ client.record("homepage", "x")
 clock.move(days=1)
 with collaborators(client).journal as state:
     collaborators(client).builder.build_due(state)
-    collaborators(client).journal.write({"event": "batches_rescheduled", "send_at": dict.fromkeys(state.queue, 0.0), "overdue": False})
+    collaborators(client).journal.write(Reschedule(dict.fromkeys(state.queue, 0.0), overdue=False))
 print(client.flush(0.3))
 import time, atexit
 began = time.monotonic()

@@ -13,7 +13,7 @@ from scipy import stats
 
 from hubbub import Metric, Period, PeriodKind
 from hubbub.client import collaborators
-from hubbub.sdk.storage.state import QueuedBatch
+from hubbub.sdk.storage.events import BatchCreation, QueuedBatch
 from hubbub.sdk.upload.response_handling import split_batch
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
 from hubbub.testing import ManualClock, RecordingTransport, SeededBytes, deliver
@@ -47,7 +47,7 @@ def test_413_splits_batch_unless_possibly_delivered(rig: Rig) -> None:
         empty = Batch.from_reports(HOMEPAGE, _period(), [])
         batch = Batch(empty.batch_id, empty.metric, empty.digest, empty.period, bytes(range(5)), bytes(range(40)))
         queued = QueuedBatch(batch, PeriodKind.DAY, send_at=0.0)
-        created = {"event": "batch_created", "formed": 5, "queued": queued.to_dict(), "accounts": [], "stood_in": 0}
+        created = BatchCreation(5, queued, accounts=(), stood_in=0)
         collaborators(client).journal.write(created)
     whole = str(batch.batch_id)
     rig.transport.responses = [UploadResponse(413)]

@@ -24,9 +24,9 @@ from hubbub.sdk.recording.queue_limits import MAX_BATCH_AGE, Limits, find_discar
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.clock import CurrentPeriod, PeriodClock
 from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
-from hubbub.sdk.storage.events import Event
+from hubbub.sdk.storage.events import AccountChange, BatchCreation, BatchRemoval, QueuedBatch
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.state import QueuedBatch, State, account_event
+from hubbub.sdk.storage.state import State
 from hubbub.wire.batch import Batch, new_batch_id
 
 _MAX_PLANNED_DAYS = 40
@@ -75,9 +75,8 @@ class BatchBuilder:
             self._clock.went_back = False
             self._unchecked = list(state.accounts)
             self._earliest_end = state.earliest_period_end = date.max
-        keys = draw(
-            self._unchecked, ACCOUNTS_PER_SLICE, self._random_bytes
-        )  # random: no group shares its batches every day
+        # drawn, so that no group of accounts shares its batches every day
+        keys = draw(self._unchecked, ACCOUNTS_PER_SLICE, self._random_bytes)
         self.replan_after_clock_error(state, filter(None, map(state.accounts.get, keys)))
         due = [account.key for account in self._current_accounts(state, keys) if account.period_end() <= today]
         self._build(state, secret, due, today)
@@ -150,7 +149,7 @@ class BatchBuilder:
         )
         self._journal.write(
             *(
-                account_event(
+                AccountChange(
                     replace(
                         account,
                         next_period_start=self._clock.current(account.period).name,
@@ -195,36 +194,35 @@ class BatchBuilder:
     def _build(self, state: State, secret: Secret, keys: Sequence[Key], until: date) -> None:
         """Write one event for each batch of the periods of these accounts that end by `until`."""
         by_batch: dict[tuple[str, str], list[tuple[EncodedReport, Account]]] = {}
-        without_report: list[Event] = []
+        without_report: list[AccountChange] = []
         accounts = [state.accounts[key] for key in keys if key in state.accounts]
         queued: set[tuple[str, str]] = set()
         if any(account.replanned_before for account in accounts):
             queued = {(each.batch.digest, each.batch.period) for each in state.queue.values()}
         for saved in accounts:
-            account = replace(saved, tags=list(saved.tags))
-            written = account.next_period_start
-            end = min(until, self._clock.current(account.period).period.next().start)
-            for period, report in self._reports(state, secret, account, end, queued):
-                after = replace(account, tags=list(account.tags))
-                by_batch.setdefault((account.digest, period), []).append((report, after))
-                written = account.next_period_start
-            if account.next_period_start != written:  # the last periods have no report
-                without_report.append(account_event(account))
-        events: list[Event] = []
+            written = account = saved
+            end = min(until, self._clock.current(saved.period).period.next().start)
+            for period, report, account in self._reports(state, secret, saved, end, queued):
+                if report is not None:
+                    by_batch.setdefault((account.digest, period), []).append((report, account))
+                    written = account
+            if account.next_period_start != written.next_period_start:  # the last periods have no report
+                without_report.append(AccountChange(account))
+        events: list[BatchCreation] = []
         formed = state.formed
         for (_, period), reports in sorted(by_batch.items(), key=lambda item: item[0][1]):
             formed += len(reports)
             local = state.consent is Consent.LOCAL
             events.append(_batch_created(period, reports, formed, self._clock.now(), self._random_bytes, local=local))
-            if events[-1]["stood_in"]:
+            if events[-1].stood_in:
                 self._warn_stood_in(reports)
         if events or without_report:
             self._journal.write(*events, *without_report)
 
     def _reports(
         self, state: State, secret: Secret, account: Account, until: date, queued: Container[tuple[str, str]]
-    ) -> Iterator[tuple[str, EncodedReport]]:
-        """Move an account past each finished period; yield the period and its report, if it has one.
+    ) -> Iterator[tuple[str, EncodedReport | None, Account]]:
+        """Move an account past each finished period; yield the period, its report if it has one, and the account afterwards.
 
         Under consent `local` the ledger is not charged, because these reports are never sent.
         """
@@ -233,14 +231,18 @@ class BatchBuilder:
         start = max(account.next_period_start, str(Period.containing(account.period, oldest)))
         if start < state.reports_from <= str(self._clock.now().date()):  # a later day was set under a wrong clock
             start = max(start, str(Period.containing(account.period, date.fromisoformat(state.reports_from))))
-        account.next_period_start = start
+        if start != account.next_period_start:
+            account = replace(account, next_period_start=start)
+            yield start, None, account
         while (period := account.next_period()).next().start <= until:
             if metric is None or not self._is_current(state, account, period):
                 return  # not even a draft: its report would reveal that a value was recorded
-            name, account.next_period_start = account.next_period_start, str(period.next())
+            name = account.next_period_start
+            account = replace(account, next_period_start=str(period.next()))
             if name < account.replanned_before and (
                 (account.digest, name) in queued or state.was_attempted(account.digest, name)
             ):
+                yield name, None, account
                 continue
             draft = state.drafts.get(account.key)
             report: EncodedReport | None = None
@@ -248,19 +250,14 @@ class BatchBuilder:
                 report = draft
             if report is None:
                 report = self._encoders.encoder(metric, account.subject, secret).encode_period(account, None, name)
-            if report is not None:
-                if charged:
-                    account.charge(report)
-                yield name, report
+            if report is not None and charged:
+                account = account.charge(report)
+            yield name, report, account
 
     def _discard_batches(self, state: State) -> None:
         discarded = find_discarded(state, self._definitions, self._limits, self._clock.now())
         if discarded:
-            events = (
-                {"event": "batch_removed", "batch_id": batch_id, "reason": reason}
-                for batch_id, reason in discarded.items()
-            )
-            self._journal.write(*events)
+            self._journal.write(*(BatchRemoval(batch_id, reason) for batch_id, reason in discarded.items()))
 
 
 def _batch_created(
@@ -271,7 +268,7 @@ def _batch_created(
     random_bytes: RandomBytes,
     *,
     local: bool,
-) -> Event:
+) -> BatchCreation:
     """Event of a new batch, to be sent at a random time of the period after its own.
 
     Its rows are shuffled. In the order of the accounts, row i would be the same person on every day and for every metric.
@@ -290,10 +287,9 @@ def _batch_created(
     earliest = max(now, end)
     latest = min(earliest + (following_end - end), end + MAX_BATCH_AGE)
     send_at = earliest.timestamp() + uniform(random_bytes) * max(0.0, (latest - earliest).total_seconds())
-    return {
-        "event": "batch_created",
-        "formed": formed,
-        "queued": QueuedBatch(batch, account.period, send_at, local=local).to_dict(),
-        "accounts": [after.to_dict() for _, after in reports],
-        "stood_in": sum(report.stood_in for report, _ in reports),
-    }
+    return BatchCreation(
+        formed,
+        QueuedBatch(batch, account.period, send_at, local=local),
+        accounts=tuple(after for _, after in reports),
+        stood_in=sum(report.stood_in for report, _ in reports),
+    )

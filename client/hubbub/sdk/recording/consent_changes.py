@@ -11,7 +11,7 @@ from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector
-from hubbub.sdk.storage.events import Event
+from hubbub.sdk.storage.events import ConsentChange, Erasure
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.secret_file import SecretFile
 from hubbub.sdk.storage.state import State
@@ -125,20 +125,20 @@ class ConsentManager:
             self.enroll(state)
         return True
 
-    def _changed(self, state: State, consent: Consent, text: str) -> Event:
+    def _changed(self, state: State, consent: Consent, text: str) -> ConsentChange:
         """Event of the new consent. The same level and text again change neither the time nor the first day of reports."""
         now = self._clock()
         same = consent is state.consent and text == state.consent_text and state.consent_time > 0
         becomes_on = consent is Consent.ON and state.consent is not Consent.ON
-        return state.consent_event() | {
-            "level": consent,
-            "text": text,
-            "time": state.consent_time if same else now.timestamp(),
-            "reports_from": now.date().isoformat() if becomes_on else state.reports_from,
-        }
+        return ConsentChange(
+            consent,
+            text,
+            time=state.consent_time if same else now.timestamp(),
+            reports_from=now.date().isoformat() if becomes_on else state.reports_from,
+        )
 
     def _erase(self, state: State, text: str) -> bool:
-        self._journal.write(self._changed(state, Consent.OFF, text), {"event": "erased"})
+        self._journal.write(self._changed(state, Consent.OFF, text), Erasure())
         self._encoders.forget_secret()
         return self._secret_file.destroy()
 

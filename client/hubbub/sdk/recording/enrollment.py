@@ -17,8 +17,9 @@ from hubbub.privacy.policy import Policy
 from hubbub.sdk.runtime.clock import PeriodClock
 from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
 from hubbub.sdk.storage.definition_lease import DefinitionLease
+from hubbub.sdk.storage.events import AccountChange
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.state import State, account_event
+from hubbub.sdk.storage.state import State
 
 ACCOUNTS_PER_SLICE = 500
 """Subjects, or accounts, that are handled in one section of the journal."""
@@ -120,7 +121,7 @@ class Enrollment:
                 requests.append((metric, _account(state, subject, metric, period)))
         changed = list(allocate(self._policy, state.accounts_of(subject), requests, state.enrollments, self._in_use))
         if changed:
-            self._journal.write(*(account_event(account) for account in changed))
+            self._journal.write(*(AccountChange(account) for account in changed))
         for account in changed:
             if account.refused and self._is_new(account.digest):
                 log_when_unlocked("%s. The metric is not collected", account.refused)

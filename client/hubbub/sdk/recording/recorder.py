@@ -27,6 +27,7 @@ from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoder, SubjectEncoders
 from hubbub.sdk.runtime.clock import PeriodClock
 from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
+from hubbub.sdk.storage.events import DraftMerge, DraftReplacement, IgnoredRecordings
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
 
@@ -145,9 +146,8 @@ class Recorder:
         if account.refused:
             raise _Ignored("policy")
         account = self._builder.catch_up(state, account, current)
-        return account, max(
-            account.next_period_start, current.name
-        )  # a clock that was set back does not reopen a period
+        # a clock that was set back does not reopen a period
+        return account, max(account.next_period_start, current.name)
 
     def _draft(
         self,
@@ -160,13 +160,6 @@ class Recorder:
         """Write the recording as the period's draft, or as one more recording that the draft stands for."""
         draft = state.drafts.get(account.key)
         count = draft.num_recordings + 1 if draft is not None and draft.period == period else 1
-        event: dict[str, Any] = {
-            "event": "draft_merged",
-            "subject": account.subject,
-            "digest": account.digest,
-            "period": period,
-            "num_recordings": count,
-        }
         local = state.consent is Consent.LOCAL
         kept = draft.number if draft is not None and count > 1 and draft.local == local else b""
         value, number = encoder.add_recording(value, kept)
@@ -174,10 +167,11 @@ class Recorder:
             report = encoder.encode_period(account, value, period)
             if report is None:
                 raise _Ignored("policy")
-            event |= {"event": "draft_replaced", "report": report.to_dict(), "local": local}
-            if number:
-                event["number"] = number.hex()
-        self._journal.write(event)
+            self._journal.write(
+                DraftReplacement(account.subject, account.digest, period, count, report, local=local, number=number)
+            )
+        else:
+            self._journal.write(DraftMerge(account.subject, account.digest, period, count))
 
     def postpone(self, subject_id: str | None, name: str, value: Value | JointValue) -> None:
         """Keep a recording in memory until the journal can be locked; beyond `MAX_POSTPONED` it is counted as `no-state`."""
@@ -216,7 +210,7 @@ class Recorder:
 
     def _save_ignored(self, state: State) -> None:
         if self.unsaved_ignored and state.consent is not Consent.OFF:
-            self._journal.write({"event": "recordings_ignored", "counts": dict(self.unsaved_ignored)})
+            self._journal.write(IgnoredRecordings(dict(self.unsaved_ignored)))
             self.unsaved_ignored.clear()
 
     def accounting(self, state: State) -> dict[str, Any]:

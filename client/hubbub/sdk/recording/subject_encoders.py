@@ -16,6 +16,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import period_number
 from hubbub.privacy.ledger import Account, EncodedReport, Key
 from hubbub.randomness import RandomBytes
+from hubbub.sdk.storage.events import EnrollmentStart, LedgerKey
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
 
@@ -132,8 +133,8 @@ class SubjectEncoders:
             tag = secret.stream("hubbub/enrollment/v2").digest(16).hex()
             if tag != state.secret_tag:
                 if not state.ledger_key:
-                    self._journal.write({"event": "ledger_key", "key": self._random_bytes(SECRET_BYTES).hex()})
-                self._journal.write({"event": "enrollment", "number": state.enrollments + 1, "secret_tag": tag})
+                    self._journal.write(LedgerKey(self._random_bytes(SECRET_BYTES).hex()))
+                self._journal.write(EnrollmentStart(state.enrollments + 1, tag))
             self._secret, self._secret_tag = secret, tag
             self._encoders.clear()
         return self._secret

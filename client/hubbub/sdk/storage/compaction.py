@@ -19,10 +19,28 @@ from contextlib import suppress
 from itertools import chain
 from typing import TypeVar
 
-from hubbub.sdk.storage.events import ROTATED, SNAPSHOT, Event
+from hubbub.sdk.storage.events import (
+    ROTATED,
+    SNAPSHOT,
+    AccountChange,
+    AttemptedPeriods,
+    Backoff,
+    BatchSnapshot,
+    ClockConfirmation,
+    Counters,
+    DetachedStart,
+    DraftSnapshot,
+    EnrollmentStart,
+    Event,
+    LedgerKey,
+    MachineTags,
+    MetricPause,
+    QuarantineSnapshot,
+    SentSnapshot,
+)
 from hubbub.sdk.storage.filesystem import Disk, Lock
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.state import State, account_event, encode_batch
+from hubbub.sdk.storage.state import State
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -173,52 +191,45 @@ class Compactor:
 def protected_events(state: State) -> Iterator[Event]:
     """Yield consent and ledger, which protect privacy. Each event has the values of the moment when it is yielded, as below."""
     yield state.consent_event()
-    yield {"event": "enrollment", "number": state.enrollments, "secret_tag": state.secret_tag}
+    yield EnrollmentStart(state.enrollments, state.secret_tag)
     if state.ledger_key:
-        yield {"event": "ledger_key", "key": state.ledger_key}
-    yield {"event": "clock_confirmed", "time": state.clock_confirmed_at}
+        yield LedgerKey(state.ledger_key)
+    yield ClockConfirmation(state.clock_confirmed_at)
     for digest, runs in _live_items(state.attempted_periods):
-        yield {"event": "attempted_periods", "digest": digest, "runs": runs}
+        yield AttemptedPeriods(digest, runs)
     for _, account in _live_items(state.accounts):
-        yield account_event(account)
+        yield AccountChange(account)
 
 
 def other_events(state: State) -> Iterator[Event]:
     """Yield queue, drafts, quarantine, pauses and backoff: all of the state except `protected_events` and the counters."""
     for _, queued in _live_items(state.queue):
-        yield {"event": "batch_snapshot", "queued": queued.to_dict()}
+        yield BatchSnapshot(queued)
     for (subject, digest), draft in _live_items(state.drafts):
-        yield {"event": "draft_snapshot", "subject": subject, "digest": digest, "draft": draft.to_dict()}
+        yield DraftSnapshot(subject, digest, draft)
     for _, (batch, problem) in _live_items(state.quarantine):
-        yield {"event": "quarantine_snapshot", "batch": encode_batch(batch), "problem": problem}
+        yield QuarantineSnapshot(batch, problem)
     for digest, until in _live_items(state.paused_metrics):
-        held = {"is_held": True} if digest in state.held_digests else {}
-        yield {"event": "metric_paused", "digest": digest, "until": until, **held}
-    yield {
-        "event": "backoff",
-        "failures": state.failures,
-        "until": state.backoff_until,
-        "last_error": state.last_error,
-    }
-    yield {"event": "detached_started", "time": state.detached_started_at}
-    yield {"event": "machine_tags", "tags": state.machine_tags}
+        yield MetricPause(digest, until, is_held=digest in state.held_digests)
+    yield Backoff(state.failures, state.backoff_until, state.last_error)
+    yield DetachedStart(state.detached_started_at)
+    yield MachineTags(state.machine_tags)
 
 
 def counter_events(state: State) -> Iterator[Event]:
     """Yield the counters that later events add to: correct only after all events that they count."""
-    yield {
-        "event": "counters",
-        "formed": state.formed,
-        "acknowledged": state.acknowledged,
-        "damaged": state.damaged,
-        "chosen": state.chosen,
-        "superseded": state.superseded,
-        "stood_in": state.stood_in,
-        "dropped": state.dropped,
-        "ignored": state.ignored,
-    }
+    yield Counters(
+        state.formed,
+        state.acknowledged,
+        state.damaged,
+        state.chosen,
+        state.superseded,
+        state.stood_in,
+        state.dropped,
+        state.ignored,
+    )
     for batch in state.last_sent.values():
-        yield {"event": "sent_snapshot", "batch": encode_batch(batch)}
+        yield SentSnapshot(batch)
 
 
 def _live_items(items: dict[K, V]) -> Iterator[tuple[K, V]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hubbub.sdk.runtime.machine_id import MachineIdReader, machine_tag
 from hubbub.sdk.runtime.safe_logging import log_when_unlocked
+from hubbub.sdk.storage.events import IdentityRenewal, MachineTags
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.secret_file import SecretFile
 from hubbub.sdk.storage.state import State
@@ -37,16 +38,16 @@ class CopyDetector:
         if tag in state.machine_tags or len(state.machine_tags) >= MAX_MACHINES:
             return
         if not state.machine_tags:
-            self._journal.write({"event": "machine_tags", "tags": [tag]})
+            self._journal.write(MachineTags((tag,)))
         elif self._renew and renew_identity(self._journal, self._secret):
-            self._journal.write({"event": "machine_tags", "tags": [tag]})
+            self._journal.write(MachineTags((tag,)))
             log_when_unlocked(
                 "%s was used on another machine before. The client made a new identity: queued reports are dropped, and the new secret "
                 "spends budget anew.",
                 self._journal.directory,
             )
         else:
-            self._journal.write({"event": "machine_tags", "tags": [*state.machine_tags, tag]})
+            self._journal.write(MachineTags((*state.machine_tags, tag)))
             log_when_unlocked(
                 "%s was used on another machine before. If it is a copy, both copies report every period under one secret. Run "
                 "`hubbub state new-identity` on a copy, or `hubbub state keep-identity` if it was moved.",
@@ -61,7 +62,7 @@ def renew_identity(journal: Journal, secret: SecretFile) -> bool:
     """
     if journal.lock_unavailable or not secret.destroy():
         return False
-    journal.write({"event": "identity_renewed"})
+    journal.write(IdentityRenewal())
     return not journal.is_degraded
 
 
@@ -69,8 +70,6 @@ def keep_identity(journal: Journal, state: State, machine_id: bytes | None) -> b
     """Remember this machine as the only one that used the directory; return whether it was saved. Call it inside `with journal`."""
     if journal.lock_unavailable:
         return False
-    has_tag = machine_id is not None and state.ledger_key
-    journal.write(
-        {"event": "machine_tags", "tags": [machine_tag(state.ledger_key, machine_id)] if machine_id and has_tag else []}
-    )
+    has_tag = machine_id and state.ledger_key
+    journal.write(MachineTags((machine_tag(state.ledger_key, machine_id),) if machine_id and has_tag else ()))
     return not journal.is_degraded

@@ -1,7 +1,7 @@
 """Append-only journal shared by all processes of a client, and the state that its events add up to.
 
     with journal as state:            # locked against threads and processes, and up to date
-        journal.write({...})          # appended in one write, and applied to the state
+        journal.write(event)          # appended in one write, and applied to the state
 
 A written event survives the process at once, and a power loss once `sync` has returned True. A start replays the three files of
 `events.py`, in their order.
@@ -21,7 +21,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from hubbub.sdk.runtime.error_guard import is_from_signal_handler
 from hubbub.sdk.runtime.safe_logging import flush_pending_logs, journal_threads, log_when_unlocked
-from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, Event, continuation, encode_records, replay
+from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, Continuation, Event, encode_records, replay
 from hubbub.sdk.storage.filesystem import Disk, File, Lock
 from hubbub.sdk.storage.pending_events import PendingEvents, describe_os_error
 from hubbub.sdk.storage.record_format import OtherFormatError, describe_version, is_foreign, other_version
@@ -242,7 +242,7 @@ class Journal:
         self._disk.replace(self._path, earlier)
         before = self._inode
         self._continue_in(self._disk.open(self._path))
-        self.write(continuation(before))
+        self.write(Continuation(before))
         return True
 
     def take_records(self, events: Iterator[Event], count: int) -> bytes:
@@ -297,7 +297,7 @@ class Journal:
         if self._file is None or self._disk.identity(self._path) is None:
             return False
         file = self._disk.open(self._path)
-        first = encode_records(continuation(self._inode))
+        first = encode_records(Continuation(self._inode))
         if file.read(0, len(first)) != first:
             file.close()
             return False

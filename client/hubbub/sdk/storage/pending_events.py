@@ -6,14 +6,14 @@ import errno
 from collections import Counter
 from collections.abc import Iterable
 
-from hubbub.sdk.storage.events import Event
+from hubbub.sdk.storage.events import Event, IgnoredRecordings, Reschedule, item
 from hubbub.sdk.storage.record_format import OtherFormatError
 
 MAX_PENDING_EVENTS = 10_000
 
 
 class PendingEvents:
-    """Last event of each kind for each item, the oldest first. Most events state a new value, so the last one is enough."""
+    """The last event about each item, the oldest first. Most events hold new values, so the last one is enough."""
 
     def __init__(self) -> None:
         self.events: dict[tuple[object, ...], Event] = {}
@@ -21,29 +21,20 @@ class PendingEvents:
     def keep(self, events: Iterable[Event]) -> None:
         """Keep events; beyond `MAX_PENDING_EVENTS` the oldest are dropped."""
         for event in events:
-            account = event.get("account", {})
-            batch = event.get("batch") or event.get("queued", {}).get("batch", {})
-            key = (
-                event["event"],
-                event.get("subject", account.get("subject")),
-                event.get("digest", account.get("digest")),
-                event.get("period"),
-                event.get("batch_id", batch.get("batch_id")),
-                event.get("overdue"),
-            )
-            earlier = self.events.pop(key, None)
-            self.events[key] = event if earlier is None else _combine(earlier, event)
+            about = item(event)
+            earlier = self.events.pop(about, None)
+            self.events[about] = event if earlier is None else _combine(earlier, event)
         while len(self.events) > MAX_PENDING_EVENTS:
             self.events.pop(next(iter(self.events)))
 
 
 def _combine(earlier: Event, event: Event) -> Event:
-    """Return one event with the effect of two of the same key."""
-    match event["event"]:
-        case "recordings_ignored":
-            return event | {"counts": dict(Counter(earlier["counts"]) + Counter(event["counts"]))}
-        case "batches_rescheduled":
-            return event | {"send_at": earlier["send_at"] | event["send_at"]}
+    """Return one event with the effect of two about the same item."""
+    match earlier, event:
+        case IgnoredRecordings(), IgnoredRecordings():
+            return IgnoredRecordings(dict(Counter(earlier.counts) + Counter(event.counts)))
+        case Reschedule(), Reschedule():
+            return event._replace(send_at=earlier.send_at | event.send_at)
         case _:
             return event
 

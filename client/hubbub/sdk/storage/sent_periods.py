@@ -15,15 +15,13 @@ from binascii import crc32
 from datetime import date
 from pathlib import Path
 
+from hubbub.sdk.storage.events import Runs
 from hubbub.sdk.storage.filesystem import Disk
 from hubbub.sdk.storage.state import merge_runs
 
 FILE_NAME = "sent-periods"
 _RECORD = struct.Struct("<32sIII")
 _MAX_BYTES = 1 << 16
-
-Runs = dict[str, list[list[str]]]
-"""Days by digest: runs [from, to) in their order."""
 
 
 class SentPeriods:
@@ -56,8 +54,8 @@ class SentPeriods:
         if size > self._rewrite_above:
             self._rewrite()
 
-    def read(self) -> Runs:
-        """Return the days of the undamaged records."""
+    def read(self) -> dict[str, Runs]:
+        """Return the days of the undamaged records, by digest."""
         if self._disk.identity(self.path) is None:
             return {}
         file = self._disk.open(self.path)
@@ -65,7 +63,7 @@ class SentPeriods:
             data = file.read(0, file.identity()[1])
         finally:
             file.close()
-        runs: Runs = {}
+        runs: dict[str, Runs] = {}
         for at in range(0, len(data) - _RECORD.size + 1, _RECORD.size):
             digest, start, end, checksum = _RECORD.unpack_from(data, at)
             if checksum == crc32(data[at : at + _RECORD.size - 4]) and 1 <= start < end <= date.max.toordinal():

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import HubbubError
-from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, replay
+from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, QueuedBatch, replay
 from hubbub.sdk.storage.record_format import describe_version, is_foreign, other_version
-from hubbub.sdk.storage.state import QueuedBatch, State
+from hubbub.sdk.storage.state import State
 from hubbub.wire.json_values import replace_non_finite
 
 

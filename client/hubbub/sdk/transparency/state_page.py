@@ -18,7 +18,8 @@ from hubbub.privacy.ledger import Account
 from hubbub.privacy.lifetime import epsilon_of_reports
 from hubbub.privacy.plain_words import certainty_text, changed_text, unchanged_text
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.sdk.storage.state import MAX_SENT_BATCHES, QueuedBatch, State
+from hubbub.sdk.storage.events import QueuedBatch
+from hubbub.sdk.storage.state import MAX_SENT_BATCHES, State
 from hubbub.text import escape_untrusted, format_bits, format_count
 from hubbub.wire.batch import Batch
 

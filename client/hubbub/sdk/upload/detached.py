@@ -21,6 +21,7 @@ from pathlib import Path
 from hubbub.consent import consent_limit
 from hubbub.metrics.periods import utc_now
 from hubbub.randomness import system_random_bytes
+from hubbub.sdk.storage.events import DetachedStart
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
@@ -46,7 +47,7 @@ def claim_daily_run(journal: Journal, state: State, now: float) -> bool:
         or abs(now - state.detached_started_at) < INTERVAL_SECONDS
     ):
         return False
-    journal.write({"event": "detached_started", "time": now})
+    journal.write(DetachedStart(now))
     return not journal.is_degraded
 
 

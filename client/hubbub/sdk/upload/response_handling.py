@@ -7,8 +7,18 @@ from dataclasses import replace
 
 from hubbub.randomness import RandomBytes, uniform
 from hubbub.sdk.runtime.safe_logging import log_when_unlocked
-from hubbub.sdk.storage.events import Event
-from hubbub.sdk.storage.state import QueuedBatch, State
+from hubbub.sdk.storage.events import (
+    Backoff,
+    BatchRemoval,
+    BatchSplit,
+    ClockConfirmation,
+    Event,
+    MetricPause,
+    QueuedBatch,
+    Reschedule,
+    ResponseReceipt,
+)
+from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.retry_policy import (
     HOLD_SECONDS,
     PAUSE_SECONDS,
@@ -49,30 +59,29 @@ def events_for_response(
         action = Action.PAUSE
     log_when_unlocked("%s: %s", batch.metric, response.description, level=logging.DEBUG)
     events: list[Event] = [
-        {
-            "event": "response_received",
-            "batch_id": batch_id,
-            "possibly_delivered": possibly_delivered or (status is None and response.request_sent),
-            "request_sent": response.request_sent,
-        }
+        ResponseReceipt(
+            batch_id,
+            possibly_delivered=possibly_delivered or (status is None and response.request_sent),
+            request_sent=response.request_sent,
+        )
     ]
     if is_clock_confirmed(response.date, now):
         events += _clock_events(state, now)
     if action not in (Action.RETRY, Action.PAUSE) and state.failures:
-        events += [_backoff(0, 0.0), _reschedule_after_outage(state, now, random_bytes, but=batch_id)]
+        events += [Backoff(0, 0.0, ""), _reschedule_after_outage(state, now, random_bytes, but=batch_id)]
     match action:
         case Action.ACCEPT:
-            events.append(_removed(batch_id, "acknowledged"))
+            events.append(BatchRemoval(batch_id, "acknowledged"))
             if state.paused_metrics.get(batch.digest):
-                events.append({"event": "metric_paused", "digest": batch.digest, "until": 0.0})
+                events.append(MetricPause(batch.digest, until=0.0))
             if state.last_error and not state.failures:
-                events.append(_backoff(0, 0.0))
+                events.append(Backoff(0, 0.0, ""))
             if other_clock:
-                events.append(_backoff(0, now + PAUSE_SECONDS))
+                events.append(Backoff(0, now + PAUSE_SECONDS, ""))
         case Action.RETRY:
             failures = state.failures + 1
             wait = backoff_seconds(failures, retry_after_seconds(response.retry_after, now), random_bytes)
-            events.append(_backoff(failures, now + wait, response.description))
+            events.append(Backoff(failures, now + wait, response.description))
         case Action.PAUSE:
             if not state.failures:
                 log_when_unlocked(
@@ -80,7 +89,7 @@ def events_for_response(
                     "aggregator's log",
                     response.description,
                 )
-            events.append(_backoff(state.failures + 1, now + PAUSE_SECONDS, response.description))
+            events.append(Backoff(state.failures + 1, now + PAUSE_SECONDS, response.description))
         case Action.PAUSE_METRIC:
             if not state.paused_metrics.get(batch.digest):
                 log_when_unlocked(
@@ -88,8 +97,8 @@ def events_for_response(
                     "aggregator's definitions.",
                     batch.metric,
                 )
-            events.append(_backoff(0, 0.0, f"{response.description} ({batch.metric})"))
-            events.append({"event": "metric_paused", "digest": batch.digest, "until": now + PAUSE_SECONDS})
+            events.append(Backoff(0, 0.0, f"{response.description} ({batch.metric})"))
+            events.append(MetricPause(batch.digest, until=now + PAUSE_SECONDS))
         case Action.HOLD_METRIC:
             if batch.digest not in state.held_digests:
                 log_when_unlocked(
@@ -97,15 +106,13 @@ def events_for_response(
                     "definition to every process of the aggregator, or ship the current definition with the app.",
                     batch.metric,
                 )
-            events.append(
-                {"event": "metric_paused", "digest": batch.digest, "until": now + HOLD_SECONDS, "is_held": True}
-            )
+            events.append(MetricPause(batch.digest, until=now + HOLD_SECONDS, is_held=True))
         case Action.SPLIT if len(batch) > 1:
-            halves = [
-                QueuedBatch(half, queued.period_kind, queued.send_at, rescheduled=True).to_dict()
+            halves = (
+                QueuedBatch(half, queued.period_kind, queued.send_at, rescheduled=True)
                 for half in split_batch(batch, random_bytes)
-            ]
-            events.append({"event": "batch_split", "batch_id": batch_id, "halves": halves})
+            )
+            events.append(BatchSplit(batch_id, tuple(halves)))
         case Action.SPLIT | Action.QUARANTINE:
             problem = response.problem or str(status)
             log_when_unlocked(
@@ -113,12 +120,12 @@ def events_for_response(
                 batch.metric,
                 problem,
             )
-            events.append(_removed(batch_id, "quarantined") | {"problem": problem})
+            events.append(BatchRemoval(batch_id, "quarantined", problem))
         case Action.DROP_BATCH:
-            events.append(_removed(batch_id, "refused"))
+            events.append(BatchRemoval(batch_id, "refused"))
         case Action.DROP_METRIC:
             same_metric = (other for other, each in state.queue.items() if each.batch.digest == batch.digest)
-            events += [_removed(other, "expired") for other in same_metric]
+            events += [BatchRemoval(other, "expired") for other in same_metric]
     return events
 
 
@@ -134,29 +141,21 @@ def split_batch(batch: Batch, random_bytes: RandomBytes) -> tuple[Batch, Batch]:
     return part(0, cut), part(cut, n)
 
 
-def _removed(batch_id: str, reason: str) -> Event:
-    return {"event": "batch_removed", "batch_id": batch_id, "reason": reason}
-
-
-def _backoff(failures: int, until: float, last_error: str = "") -> Event:
-    return {"event": "backoff", "failures": failures, "until": until, "last_error": last_error}
-
-
 def _clock_events(state: State, now: float) -> list[Event]:
     """Events of a clock that an aggregator confirmed: batches of future periods that were never sent are dropped."""
     events: list[Event] = []
     if abs(now - state.clock_confirmed_at) > CONFIRM_INTERVAL_SECONDS:
-        events.append({"event": "clock_confirmed", "time": now})
+        events.append(ClockConfirmation(now))
     latest = utc_day(now + 2 * 86400.0)
     return events + [
-        _removed(batch_id, "clock")
+        BatchRemoval(batch_id, "clock")
         for batch_id, queued in state.queue.items()
         if queued.batch.period > latest and not queued.possibly_delivered
     ]
 
 
-def _reschedule_after_outage(state: State, now: float, random_bytes: RandomBytes, *, but: str) -> Event:
+def _reschedule_after_outage(state: State, now: float, random_bytes: RandomBytes, *, but: str) -> Reschedule:
     """Event that gives each overdue batch its own random time within the next day, so that the end of an outage causes no burst."""
     overdue = [batch_id for batch_id, queued in state.queue.items() if queued.send_at <= now and batch_id != but]
     send_at = {batch_id: now + uniform(random_bytes) * OUTAGE_SPREAD_SECONDS for batch_id in overdue}
-    return {"event": "batches_rescheduled", "send_at": send_at, "overdue": False}
+    return Reschedule(send_at, overdue=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from hubbub.randomness import RandomBytes, uniform
-from hubbub.sdk.storage.events import Event
-from hubbub.sdk.storage.state import QueuedBatch, State
+from hubbub.sdk.storage.events import QueuedBatch, Reschedule
+from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.retry_policy import BACKOFF_CAP_SECONDS, HOLD_SECONDS, MAX_RETRY_AFTER_SECONDS, PAUSE_SECONDS
 
 MAX_DELAY_SECONDS = 40 * 86400.0
@@ -38,7 +38,7 @@ def next_batch(state: State, now: float, *, hurry: bool = False) -> tuple[str, f
     return min(times.items(), key=lambda item: item[1], default=None)
 
 
-def reschedule_overdue(state: State, now: float, random_bytes: RandomBytes) -> Event | None:
+def reschedule_overdue(state: State, now: float, random_bytes: RandomBytes) -> Reschedule | None:
     """Return the event that gives overdue batches random times within the next hour; None if no batch is overdue.
 
     A batch is overdue if no process ran at its time, or the machine slept. Sent at once, all reports of one person would leave together at
@@ -51,7 +51,7 @@ def reschedule_overdue(state: State, now: float, random_bytes: RandomBytes) -> E
     if not overdue:
         return None
     send_at = {batch_id: now + uniform(random_bytes) * _RESCHEDULE_WITHIN_SECONDS for batch_id in overdue}
-    return {"event": "batches_rescheduled", "send_at": send_at, "overdue": True}
+    return Reschedule(send_at, overdue=True)
 
 
 def backoff_until(state: State, now: float) -> float:

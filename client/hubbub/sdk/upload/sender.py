@@ -13,10 +13,11 @@ from hubbub.sdk.recording.consent_changes import ConsentLimit
 from hubbub.sdk.recording.recorder import UploadReadiness
 from hubbub.sdk.runtime.error_guard import is_from_signal_handler
 from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
+from hubbub.sdk.storage.events import QueuedBatch, RequestStart
 from hubbub.sdk.storage.filesystem import Disk, Lock
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.sent_periods import SentPeriods
-from hubbub.sdk.storage.state import QueuedBatch, State
+from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.response_handling import events_for_response
 from hubbub.sdk.upload.retry_policy import is_clock_wrong
 from hubbub.sdk.upload.schedule import backoff_until, eligible_batches, next_batch, reschedule_overdue
@@ -163,9 +164,7 @@ class Sender:
             if queued is None or self._limit.effective(state.consent) is not Consent.ON:
                 return 0.0
             possibly_delivered, batch = queued.possibly_delivered, queued.batch
-            self._journal.write(
-                {"event": "request_started", "batch_id": batch_id, "digest": batch.digest, "period": batch.period}
-            )
+            self._journal.write(RequestStart(batch_id, batch.digest, batch.period))
         if not (self._journal.sync() and self._add_to_sent_periods(queued)):
             return LEASE_RETRY_SECONDS  # an upload that a power loss could undo is not started
         response = self._transport.send(batch.to_json(), lambda: self._may_continue(batch_id))

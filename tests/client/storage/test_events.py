@@ -1,0 +1,110 @@
+"""Journal events against the files that clients with untyped events wrote, see `tests/data/make_journals.py`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from typing import get_args
+
+import pytest
+
+from hubbub import Consent
+from hubbub.client import collaborators
+from hubbub.sdk.storage import events
+from hubbub.sdk.storage.events import Backoff, BatchRemoval, decode_event, encode_records, item, replay
+from hubbub.sdk.storage.record_format import encode_record, scan
+from hubbub.sdk.storage.state import State
+from hubbub.sdk.storage.state_reader import inspection_report, ledger_report, read_state
+from hubbub.testing import ManualClock, RecordingTransport, deliver
+from tests.client.conftest import Rig, require_balanced
+from tests.data import make_journals
+from tests.support.paths import DATA
+
+RECORDED = DATA / "journals"
+DIRECTORIES = [path.name for path in sorted(RECORDED.iterdir()) if path.is_dir()]
+
+
+def test_clients_write_the_recorded_bytes() -> None:
+    recorded = {str(path.relative_to(RECORDED)): path.read_bytes() for path in RECORDED.rglob("*") if path.is_file()}
+    written = make_journals.journals()
+    assert written.keys() == recorded.keys()
+    assert [name for name in written if written[name] != recorded[name]] == []
+
+
+def test_every_kind_of_event_is_recorded_and_written_again_unchanged() -> None:
+    kinds = Counter()
+    for payload in scan((RECORDED / "written").read_bytes()).payloads:
+        event = decode_event(payload)
+        assert event is not None, payload
+        if (
+            b'"epoch":2' not in payload
+        ):  # else an account may have the same meaning without `newest_epoch` and `response`
+            assert encode_records(event) == encode_record(payload)
+        assert decode_event(scan(encode_records(event)).payloads[0]) == event
+        kinds[type(event)] += 1
+    assert kinds.keys() == set(get_args(events.Event)) == events._WORDS.keys()
+    assert len({word for word, _ in events._WORDS.values()}) == len(events._WORDS)
+
+
+@pytest.mark.parametrize("name", DIRECTORIES)
+def test_recorded_directory_is_read_and_continued(name: str, rig: Rig) -> None:
+    """Also of killed clients: no report is lost, none is sent twice, and the ledger only grows."""
+    shutil.copytree(RECORDED / name, rig.state)
+    for path in rig.state.iterdir():
+        path.chmod(0o600)
+    before = read_state(rig.state)
+    reports = json.loads((RECORDED / "reports.json").read_bytes())[name]
+    assert json.loads(json.dumps(inspection_report(before, 10))) == reports["inspect"]
+    assert json.loads(json.dumps(ledger_report(before))) == reports["ledger"]
+    rig.clock, rig.transport = ManualClock(make_journals.END), RecordingTransport()
+    client = rig.client(*make_journals.METRICS.values())
+    client.set_consent("on")
+    make_journals.record(client)
+    deliver(client)
+    require_balanced(client.accounting())
+    sent = Counter(batch.batch_id for batch in rig.transport.batches)
+    assert sent
+    assert set(sent.values()) == {1}
+    assert client.accounting()["damaged_records"] == before.damaged
+    after = collaborators(client).journal.run(lambda state: dict(state.accounts))
+    assert all(after[key].units >= account.units for key, account in before.accounts.items())
+    client.close()
+    assert read_state(rig.state).accounts == after
+
+
+@pytest.mark.parametrize(
+    ("payload", "damaged"),
+    [
+        (b'{"event":"of_a_newer_version","number":1}', 0),
+        (b'{"event":"consent","level":"on","text":"","time":0.0,"reports_from":"","by":"of a newer version"}', 0),
+        (b'{"event":"consent","level":"on","text":""}', 1),
+        (b'{"event":"consent","level":"perhaps","text":"","time":0.0,"reports_from":""}', 1),
+        (b'{"number":1}', 1),
+        (b"[]", 1),
+        (b"no JSON", 1),
+    ],
+)
+def test_unknown_kinds_and_fields_are_ignored_and_wrong_ones_are_damaged(payload: bytes, damaged: int) -> None:
+    state = State()
+    assert replay(state.apply, [encode_record(payload)]) == damaged
+    assert state.consent is (Consent.ON if b"by" in payload else Consent.OFF)
+
+
+def test_events_about_the_same_item_replace_each_other() -> None:
+    one, other = BatchRemoval("1", "age"), BatchRemoval("2", "age")
+    assert item(one) == item(one._replace(reason="quota")) != item(other)
+    assert item(Backoff(0, 0.0, "")) == item(Backoff(1, 2.0, "3"))
+
+
+def test_state_after_an_event_is_the_state_after_its_replay() -> None:
+    """`apply` in the process that wrote an event, and in one that reads it, give the same accounts, queue and drafts."""
+    payloads = scan((RECORDED / "written").read_bytes()).payloads
+    written, read = State(), State()
+    for payload in payloads:
+        event = decode_event(payload)
+        assert event is not None
+        written.apply(event)
+        replay(read.apply, [encode_records(event)])
+        assert vars(written) == vars(read)
+    assert written.accounts
