@@ -283,5 +283,5 @@ def test_rejects_invalid_consent_text_without_change(text: object, rig: Rig) -> 
 def test_unserializable_event_changes_no_state(rig: Rig) -> None:
     client = rig.agreed()
     with collaborators(client).journal as state, pytest.raises(TypeError):
-        collaborators(client).journal.write(ConsentChange(Consent.OFF, Lazy(), 0.0, ""))
+        collaborators(client).journal.write(ConsentChange(Consent.OFF, Lazy(), 0.0, ""))  # type: ignore[arg-type]
     assert (state.consent, client.consent.level) == ("on", "on")

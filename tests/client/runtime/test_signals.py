@@ -1,4 +1,4 @@
-"""Signals, logging and locks: after an interrupted call no lock is held and no caller waits forever."""
+"""Signals, logging and locks: the call after an interrupted one repairs the state, and no caller waits forever."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import _thread
 import gc
 import logging
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
-import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -23,10 +24,10 @@ import pytest
 
 from hubbub import Client
 from hubbub.client import collaborators
-from hubbub.sdk.runtime import error_guard, safe_logging
+from hubbub.sdk.runtime import error_guard
 from hubbub.sdk.storage import journal as journal_module
 from hubbub.sdk.storage.filesystem import SystemDisk
-from hubbub.sdk.storage.secret_file import secret_at
+from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
 from tests.client.conftest import Rig, require_balanced
 from tests.support.paths import DATA
@@ -35,6 +36,9 @@ from tests.support.power_loss_filesystem import SimulatedDisk
 
 class Interrupted(BaseException):
     """As KeyboardInterrupt."""
+
+
+MANY = 10**9
 
 
 class Tripping:
@@ -50,14 +54,17 @@ def handler() -> Iterator[Callable[[Callable[..., Any]], Any]]:
     signal.signal(signal.SIGUSR1, before)
 
 
-def interrupted_at(number: int, step: Callable[[], object], within: str = "") -> bool:
-    """Interrupt a step before its n-th instruction in a file of this name; return whether it has at least n."""
+def num_instructions(step: Callable[[], object]) -> int:
+    """Run a step; return the number of its instructions."""
+    return MANY - interrupted_at(MANY, step)
+
+
+def interrupted_at(number: int, step: Callable[[], object]) -> int:
+    """Interrupt a step before its n-th instruction; return how many of n it does not have."""
     left, tripping, usual = number, Tripping(), sys.gettrace()
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         nonlocal left
-        if not frame.f_code.co_filename.endswith(within):
-            return None
         frame.f_trace_opcodes = True
         if event == "opcode":
             left -= 1
@@ -72,108 +79,72 @@ def interrupted_at(number: int, step: Callable[[], object], within: str = "") ->
             step()
         finally:
             sys.settrace(usual)
-    return left <= 0
+    return left
 
 
-def is_free(client: Client) -> bool:
-    """Return whether another thread and another process can take the locks."""
-    got: list[bool] = []
-
-    def other() -> None:
-        for lock in (
-            collaborators(client).journal.thread_lock,
-            collaborators(client).journal._sync_lock,
-            collaborators(client).compactor._thread_lock,
-            collaborators(client).uploader._starting,
-        ):
-            got.append(lock.acquire(blocking=False))
-            if got[-1]:
-                lock.release()
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    thread.join()
-    for name in ("lock", "compactor"):
-        lock = SystemDisk().lock(client._directory / name)
-        got.append(lock.acquire(wait=False))
-        lock.close()
-    return all(got) and not collaborators(client).journal._entered and not safe_logging.journal_threads
-
-
-def becomes_free(client: Client) -> bool:
-    """Return whether the locks are free within a minute: a thread that was being started may begin, and end, only now."""
-    deadline = time.monotonic() + 60
-    while not is_free(client):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def upload_threads(timeout: float) -> list[threading.Thread]:
-    """Wait for the upload threads of this process; return those that do not end in time. One that never began is none.
-
-    An interrupt in `Thread.start` can leave the lock of the new thread's event held. The thread then waits for it, before any code of hubbub.
-    """
-    threads = [thread for thread in threading.enumerate() if thread.name == "hubbub"]
-    for thread in threads:
-        with suppress(RuntimeError):  # it never began
-            thread.join(timeout)
-    return [thread for thread in threads if thread.is_alive()]
-
-
-STEPS: dict[str, tuple[int, Callable[[Client], object]]] = {
-    "record": (1, lambda client: client.record("homepage", "x")),
-    "accounting": (1, Client.accounting),
-    "agree": (61, lambda client: client.set_consent("on")),
-    "withdraw": (41, lambda client: client.set_consent("off")),
-    "close": (3, Client.close),
+STEPS: dict[str, Callable[[Client], object]] = {
+    "record": lambda client: client.record("homepage", "x"),
+    "accounting": Client.accounting,
+    "grant": lambda client: client.set_consent("on"),
+    "next day": lambda client: client.record("homepage", "x"),
+    "close": Client.close,
 }
+INTERRUPTS = 60
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="another way to trace instructions")
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # the interpreter's own finalizers are interrupted, too
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # finalizers are interrupted, too
 @pytest.mark.parametrize("step", list(STEPS))
-def test_interrupt_leaves_no_lock_held(
-    step: str,
-    rig: Rig,
-    handler: Callable[[Callable[..., Any]], Any],
-    unseen_seed: int,
-    monkeypatch: pytest.MonkeyPatch,
+def test_call_after_an_interrupt_repairs_the_state(
+    step: str, rig: Rig, handler: Callable[[Callable[..., Any]], Any], unseen_seed: int
 ) -> None:
-    """One Ctrl-C in `record` blocked every other thread for good, in one of seven."""
+    """A handler raises before a random instruction; its exception reaches the host. The next call finds files as whole as before.
+
+    Other threads and processes can use the directory, each report is sent once, and the ledger has charged it once.
+    """
 
     def interrupt(*_: object) -> None:
         raise Interrupted
 
     handler(interrupt)
-    monkeypatch.setattr(
-        sys, "unraisablehook", lambda _: None
-    )  # pytest's keeps each interrupted finalizer, and so its file
-    stride, do = STEPS[step]
-    client = rig.agreed()
-    collaborators(client).uploader.start().stop(5)
-    number, may_continue = 1 + unseen_seed % stride, True
-    while may_continue:
-        if step == "agree":
-            client.set_consent("off")
-        elif step == "withdraw":
-            client.set_consent("on")
-        may_continue = interrupted_at(number, lambda: do(client))
-        if collaborators(client).uploader is not None:
-            collaborators(client).uploader.stop(60)
-        assert not upload_threads(60), f"interrupted before instruction {number}, an upload thread does not end"
-        assert becomes_free(client), number
-        number += stride
-    client.set_consent("on")
-    client.record("homepage", "x")
+    client, chance = rig.agreed(), random.Random(unseen_seed)  # noqa: S311
+    collaborators(client).uploader.start().stop(60)
+    prepare(step, client, rig)
+    size = num_instructions(lambda: STEPS[step](client))
+    for number in sorted(chance.randint(1, size) for _ in range(INTERRUPTS)):
+        prepare(step, client, rig)
+        interrupted_at(number, lambda: STEPS[step](client))
+        collaborators(client).uploader.stop(60)
+        client.accounting()
+        other = rig.client(environment={"DO_NOT_TRACK": "1"})  # as another process: it has files and locks of its own
+        for use in (client.accounting, other.accounting):
+            thread = threading.Thread(target=use, daemon=True)
+            thread.start()
+            thread.join(60)
+            assert not thread.is_alive(), f"interrupted before instruction {number}, a lock stays held"
+        assert not collaborators(other).journal.problem
+        other.close()
+        assert read_state(rig.state).accounts == collaborators(client).journal.run(lambda state: dict(state.accounts))
     client.close()
-    here = client.accounting()
-    require_balanced(here)
-    assert rig.client(environment={"DO_NOT_TRACK": "1"}).accounting() == here
+    client = rig.agreed()
+    rig.clock.move(days=1)
+    deliver(client)
+    require_balanced(client.accounting())
+    sent = Counter(batch.period for batch in rig.transport.batches)
+    assert set(sent.values()) == {1}
+    with collaborators(client).journal as state:
+        (account,) = state.accounts.values()
+    assert account.reports == client.accounting()["formed"] >= len(sent)
+    assert not read_state(rig.state).damaged
+
+
+def prepare(step: str, client: Client, rig: Rig) -> None:
+    if step == "next day":
+        rig.clock.move(days=1)
+    if step == "grant":
+        client.set_consent("local")
+    client.record("homepage", "x")
 
 
 def opened(directory: Path) -> list[str]:
@@ -183,59 +154,6 @@ def opened(directory: Path) -> list[str]:
         with suppress(OSError):
             found.append(os.readlink(f"/proc/self/fd/{number}"))  # noqa: PTH115
     return sorted(path for path in found if path.startswith(str(directory)))
-
-
-OPENING: dict[str, tuple[int, Callable[[Client], object]]] = {
-    "record": (1, lambda client: client.record("homepage", "x")),
-    "sync": (1, lambda client: collaborators(client).journal.sync()),
-    "compact": (13, lambda client: collaborators(client).compactor.compact(always=True)),
-    "secret": (1, lambda client: secret_at(client._directory / "secret")),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="another way to trace instructions")
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nowhere to see what is open")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("step", list(OPENING))
-def test_interrupt_leaves_no_descriptor_open(
-    step: str,
-    rig: Rig,
-    handler: Callable[[Callable[..., Any]], Any],
-    unseen_seed: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A handler that raised every millisecond left 450 descriptors open after 3,966 interrupts.
-
-    Only filesystem.py handles descriptors as numbers: the test covers every instruction there (of a compaction every 13th).
-    """
-
-    def interrupt(*_: object) -> None:
-        raise Interrupted
-
-    handler(interrupt)
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr(
-        sys, "unraisablehook", lambda _: None
-    )  # pytest's keeps each interrupted finalizer, and so its file
-    stride, do = OPENING[step]
-    client = rig.agreed()
-    collaborators(client).uploader.start().stop(5)
-    client.record("homepage", "x")
-    usual = opened(rig.state)
-    number, may_continue = 1 + unseen_seed % stride, True
-    while (
-        may_continue and number < 4000
-    ):  # pytest keeps interrupted finalizers; each later opening checks their files, so this may not end
-        collaborators(client).journal.close()  # so that the step opens everything
-        may_continue = interrupted_at(number, lambda: do(client), within="filesystem.py")
-        if step == "compact":
-            do(client)
-        client.record("homepage", "x")
-        collaborators(client).journal.sync()
-        assert opened(rig.state) == usual, number
-        number += stride
-    assert number > 100 * stride, f"only {number // stride} instructions of filesystem.py were met"
 
 
 def test_reloading_journal_keeps_one_descriptor(rig: Rig) -> None:

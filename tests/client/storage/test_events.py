@@ -33,7 +33,7 @@ def test_clients_write_the_recorded_bytes() -> None:
 
 
 def test_every_kind_of_event_is_recorded_and_written_again_unchanged() -> None:
-    kinds = Counter()
+    kinds: Counter[type] = Counter()
     for payload in scan((RECORDED / "written").read_bytes()).payloads:
         event = decode_event(payload)
         assert event is not None, payload

@@ -9,14 +9,10 @@ import errno
 import fcntl
 import os
 import stat
-import weakref
-from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from hubbub.files.private_file import make_private_directory
 from hubbub.sdk.runtime.safe_logging import log_when_unlocked
@@ -58,55 +54,13 @@ class Disk(Protocol):
     def lock(self, path: Path) -> Lock: ...
 
 
-class _Descriptor:
-    """A file descriptor that is closed by `close`, or when the object is deleted.
+class _PrivateFile:
+    """An open file of this user with mode 0600; created if it does not exist. It is closed by `close`, or when the object is deleted."""
 
-    A signal handler may raise between any two calls of Python code, so a descriptor is never in a variable alone. One call of C code opens
-    it and puts it into a list of this object; one call takes it out and closes it. If a handler raises inside `__del__`, the descriptor
-    stays in the list; the next `_Descriptor` closes it, because `_lists` refers to the list too.
-    """
-
-    _lists: ClassVar[dict[int, tuple[weakref.ref[_Descriptor], list[int]]]] = {}
-    _numbers = count()
-
-    def __init__(self, path: Path, flags: int) -> None:
-        self._close_dropped()
-        self._descriptors: list[int] = []
-        self._number = next(self._numbers)
-        self._lists[self._number] = weakref.ref(self), self._descriptors
-        self._descriptors.extend(map(os.open, (path,), (flags,), (0o600,)))
-
-    @property
-    def _descriptor(self) -> int:
-        return self._descriptors[0] if self._descriptors else -1
-
-    def close(self) -> None:
-        _close(self._descriptors)
-        self._lists.pop(self._number, None)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_number"):  # else `__init__` was interrupted
-            self.close()
-
-    @classmethod
-    def _close_dropped(cls) -> None:
-        for number, (owner, descriptors) in list(cls._lists.items()):
-            if owner() is None:
-                _close(descriptors)
-                cls._lists.pop(number, None)
-
-
-def _close(descriptors: list[int]) -> None:
-    """Take descriptors out of the list and close them; no Python code runs between the two."""
-    with suppress(IndexError):  # another thread closed it
-        deque(map(os.close, map(list.pop, [descriptors] * len(descriptors))), maxlen=0)
-
-
-class _PrivateFile(_Descriptor):
-    """A file of this user with mode 0600; created if it does not exist."""
+    _descriptor = -1
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, _NEW)
+        self._descriptor = os.open(path, _NEW, 0o600)
         try:
             status = os.fstat(self._descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -119,6 +73,14 @@ class _PrivateFile(_Descriptor):
         except BaseException:
             self.close()
             raise
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class SystemFile(_PrivateFile):
@@ -191,11 +153,11 @@ class SystemDisk:
         source.replace(target)
 
     def sync_directory(self, path: Path) -> None:
-        directory = _Descriptor(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(directory._descriptor)
+            os.fsync(descriptor)
         finally:
-            directory.close()
+            os.close(descriptor)
 
     def lock(self, path: Path) -> Lock:
         return SystemLock(path)
@@ -213,30 +175,17 @@ def _restrict_mode(path: Path, descriptor: int, mode: int) -> None:
 
 
 class SystemLock(_PrivateFile):
-    """A lock by `flock`.
-
-    It is released explicitly, because a child that was forked meanwhile has the same file open. `release` is a C function, so no signal
-    handler can run before it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.release: Callable[[], None] = _make_release(self._descriptor)
+    """A lock by `flock`. It is released explicitly, because a child that was forked meanwhile has the same file open."""
 
     def acquire(self, *, wait: bool) -> bool:
-        return _acquire(self._descriptor, wait=wait)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
-
-def _acquire(descriptor: int, *, wait: bool) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _make_release(descriptor: int) -> Callable[[], None]:
-    return partial(fcntl.flock, descriptor, fcntl.LOCK_UN)
+    def release(self) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
 
 class MemoryDisk:

@@ -13,8 +13,8 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -56,8 +56,9 @@ class Journal:
         self.thread_lock = threading.RLock()
         """Excludes the other threads of this process. `with journal` holds it, and the lock between processes."""
         self._sync_lock = threading.Lock()
-        self._sections: list[Generator[State, None, None]] = []
-        self._entered = self._locked = self._has_partial_record = False
+        self._depth = 0
+        """Number of sections that the thread with the lock is inside of."""
+        self._locked = self._has_partial_record = False
         self._lock_timeout = LOCK_TIMEOUT_SECONDS
         self._state = State()
         self._file: File | None = None
@@ -96,46 +97,56 @@ class Journal:
         return self._lock is not None and not self._locked
 
     def run(self, step: Callable[Concatenate[State, P], T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Return step(state, ...), locked and up to date: like `with journal`, but safe in the host's threads.
+        """Return step(state, ...), locked and up to date.
 
-        A signal handler may raise between any two steps of Python code, even at the start of an `__exit__`. Here no lock stays held: only
-        this frame refers to the section, and a generator without references is closed before the next handler runs.
+        The host's signal handlers may raise anywhere in it. The interpreter releases `thread_lock`, and the next call of this process
+        repairs the rest, see docs/decisions/0132.
         """
-        for state in self._section():
-            result = step(state, *arguments, **named)
-        return result
-
-    def __enter__(self) -> State:
-        section = self._section()
-        state = next(section)
-        self._sections.append(section)
-        return state
-
-    def __exit__(self, *_: object) -> None:
-        next(self._sections.pop(), None)
-
-    def _section(self) -> Generator[State, None, None]:
         me = threading.get_ident()
         try:
             journal_threads.append(me)
             with self.thread_lock:
-                within = self._entered
+                depth = self._depth
                 try:
-                    self._entered = True
-                    if not within:
-                        self._enter()
-                    yield self._state
+                    self._depth = depth + 1
+                    self._enter()
+                    return step(self._state, *arguments, **named)
                 finally:
-                    self._entered = within
-                    if not within and self._lock is not None:
-                        self._locked = False
-                        try:
-                            self._lock.release()
-                        except OSError as problem:
-                            self._give_up_lock(problem)
+                    self._depth = depth
+                    self._leave()
         finally:
             journal_threads.remove(me)
             flush_pending_logs()
+
+    def __enter__(self) -> State:
+        """Begin what `run` does for one step. Only for threads of hubbub, which no signal handler interrupts."""
+        journal_threads.append(threading.get_ident())
+        self.thread_lock.acquire()
+        self._depth += 1
+        try:
+            self._enter()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self._state
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        try:
+            self._leave()
+        finally:
+            self.thread_lock.release()
+            journal_threads.remove(threading.get_ident())
+            flush_pending_logs()
+
+    def _leave(self) -> None:
+        """Release the lock between processes at the end of the outermost section."""
+        if self._depth == 0 and self._lock is not None:
+            self._locked = False
+            try:
+                self._lock.release()
+            except OSError as problem:
+                self._give_up_lock(problem)
 
     def _give_up_lock(self, problem: OSError) -> None:
         """Close a lock that cannot be released, which releases it. The next call opens and reads all files again."""
@@ -147,6 +158,9 @@ class Journal:
                 lock.close()
 
     def _enter(self) -> None:
+        """At the start of the outermost section: lock, repair what an exception interrupted, and read what other processes wrote."""
+        if self._depth > 1:
+            return
         try:
             if self._lock is None:
                 self._disk.make_directory(self.directory)
@@ -274,8 +288,7 @@ class Journal:
         """Open the files again: a lock on an inherited file would be the parent's."""
         self.thread_lock = threading.RLock()
         self._sync_lock = threading.Lock()
-        self._entered = False
-        self._sections.clear()
+        self._depth = 0
         journal_threads[:] = [thread for thread in journal_threads if thread == threading.get_ident()]
         self._pending = PendingEvents()  # the parent keeps them, and writes them
         self.close()
@@ -285,9 +298,8 @@ class Journal:
         self._has_partial_record = True
         size = 0 if self._file is None else self._file.identity()[1]
         if self._file is not None and size > self._end:
-            with self._lock_released_for(size - self._end):
-                self._replay(self._state, self._file, self._end, size)
-                self._end = size
+            self._without_lock(size - self._end, self._replay, self._state, [(self._file, self._end, size)])
+            self._end = size
         elif not self._follow_rotation():
             self._load()
         self._has_partial_record = False
@@ -322,39 +334,37 @@ class Journal:
                 file.close()
             raise objection
         self._continue_in(journal)
-        files = [(file, file.identity()[1]) for file in (*before, self._file) if file is not None]
+        parts = [(file, 0, file.identity()[1]) for file in (*before, journal)]
         state = State()
-        with self._lock_released_for(sum(end for _, end in files)):
-            state.account_for_losses(sum(self._replay(state, file, 0, end) for file, end in files))
-            state.restore_sent_periods(SentPeriods(self.directory, self._disk).read())
+        state.account_for_losses(self._without_lock(sum(end for _, _, end in parts), self._replay, state, parts))
+        state.restore_sent_periods(SentPeriods(self.directory, self._disk).read())
         for event in self._pending.events.values():
             state.apply(event)
         # other files have no name any more: a compaction synced their events and removed them
         self._unsynced_files = {file.identity()[0]: file for file in before}
-        self._state, self._end = state, files[-1][1]
+        self._state, self._end = state, parts[-1][2]
         self.clear_problem()
 
-    @contextmanager
-    def _lock_released_for(self, size: int) -> Iterator[None]:
-        """Release the lock while many bytes are read. Threads of this process wait, because they need the result."""
+    def _without_lock(self, size: int, read: Callable[P, int], *arguments: P.args, **named: P.kwargs) -> int:
+        """Return read(...), without the lock if it reads many bytes. Threads of this process wait, because they need the result."""
         if size <= MAX_LOCKED_READ_BYTES or self._lock is None:
-            yield
-            return
+            return read(*arguments, **named)
         self._locked = False
         self._lock.release()
         try:
-            yield
+            return read(*arguments, **named)
         finally:
             self.acquire_lock(self._lock)
             self._locked = True
 
     @staticmethod
-    def _replay(state: State, file: File, start: int, end: int) -> int:
-        """Apply the records of a part of a file; return the number of damaged ones."""
-        return replay(
-            state.apply,
-            (file.read(at, min(_READ_CHUNK_BYTES, end - at)) for at in range(start, end, _READ_CHUNK_BYTES)),
-        )
+    def _replay(state: State, parts: Iterable[tuple[File, int, int]]) -> int:
+        """Apply the records of parts of files, each [start, end); return the number of damaged ones."""
+        damaged = 0
+        for file, start, end in parts:
+            starts = range(start, end, _READ_CHUNK_BYTES)
+            damaged += replay(state.apply, (file.read(at, min(_READ_CHUNK_BYTES, end - at)) for at in starts))
+        return damaged
 
     def write_pending(self) -> bool:
         """Write the events that the disk refused; return whether it took them. Call it inside `with journal`."""
