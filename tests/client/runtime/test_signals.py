@@ -26,7 +26,8 @@ from hubbub import Client
 from hubbub.client import collaborators
 from hubbub.sdk.runtime import error_guard
 from hubbub.sdk.storage import journal as journal_module
-from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.filesystem import File, SystemDisk, SystemFile
+from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
 from tests.client.conftest import Rig, require_balanced
@@ -125,7 +126,7 @@ def test_call_after_an_interrupt_repairs_the_state(
             assert not thread.is_alive(), f"interrupted before instruction {number}, a lock stays held"
         assert not collaborators(other).journal.problem
         other.close()
-        assert read_state(rig.state).accounts == collaborators(client).journal.run(lambda state: dict(state.accounts))
+        assert collaborators(client).journal.run(saved) == saved(read_state(rig.state)), number
     client.close()
     client = rig.agreed()
     rig.clock.move(days=1)
@@ -137,6 +138,10 @@ def test_call_after_an_interrupt_repairs_the_state(
         (account,) = state.accounts.values()
     assert account.reports == client.accounting()["formed"] >= len(sent)
     assert not read_state(rig.state).damaged
+
+
+def saved(state: State) -> tuple[object, ...]:
+    return dict(state.drafts), dict(state.queue), dict(state.accounts), state.accounting()
 
 
 def prepare(step: str, client: Client, rig: Rig) -> None:
@@ -246,7 +251,7 @@ def test_exceptions_of_log_handlers_are_suppressed(rig: Rig, listen: Callable[[C
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, TimeoutError])
-@pytest.mark.parametrize("where", ["clock", "disk"])
+@pytest.mark.parametrize("where", ["clock", "disk", "append"])
 def test_exception_of_signal_handler_reaches_host(
     where: str,
     kind: type[Exception],
@@ -265,7 +270,15 @@ def test_exception_of_signal_handler_reaches_host(
         if alarmed:
             signal.raise_signal(signal.SIGUSR1)
 
+    class RingingFile(SystemFile):
+        def append(self, data: bytes) -> None:
+            ring()  # the event is applied and not written
+            super().append(data)
+
     class Disk(SystemDisk):
+        def open(self, path: Path) -> File:
+            return RingingFile(path) if where == "append" else super().open(path)
+
         def identity(self, path: Path) -> tuple[int, int] | None:
             if where == "disk":
                 ring()
