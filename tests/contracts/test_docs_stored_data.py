@@ -53,7 +53,7 @@ def test_files_with_the_secret_tell_the_last_values(rig: Rig) -> None:
         )
         guess = encoder.bloom_bits(VALUES[metric.name])
         sealer, draft = Sealer(metric, secret, bytes), state.drafts["", digest]
-        for sealed, tag in ((account.sealed, account.tag), (draft.sealed, draft.tag)):
+        for sealed, tag in ((account.sealed, account.tag), (draft.report.sealed, draft.report.tag)):
             opened = sealer.open(sealed)
             assert (opened, opened.value_digest) == (guess, guess.value_digest)
             assert sealer.tag(guess) == tag

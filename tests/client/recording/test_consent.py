@@ -66,7 +66,7 @@ def test_off_erases_queue_drafts_and_secret_but_keeps_ledger(rig: Rig) -> None:
     with collaborators(client).journal as state:
         collaborators(client).builder.build_due(state)
         rows = [waiting.batch.rows for waiting in state.queue.values()]
-        rows += [draft.bits for draft in state.drafts.values()]
+        rows += [draft.report.bits for draft in state.drafts.values()]
         secret = (rig.state / "secret").read_bytes()
         remembered = [
             each for account in state.accounts.values() for each in (account.sealed, account.tag, *account.tags)
@@ -155,7 +155,7 @@ def test_killed_erasure_is_finished_at_next_start(rig: Rig) -> None:
         collaborators(client).journal.write(ConsentChange(Consent.OFF, "", 0.0, ""), Erasure())
     client.close()
     rig.client()
-    assert draft.bits.hex().encode() not in everything_in(rig.state)
+    assert draft.report.bits.hex().encode() not in everything_in(rig.state)
 
 
 def test_consent_text_is_saved(rig: Rig) -> None:

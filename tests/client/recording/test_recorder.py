@@ -46,7 +46,7 @@ def test_reservoir_sampling_is_uniform(rig: Rig, unseen_seed: int) -> None:
             client.record("plain", value)
         with collaborators(client).journal as state:
             (draft,) = state.drafts.values()
-            chosen[draft.bits] += 1
+            chosen[draft.report.bits] += 1
         if period % 50 == 0:  # each new period iterates over the queue
             deliver(client)
         rig.clock.move(days=1)

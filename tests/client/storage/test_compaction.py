@@ -369,7 +369,7 @@ def test_power_loss_during_compaction_keeps_durable_events(rig: Rig, unseen_seed
 def test_consent_withdrawal_erases_unfinished_snapshot(rig: Rig, tmp_path: Path) -> None:
     disk = WatchedDisk()
     client, other = with_subjects(rig, disk), rig.client()
-    rows = [draft.bits.hex().encode() for draft in collaborators(client).journal._state.drafts.values()]
+    rows = [draft.report.bits.hex().encode() for draft in collaborators(client).journal._state.drafts.values()]
     assert any(row in (rig.state / JOURNAL).read_bytes() for row in rows)
     off = threading.Thread(target=other.set_consent, args=("off",))
     pieces = 0
@@ -379,7 +379,7 @@ def test_consent_withdrawal_erases_unfinished_snapshot(rig: Rig, tmp_path: Path)
         pieces += 1
         if pieces == 7:
             other.subject("late").record("homepage", "x")
-            rows.append(list(collaborators(other).journal._state.drafts.values())[-1].bits.hex().encode())
+            rows.append(list(collaborators(other).journal._state.drafts.values())[-1].report.bits.hex().encode())
             assert rows[-1] in (rig.state / JOURNAL).read_bytes()
         if pieces == 8:
             assert any(row in (rig.state / f"{SNAPSHOT}.new").read_bytes() for row in rows)

@@ -131,7 +131,7 @@ def test_debug_mode_prints_reports_and_never_values(
         draft = state.drafts["", METRIC.digest]
     client.close()
     printed = capsys.readouterr().err
-    bits = "".join(f"{byte:08b}"[::-1] for byte in draft.bits)
+    bits = "".join(f"{byte:08b}"[::-1] for byte in draft.report.bits)
     assert bits in re.sub(r"(?<=[01]) (?=[01])", "", printed)
     assert re.search(r"homepage, 2026-11-21: not sent: .*\"cohorts\":\[", printed)
     for text in ("ignored: consent is off", "does not fit the definition", "no such metric is defined"):

@@ -71,7 +71,7 @@ def test_page_shows_every_report_held_and_sent_as_bits(rig: Rig) -> None:
     client = used_client(rig, HOMEPAGE, OS)
     shown = client.inspect_html()
     with collaborators(client).journal as state:
-        reports = [draft.bits for draft in state.drafts.values()]
+        reports = [draft.report.bits for draft in state.drafts.values()]
         batches = [each.batch for each in state.queue.values()]
         batches += [*state.last_sent.values(), *(batch for batch, _ in state.quarantine.values())]
         reports += [batch.rows for batch in batches]

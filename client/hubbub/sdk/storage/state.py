@@ -134,10 +134,12 @@ class State:
         """Apply one event. The kinds are in the order of their frequency, because each case before costs time."""
         match event:
             case DraftMerge():
-                self._merge_draft(event)
-            case DraftReplacement(subject, digest, period, _, report, local, number):
-                count = self._count_recordings(event)
-                self.drafts[subject, digest] = Draft.of(report, period, count, local=local, number=number)
+                draft = self._draft_of(event)
+                count = self._count_recordings(draft, event.num_recordings)
+                self.drafts[event[:2]] = Draft(draft.report, draft.period, count, draft.local, draft.number)
+            case DraftReplacement():
+                count = self._count_recordings(self._draft_of(event), event.num_recordings)
+                self.drafts[event[:2]] = Draft(event.report, event.period, count, event.local, event.number)
             case AccountChange(account):
                 self._change_account(account)
             case BatchCreation():
@@ -222,7 +224,7 @@ class State:
     def _enroll(self, number: int, secret_tag: str) -> None:
         if self.enrollments not in (0, number):
             for key, draft in self.drafts.items():  # made under an earlier secret: the empty report replaces it
-                self.drafts[key] = replace(draft, bits=b"", number=b"", costs_unit=False)
+                self.drafts[key] = replace(draft, report=replace(draft.report, bits=b"", costs_unit=False), number=b"")
         self.enrollments, self.secret_tag = number, secret_tag
 
     def _change_account(self, account: Account) -> None:
@@ -235,19 +237,14 @@ class State:
         if draft is not None and draft.period < account.next_period_start:
             del self.drafts[account.key]
 
-    def _merge_draft(self, event: DraftMerge) -> None:
-        key, count = (event.subject, event.digest), self._count_recordings(event)
-        draft = self.drafts.get(key)
-        if draft is None or draft.period != event.period:
-            self.drafts[key] = Draft.of(_NO_REPORT, event.period, count, local=False)
-        else:
-            self.drafts[key] = Draft.of(draft, draft.period, count, local=draft.local, number=draft.number)
+    def _draft_of(self, event: DraftMerge | DraftReplacement) -> Draft:
+        """Return the draft of the event's period; without one, a draft of no recording."""
+        draft = self.drafts.get(event[:2])
+        return draft if draft is not None and draft.period == event.period else Draft(_NO_REPORT, event.period, 0)
 
-    def _count_recordings(self, event: DraftMerge | DraftReplacement) -> int:
-        """Count the recordings of a draft up to this event, also those of lost events; return the draft's recordings."""
-        draft = self.drafts.get((event.subject, event.digest))
-        before = draft.num_recordings if draft is not None and draft.period == event.period else 0
-        count = max(before, int(event.num_recordings))
+    def _count_recordings(self, draft: Draft, num_recordings: int) -> int:
+        """Count the recordings of a draft up to an event, also those of lost events; return the draft's recordings."""
+        before, count = draft.num_recordings, max(draft.num_recordings, int(num_recordings))
         if before == 0 and count > 0:
             self.chosen += 1
         self.superseded += max(0, count - max(before, 1))
@@ -380,7 +377,7 @@ class State:
         spent = 0.0
         for account in self.accounts_of(subject):
             draft = self.drafts.get(account.key)
-            will_be_sent = draft is not None and draft.costs_unit and not draft.local
+            will_be_sent = draft is not None and draft.report.costs_unit and not draft.local
             spent += account.spent + (account.epsilon_per_unit if will_be_sent else 0.0)
         return spent
 

@@ -151,7 +151,10 @@ def record_and_describe(
     draft = state.drafts.get((subject, metric.digest))
     if draft is None:
         return consent, f"{label}: kept in memory until the state directory can be used"
-    bits = format_bits(draft.bits, metric.params.num_bits)
+    bits = format_bits(draft.report.bits, metric.params.num_bits)
     size = f"{bits.count('1')} of {metric.params.num_bits} bits are 1"
     recording = f"recording {draft.num_recordings} of {draft.period}"
-    return consent, f"{label}: {recording}. Its report if the period ended now: cohort {draft.cohort}, {size}: {bits}"
+    return (
+        consent,
+        f"{label}: {recording}. Its report if the period ended now: cohort {draft.report.cohort}, {size}: {bits}",
+    )

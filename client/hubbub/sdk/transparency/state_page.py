@@ -214,7 +214,7 @@ def _certainty(account: Account, metric: Metric | None) -> str:
 
 
 def _held(state: State, definitions: Mapping[str, Metric]) -> Element:
-    drafts = [(draft, key) for key, draft in state.drafts.items() if draft.bits]
+    drafts = [(draft, key) for key, draft in state.drafts.items() if draft.report.bits]
     queued = sorted(state.queue.values(), key=lambda each: (each.send_at, each.batch.metric))
     content = [
         element("h2", "Held on this device"),
@@ -233,7 +233,7 @@ def _held(state: State, definitions: Mapping[str, Metric]) -> Element:
                 f"{metric} (user {subject[:8]})" if subject else metric,
                 draft.period,
                 element("span", status, class_="pill plain"),
-                [_bits(draft.cohort, draft.bits, _num_bits(definitions, metric, digest))],
+                [_bits(draft.report.cohort, draft.report.bits, _num_bits(definitions, metric, digest))],
             )
         )
     content += _more(len(drafts) - MAX_SHOWN_BATCHES, "report of the current period")
