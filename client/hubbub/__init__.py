@@ -14,7 +14,7 @@ from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.privacy.policy import Policy
-from hubbub.sdk.recording.queue_limits import Limits
+from hubbub.sdk.recording.batch_builder import Limits
 from hubbub.sdk.storage.secret_file import secret_at
 from hubbub.sdk.transparency.consent_notice import consent_notice
 from hubbub.wire.batch import Batch

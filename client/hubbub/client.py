@@ -23,10 +23,9 @@ from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
 from hubbub.randomness import RandomBytes, system_random_bytes
-from hubbub.sdk.recording.batch_builder import BatchBuilder
+from hubbub.sdk.recording.batch_builder import BatchBuilder, Limits
 from hubbub.sdk.recording.consent_changes import ConsentLimit, ConsentManager
 from hubbub.sdk.recording.enrollment import Enrollment
-from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.arguments import (

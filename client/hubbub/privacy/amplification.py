@@ -134,9 +134,8 @@ def _clone_steps(local: float, reports: int) -> tuple[tuple[int, float], ...]:
     half_width = _STANDARD_DEVIATIONS * math.sqrt(n * chance * (1 - chance)) + _STANDARD_DEVIATIONS
     first, last = max(0, math.floor(n * chance - half_width)), min(n, math.ceil(n * chance + half_width))
     sums = list(_binomial_sums(n, chance, first, last))
-    below = (
-        math.exp(-n * _divergence(first / n, chance)) if first else 0.0
-    )  # Chernoff bound: fewer clones than the first step
+    # Chernoff bound on fewer clones than the first step
+    below = math.exp(-n * _divergence(first / n, chance)) if first else 0.0
     steps, start, done = [(0, below)], 0, 0.0
     for level in _STEP_LEVELS:  # finer steps for few clones, which contribute most to delta
         end = min(bisect_left(sums, level * sums[-1]), len(sums) - 1)

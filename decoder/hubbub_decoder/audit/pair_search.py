@@ -90,10 +90,10 @@ def _values_of_part(metric: Metric) -> list[Value]:
     if metric.kind is Kind.CATEGORICAL:
         return [*metric.categories, None]
     if metric.buckets is not None and metric.buckets.is_mean:
-        ends = {
+        ends = {  # their bits are the same for all thresholds
             0.0: metric.buckets.edges[0],
             1.0: metric.buckets.edges[1],
-        }  # their bits are the same for all thresholds
+        }
         known = metric.buckets.default is not None and metric.buckets.fraction(metric.buckets.default) in ends
         return [*ends.values(), *([None] if known else [])]
     if metric.buckets is not None:

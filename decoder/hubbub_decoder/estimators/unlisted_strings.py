@@ -29,9 +29,8 @@ MAX_STRINGS = 10
 _MAX_ROUNDS = 3  # of fitting a string and looking for its bits again
 _MAX_COMMON_BITS = 0.75  # of a string's bits; more are those of a column
 _MIN_REMAINING_PART = 0.3
-_MAX_COLLISION_PROBABILITY = (
-    1e-4  # that a random string has a given string's bits in all cohorts; above, strings have no identity
-)
+_MAX_COLLISION_PROBABILITY = 1e-4
+"""Largest chance that a random string has a given string's bits in all cohorts. Above it, strings have no identity."""
 
 
 @dataclass(frozen=True, eq=False)

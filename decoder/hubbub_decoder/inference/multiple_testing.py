@@ -22,10 +22,8 @@ from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.random_string import RandomFilters
 
 _RECHECK_BELOW = 0.1  # p- and q-value
-_MAX_RECHECKED, _MANY_COHORTS = (
-    20,
-    64,
-)  # candidates to test again with 64 cohorts or more; with fewer, proportionally more
+_MAX_RECHECKED = 20  # candidates to test again, if there are many cohorts; with fewer, proportionally more
+_MANY_COHORTS = 64
 _MAX_COLLISION_PROBABILITY = 1e-4
 _WEIGHT_FOLDS = 5
 

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from hubbub import Consent, Definitions, Metric, Policy, Secret
 from hubbub.privacy.pricing import unit_price
-from hubbub.sdk.recording.batch_builder import BatchBuilder
+from hubbub.sdk.recording.batch_builder import BatchBuilder, Limits
 from hubbub.sdk.recording.consent_changes import ConsentLimit
 from hubbub.sdk.recording.enrollment import Enrollment
-from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.clock import PeriodClock

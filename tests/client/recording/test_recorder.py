@@ -18,8 +18,8 @@ from hubbub.client import collaborators
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.privacy.ledger import Account, Key
 from hubbub.privacy.pricing import unit_price
+from hubbub.sdk.recording.batch_builder import Limits
 from hubbub.sdk.recording.enrollment import Enrollment
-from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.storage.state import MAX_SENT_BATCHES, State
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.upload.retry_policy import UploadResponse

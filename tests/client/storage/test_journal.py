@@ -20,7 +20,7 @@ from hubbub.cli.ledger import command as ledger_command
 from hubbub.client import collaborators
 from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, Event, IgnoredRecordings
 from hubbub.sdk.storage.filesystem import SystemDisk
-from hubbub.sdk.storage.pending_events import PendingEvents
+from hubbub.sdk.storage.journal import PendingEvents
 from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.sdk.storage.secret_file import secret_at
 from hubbub.sdk.storage.state import State

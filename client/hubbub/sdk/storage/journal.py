@@ -13,6 +13,7 @@ import errno
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -21,9 +22,19 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from hubbub.sdk.runtime.error_guard import is_from_signal_handler
 from hubbub.sdk.runtime.safe_logging import flush_pending_logs, journal_threads, log_when_unlocked
-from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, Continuation, Event, encode_records, replay
+from hubbub.sdk.storage.events import (
+    JOURNAL,
+    ROTATED,
+    SNAPSHOT,
+    Continuation,
+    Event,
+    IgnoredRecordings,
+    Reschedule,
+    encode_records,
+    item,
+    replay,
+)
 from hubbub.sdk.storage.filesystem import Disk, File, Lock
-from hubbub.sdk.storage.pending_events import PendingEvents, describe_os_error
 from hubbub.sdk.storage.record_format import OtherFormatError, describe_version, is_foreign, other_version
 from hubbub.sdk.storage.sent_periods import SentPeriods
 from hubbub.sdk.storage.state import State
@@ -33,6 +44,9 @@ MAX_LOCKED_READ_BYTES = 1 << 16
 
 LOCK_TIMEOUT_SECONDS = 5.0
 """Longest wait for the lock of the directory. After a timeout a process does not wait again until the lock was free once."""
+
+MAX_PENDING_EVENTS = 10_000
+"""Events kept in memory while the disk refuses them."""
 
 _READ_CHUNK_BYTES = 1 << 20
 T = TypeVar("T")
@@ -415,3 +429,53 @@ def _objection(file: File) -> OSError | None:
     if is_foreign(start):
         return OSError(errno.EBADMSG, "its journal or snapshot belongs to another program")
     return None
+
+
+class PendingEvents:
+    """The last event about each item, the oldest first. Most events hold new values, so the last one is enough."""
+
+    def __init__(self) -> None:
+        self.events: dict[tuple[object, ...], Event] = {}
+
+    def keep(self, events: Iterable[Event]) -> None:
+        """Keep events; beyond `MAX_PENDING_EVENTS` the oldest are dropped."""
+        for event in events:
+            about = item(event)
+            earlier = self.events.pop(about, None)
+            self.events[about] = event if earlier is None else _combine(earlier, event)
+        while len(self.events) > MAX_PENDING_EVENTS:
+            self.events.pop(next(iter(self.events)))
+
+
+def _combine(earlier: Event, event: Event) -> Event:
+    """Return one event with the effect of two about the same item."""
+    match earlier, event:
+        case IgnoredRecordings(), IgnoredRecordings():
+            return IgnoredRecordings(dict(Counter(earlier.counts) + Counter(event.counts)))
+        case Reschedule(), Reschedule():
+            return event._replace(send_at=earlier.send_at | event.send_at)
+        case _:
+            return event
+
+
+def describe_os_error(problem: OSError) -> str:
+    """Return the reason why a state directory cannot be used, and the next step, in words."""
+    reason = problem.strerror or type(problem).__name__
+    if isinstance(problem, OtherFormatError):
+        return reason
+    own_directory = "give Client a directory of its own as `state`"
+    match problem.errno:
+        case errno.EBADMSG:
+            return f"is not a client's state ({reason}): {own_directory}"
+        case errno.ELOOP:
+            return f"is or contains a symbolic link, which hubbub does not follow ({reason}): {own_directory}"
+        case errno.EEXIST | errno.ENOTDIR:
+            return f"is not a directory ({reason}): {own_directory}"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return f"cannot be used ({reason}): give Client a directory that this user may read and write as `state`"
+        case errno.ETIMEDOUT:
+            return f"is locked by another process that does not continue ({reason}): find that process and resume or end it"
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"is on a full disk ({reason}): free some space"
+        case _:
+            return f"cannot be used ({reason}): check the disk and the system log"

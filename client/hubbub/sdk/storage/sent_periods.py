@@ -42,9 +42,8 @@ class SentPeriods:
         file = self._disk.open(self.path)
         try:
             size = file.identity()[1]
-            file.append(
-                bytes(-size % _RECORD.size) + _record(digest, start, end)
-            )  # after a torn record, at the next multiple
+            until_multiple = bytes(-size % _RECORD.size)  # of a torn record before
+            file.append(until_multiple + _record(digest, start, end))
             file.sync()
         finally:
             file.close()
