@@ -65,9 +65,9 @@ def planned(k: int, epsilon: float, reports: int, lifetime: float | None = None,
     return Metric.ordinal(
         "value",
         buckets,
-        prob_p=metric.params.prob_p,
-        prob_q=metric.params.prob_q,
-        **metric.params.permanent_fields,
+        prob_p=metric.params.mechanism.prob_p,
+        prob_q=metric.params.mechanism.prob_q,
+        **metric.params.mechanism.permanent_fields,
     )
 
 
@@ -213,7 +213,7 @@ def repeated(
         true = int((rng.random(clients) < middles(k)[bucket]).sum())
         ones = simulate_bit_counts(bit, {"true": true, "false": clients - true}, rng, periods=days)
         rate = ones.ones[0, 0] / ones.num_reports
-        of_bit = (rate - bit.params.p_star) / (bit.params.q_star - bit.params.p_star)
+        of_bit = (rate - bit.params.mechanism.p_star) / (bit.params.mechanism.q_star - bit.params.mechanism.p_star)
         with_threshold = one_bit_error(of_one_bit, k, in_bucket, rng, days)
         found.append(((float(middles(k) @ fit.shares) - mean) ** 2, with_threshold**2, (of_bit - mean) ** 2))
     bits, one_bit, ding = (100 * np.sqrt(np.mean(found, axis=0))).tolist()

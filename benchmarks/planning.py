@@ -66,8 +66,8 @@ def _row(index: int, case: Case, outcome: Outcome, seconds: float) -> dict[str, 
         "index": index,
         "data": case.data,
         "definition": (
-            f"{params.num_bits}, {params.num_hashes}, {params.num_cohorts} | {params.prob_p:.3f}, {params.prob_q:.3f} "
-            f"| {params.permanent_p:.3f}, {params.permanent_q:.3f} | {case.periods}, {case.metric.hold or '-'} | {case.candidates}"
+            f"{params.num_bits}, {params.num_hashes}, {params.num_cohorts} | {params.mechanism.prob_p:.3f}, {params.mechanism.prob_q:.3f} "
+            f"| {params.mechanism.permanent_p:.3f}, {params.mechanism.permanent_q:.3f} | {case.periods}, {case.metric.hold or '-'} | {case.candidates}"
         ),
         **asdict(outcome),
         "seconds": seconds,

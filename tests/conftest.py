@@ -8,6 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Other work on the machine may slow an example down: no test of this suite fails for its time.
+settings.register_profile("without deadline", parent=settings(), deadline=None)
+settings.load_profile("without deadline")
 
 
 def _commit() -> str:

@@ -77,8 +77,8 @@ def test_epsilons_in_words_follow_from_the_metric_and_the_default_policy() -> No
 def test_bit_probabilities_are_those_of_the_metric() -> None:
     params = HOMEPAGE.params
     one, zero = (
-        params.prob_q * response + params.prob_p * (1 - response)
-        for response in (params.permanent_q, params.permanent_p)
+        params.mechanism.prob_q * response + params.mechanism.prob_p * (1 - response)
+        for response in (params.mechanism.permanent_q, params.mechanism.permanent_p)
     )
     assert f"with probability {100 * one:.1f} % if the answer sets it, and with probability {100 * zero:.1f} %" in PAGE
 

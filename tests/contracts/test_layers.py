@@ -15,7 +15,7 @@ from tests.support.paths import REPOSITORY
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hubbub": (
         ("errors", "consent", "randomness", "text", "files", "worker_processes"),
-        ("pages",),
+        ("pages", "mechanisms"),
         ("metrics",),
         ("wire",),
         ("privacy",),

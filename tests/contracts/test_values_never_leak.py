@@ -12,7 +12,7 @@ import pytest
 from hubbub import Client, Metric, Params
 from hubbub.client import collaborators
 from hubbub.encoding.bloom import BloomBits
-from hubbub.encoding.permanent import PermanentResponse
+from hubbub.encoding.responses import PermanentResponse
 from hubbub.sdk.runtime.error_guard import report_failure
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE
 from hubbub.testing import deliver

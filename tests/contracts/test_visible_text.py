@@ -136,7 +136,7 @@ def require_visible(shown: str) -> None:
 def test_pages_show_every_character(printer: Callable[[list[str]], str]) -> None:
     slow = printer in (of_plan, of_decoding, of_metric, of_index)
 
-    @settings(max_examples=4 if slow else 50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=4 if slow else 50, suppress_health_check=[HealthCheck.too_slow])
     @given(TEXTS)
     def check(texts: list[str]) -> None:
         require_visible(printer(texts))
@@ -177,7 +177,7 @@ def test_dashboard_shows_every_character(path: str, served: Any) -> None:
 
 
 def test_dashboard_shows_random_text(served: Any) -> None:
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(TEXT)
     def check(text: str) -> None:
         require_visible(served.get(f"/?q={quote(text)}", accept="text/html").body.decode())

@@ -41,6 +41,7 @@ from hubbub import (
     Several,
     Subject,
     SummaryError,
+    UnaryResponse,
     consent_notice,
     load_definitions,
     parse_definitions,
@@ -110,11 +111,13 @@ def definitions_of_metrics(text: str) -> None:
 def metrics() -> Metric:
     params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     assert_type((params.num_bits, params.num_hashes, params.num_cohorts, params.row_bytes), tuple[int, int, int, int])
-    assert_type((params.prob_p, params.prob_q, params.prob_f), tuple[float, float, float | None])
-    assert_type((params.permanent_p, params.permanent_q), tuple[float, float])
-    assert_type((params.probabilities, params.permanent_fields), tuple[dict[str, float], dict[str, float]])
+    assert_type(
+        (params.mechanism.prob_p, params.mechanism.prob_q, params.mechanism.prob_f), tuple[float, float, float | None]
+    )
+    assert_type((params.mechanism.permanent_p, params.mechanism.permanent_q), tuple[float, float])
+    assert_type((params.probabilities, params.mechanism.permanent_fields), tuple[dict[str, float], dict[str, float]])
     assert_type(params.has_permanent_noise, bool)
-    assert_type((params.p_star, params.q_star), tuple[float, float])
+    assert_type((params.mechanism.p_star, params.mechanism.q_star), tuple[float, float])
     assert_type(params.hash_scheme, str)
     assert_type(Params.one_hot(4, prob_p=0, prob_q=1, prob_f=0.5), Params)
     metric = Metric.string("homepage", params, period=PeriodKind.WEEK, hold=4, owner="you@example.org")
@@ -154,6 +157,8 @@ def metrics() -> Metric:
     metric = Metric.joint("both", (metric, Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5)))
     assert_type((metric.parts, metric.components), tuple[tuple[Metric, ...], tuple[Metric, ...]])
     assert_type((params.parts, params.offsets), tuple[tuple[Params, ...], tuple[int, ...]])
+    response = UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    assert_type((params.mechanism == response, response.prob_f), tuple[bool, float | None])
     assert_type(metric.kind is Kind.JOINT, bool)
     assert_type(metric.to_dict(), dict[str, Any])
     assert_type(Metric.from_dict(metric.to_dict()), Metric)

@@ -84,7 +84,7 @@ class Task:
     def __str__(self) -> str:
         p = self.params
         return (
-            f"{self.kind} k={p.num_bits} h={p.num_hashes} m={p.num_cohorts} p={p.prob_p:.4g} q={p.prob_q:.4g} f={p.prob_f:.3g} "
+            f"{self.kind} k={p.num_bits} h={p.num_hashes} m={p.num_cohorts} p={p.mechanism.prob_p:.4g} q={p.mechanism.prob_q:.4g} f={p.mechanism.prob_f:.3g} "
             f"{p.hash_scheme} eps={self.epsilon:.2f} N={self.num_reports:,} candidates={self.present}+{self.absent} {self.shape} "
             f"unlisted={self.unlisted:.2f} ({self.num_unlisted}, heavy {self.heavy:.3f}) no value={self.no_value:.2f}"
         )

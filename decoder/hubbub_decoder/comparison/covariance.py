@@ -22,7 +22,7 @@ from scipy import sparse
 
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.model.bit_covariance import bit_noise, report_covariance
+from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomStringMoments
@@ -89,9 +89,9 @@ def cohort_changes(
     random_string = RandomStringMoments.from_params(params)
     common = CommonReports.from_periods(before.counts.metric, before.counts.periods, after.counts.periods)
     shared = replace(before.repetition, per_client=common.per_client, per_response=common.per_response)
-    contrast = (params.q_star - params.p_star) ** 2
+    contrast = (params.mechanism.q_star - params.mechanism.p_star) ** 2
     shares = [sample.possible_shares() for sample in samples]
-    of_absent, of_present = bit_noise(np.array([0.0, 1.0]), params)[1]
+    of_absent, of_present = params.mechanism.noise_variances(np.array([0.0, 1.0]))[1]
     own_noise = max(float(of_present - of_absent), 0.0)
     y = [bit_shares(sample.counts) for sample in samples]
     for j, bits in enumerate(design.blocks()):

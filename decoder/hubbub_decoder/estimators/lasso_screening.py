@@ -115,7 +115,7 @@ def _whitened(counts: BitCounts, design: DesignMatrix) -> tuple[Floats, sparse.c
     mean = RandomStringMoments.from_params(params).mean
     repetition = Repetition.from_periods(counts.metric, counts.periods)
     deviation = np.sqrt(np.maximum(bit_variance(mean, params, repetition), _MIN_BIT_VARIANCE)) / abs(
-        params.q_star - params.p_star
+        params.mechanism.q_star - params.mechanism.p_star
     )
     weights = (np.sqrt(counts.reports)[:, None] / deviation).ravel()
     average = np.tile(mean, len(used))

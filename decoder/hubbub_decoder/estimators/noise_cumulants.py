@@ -19,7 +19,6 @@ from hubbub.summary import BitCounts, PatternCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants
-from hubbub_decoder.model.bit_covariance import bit_noise
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices
 from hubbub_decoder.model.random_string import RandomStringMoments
@@ -37,7 +36,7 @@ def bit_noise_cumulants(counts: BitCounts, design: DesignMatrix, fit: FitResult)
     Var y = (mu v(q*) + (1 - mu) v(p*)) / (n (q* - p*)**2)        v(p) = p (1 - p), third cumulant v(p) (1 - 2 p)
     """
     params, n = counts.metric.params, counts.reports
-    k, p, q = params.num_bits, params.p_star, params.q_star
+    k, p, q = params.num_bits, params.mechanism.p_star, params.mechanism.q_star
     random_string = RandomStringMoments.from_params(params)
     shares, unlisted = _expected_shares(fit, random_string.any_value_share(counts), 1 / counts.num_reports)
     w = np.tile(random_string.mean, len(n))
@@ -49,7 +48,7 @@ def bit_noise_cumulants(counts: BitCounts, design: DesignMatrix, fit: FitResult)
     g = np.where(used, size * scale**2 / np.maximum(pi * (1 - pi), _TINY), 0)
     repetition = Repetition.from_periods(counts.metric, counts.periods)
     effects = noise_effect(params, repetition, 1.0), noise_effect(params, repetition)
-    instantaneous, permanent = bit_noise(np.stack([np.zeros_like(mu), np.ones_like(mu), mu]), params)
+    instantaneous, permanent = params.mechanism.noise_variances(np.stack([np.zeros_like(mu), np.ones_like(mu), mu]))
     absent, present, expected = (instantaneous + repetition.per_response * permanent) / (size * scale**2)
     second, second_slope = np.where(used, expected, 0), np.where(used, present - absent, 0)
     of_one, of_zero = (
@@ -144,7 +143,7 @@ def _expected_patterns(table: FilterTable, theta: Floats) -> Floats:
 
 def noise_effect(params: Params, repetition: Repetition, true_bit: float = 0.0) -> float:
     """Variance of the noise of a true bit, 0 or 1, with repeated reports, over that with a client for each report."""
-    instantaneous, permanent = (float(part) for part in bit_noise(np.array(true_bit), params))
+    instantaneous, permanent = (float(part) for part in params.mechanism.noise_variances(np.array(true_bit)))
     total = instantaneous + permanent
     return (instantaneous + repetition.per_response * permanent) / total if total > 0 else 1.0
 

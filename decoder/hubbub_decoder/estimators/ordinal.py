@@ -124,7 +124,7 @@ def fit_buckets(counts: BitCounts, buckets: Buckets, target: Target) -> BucketSh
     """Shares of the buckets with their covariance, among the reporters or of a population."""
     n, params = counts.num_reports, counts.metric.params
     repetition = Repetition.from_periods(counts.metric, counts.periods)
-    shares = category_shares(counts.ones[0], n, params.p_star, params.q_star)
+    shares = category_shares(counts.ones[0], n, params.mechanism.p_star, params.mechanism.q_star)
     present = project_to_total(shares, min(max(float(shares.sum()), 0.0), 1.0))
     variances = bucket_noise(present, n, params, repetition)
     covariance = np.diag(variances)
@@ -162,7 +162,7 @@ def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: fl
     params = counts.metric.params
     reports, ones = _grouped(counts.reports, counts.ones[:, 0])
     size = len(reports)
-    x = (ones / reports - params.p_star) / (params.q_star - params.p_star)
+    x = (ones / reports - params.mechanism.p_star) / (params.mechanism.q_star - params.mechanism.p_star)
     repetition = Repetition.from_periods(counts.metric, counts.periods)
     present = np.clip(x, 0, 1)
     noise = bucket_noise(present, 1, params, repetition) / reports / size**2

@@ -85,14 +85,14 @@ class ResidualBits:
         once, repeated = (np.maximum(bit_variance(mean, params, each), _MIN_PROBABILITY) for each in (ONCE, repetition))
         factor = repeated / once
         ones, reports = counts.ones[used] / factor, counts.reports[used, None] / factor
-        if params.q_star < params.p_star:
+        if params.mechanism.q_star < params.mechanism.p_star:
             ones = reports - ones
         return cls(params, ones, reports, listed[used], unlisted)
 
     @cached_property
     def _noise(self) -> tuple[float, float]:
         """Probability of a one where the true bit is 0, and the contrast, after zeros took the place of ones for p > q."""
-        p, q = self.params.p_star, self.params.q_star
+        p, q = self.params.mechanism.p_star, self.params.mechanism.q_star
         return (p, q - p) if q > p else (1 - p, p - q)
 
     @cached_property

@@ -65,7 +65,7 @@ class FilterTable:
         >>> round(float(table.mixture(np.eye(29)[0])[0]), 6) == round(0.75**8, 6)  # no value, no bit reported
         True
         """
-        k, h, p, q = params.num_bits, params.num_hashes, params.p_star, params.q_star
+        k, h, p, q = params.num_bits, params.num_hashes, params.mechanism.p_star, params.mechanism.q_star
         likely = filter_probabilities(params)
         filters = np.array([0, *sorted(likely)], np.int64)
         unset, set_ = np.array([1 - p, p]), np.array([1 - q, q])

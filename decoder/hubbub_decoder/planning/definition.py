@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hubbub.mechanisms.probability import DYADIC_DIGITS
 from hubbub.metrics.buckets import Buckets, Estimand, format_number
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
-from hubbub.metrics.probability import DYADIC_DIGITS
 from hubbub.metrics.rules import PLACEHOLDER
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.wishes import Wishes
@@ -88,7 +88,7 @@ def toml_lines(metric: Metric) -> Iterator[str]:
 
 def probability_fields(params: Params) -> tuple[str, ...]:
     """Names of the probabilities that a definition states."""
-    if params.prob_f is None:
+    if params.mechanism.prob_f is None:
         return ("prob_p", "prob_q", "permanent_p", "permanent_q")
     return ("prob_p", "prob_q", "prob_f")
 

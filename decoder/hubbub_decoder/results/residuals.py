@@ -43,7 +43,7 @@ def bit_residuals(summary: Collected, decoding: Decoding, design: DesignMatrix |
         for cohort in string.signature:
             true[cohort.cohort, list(cohort.bits)] += string.share
     true += unlisted * RandomStringMoments.from_params(params).mean
-    rate = params.p_star + (params.q_star - params.p_star) * np.clip(true, 0, 1)
+    rate = params.mechanism.p_star + (params.mechanism.q_star - params.mechanism.p_star) * np.clip(true, 0, 1)
     n = counts.reports[:, None]
     repeated = len(counts.periods) if decoding.same_clients else 1
     with np.errstate(invalid="ignore", divide="ignore"):

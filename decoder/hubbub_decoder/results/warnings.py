@@ -77,7 +77,7 @@ def warn_counts(counts: BitCounts) -> Iterator[str]:
         fewest, most = plausible_ones(params)
         yield (
             f"The aggregator rejected reports with fewer than {fewest} or more than {most} ones. Honest clients send such reports with "
-            f"probability below {TAIL_PROBABILITY:.0e}, so shares are biased by at most {TAIL_PROBABILITY / abs(params.q_star - params.p_star):.0e}. "
+            f"probability below {TAIL_PROBABILITY:.0e}, so shares are biased by at most {TAIL_PROBABILITY / abs(params.mechanism.q_star - params.mechanism.p_star):.0e}. "
             "To count these reports, run the aggregator without --reject-implausible."
         )
 

@@ -49,7 +49,6 @@ values = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from(NAMES), values, max_size=2),
     st.dictionaries(st.text(max_size=12), values, max_size=4),
@@ -65,7 +64,6 @@ def test_decode_batch_agrees_with_reference_decoder(
     assert outcome(decode_batch, body) == outcome(Batch.from_json, body)
 
 
-@settings(deadline=None)
 @given(st.sampled_from([*NAMES, "colour"]), st.data())
 def test_rejects_repeated_field_names(name: str, data: Any) -> None:
     """Also repetitions with the same value, and names with escaped letters."""
@@ -111,7 +109,7 @@ def test_error_messages_contain_no_content_of_the_body() -> None:
         assert "canary" not in refused.value.detail
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(8, 1024), st.integers(0, 8).map(lambda power: 1 << power), st.integers(1, 400), st.booleans())
 def test_largest_batch_is_a_tight_bound(k: int, m: int, n: int, spaces: bool) -> None:
     """Cohorts have three digits, with a space after each comma, as many JSON encoders write them."""

@@ -109,7 +109,6 @@ def test_random_requests_are_refused_as_documented_or_counted_once(
             run = given(RequestStrategies(definitions).requests())(send)
             run = hypothesis_settings(
                 max_examples=min(AT_ONCE, NUM_REQUESTS - start),
-                deadline=None,
                 database=None,
                 suppress_health_check=list(HealthCheck),
             )(seed(unseen_seed + start)(run))

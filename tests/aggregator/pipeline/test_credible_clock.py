@@ -299,7 +299,7 @@ class ClockMachine(RuleBasedStateMachine):
 
 
 TestClock = ClockMachine.TestCase
-TestClock.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestClock.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 def refusal(batch: Batch, definitions: Definitions, reading: Reading) -> ProblemType | None:
@@ -385,9 +385,7 @@ class DeletionMachine(ClockMachine):
 def test_clock_in_doubt_delays_all_deletions(database: str) -> None:
     engine = open_postgres(database) if is_postgres(database) else open_sqlite(Path(database))
     store = SqlStore(engine, pause=lambda _seconds: None)
-    limits = settings(
-        max_examples=6 if is_postgres(database) else 15, stateful_step_count=20, deadline=None, database=None
-    )
+    limits = settings(max_examples=6 if is_postgres(database) else 15, stateful_step_count=20, database=None)
     run_state_machine_as_test(partial(DeletionMachine, store), settings=limits)  # type: ignore[arg-type]
     store.close()
 

@@ -71,7 +71,7 @@ def objects(tmp_path: Path) -> ObjectStore:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.sampled_from([WIDE, NARROW]),
     st.lists(

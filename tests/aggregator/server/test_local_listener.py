@@ -128,7 +128,7 @@ def forwarded_port(definitions: Definitions, sqlite_store: SqlStore) -> Iterator
     path=st.sampled_from([*READING, "/v1/metrics/homepage/reports"]),
     method=st.sampled_from(["GET", "HEAD"]),
 )
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_header_allows_reads_without_token_at_the_public_listener(
     forwarded_port: Callable[[Address | None], Caller],
     headers: dict[str, str],

@@ -7,7 +7,7 @@ import gzip
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.wire.problems import ProblemType
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 BURST = 40.0
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 30), st.floats(0.001, 100)), min_size=1, max_size=60))
 def test_rate_limit_matches_a_model(sent: list[tuple[float, float]]) -> None:
     """In any window the accepted costs are at most its length, plus the burst, plus one request above the burst.

@@ -18,8 +18,7 @@ from scipy import stats
 
 from hubbub import Encoder, InvalidValueError, Metric, Params, PeriodKind, Secret
 from hubbub.encoding.bloom import BloomBits, Value, bloom_bits
-from hubbub.encoding.instantaneous import InstantaneousResponse
-from hubbub.encoding.permanent import PermanentResponse
+from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
 from hubbub.errors import DefinitionError, HubbubError, ParameterError
 from hubbub.randomness import system_random_bytes
 from hubbub.testing import SeededBytes
@@ -85,7 +84,7 @@ def test_reported_bits_have_rates_p_star_and_q_star_in_every_cohort(
         report = Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(value)
         rows.append(report.bits.tolist())
         cohorts.append(report.cohort)
-    expected = np.where(true_bits(metric, value), metric.params.q_star, metric.params.p_star)
+    expected = np.where(true_bits(metric, value), metric.params.mechanism.q_star, metric.params.mechanism.p_star)
     assert rates_p_value(np.array(rows, bool), np.array(cohorts), expected) > ALPHA
 
 
@@ -109,7 +108,9 @@ def test_rates_check_detects_one_bit_without_noise(bit: int, left_out: str, unse
             irr = (irr & ~at) | ((prr if left_out == "irr" else bloom) & at)
         rows.append(unpacked(irr, 13))
         cohorts.append(cohort)
-    expected = np.where(true_bits(STRING, "https://example.org/"), STRING.params.q_star, STRING.params.p_star)
+    expected = np.where(
+        true_bits(STRING, "https://example.org/"), STRING.params.mechanism.q_star, STRING.params.mechanism.p_star
+    )
     assert rates_p_value(np.array(rows, bool), np.array(cohorts), expected) < ALPHA
 
 
@@ -118,7 +119,10 @@ def test_permanent_bits_are_one_with_their_probabilities_at_every_position(metri
     """PRR alone, over 10,000 secrets, for Bloom bits all zero and all one. alpha = 1e-6."""
     random_bytes = SeededBytes(unseen_seed)
     k = metric.params.num_bits
-    for bloom, chance in ((0, metric.params.permanent_p), ((1 << k) - 1, metric.params.permanent_q)):
+    for bloom, chance in (
+        (0, metric.params.mechanism.permanent_p),
+        ((1 << k) - 1, metric.params.mechanism.permanent_q),
+    ):
         rows = np.array(
             [
                 unpacked(PermanentResponse(metric, Secret.generate(random_bytes))(BloomBits(bloom)), k)
@@ -136,7 +140,7 @@ def test_instantaneous_bits_are_one_with_probability_p_or_q_at_every_position(me
     respond = InstantaneousResponse(metric.params, SeededBytes(unseen_seed))
     for prr in (0, (1 << k) - 1, 0x5555_5555 & ((1 << k) - 1)):
         rows = np.array([unpacked(respond(prr), k) for _ in range(10_000)])
-        expected = np.where([unpacked(prr, k)], metric.params.prob_q, metric.params.prob_p)
+        expected = np.where([unpacked(prr, k)], metric.params.mechanism.prob_q, metric.params.mechanism.prob_p)
         assert rates_p_value(rows, np.zeros(len(rows), int), expected) > ALPHA / 3
 
 

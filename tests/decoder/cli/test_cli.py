@@ -103,7 +103,7 @@ def test_decodes_asymmetric_permanent_noise_of_several_periods(definitions: Path
     assert simulated.exit_code == 0, simulated.output
     metric = read_summary(out).metric
     assert metric == load_definitions(definitions)["homepage"]
-    assert metric.params.prob_f is None
+    assert metric.params.mechanism.prob_f is None
     decoded = hubbub("decode", out, "--candidates", truth, "--out", estimates)
     assert decoded.exit_code == 0, decoded.output
     true = {row["value"]: float(row["share"]) for row in read_csv(truth)}

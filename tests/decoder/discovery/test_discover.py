@@ -67,7 +67,7 @@ def test_simulated_reports_have_the_law_of_the_encoder(metric: Metric, unseen_se
     truth = np.zeros((64, 64))
     for in_cohorts, share in zip(positions, shares, strict=True):
         truth[np.arange(64), in_cohorts[:, 0]] += share
-    rates = metric.params.p_star + (metric.params.q_star - metric.params.p_star) * truth
+    rates = metric.params.mechanism.p_star + (metric.params.mechanism.q_star - metric.params.mechanism.p_star) * truth
     for counts in (of_client, of_bits, of_reports):
         assert chisquare(counts.reports).pvalue > ALPHA / 8
         tails = np.minimum(

@@ -42,12 +42,15 @@ def test_category_shares_are_unbiased_with_the_stated_variance(p: float, q: floa
     """By enumeration. Two reports, one red and one green, of 2 bits each: 16 outcomes; single shares and their sum."""
     metric = Metric.categorical("two", ("red", "green"), prob_p=p, prob_q=q, prob_f=f)
     params = metric.params
-    chances = [params.q_star, params.p_star, params.p_star, params.q_star]
+    chances = [params.mechanism.q_star, params.mechanism.p_star, params.mechanism.p_star, params.mechanism.q_star]
     mean, square, total_square = np.zeros(2), np.zeros(2), 0.0
     for outcome in itertools.product((0, 1), repeat=4):
         probability = math.prod(c if bit else 1 - c for bit, c in zip(outcome, chances, strict=True))
         shares = category_shares(
-            np.array([outcome[0] + outcome[2], outcome[1] + outcome[3]]), 2, params.p_star, params.q_star
+            np.array([outcome[0] + outcome[2], outcome[1] + outcome[3]]),
+            2,
+            params.mechanism.p_star,
+            params.mechanism.q_star,
         )
         mean += probability * shares
         square += probability * shares**2

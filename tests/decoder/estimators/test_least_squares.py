@@ -41,7 +41,7 @@ def test_debias_is_unbiased_with_the_stated_variance(p: float, q: float, f: floa
     for noise in itertools.product((0, 1), repeat=5):
         chance = math.prod(
             star if bit else 1 - star
-            for bit, star in zip(noise, 3 * [params.q_star] + 2 * [params.p_star], strict=True)
+            for bit, star in zip(noise, 3 * [params.mechanism.q_star] + 2 * [params.mechanism.p_star], strict=True)
         )
         t, variance = debias(np.array([[sum(noise)]]), np.array([5]), params)
         mean += chance * t[0, 0]
@@ -87,7 +87,7 @@ def test_report_covariance_matches_enumeration(p: float, q: float, f: float) -> 
     for bits, weight in mixture:
         for report in itertools.product((0, 1), repeat=4):
             ones = np.array(report)
-            chance = np.array([params.q_star if bit else params.p_star for bit in bits])
+            chance = np.array([params.mechanism.q_star if bit else params.mechanism.p_star for bit in bits])
             probability = weight * np.prod(np.where(ones == 1, chance, 1 - chance))
             mean += probability * ones
             second += probability * np.outer(ones, ones)
@@ -124,7 +124,10 @@ def test_least_squares_agrees_with_dense_numpy(monkeypatch: pytest.MonkeyPatch, 
     y = bit_shares(counts)
     total = np.average(y.sum(axis=1), weights=counts.reports) / 2
     nothing = sparse.csr_array((16, 10))
-    covariance = report_covariance(nothing, np.zeros(10), total, average, params) / (params.q_star - params.p_star) ** 2
+    covariance = (
+        report_covariance(nothing, np.zeros(10), total, average, params)
+        / (params.mechanism.q_star - params.mechanism.p_star) ** 2
+    )
     full = linalg.block_diag(*(covariance / n for n in counts.reports))
     whiten = np.linalg.inv(np.linalg.cholesky(full))
     x = np.column_stack([design.matrix.toarray(), np.tile(average.mean, 4)])

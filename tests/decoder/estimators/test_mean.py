@@ -146,12 +146,12 @@ def exact_variance(
     less Var u / N among the reporters, since the bits of a client have the covariance Var u with its place u.
     """
     params, m = metric.params, metric.params.num_cohorts
-    p, q = params.prob_p, params.prob_q
+    p, q = params.mechanism.prob_p, params.mechanism.prob_q
     pi = np.clip(m * places[:, None] - np.arange(m), 0, 1).T @ shares
-    s = params.permanent_p + (params.permanent_q - params.permanent_p) * pi
+    s = params.mechanism.permanent_p + (params.mechanism.permanent_q - params.mechanism.permanent_p) * pi
     of_client = (q - p) ** 2 * s * (1 - s) + (s * q * (1 - q) + (1 - s) * p * (1 - p)) / periods
     of_places = float(shares @ places**2 - (shares @ places) ** 2) if target == "reporters" else 0.0
-    return (float(of_client.mean()) / (params.q_star - params.p_star) ** 2 - of_places) / clients
+    return (float(of_client.mean()) / (params.mechanism.q_star - params.mechanism.p_star) ** 2 - of_places) / clients
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ def estimates_of(ones: NDArray[np.int64], reports: float, design: DesignMatrix, 
     params = design.params
     bits = design.matrix[:, [column]].toarray().ravel()
     a = bits - params.num_hashes / params.num_bits
-    y = (ones / reports - params.p_star) / (params.q_star - params.p_star)
+    y = (ones / reports - params.mechanism.p_star) / (params.mechanism.q_star - params.mechanism.p_star)
     return np.asarray(y @ a / (a @ bits))
 
 
@@ -56,8 +56,8 @@ def test_bit_noise_cumulants_equal_those_of_simulated_counts(unseen_seed: int) -
     metric, reports = Metric.string("m", FEW_ONES), np.full(COHORTS, REPORTS // COHORTS)
     for share in (0.0, 0.01):
         true = np.rint(design.matrix[:, [0]].toarray().ravel() * share * REPORTS / COHORTS).astype(int)
-        ones = rng.binomial(true, FEW_ONES.q_star, (400_000, len(true))) + rng.binomial(
-            REPORTS // COHORTS - true, FEW_ONES.p_star, (400_000, len(true))
+        ones = rng.binomial(true, FEW_ONES.mechanism.q_star, (400_000, len(true))) + rng.binomial(
+            REPORTS // COHORTS - true, FEW_ONES.mechanism.p_star, (400_000, len(true))
         )
         x = estimates_of(ones, REPORTS / COHORTS, design, 0)
         # expected ones are equal in all bits, so all weights are: those of a small share are asked for
@@ -82,7 +82,7 @@ def test_tails_of_absent_candidates_with_few_ones_are_not_exceeded(unseen_seed: 
     )
     p, normal = [], []
     for _ in range(5):
-        ones = rng.poisson(REPORTS // COHORTS * FEW_ONES.p_star, (400_000, 16 * COHORTS))
+        ones = rng.poisson(REPORTS // COHORTS * FEW_ONES.mechanism.p_star, (400_000, 16 * COHORTS))
         x = estimates_of(ones, REPORTS / COHORTS, design, 0)
         of_each = ErrorCumulants(*(np.full(len(x), float(c[0])) for c in (cumulants.variances, cumulants.variance_slopes, cumulants.third, cumulants.third_slopes)))  # fmt: skip
         p.append(ErrorLaw(x, np.full(len(x), float(cumulants.variances[0])), of_each, None).p_values())

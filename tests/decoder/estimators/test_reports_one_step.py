@@ -54,7 +54,7 @@ def enumerated_ratios(params: Params, names: list[str]) -> Floats:
     patterns = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
 
     def chance(bits: set[int]) -> Floats:
-        one = np.array([params.q_star if bit in bits else params.p_star for bit in range(k)])
+        one = np.array([params.mechanism.q_star if bit in bits else params.mechanism.p_star for bit in range(k)])
         return np.asarray(np.prod(np.where(patterns, one, 1 - one), axis=1))
 
     if params.hash_scheme == "google-md5":
@@ -128,7 +128,7 @@ def test_simulated_information_matches_all_patterns(scheme: str, unseen_seed: in
     z = np.array([0.4, 0.1, 1e-3, 0.3, 0.199])
     ratios = enumerated_ratios(params, names)
     ones = np.array([s.bit_count() for s in range(256)])
-    none = params.p_star**ones * (1 - params.p_star) ** (8 - ones)
+    none = params.mechanism.p_star**ones * (1 - params.mechanism.p_star) ** (8 - ones)
     f = np.einsum("v,cvs->cs", z, ratios)
     x = ratios / f[:, None]
     information = np.einsum("cvs,cs,cws->vw", x, none * f, x) / 4

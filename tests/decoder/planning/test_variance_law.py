@@ -129,7 +129,10 @@ def test_scores_average_the_inverse_of_the_mixture_over_the_hashing(h: int, resp
     definition = params(k, h, 1, **response)
     law = LikelihoodLaw(Chain.of_params(definition), k, h, Repetition(), Shares.of(shares))
     sets = [sum(1 << i for i in each) for each in itertools.combinations(range(k), h)]
-    set_, unset = definition.q_star / definition.p_star, (1 - definition.q_star) / (1 - definition.p_star)
+    set_, unset = (
+        definition.mechanism.q_star / definition.mechanism.p_star,
+        (1 - definition.mechanism.q_star) / (1 - definition.mechanism.p_star),
+    )
 
     def ratio(report: int, string: int) -> float:
         return float(set_ ** (report & string).bit_count() * unset ** (h - (report & string).bit_count()))

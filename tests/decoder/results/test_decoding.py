@@ -455,7 +455,9 @@ def test_warns_about_unequal_cohorts_of_few_reports() -> None:
 
 def test_fit_test_and_plausibility_check_warn_once() -> None:
     """Nine of ten reports have other probabilities: both checks reject the numbers of ones and the cohort sizes."""
-    noisier = Metric.string("homepage", replace(HOMEPAGE.params, prob_q=0.35))
+    noisier = Metric.string(
+        "homepage", replace(HOMEPAGE.params, mechanism=replace(HOMEPAGE.params.mechanism, prob_q=0.35))
+    )
     rng = np.random.default_rng(0)
     patterns = (
         simulate_pattern_counts(noisier, {"a": 90_000}, rng).counts

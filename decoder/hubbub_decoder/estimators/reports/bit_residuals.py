@@ -87,7 +87,7 @@ class BitResiduals:
         used = np.repeat(counts.reports > 0, params.num_bits)
         average = np.tile(RandomStringMoments.from_params(params).mean, params.num_cohorts)
         columns = sparse.hstack([design.matrix.astype(np.float64), sparse.csc_array(average[:, None])], format="csr")
-        contrast = params.q_star - params.p_star
+        contrast = params.mechanism.q_star - params.mechanism.p_star
         mu = np.clip(columns @ np.clip(shares, 0, 1), 0, 1)
         repetition = Repetition.from_periods(counts.metric, counts.periods)
         of_report = np.maximum(bit_variance(mu, params, repetition), MIN_PROBABILITY)
