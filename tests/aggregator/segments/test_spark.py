@@ -1,4 +1,4 @@
-"""`hubbub fold --engine spark`: summaries equal to those of the other engines, byte for byte, also if executors are killed.
+"""`hubbub fold --engine spark`: summaries equal to those of the Arrow engine, byte for byte, also if executors are killed.
 
 One Spark session for all tests but those that need a cluster, since its start takes 10 seconds.
 """
@@ -263,7 +263,7 @@ def test_command_without_java_names_the_package(
     done = CliRunner().invoke(main, [*arguments, "--engine", "spark"])
     assert done.exit_code == 1
     assert f"there is no `java` in {home or 'PATH'}" in done.stderr.replace("$JAVA_HOME/bin (", "").replace(")", "")
-    assert "apt-get install openjdk-17-jre-headless), or use --engine duckdb" in done.stderr
+    assert "apt-get install openjdk-17-jre-headless), or use --engine arrow" in done.stderr
 
 
 @pytest.mark.parametrize("missing", ["pyspark.sql", "pandas"])
@@ -284,11 +284,10 @@ def test_command_without_pyspark_names_the_extra(
     ("options", "reason"),
     [
         (["--spark-master", "local[2]"], "--spark-master is for --engine spark"),
-        (["--engine", "duckdb", "--spark-conf", "spark.a=b"], "--spark-conf is for --engine spark"),
+        (["--engine", "arrow", "--spark-conf", "spark.a=b"], "--spark-conf is for --engine spark"),
         (["--engine", "spark", "--spark-conf", "memory=4g"], "--spark-conf memory=4g: this is not a property of Spark"),
         (["--engine", "spark", "--spark-conf", "spark.a"], "--spark-conf spark.a: this is not a property of Spark"),
-        (["--engine", "spark", "--memory", "2GB"], "--memory is for --engine duckdb"),
-        (["--engine", "spark", "--processes", "2"], "--processes is for --engine arrow and duckdb"),
+        (["--engine", "spark", "--processes", "2"], "--processes is for --engine arrow"),
     ],
 )
 def test_options_of_other_engines_are_refused(arguments: list[str], options: list[str], reason: str) -> None:
