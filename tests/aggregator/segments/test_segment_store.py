@@ -92,6 +92,18 @@ def test_uploads_are_folded_once_and_decoded(
     assert summaries["carrier"].num_reports == 3
 
 
+def test_batches_stored_before_the_object_store_are_still_known(
+    objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    """Their retries are answered 200 also when they would be refused now."""
+    earlier, later = make_batch(definitions["homepage"], period=DAY), make_batch(definitions["homepage"], period=DAY)
+    with closing(SqlStore.open(tmp_path / "reports.db")) as database:
+        database.append([earlier])
+    with closing(SegmentStore.open_with(tmp_path / "reports.db", objects, uuid.uuid4)) as store:
+        store.append([later])
+        assert (store.contains(earlier), store.contains(later)) == (True, False)
+
+
 def test_closed_period_gets_no_segment(
     store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
