@@ -87,7 +87,9 @@ def create_app(
     progress = FoldProgress(store.segment_ids, lambda: service_clock().timestamp())
     service = Service(
         active_definitions=active_definitions,
-        store=store,
+        reports=store,
+        periods=store,
+        tokens=store,
         settings=settings,
         clock=service_clock,
         outcomes=outcomes,

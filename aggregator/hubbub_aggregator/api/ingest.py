@@ -137,7 +137,7 @@ async def _store(batch: Batch, definitions: Definitions, service: Service, write
     try:
         admit(batch, definitions, service.clock.reading(), service.settings)
     except RefusedError:
-        if await run_in_threadpool(service.store.contains, batch):
+        if await run_in_threadpool(service.reports.contains, batch):
             return AppendResult.DUPLICATE
         raise
     result = await writer.write(batch)

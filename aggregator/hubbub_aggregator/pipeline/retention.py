@@ -25,13 +25,13 @@ from hubbub_aggregator.monitoring.log_output import log_always
 from hubbub_aggregator.pipeline.credible_clock import Reading
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Store
+from hubbub_aggregator.store.interface import PeriodStore
 
 logger = logging.getLogger(__name__)
 
 
 def upkeep(
-    store: Store,
+    store: PeriodStore,
     definitions: Definitions,
     settings: Settings,
     clock: Reading | datetime,
@@ -55,7 +55,7 @@ class _Round:
 
     def __init__(
         self,
-        store: Store,
+        store: PeriodStore,
         definitions: Definitions,
         settings: Settings,
         clock: Reading,

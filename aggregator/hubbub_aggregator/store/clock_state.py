@@ -75,7 +75,7 @@ class StoredClock:
 
 
 class ClockStore(Protocol):
-    """Part of `Store` that keeps the clock's state; every method may raise StoreError."""
+    """Keeps the clock's state; every method may raise StoreError."""
 
     def wall_clock(self) -> float:
         """Return the wall clock that all replicas share, in seconds since 1970: on PostgreSQL the server's."""

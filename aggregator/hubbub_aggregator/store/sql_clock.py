@@ -13,7 +13,7 @@ from hubbub_aggregator.store.clock_state import ClockState, StoredClock
 
 
 class SqlClock:
-    """Part of `SqlStore`: the state of the credible clock."""
+    """`ClockStore` on SQLite and PostgreSQL."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -15,7 +15,7 @@ from hubbub_aggregator.store.tokens import Scope, Token, iso_date
 
 
 class SqlTokens:
-    """Part of `SqlStore`: access tokens and browser sessions."""
+    """`TokenStore` on SQLite and PostgreSQL."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

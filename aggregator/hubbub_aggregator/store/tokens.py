@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
+from typing import Protocol
 
 from hubbub.errors import HubbubError
 from hubbub.randomness import RandomBytes, system_random_bytes
@@ -53,6 +54,40 @@ class Token:
     def has_expired(self, today: date) -> bool:
         """Return whether the token is refused on this day."""
         return self.expires is not None and today >= self.expires
+
+
+class TokenStore(Protocol):
+    """Keeps access tokens and browser sessions; every method may raise StoreError."""
+
+    def add_token(self, token: Token, hashed: bytes) -> bool:
+        """Store a token; return False, without a change, if the name exists."""
+
+    def token(self, hashed: bytes) -> Token | None:
+        """Return the token with this hash."""
+
+    def tokens(self) -> list[Token]:
+        """Return all tokens, by name."""
+
+    def rotate_token(self, token: Token, hashed: bytes) -> bool:
+        """Replace a token's secret and dates, and end its sessions; return False if the name does not exist."""
+
+    def record_token_use(self, hashed: bytes, today: date) -> None:
+        """Store the day of a token's use."""
+
+    def revoke_token(self, name: str) -> bool:
+        """Delete a token; return False if the name does not exist."""
+
+    def add_session(self, hashed: bytes, token: str, expires: int, now: int) -> bool:
+        """Store a session of a token, and delete expired sessions; return False if the token does not exist.
+
+        The session ends at `expires`, in seconds since 1970, or with its token.
+        """
+
+    def session(self, hashed: bytes, now: int) -> Token | None:
+        """Return the token of the session with this hash; None: no such session, or it has expired."""
+
+    def end_session(self, hashed: bytes) -> None:
+        """Delete the session with this hash, if it exists."""
 
 
 def iso_date(day: date | None) -> str | None:

@@ -71,11 +71,11 @@ def build_metric_page(service: Service, name: str) -> MetricPage | None:
     current = definitions.get(name)
     if current is None:
         return None
-    service.outcomes.flush(service.store)
+    service.outcomes.flush(service.periods)
     versions = {metric.digest: metric for metric in definitions.versions() if metric.name == name}
-    rows = service.store.period_rows(versions)
+    rows = service.periods.period_rows(versions)
     reports = {(row.digest, row.period): row.figures.reports for row in rows if row.figures}
-    for (digest, period), (_, unfolded) in service.store.unfolded_reports().items():
+    for (digest, period), (_, unfolded) in service.periods.unfolded_reports().items():
         if digest in versions:
             reports[digest, period] = reports.get((digest, period), 0) + unfolded
     reports = {key: count for key, count in reports.items() if count}
@@ -83,7 +83,7 @@ def build_metric_page(service: Service, name: str) -> MetricPage | None:
         (row.digest, row.period): row.figures.implausible for row in rows if row.figures and row.figures.implausible
     }
     lines = period_lines(versions.values(), reports, {period for _, period in implausible}, now)
-    refusals = refusal_rows({key: count for key, count in service.store.refusals().items() if key[0] == name})
+    refusals = refusal_rows({key: count for key, count in service.periods.refusals().items() if key[0] == name})
     return MetricPage(
         name=name,
         description=current.description,
@@ -186,7 +186,7 @@ def _version(
         probabilities=f"{_join_numbers(**params.probabilities)}, hold = {metric.hold or 'none'}",
         reports=sum(count for (digest, _), count in reports.items() if digest == metric.digest),
         privacy=privacy_rows(metric),
-        central=last_central_epsilon(service.store, service.settings, metric, smallest, now),
+        central=last_central_epsilon(service.periods, service.settings, metric, smallest, now),
     )
 
 

@@ -99,8 +99,8 @@ def build_overview(service: Service, writer: GroupCommit, query: str = "", *, pr
 
     query : words; a row matches if each occurs in its name, owner or description, in upper or lower case
     """
-    service.outcomes.flush(service.store)
-    store, now = service.store, service.clock()
+    service.outcomes.flush(service.periods)
+    store, now = service.periods, service.clock()
     totals, unfolded, refusals = store.version_totals(), store.unfolded_reports(), store.refusals()
     definitions = service.definitions
     versions = versions_by_name(definitions.versions())
