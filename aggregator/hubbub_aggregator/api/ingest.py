@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.batch import Batch
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.api.admission import admit
 from hubbub_aggregator.api.batch_decoding import decode_batch
+from hubbub_aggregator.api.batch_validation import admit
 from hubbub_aggregator.api.request_body import (
     check_size,
     declared_size,

@@ -146,26 +146,26 @@ def _check_server_clock(connection: Connection, now: datetime) -> Iterator[Findi
 
 
 def check_clock(store: ClockStore) -> Iterator[Finding]:
-    """Compare the wall clock with the credible time that the database keeps (`store/clock_state.py`), to find a clock that jumped."""
+    """Compare the wall clock with the time that the database remembers (`store/clock_state.py`), to find a clock that jumped."""
     saved = store.clock()
     if saved is None:
         return
     state, wall = saved.state, store.wall_clock()
     accept = "set the clock; if it is correct, run `hubbub db accept-clock` instead of waiting for 24 hours"
-    if wall < state.credible - TOLERANCE:
+    if wall < state.remembered - TOLERANCE:
         yield error(
             "clock",
-            f"the clock is {time_text(wall)}, the credible time in the database is {time_text(state.credible)}",
+            f"the clock is {time_text(wall)}, the remembered time in the database is {time_text(state.remembered)}",
             "the clock is behind: the service closes no period and deletes nothing",
             accept,
         )
     elif state.status is ClockStatus.CREDIBLE:
-        yield ok("clock", f"agrees with the credible time in the database, {time_text(state.credible)}")
+        yield ok("clock", f"agrees with the remembered time in the database, {time_text(state.remembered)}")
     else:
         left = (SETTLING - state.agreed) / 3_600
         yield warning(
             "clock",
-            f"the clock jumped: it is {time_text(wall)}, the credible time in the database is {time_text(state.credible)}",
+            f"the clock jumped less than 24 hours ago; it is {time_text(wall)}",
             f"the service closes no period and deletes nothing until the clock has agreed for {left:.0f} more hours",
             accept,
         )

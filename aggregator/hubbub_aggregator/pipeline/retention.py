@@ -106,8 +106,10 @@ class _Round:
             self._failed[metric.name] = failure_text(problem)
 
     def _retains(self, metric: Metric, text: str) -> bool:
-        """Return whether reports are retained by any of the candidate times."""
-        return any(keeps_reports(metric, self._settings, text, now) for now in self._clock.candidates)
+        """Return whether reports are retained beside their counts; while the clock is in doubt, all that may have to be."""
+        if not self._clock.may_delete:
+            return metric.name in self._settings.keep_reports
+        return keeps_reports(metric, self._settings, text, self._clock.now)
 
     def _is_over(self, metric: Metric, text: str) -> bool:
         return self._clock.now >= parse_period(metric.period, text).closes()

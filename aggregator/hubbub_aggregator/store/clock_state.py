@@ -1,13 +1,12 @@
 """State of the clock by which data may be deleted, and its transitions; pure functions.
 
-The store has a time, `credible`, that only elapsed time moves. The wall clock is compared with it:
+The store remembers a time that elapsed time advances. The wall clock is compared with it:
 
-    within TOLERANCE of `credible`      they agree; after 24 hours of agreement data may be deleted
-    farther away                        the wall clock has jumped, or the service was down for an unknown time
+    within TOLERANCE    the two agree; after 24 hours of agreement data may be deleted
+    farther away        the wall clock has jumped, or the service was down for an unknown time; the wall clock's time is
+                        remembered from now on, and the 24 hours begin anew
 
-After a jump there are two candidates for the true time, `credible` and the wall clock's `candidate`. Nothing is closed,
-purged or dropped. When the wall clock has agreed with `candidate` for 24 hours of elapsed time, `candidate` becomes
-`credible`. The function `observed` contains this rule.
+The function `observed` contains this rule.
 """
 
 from __future__ import annotations
@@ -22,43 +21,37 @@ TOLERANCE = 600.0
 SETTLING = 86_400.0
 """Seconds of agreement after which the service may delete data again."""
 MAX_DRIFT = 1e-3
-"""Seconds by which `credible` follows the wall clock in each elapsed second; clocks drift by at most 5e-4."""
+"""Seconds by which the remembered time follows the wall clock in each elapsed second; clocks drift by at most 5e-4."""
 
 
 class ClockStatus(StrEnum):
     """Status of the clock.
 
     CREDIBLE : data may be deleted
-    SETTLING : the wall clock agrees, for less than 24 hours since a jump
-    IN_DOUBT : there are two candidates for the true time
+    IN_DOUBT : less than 24 hours since a jump
     """
 
     CREDIBLE = "credible"
-    SETTLING = "settling"
     IN_DOUBT = "in_doubt"
 
 
 @dataclass(frozen=True, slots=True)
 class ClockState:
-    """State of the clock; times are seconds since 1970.
+    """State of the clock.
 
     generation : number of jumps and acceptances, by which replicas notice those of others
-    credible   : the remembered time; only elapsed time moves it
-    candidate  : second candidate for the true time, by the wall clock; None: the wall clock agrees with `credible`
-    agreed     : elapsed seconds since the last jump in which the wall clock agreed, at most SETTLING
+    remembered : seconds since 1970; only elapsed time and jumps move it
+    agreed     : elapsed seconds since the last jump, at most SETTLING
     """
 
     generation: int
-    credible: float
-    candidate: float | None = None
+    remembered: float
     agreed: float = SETTLING
 
     @property
     def status(self) -> ClockStatus:
-        """Return the status that follows from the candidates and the time of agreement."""
-        if self.candidate is not None:
-            return ClockStatus.IN_DOUBT
-        return ClockStatus.CREDIBLE if self.agreed >= SETTLING else ClockStatus.SETTLING
+        """Return the status that follows from the time of agreement."""
+        return ClockStatus.CREDIBLE if self.agreed >= SETTLING else ClockStatus.IN_DOUBT
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,28 +96,14 @@ def observed(state: ClockState, wall: float, elapsed: float | None) -> ClockStat
     elapsed : seconds since `state`, in [0, inf); None: unknown, then up to TOLERANCE are accepted
     """
     passed = elapsed or 0.0
-    agreed = min(state.agreed + passed, SETTLING)
-    credible = _followed(state.credible + passed, wall, elapsed)
-    candidate = None if state.candidate is None else _followed(state.candidate + passed, wall, elapsed)
-    if abs(wall - credible) <= TOLERANCE:
-        if candidate is None:
-            return replace(state, credible=credible, agreed=agreed)
-        return ClockState(state.generation + 1, credible, agreed=0.0)
-    if candidate is None or abs(wall - candidate) > TOLERANCE:
-        return ClockState(state.generation + 1, credible, wall, agreed=0.0)
-    if agreed >= SETTLING:
-        return ClockState(state.generation + 1, candidate)
-    return replace(state, credible=credible, candidate=candidate, agreed=agreed)
-
-
-def _followed(expected: float, wall: float, elapsed: float | None) -> float:
-    """Return a time moved towards an agreeing wall clock, by at most MAX_DRIFT per elapsed second; freely if unknown."""
+    expected = state.remembered + passed
     if abs(wall - expected) > TOLERANCE:
-        return expected
+        return ClockState(state.generation + 1, wall, agreed=0.0)
     if elapsed is None:
-        return max(expected, wall)
-    most = MAX_DRIFT * elapsed
-    return expected + min(max(wall - expected, -most), most)
+        remembered = max(expected, wall)
+    else:  # a wall clock that gains small steps is not followed, so that it jumps some time
+        remembered = expected + min(max(wall - expected, -MAX_DRIFT * elapsed), MAX_DRIFT * elapsed)
+    return replace(state, remembered=remembered, agreed=min(state.agreed + passed, SETTLING))
 
 
 def merged(mine: ClockState, stored: ClockState, elapsed: float) -> ClockState:
@@ -132,13 +111,9 @@ def merged(mine: ClockState, stored: ClockState, elapsed: float) -> ClockState:
 
     Replicas measure elapsed time separately, and a suspended one measures too little, so the largest time is used.
     """
-    candidate = mine.candidate
-    if candidate is not None and stored.candidate is not None:
-        candidate = max(candidate, stored.candidate - elapsed)
     return replace(
         mine,
-        credible=max(mine.credible, stored.credible - elapsed),
-        candidate=candidate,
+        remembered=max(mine.remembered, stored.remembered - elapsed),
         agreed=max(mine.agreed, stored.agreed - elapsed),
     )
 

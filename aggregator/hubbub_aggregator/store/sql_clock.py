@@ -27,16 +27,15 @@ class SqlClock:
 
     def clock(self) -> StoredClock | None:
         for row in fetch_all(self._engine, select(clock).where(clock.c.id == 0)):
-            state = ClockState(row.generation, row.credible, row.candidate, row.agreed)
+            state = ClockState(row.generation, row.credible if row.candidate is None else row.candidate, row.agreed)
             return StoredClock(state, row.boot_id, row.elapsed)
         return None
 
     def save_clock(self, new: StoredClock, replaces: int | None) -> bool:
-        candidate = new.state.candidate
         values = {
             "generation": new.state.generation,
-            "credible": math.floor(new.state.credible),
-            "candidate": None if candidate is None else math.floor(candidate),
+            "credible": math.floor(new.state.remembered),
+            "candidate": None,
             "agreed": math.floor(new.state.agreed),
             "boot_id": new.boot_id,
             "elapsed": math.ceil(new.elapsed),  # rounded up, so that a later difference is not too large
