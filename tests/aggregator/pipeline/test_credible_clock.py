@@ -402,6 +402,7 @@ def test_admission_in_doubt_is_never_final(minutes: int, day: date, expires: dat
     credible = refusal(batch, definitions, Reading(now))
     in_doubt = refusal(batch, definitions, Reading(now, ClockStatus.IN_DOUBT))
     final = {ProblemType.PERIOD_CLOSED, ProblemType.METRIC_EXPIRED}
+    assert credible is not ProblemType.UNAVAILABLE
     assert in_doubt is (ProblemType.UNAVAILABLE if credible in final else credible)
 
 
