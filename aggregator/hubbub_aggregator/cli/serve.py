@@ -36,7 +36,7 @@ VARIABLE_PREFIX = "HUBBUB"
 DEFAULT_LOCAL_PORT = 8100
 _SEGMENTS_TIMEOUT = timedelta(seconds=20)
 """Of a put, with its repetitions. Uploads then get 503 before a reverse proxy gives up, by default after 60 seconds."""
-_OTHER_VARIABLES = re.compile(r"HUBBUB_(CONSENT|URL|DEBUG|TOKEN|SEED|CASES|REQUESTS|REQUIRE|PIN|PG_BIN|BENCH_\w+)")
+_OTHER_VARIABLES = re.compile(r"HUBBUB_(CONSENT|URL|DEBUG|TOKEN|TEST_\w+)")
 """Variables of the client, of `hubbub pull`, of the tests and of the benchmarks."""
 
 _option = partial(click.option, show_default=True, show_envvar=True)

@@ -123,7 +123,12 @@ def test_settings_refuse_values_of_other_types(settings: dict[str, Any], message
 
 def test_warns_of_unknown_variables(tmp_path: Path) -> None:
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
-    of_clients = {"HUBBUB_CONSENT": "off", "HUBBUB_URL": "https://example.org", "HUBBUB_DEBUG": "1"}
+    of_clients = {
+        "HUBBUB_CONSENT": "off",
+        "HUBBUB_URL": "https://example.org",
+        "HUBBUB_DEBUG": "1",
+        "HUBBUB_TEST_SEED": "x",
+    }
     environment = {"HUBBUB_MAX_WAITING": "1", "HUBBUB_HELP": "1", "HUBBUB_TOKEN": "x", "HUBBUB_PORT": "3"} | of_clients
     done = CliRunner().invoke(main, ["serve", str(definitions), "--print-config"], env=environment)
     assert done.exit_code == 0

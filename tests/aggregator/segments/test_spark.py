@@ -40,11 +40,11 @@ from tests.support.s3_server import environment, s3_server
 
 @pytest.fixture(scope="module")
 def with_spark() -> None:
-    """Skip the test if Java or pyspark is missing, or fail if $HUBBUB_REQUIRE contains `java`."""
+    """Skip the test if Java or pyspark is missing, or fail if $HUBBUB_TEST_REQUIRE contains `java`."""
     installed("java", "openjdk-17-jre-headless")
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pandas") is None:
         reason = "pyspark is not installed: make test-spark"
-        if "java" in os.environ.get("HUBBUB_REQUIRE", "").split(","):
+        if "java" in os.environ.get("HUBBUB_TEST_REQUIRE", "").split(","):
             pytest.fail(reason)
         pytest.skip(reason)
 
