@@ -21,6 +21,7 @@ from hubbub.wire.batch import Batch
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.batch_decoding import decode_batch
 from hubbub_aggregator.api.batch_validation import admit
+from hubbub_aggregator.api.dependencies import Service, charge, charge_request
 from hubbub_aggregator.api.request_body import (
     check_size,
     declared_size,
@@ -29,7 +30,6 @@ from hubbub_aggregator.api.request_body import (
     read_body,
     read_complete_body,
 )
-from hubbub_aggregator.api.service import Service, charge, charge_request
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.http.conventions import BODY_COMPLETE, REPORTS_PATH
 from hubbub_aggregator.http.error_handler import internal_error_response

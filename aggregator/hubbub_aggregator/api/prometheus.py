@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from hubbub.text import DISTRIBUTION
-from hubbub_aggregator.api.service import Service
+from hubbub_aggregator.api.dependencies import Service
 from hubbub_aggregator.errors import StoppedError, StoreError
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
 

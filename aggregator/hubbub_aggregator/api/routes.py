@@ -24,9 +24,9 @@ from hubbub.wire.batch import CONTENT_TYPE as BATCH_TYPE
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import openapi, sessions
+from hubbub_aggregator.api.dependencies import Service, may_read_without_token
 from hubbub_aggregator.api.prometheus import CONTENT_TYPE as METRICS_TYPE
 from hubbub_aggregator.api.prometheus import prometheus_text
-from hubbub_aggregator.api.service import Service, may_read_without_token
 from hubbub_aggregator.http.conventions import REPORTS_PATH
 from hubbub_aggregator.http.file_response import FileResponse
 from hubbub_aggregator.http.get_and_head import get_and_head

@@ -21,8 +21,8 @@ from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import openapi, sessions
 from hubbub_aggregator.api.dashboard.metric_page import build_metric_page
 from hubbub_aggregator.api.dashboard.overview import build_overview
+from hubbub_aggregator.api.dependencies import Service, charge_request, may_read_without_token
 from hubbub_aggregator.api.request_body import read_body
-from hubbub_aggregator.api.service import Service, charge_request, may_read_without_token
 from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
 from hubbub_aggregator.http.get_and_head import get_and_head
 from hubbub_aggregator.http.problems import refusal_headers
