@@ -63,10 +63,9 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     try:
         return Settings(**values)
     except ParameterError as problem:
-        rule, separator, rest = str(problem).partition(", got")
         names = "|".join(setting.name for setting in fields(Settings))
-        named = re.sub(rf"\b({names})\b", lambda name: _option_and_variable(name[1]), rule)
-        raise click.UsageError(named + separator + rest) from None
+        rule = re.sub(rf"\b({names})\b", lambda name: _option_and_variable(name[1]), problem.rule)
+        raise click.UsageError(str(ParameterError(rule, problem.got))) from None
 
 
 def _option_and_variable(setting: str) -> str:

@@ -89,6 +89,10 @@ def test_print_config_rejects_invalid_options(tmp_path: Path, options: list[str]
             ["--keep-counts", "max_body=10001"],
             "--keep-counts (HUBBUB_KEEP_COUNTS) must be 0 to 10000 periods, got 10001 for max_body",
         ),
+        (
+            ["--trusted-proxy", "max_body"],
+            "--trusted-proxy (HUBBUB_TRUSTED_PROXY) must be a network, such as 10.0.0.0/8, or an address, got 'max_body': ",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["serve", "doctor"])
