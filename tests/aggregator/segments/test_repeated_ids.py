@@ -14,7 +14,7 @@ import pytest
 
 from hubbub.summary import summary_to_bytes
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.segments import engines, repeated_ids, worker_counting
+from hubbub_aggregator.segments import engines, repeated_ids
 from hubbub_aggregator.segments.counting import Counted
 from hubbub_aggregator.segments.engines import ArrowEngine
 from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
@@ -109,7 +109,7 @@ def test_killed_process_fails_the_fold_and_the_next_counts_all(
     for number, segment in enumerate(segments):
         put(objects, WIDE, segment, str(number))
     with monkeypatch.context() as patch:
-        patch.setattr(worker_counting, "_count", end_by_signal)
+        patch.setattr(engines, "_count", end_by_signal)
         with pytest.raises(StoreError, match="a process that counts was killed"):
             fold_now(objects, WIDE, ArrowEngine(processes=2))
     assert fold_now(objects, WIDE, ArrowEngine(processes=2)).summary == one_by_one(WIDE, segments)
