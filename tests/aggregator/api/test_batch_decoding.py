@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hubbub import Batch, RefusedError, parse_definitions
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.api.batch_decoding import decode_batch
+from hubbub_aggregator.api.ingest import decode_batch
 from hubbub_aggregator.pipeline.active_definitions import largest_batch
 
 if TYPE_CHECKING:
