@@ -57,7 +57,7 @@ from hubbub_aggregator.store.period_figures import PeriodFigures
 from hubbub_aggregator.store.shuffle import sort_reports
 from hubbub_aggregator.store.sql_clock import SqlClock
 from hubbub_aggregator.store.sql_figures import SqlFigures, figure_columns
-from hubbub_aggregator.store.sql_tokens import SqlTokens
+from hubbub_aggregator.store.tokens import SqlTokens
 
 _MAX_IDS_PER_STATEMENT = 1_000
 _MAX_TRUNCATE_TRIES = 20
