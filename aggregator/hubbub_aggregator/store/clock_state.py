@@ -1,4 +1,4 @@
-"""State of the clock by which data may be deleted, and its transitions; pure functions.
+"""State of the clock by which data may be deleted, its transitions, and its row in the database.
 
 The store remembers a time that elapsed time advances. The wall clock is compared with it:
 
@@ -6,15 +6,22 @@ The store remembers a time that elapsed time advances. The wall clock is compare
     farther away        the wall clock has jumped, or the service was down for an unknown time; the wall clock's time is
                         remembered from now on, and the 24 hours begin anew
 
-The function `observed` contains this rule.
+The function `observed` contains this rule. The row is replaced by compare-and-set on its generation.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
+
+from sqlalchemy import Engine, select, text, update
+
+from hubbub_aggregator.database.engine import fetch_all, insert_new, transaction
+from hubbub_aggregator.database.schema import clock
 
 TOLERANCE = 600.0
 """Largest distance, in seconds, of two times that agree: leap seconds, steps of NTP, a restart of a few minutes."""
@@ -126,3 +133,39 @@ def time_text(seconds: float) -> str:
 def moment(seconds: float) -> datetime:
     """Return a time in seconds since 1970 as a UTC datetime."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+
+
+class SqlClock:
+    """`ClockStore` on SQLite and PostgreSQL."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def wall_clock(self) -> float:
+        if self._engine.dialect.name != "postgresql":
+            return time.time()
+        with transaction(self._engine, writes=False) as connection:
+            query = text("SELECT extract(epoch FROM clock_timestamp())::float8")
+            return float(connection.execute(query).scalar_one())
+
+    def clock(self) -> StoredClock | None:
+        for row in fetch_all(self._engine, select(clock).where(clock.c.id == 0)):
+            state = ClockState(row.generation, row.credible if row.candidate is None else row.candidate, row.agreed)
+            return StoredClock(state, row.boot_id, row.elapsed)
+        return None
+
+    def save_clock(self, new: StoredClock, replaces: int | None) -> bool:
+        values = {
+            "generation": new.state.generation,
+            "credible": math.floor(new.state.remembered),
+            "candidate": None,
+            "agreed": math.floor(new.state.agreed),
+            "boot_id": new.boot_id,
+            "elapsed": math.ceil(new.elapsed),  # rounded up, so that a later difference is not too large
+        }
+        with transaction(self._engine, writes=True) as connection:
+            if replaces is None:
+                insertion = insert_new(connection, clock).execution_options(preserve_rowcount=True)
+                return connection.execute(insertion, {"id": 0, **values}).rowcount == 1
+            is_this = (clock.c.id == 0) & (clock.c.generation == replaces)
+            return connection.execute(update(clock).where(is_this).values(values)).rowcount == 1

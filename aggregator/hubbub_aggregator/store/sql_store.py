@@ -52,10 +52,10 @@ from hubbub_aggregator.database.schema_version import prepare, require_served
 from hubbub_aggregator.database.sqlite_file import require_file
 from hubbub_aggregator.errors import StoppedError, StoreError
 from hubbub_aggregator.store.append import Appender
+from hubbub_aggregator.store.clock_state import SqlClock
 from hubbub_aggregator.store.interface import AppendResult, StoredPeriod, StoredReports
 from hubbub_aggregator.store.period_figures import PeriodFigures
 from hubbub_aggregator.store.shuffle import sort_reports
-from hubbub_aggregator.store.sql_clock import SqlClock
 from hubbub_aggregator.store.sql_figures import SqlFigures, figure_columns
 from hubbub_aggregator.store.tokens import SqlTokens
 
