@@ -56,7 +56,7 @@ slow: .venv/.dev-installed         ## the tests marked slow, and the demo
 
 test-spark: .venv/.spark-installed     ## the tests of `hubbub fold --engine spark`
 	@command -v java >/dev/null || { echo "Spark needs Java 17 or newer, and there is no java: install it (Debian: apt-get install openjdk-17-jre-headless), then run make test-spark again" >&2; exit 1; }
-	HUBBUB_REQUIRE=java $(BIN)/pytest -q tests/aggregator/segments/test_spark.py tests/aggregator/segments/test_spark_errors.py
+	HUBBUB_TEST_REQUIRE=java $(BIN)/pytest -q tests/aggregator/segments/test_spark.py tests/aggregator/segments/test_spark_errors.py
 
 matrix: .venv/.dev-installed       ## kill the service (on each engine, one process and two) and clients at 200 points each, named moments and random ones
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 200
@@ -74,7 +74,7 @@ soak: .venv/.dev-installed         ## the same at 1,000 points, and 100,000 craf
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 1000
 	$(BIN)/python -m tests.stress.crash_matrix postgres 3 1000
 	$(BIN)/python -m tests.stress.kill_matrix 1000 $$(date +%s)
-	HUBBUB_REQUESTS=100000 HUBBUB_CASES=500 $(BIN)/pytest -q tests/aggregator/api/test_fuzz_requests.py tests/aggregator/api/test_openapi.py
+	HUBBUB_TEST_REQUESTS=100000 HUBBUB_TEST_CASES=500 $(BIN)/pytest -q tests/aggregator/api/test_fuzz_requests.py tests/aggregator/api/test_openapi.py
 
 seeds: .venv/.dev-installed        ## run every statistical test with 20 unseen seeds
 	$(BIN)/python -m tests.loop_seeds 20

@@ -9,7 +9,7 @@ within 3 % of that at the known s.
 With --fit, only the changes of string metrics with at most 5,000 bits and 120 candidates are fitted, at the true expected shares, and intervals are normal: this
 is a tenth of the time.
 
-Seeds derive from the commit's hash (HUBBUB_SEED repeats a run). Standard errors are clustered by task.
+Seeds derive from the commit's hash (HUBBUB_TEST_SEED repeats a run). Standard errors are clustered by task.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true", help="fit the changes at the true shares, without decoding")
     options = parser.parse_args()
     text, seed = commit_seed()
-    print(f"random comparisons, HUBBUB_SEED={text}", flush=True)
+    print(f"random comparisons, HUBBUB_TEST_SEED={text}", flush=True)
     if options.fit:
         fits = (run_fit(index, seed) for index in range(options.first, options.first + options.tasks))
         print("\n".join(fit_lines([fit for fit in fits if fit is not None])))

@@ -2,7 +2,7 @@
 
     python -m benchmarks.planning --results planning.jsonl [--cases 60] [--data bits] [--cohorts 8] [--index 29] [--estimates 2000] [--seconds 150]
 
-Seeds derive from the commit's hash (HUBBUB_SEED repeats a run). All figures are means over the candidates, times the number of clients.
+Seeds derive from the commit's hash (HUBBUB_TEST_SEED repeats a run). All figures are means over the candidates, times the number of clients.
 A run stops after --seconds, and the next one with the same file continues it. Predictions are made when the table is printed.
 """
 
@@ -53,7 +53,7 @@ def main() -> None:
             if options.results:
                 with options.results.open("a") as file:
                     print(json.dumps({"seed": text} | found[index]), file=file)
-    print(f"planning, HUBBUB_SEED={text}\n")
+    print(f"planning, HUBBUB_TEST_SEED={text}\n")
     rows = [found[index] for index in sorted(found)]
     _print_table(
         [row | {"predicted": predicted_variance(draw_case(row["index"], seed, options.cohorts))} for row in rows]

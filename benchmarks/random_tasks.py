@@ -5,7 +5,7 @@ Below it are the rates of the warnings by kind of counts. One of them is that of
     python -m benchmarks.random_tasks [--tasks 320] [--jobs 2] [--kind bits] [--first 0] [--save FILE] [--out docs/explanation/accuracy.md]
     (or: make bench-random)
 
-Seeds derive from the commit's hash (HUBBUB_SEED repeats a run). Standard errors are clustered by task: each task counts once.
+Seeds derive from the commit's hash (HUBBUB_TEST_SEED repeats a run). Standard errors are clustered by task: each task counts once.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--save", type=Path, help="write one JSON object a task to this file")
     options = parser.parse_args()
     text, seed = commit_seed()
-    print(f"random tasks, HUBBUB_SEED={text}", flush=True)
+    print(f"random tasks, HUBBUB_TEST_SEED={text}", flush=True)
     numbered = range(options.first, options.first + options.tasks)
     indices = [i for i in numbered if options.kind in (None, KINDS[i % 3])]
     outcomes = []

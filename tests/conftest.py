@@ -16,8 +16,8 @@ settings.load_profile("without deadline")
 
 
 def _commit() -> str:
-    """Return the origin of all seeds: HUBBUB_SEED to repeat a run, else the commit's hash."""
-    if seed := os.environ.get("HUBBUB_SEED"):
+    """Return the origin of all seeds: HUBBUB_TEST_SEED to repeat a run, else the commit's hash."""
+    if seed := os.environ.get("HUBBUB_TEST_SEED"):
         return seed
     here = Path(__file__).parent
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
@@ -25,7 +25,7 @@ def _commit() -> str:
 
 
 def pytest_report_header() -> str:
-    return f"statistical seeds derive from HUBBUB_SEED={_commit()}"
+    return f"statistical seeds derive from HUBBUB_TEST_SEED={_commit()}"
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Public API, pinned in api.txt and docs/reference/api.md.
 
-HUBBUB_PIN=1 pytest tests/contracts/test_api.py          rewrites both
+HUBBUB_TEST_PIN=1 pytest tests/contracts/test_api.py          rewrites both
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_star_import_of_testing_has_public_names_only() -> None:
 
 
 def test_public_api_matches_api_txt() -> None:
-    if os.environ.get("HUBBUB_PIN"):
+    if os.environ.get("HUBBUB_TEST_PIN"):
         PINNED.write_text(described())
         (DOCS / "reference" / "api.md").write_text(reference())
     assert described() == PINNED.read_text()

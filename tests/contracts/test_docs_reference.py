@@ -1,6 +1,6 @@
 """Reference pages: problem types and metrics of the service are generated from the code, configuration is compared with it.
 
-HUBBUB_PIN=1 pytest tests/contracts/test_docs_reference.py          rewrites docs/reference/problem-types.md and docs/reference/service-metrics.md
+HUBBUB_TEST_PIN=1 pytest tests/contracts/test_docs_reference.py          rewrites docs/reference/problem-types.md and docs/reference/service-metrics.md
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ def service_metrics(exposition: str) -> str:
 
 
 def test_problem_types_page_is_current() -> None:
-    if os.environ.get("HUBBUB_PIN"):
+    if os.environ.get("HUBBUB_TEST_PIN"):
         PROBLEM_TYPES.write_text(problem_types())
     assert PROBLEM_TYPES.read_text(encoding="utf-8") == problem_types()
 
 
 def test_service_metrics_page_is_current(start: StartAggregator, sqlite_store: SqlStore) -> None:
     page = service_metrics(start(sqlite_store).get("/metrics").body.decode())
-    if os.environ.get("HUBBUB_PIN"):
+    if os.environ.get("HUBBUB_TEST_PIN"):
         SERVICE_METRICS.write_text(page)
     assert SERVICE_METRICS.read_text(encoding="utf-8") == page
 

@@ -193,7 +193,6 @@ def one_report(metric: Metric) -> bytes:
     )
     batch = Batch.from_reports(metric, period, [report])
     batch = Batch.from_json(batch.to_json())
-    batch = Batch.from_fields(str(uuid.uuid4()), "homepage", "0" * 64, "2026-11-01", [3], "BQ==")
     batch.require_fit(metric, max_reports=100)
     assert_type((batch.batch_id, batch.metric, batch.digest, batch.period), tuple[uuid.UUID, str, str, str])
     assert_type((batch.cohorts, batch.rows), tuple[bytes, bytes])

@@ -17,7 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hubbub import Definitions
-from hubbub_aggregator.api.service import Address
+from hubbub_aggregator.api.dependencies import Address
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore

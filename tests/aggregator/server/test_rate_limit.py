@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.api.batch_decoding import decode_batch
-from hubbub_aggregator.api.ingest import IngestMiddleware, RawResponse
-from hubbub_aggregator.api.service import _warn_of_local_limit
+from hubbub_aggregator.api.dependencies import _warn_of_local_limit
+from hubbub_aggregator.api.ingest import IngestMiddleware, RawResponse, decode_batch
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.server.client_address import LOCAL
 from hubbub_aggregator.server.rate_limit import RateLimit
