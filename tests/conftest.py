@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite: seeds that change with every commit."""
+"""Settings and fixtures of the whole suite: seeds that change with every commit, and no deadlines of random examples."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("hubbub", deadline=None)  # a busy machine is no fault; pytest-timeout ends a test that hangs
+settings.load_profile("hubbub")
 
 
 def _commit() -> str:
