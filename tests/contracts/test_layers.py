@@ -70,7 +70,6 @@ MAY_IMPORT = {
 TYPE_ONLY = {
     ("hubbub_decoder.association.output", "hubbub_decoder.association.association"),
     ("hubbub_decoder.association.output", "hubbub_decoder.association.three_way"),
-    ("hubbub_decoder.results.diagnostic_plots", "hubbub_decoder.results.decoding"),
     ("hubbub_decoder.results.plots", "hubbub_decoder.results.decoding"),
     ("hubbub_decoder.results.table", "hubbub_decoder.results.decoding"),
     ("hubbub_decoder.comparison.table", "hubbub_decoder.comparison.results"),
