@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite: seeds that change with every commit."""
+"""Settings and fixtures of the whole suite: seeds that change with every commit, and no deadlines of random examples."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Other work on the machine may slow an example down: no test of this suite fails for its time.
-settings.register_profile("without deadline", parent=settings(), deadline=None)
-settings.load_profile("without deadline")
+settings.register_profile("hubbub", parent=settings(), deadline=None)  # a busy machine is no fault; pytest-timeout ends a test that hangs
+settings.load_profile("hubbub")
 
 
 def _commit() -> str:

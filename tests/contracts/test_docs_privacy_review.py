@@ -92,10 +92,6 @@ def test_detectable_shares_are_those_of_plans() -> None:
         assert shown == f"{100 * planned.description.detection_limits[0]:.2f} %"
 
 
-def test_page_takes_ten_minutes_to_read() -> None:
-    assert len(PAGE.split()) < 10 * 180
-
-
 def test_template_program_prints_each_metric(tmp_path: Path) -> None:
     (tmp_path / "metrics.toml").write_text((REPOSITORY / "examples" / "metrics.toml").read_text())
     with PageRun(TEMPLATE, tmp_path) as page:

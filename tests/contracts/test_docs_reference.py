@@ -9,11 +9,14 @@ import dataclasses
 import inspect
 import os
 import re
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from hubbub import Client, Limits, Policy, ProblemType
+from hubbub.cli import main
 from hubbub_aggregator.store.sql_store import SqlStore
 from tests.support.paths import DOCS, REPOSITORY
 
@@ -116,3 +119,11 @@ def test_client_page_lists_every_argument_of_the_constructor() -> None:
     )
     parameters = [name for name, each in inspect.signature(Client).parameters.items() if each.default is not each.empty]
     assert sorted([*listed, *for_tests.split(", ")]) == sorted(parameters)
+
+
+def test_help_of_every_command_has_an_example_and_whole_summaries() -> None:
+    names = sorted(entry.name for entry in entry_points(group="hubbub.commands"))
+    for path in ([], *([name] for name in names)):
+        shown = CliRunner().invoke(main, [*path, "--help"]).stdout
+        assert re.search(rf"Examples?:\n    {' '.join(['hubbub', *path])} ", shown), path
+        assert "..." not in shown.partition("Commands:")[2], path

@@ -95,13 +95,6 @@ def test_traceback_through_record_has_no_value(rig: Rig) -> None:
     assert CANARY not in output.getvalue()
 
 
-def test_state_files_are_readable_by_the_owner_only(rig: Rig) -> None:
-    rig.agreed(METRIC).record("homepage", "x")
-    assert rig.state.stat().st_mode & 0o777 == 0o700
-    for file in rig.state.rglob("*"):
-        assert file.stat().st_mode & 0o077 == 0, file
-
-
 def test_subjects_have_their_own_secret_cohort_drafts_and_ledger(rig: Rig, tmp_path: Path) -> None:
     server = rig.agreed(METRIC, per_subject=True)
     for name in ("ada", "bob", "eve"):

@@ -169,49 +169,48 @@ def test_permanent_response_of_a_value_never_changes() -> None:
     assert len(responses) == 1
 
 
-def test_permanent_noise_differs_by_value_metric_version_epoch_and_client() -> None:
-    """128 bits at f = 0.98 coincide with probability below 2**-60."""
+@pytest.mark.parametrize(
+    "responses",
+    [
+        ({"prob_f": 0.98}, {"prob_f": 0.97}),
+        (
+            {"permanent_p": 0.49, "permanent_q": 0.52},
+            {"permanent_p": 0.48, "permanent_q": 0.52},
+            {"permanent_p": 0.49, "permanent_q": 0.53},
+            {"permanent_p": 0.49, "permanent_q": 0.51},  # symmetric
+        ),
+    ],
+    ids=["symmetric", "asymmetric"],
+)
+def test_permanent_noise_differs_by_value_metric_version_epoch_and_client(
+    responses: tuple[dict[str, Any], ...],
+) -> None:
+    """Noise of 128 bits coincides with probability below 2**-60."""
 
-    def metric(name: str, num_hashes: int = 2, prob_f: float = 0.98, hold: int | None = None) -> Metric:
-        params = Params(num_bits=128, num_hashes=num_hashes, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=prob_f)
-        return Metric.string(name, params, hold=hold)
+    def noise(
+        true: int = 0b11,
+        name: str = "a",
+        num_hashes: int = 2,
+        hold: int | None = None,
+        epoch: int | None = None,
+        secret: int = 0,
+        response: dict[str, Any] = responses[0],
+    ) -> int:
+        params = Params(num_bits=128, num_hashes=num_hashes, num_cohorts=1, prob_p=0.25, prob_q=0.75, **response)
+        respond = PermanentResponse(Metric.string(name, params, hold=hold), Secret(bytes([secret] * 32)))
+        return respond(BloomBits(true), epoch) ^ true
 
-    secret, other = Secret(bytes(32)), Secret(bytes([1] * 32))
     noises = [
-        PermanentResponse(metric("a"), secret)(BloomBits(0b11)) ^ 0b11,
-        PermanentResponse(metric("a"), secret)(BloomBits(0b101)) ^ 0b101,
-        PermanentResponse(metric("a"), other)(BloomBits(0b11)) ^ 0b11,
-        PermanentResponse(metric("b"), secret)(BloomBits(0b11)) ^ 0b11,
-        PermanentResponse(metric("a", num_hashes=3), secret)(BloomBits(0b11)) ^ 0b11,
-        PermanentResponse(metric("a", prob_f=0.97), secret)(BloomBits(0b11)) ^ 0b11,
-        PermanentResponse(metric("a", hold=7), secret)(BloomBits(0b11), 0) ^ 0b11,
-        PermanentResponse(metric("a", hold=7), secret)(BloomBits(0b11), 1) ^ 0b11,
+        noise(true=0b101),
+        noise(secret=1),
+        noise(name="b"),
+        noise(num_hashes=3),
+        *(noise(response=each) for each in responses),
+        noise(hold=7, epoch=0),
+        noise(hold=7, epoch=1),
     ]
     assert len(set(noises)) == len(noises)
-
-
-def test_asymmetric_noise_differs_by_value_metric_version_epoch_and_client() -> None:
-    """Permanent bits of 128 at a = .51, b = .49 coincide with probability below 2**-127."""
-
-    def metric(name: str, permanent_p: float = 0.49, permanent_q: float = 0.52, hold: int | None = None) -> Metric:
-        noise: dict[str, Any] = {"permanent_p": permanent_p, "permanent_q": permanent_q}
-        params = Params(num_bits=128, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, **noise)
-        return Metric.string(name, params, hold=hold)
-
-    secret, other = Secret(bytes(32)), Secret(bytes([1] * 32))
-    responses = [
-        PermanentResponse(metric("a"), secret)(BloomBits(0b11)),
-        PermanentResponse(metric("a"), secret)(BloomBits(0b101)),
-        PermanentResponse(metric("a"), other)(BloomBits(0b11)),
-        PermanentResponse(metric("b"), secret)(BloomBits(0b11)),
-        PermanentResponse(metric("a", permanent_p=0.48), secret)(BloomBits(0b11)),
-        PermanentResponse(metric("a", permanent_q=0.53), secret)(BloomBits(0b11)),
-        PermanentResponse(metric("a", permanent_q=0.51), secret)(BloomBits(0b11)),  # symmetric
-        PermanentResponse(metric("a", hold=7), secret)(BloomBits(0b11), 0),
-        PermanentResponse(metric("a", hold=7), secret)(BloomBits(0b11), 1),
-    ]
-    assert len(set(responses)) == len(responses)
-    assert len({PermanentResponse(metric("a"), secret)(BloomBits(0b11)) for _ in range(20)}) == 1
+    assert {noise() for _ in range(20)} == {noise()}
 
 
 def test_encoder_rejects_permanent_noise_without_a_finite_epsilon() -> None:

@@ -351,13 +351,6 @@ def test_decode_checks_the_output_path_before_decoding(
     assert "decoded" not in result.stderr
 
 
-@pytest.mark.parametrize("name", ["decode", "import", "pull", "simulate"])
-def test_help_has_an_example(name: str) -> None:
-    result = hubbub(name, "--help")
-    assert result.exit_code == 0
-    assert f"Example:\n    hubbub {name} " in result.stdout
-
-
 def test_decode_rejects_an_empty_summary(candidates: Path, tmp_path: Path) -> None:
     params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     (tmp_path / "s.parquet").write_bytes(summary_to_bytes(BitCounts.empty(Metric.string("homepage", params))))

@@ -121,7 +121,7 @@ def test_decode_uses_the_held_out_group_only(unseen_seed: int) -> None:
     assert one.num_reports == counts.reports[held_out.start :].sum()
 
 
-@pytest.mark.parametrize("listed", [12, 80])
+@pytest.mark.parametrize("listed", [12, pytest.param(80, marks=pytest.mark.slow)])
 def test_errors_contain_the_draw_of_the_held_out_group(listed: int, unseen_seed: int) -> None:
     """12 strings of .04 to .16 of all reporters, little noise, few candidates and many: z squared against the shares among all reporters.
 

@@ -195,6 +195,7 @@ def test_undetermined_shares_are_nan_and_warned_about() -> None:
     assert any("The shares of 4 candidates are not determined" in warning for warning in decoding.warnings)
 
 
+@pytest.mark.slow
 def test_least_squares_estimates_unlisted_variance(unseen_seed: int) -> None:
     """tau**2 is the sum of squared shares of the unlisted strings: 0.3**2 for one string; alpha = 1e-6 on each side, 20 runs."""
     params = string_params(32, 2, 32)
