@@ -94,7 +94,7 @@ def is_free(client: Client) -> bool:
     thread.start()
     thread.join()
     for name in ("lock", "compactor"):
-        lock = SystemDisk().lock(client._directory / name)
+        lock = SystemDisk().lock(collaborators(client).journal.directory / name)
         got.append(lock.acquire(wait=False))
         lock.close()
     return all(got) and not collaborators(client).journal._entered and not safe_logging.journal_threads
@@ -189,7 +189,7 @@ OPENING: dict[str, tuple[int, Callable[[Client], object]]] = {
     "record": (1, lambda client: client.record("homepage", "x")),
     "sync": (1, lambda client: collaborators(client).journal.sync()),
     "compact": (13, lambda client: collaborators(client).compactor.compact(always=True)),
-    "secret": (1, lambda client: secret_at(client._directory / "secret")),
+    "secret": (1, lambda client: secret_at(collaborators(client).journal.directory / "secret")),
 }
 
 
