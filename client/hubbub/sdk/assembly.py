@@ -24,9 +24,8 @@ from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, SystemDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.secret_file import SecretFile
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.upload.sender import Sender
 from hubbub.sdk.upload.transport import HttpTransport, Transport
-from hubbub.sdk.upload.uploader import Uploader
+from hubbub.sdk.upload.uploader import Sender, Uploader
 
 DETACHED_SEND_DELAY_SECONDS = 60.0
 

@@ -14,8 +14,7 @@ from scipy import stats
 from hubbub import Metric, Period, PeriodKind
 from hubbub.client import collaborators
 from hubbub.sdk.storage.state import QueuedBatch
-from hubbub.sdk.upload.response_handling import split_batch
-from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse, split_batch
 from hubbub.testing import ManualClock, RecordingTransport, SeededBytes, deliver
 from hubbub.wire.batch import Batch
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
