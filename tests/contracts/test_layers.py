@@ -154,15 +154,3 @@ def test_no_two_modules_import_each_other() -> None:
     }
     assert sum(map(len, arrows.values())) > 500  # the walk sees imports at all
     tuple(TopologicalSorter(arrows).static_order())  # raises CycleError, which names the circle
-
-
-def test_folders_hold_few_files() -> None:
-    """A folder in the three packages has at most 12 files beside `__init__`; the root of a package at most 8."""
-    sizes = {
-        str(folder.relative_to(REPOSITORY)): sum(file.name != "__init__.py" for file in folder.glob("*.py"))
-        for root in SOURCES.values()
-        for folder in (root, *(path for path in root.rglob("*") if path.is_dir()))
-    }
-    roots = {str(root.relative_to(REPOSITORY)) for root in SOURCES.values()}
-    too_large = {name: size for name, size in sizes.items() if size > (8 if name in roots else 12)}
-    assert too_large == {}
