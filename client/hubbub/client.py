@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from hubbub.consent import Consent, ConsentRecord
 from hubbub.encoding.bloom import JointValue, Value
@@ -29,9 +29,11 @@ from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
 from hubbub.sdk.runtime.fork_safety import HeldSection, register, registered_clients
 from hubbub.sdk.runtime.machine_id import MachineIdReader, read_machine_id
 from hubbub.sdk.runtime.safe_logging import holds_journal
+from hubbub.sdk.storage.accounting import Accounting
 from hubbub.sdk.storage.filesystem import Disk, SystemDisk
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.storage.state_reader import inspection_report, ledger_report, read_state
+from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.transparency.state_reports import Inspection, Ledger, inspect_state, ledger_of_state
 
 if TYPE_CHECKING:
     from hubbub.sdk.assembly import Collaborators
@@ -191,16 +193,16 @@ class Client:
         """Stop the background thread. Nothing is lost: the next start continues."""
         call_safely(self._close, None)
 
-    def accounting(self) -> dict[str, Any]:
-        """Return the counters of recordings and reports; both identities of `hubbub.sdk.storage.state` hold."""
+    def accounting(self) -> Accounting:
+        """Return the counters of recordings and reports."""
         return self._parts.journal.run(self._parts.recorder.accounting)
 
-    def inspect(self, last: int = 1) -> dict[str, Any]:
-        """Return the output of `hubbub inspect --json --last LAST`: consent, queued batches, bodies of the last batches sent (at most 10).
+    def inspect(self, last: int = 1) -> Inspection:
+        """Return what `hubbub inspect --last LAST` shows: consent, queued batches, bodies of the last batches sent (at most 10).
 
         For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
         """
-        return self._report(lambda state: inspection_report(state, last))
+        return self._report(lambda state: inspect_state(state, last))
 
     def inspect_html(self, last: int = 10) -> str:
         """Return the page of `hubbub inspect --html`: consent, who can learn what, budget, reports held, the last `last` batches sent.
@@ -220,12 +222,12 @@ class Client:
 
         return call_safely(page, otherwise="")
 
-    def ledger(self) -> dict[str, Any]:
-        """Return the output of `hubbub ledger --json`: epsilon spent and reserved, by metric definition.
+    def ledger(self) -> Ledger:
+        """Return what `hubbub ledger` shows: epsilon spent and reserved, by metric definition.
 
         For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
         """
-        return self._report(ledger_report)
+        return self._report(ledger_of_state)
 
     def __enter__(self) -> Self:
         return self

@@ -63,7 +63,7 @@ def test_code_of_the_page_records_every_kind(tmp_path: Path) -> None:
     (tmp_path / "my_app" / "__init__.py").touch()
     (tmp_path / "my_app" / "metrics.toml").write_text(definitions_text())
     record, load, create = blocks(METRICS_PAGE, "python")
-    figures = "sum(client.accounting()['ignored'].values()), client.accounting()['recorded'], len(client.ledger()['accounts'])"
+    figures = "sum(client.accounting().ignored.values()), client.accounting().recorded, len(client.ledger().accounts)"
     printed = run(f"{load}{create}{record}print({figures}, client)", tmp_path)
     assert printed.startswith("0 10 7 ")
     expected = "Library/Application Support" if sys.platform == "darwin" else ".local/state"

@@ -91,26 +91,26 @@ def test_inspect_and_ledger_return_what_the_commands_print(consent: str, rig: Ri
     rig.clock.move(days=2)
     client.flush(5)
     collaborators(client).uploader.stop()
-    assert client.ledger() == printed("ledger", str(rig.state))
-    assert client.inspect() == printed("inspect", str(rig.state))
-    assert client.inspect(last=3) == printed("inspect", str(rig.state), "--last", "3")
-    assert len(client.inspect(last=3)["last_sent"]) == (0 if consent == "off" else 3)
+    assert client.ledger().to_dict() == printed("ledger", str(rig.state))
+    assert client.inspect().to_dict() == printed("inspect", str(rig.state))
+    assert client.inspect(last=3).to_dict() == printed("inspect", str(rig.state), "--last", "3")
+    assert len(client.inspect(last=3).last_sent) == (0 if consent == "off" else 3)
 
 
 def test_inspects_client_with_in_memory_state(rig: Rig) -> None:
     for client in (rig.agreed(durability="memory"), rig.agreed(disk=SimulatedDisk())):
         client.record("homepage", "x")
         deliver(client)
-        assert client.inspect()["accounting"]["formed"] == 1
-        assert client.ledger()["accounts"][0]["units"] == 1
+        assert client.inspect().accounting.formed == 1
+        assert client.ledger().accounts[0].units == 1
         assert client.consent.level is Consent.ON
     assert not rig.state.exists()
 
 
 def test_inspect_and_ledger_never_raise_without_state(rig: Rig, tmp_path: Path) -> None:
     fresh = rig.client()
-    assert fresh.inspect()["accounting"]["recorded"] == 0
-    assert fresh.ledger()["accounts"] == []
+    assert fresh.inspect().accounting.recorded == 0
+    assert fresh.ledger().accounts == ()
     file = tmp_path / "file"
     file.write_text("Dear diary, today I wrote more than a torn record")
     for state in (file, tmp_path):
@@ -118,8 +118,8 @@ def test_inspect_and_ledger_never_raise_without_state(rig: Rig, tmp_path: Path) 
         with pytest.warns(RuntimeWarning, match="cannot use its state directory"):
             client = rig.client(state=state)
         client.set_consent("on")
-        assert (client.consent.level, client.inspect()["consent"]["level"]) == (Consent.ON, "on")
-        assert client.ledger()["accounts"] == []
+        assert (client.consent.level, client.inspect().consent.level) == (Consent.ON, "on")
+        assert client.ledger().accounts == ()
 
 
 def test_inspect_and_ledger_do_not_wait_for_the_journal_lock(rig: Rig) -> None:

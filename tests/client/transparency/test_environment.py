@@ -71,7 +71,7 @@ def test_client_sends_nothing_under_an_invalid_url(url: str, rig: Rig, caplog: p
     client.record("homepage", "x")
     deliver(client)
     assert rig.transport.bodies == []
-    assert client.accounting()["chosen"] == 0
+    assert client.accounting().chosen == 0
     assert client.consent.effective is Consent.OFF
     (line,) = [record.getMessage() for record in caplog.records if "HUBBUB_URL" in record.getMessage()]
     assert "must be an https URL, or http to a loopback address" in line
@@ -159,7 +159,7 @@ if os.fork() == 0:
     sys.exit(0)  # runs the exit hooks
 os.wait()
 assert (collaborators(client).journal.directory / "journal").exists(), "the child deleted the state of its parent"
-assert client.accounting()["recorded"] == 2
+assert client.accounting().recorded == 2
 print(collaborators(client).journal.directory)
 """
 
@@ -193,7 +193,7 @@ def test_debug_mode_without_stderr_or_temporary_directory(rig: Rig, monkeypatch:
     client = rig.client(HOMEPAGE, environment={"HUBBUB_DEBUG": "1", "HUBBUB_URL": ELSEWHERE})
     client.set_consent("on")
     client.record("homepage", CANARY)
-    assert client.accounting()["chosen"] == 1
+    assert client.accounting().chosen == 1
     client.close()
     assert not rig.state.exists()
 
@@ -226,7 +226,7 @@ def test_debug_mode_obeys_do_not_track(rig: Rig, capsys: pytest.CaptureFixture[s
     client.record("homepage", CANARY)
     client.close()
     assert "ignored: consent is off" in capsys.readouterr().err
-    assert client.accounting()["formed"] == 0
+    assert client.accounting().formed == 0
 
 
 @debugging
