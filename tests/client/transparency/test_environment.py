@@ -19,6 +19,7 @@ from hubbub import Consent, ParameterError
 from hubbub.client import _debugged_clients, collaborators
 from hubbub.sdk import assembly
 from hubbub.sdk.configuration import environment_settings
+from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.transparency import debug_mode
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport
@@ -217,6 +218,26 @@ def test_debug_mode_starts_no_upload_after_its_time(
     client.close()
     assert now == [110.0]
     assert "sent to http://127.0.0.1:1: no response: {" in capsys.readouterr().err
+
+
+@debugging
+@pytest.mark.parametrize("limit", [{}, {"DO_NOT_TRACK": "1"}])
+def test_debug_mode_prints_while_no_lock_is_held(
+    limit: dict[str, str], rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stderr that waits for another thread, which records, must not wait for ever."""
+    held: dict[str, bool] = {}
+    monkeypatch.setattr(debug_mode, "print_line", lambda text: held.update({text: holds_journal()}))
+    client = rig.client(HOMEPAGE, environment={"HUBBUB_DEBUG": "1"} | limit)
+    client.set_consent("on")
+    collaborators(client).uploader.stop()
+    held.clear()
+    client.record("homepage", "x")
+    client.record("homepage", 5)
+    collaborators(client).journal.run(lambda _: client.record("homepage", "y"))
+    client.record("homepage", "z")
+    assert len(held) == (1 if limit else 4)
+    assert not any(held.values())
 
 
 @debugging
