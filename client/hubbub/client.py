@@ -30,13 +30,12 @@ from hubbub.sdk.runtime.fork_safety import HeldSection, register, registered_cli
 from hubbub.sdk.runtime.machine_id import MachineIdReader, read_machine_id
 from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.storage.accounting import Accounting
-from hubbub.sdk.storage.filesystem import Disk, SystemDisk
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.transparency.state_reports import Inspection, Ledger, inspect_state, ledger_of_state
 
 if TYPE_CHECKING:
     from hubbub.sdk.assembly import Collaborators
+    from hubbub.sdk.storage.filesystem import Disk
     from hubbub.sdk.upload.transport import Transport
 
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
@@ -244,6 +243,9 @@ class Client:
 
     def _build_report(self, report: Callable[[State], T]) -> T:
         """Report on the files; without files, or if the disk refused events, on the state in memory."""
+        from hubbub.sdk.storage.filesystem import SystemDisk
+        from hubbub.sdk.storage.state_reader import read_state
+
         parts = self._parts
         if isinstance(parts.disk, SystemDisk) and not parts.journal.problem:
             with suppress(HubbubError):
