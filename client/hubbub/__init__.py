@@ -16,13 +16,16 @@ from hubbub.metrics.params import Params
 from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.recording.queue_limits import Limits
+from hubbub.sdk.storage.accounting import Accounting
 from hubbub.sdk.storage.secret_file import secret_at
 from hubbub.sdk.transparency.consent_notice import consent_notice
+from hubbub.sdk.transparency.state_reports import Inspection, Ledger
 from hubbub.wire.batch import Batch
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub.wire.report import Report
 
 __all__ = [
+    "Accounting",
     "Batch",
     "Buckets",
     "Client",
@@ -34,8 +37,10 @@ __all__ = [
     "Encoder",
     "Estimand",
     "HubbubError",
+    "Inspection",
     "InvalidValueError",
     "Kind",
+    "Ledger",
     "Limits",
     "Metric",
     "ParameterError",

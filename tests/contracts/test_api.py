@@ -147,7 +147,7 @@ def test_arecord_records_without_blocking_the_event_loop(rig: Rig) -> None:
         await client.subject("ada").arecord("homepage", "x")
 
     asyncio.run(app())
-    assert client.accounting()["recorded"] == 21
+    assert client.accounting().recorded == 21
 
 
 def test_arecord_does_not_use_the_hosts_executor(rig: Rig) -> None:
@@ -172,7 +172,7 @@ def test_arecord_does_not_use_the_hosts_executor(rig: Rig) -> None:
     asyncio.run(app())
     with pytest.raises(StopIteration):
         client.arecord("homepage", "without a loop").send(None)
-    assert client.accounting()["recorded"] == 5
+    assert client.accounting().recorded == 5
 
 
 @pytest.mark.parametrize("name", ["requests", "urllib3", "asyncio", "email", "socket", "sqlite3"])

@@ -112,7 +112,7 @@ def test_subjects_have_their_own_secret_cohort_drafts_and_ledger(rig: Rig, tmp_p
     assert deliver(server) == 1  # a report without a value is sent for each
     assert len(rig.transport.batches[1]) == 3
     counts = server.accounting()
-    assert (counts["recorded"], counts["chosen"], counts["formed"]) == (6, 3, 6)
+    assert (counts.recorded, counts.chosen, counts.formed) == (6, 3, 6)
 
 
 def test_only_the_ledger_of_a_subject_survives_off_and_on(rig: Rig) -> None:

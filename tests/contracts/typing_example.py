@@ -14,6 +14,7 @@ from typing import Any, assert_type
 from bitarray import frozenbitarray
 
 from hubbub import (
+    Accounting,
     Batch,
     Buckets,
     Client,
@@ -25,8 +26,10 @@ from hubbub import (
     Encoder,
     Estimand,
     HubbubError,
+    Inspection,
     InvalidValueError,
     Kind,
+    Ledger,
     Limits,
     Metric,
     ParameterError,
@@ -72,14 +75,36 @@ def an_app(path: Path) -> None:
         consentrecord = client.consent
         assert_type((consentrecord.level, consentrecord.effective), tuple[Consent, Consent])
         assert_type((consentrecord.text, consentrecord.time), tuple[str, datetime | None])
-        assert_type((client.inspect(last=3), client.ledger()), tuple[dict[str, Any], dict[str, Any]])
+        inspection, ledger = client.inspect(last=3), client.ledger()
+        assert_type((inspection, ledger), tuple[Inspection, Ledger])
+        assert_type((inspection.to_dict(), ledger.to_dict()), tuple[dict[str, Any], dict[str, Any]])
+        assert_type(
+            (inspection.consent.level, inspection.consent.text, inspection.consent.time),
+            tuple[Consent, str, datetime | None],
+        )
+        assert_type((inspection.machines, inspection.failures, inspection.last_error), tuple[int, int, str])
+        assert_type([each.send_time for each in inspection.queued], list[datetime | None])
+        assert_type([each.problem for each in inspection.quarantined], list[str])
+        assert_type((inspection.last_sent, inspection.accounting), tuple[tuple[str, ...], Accounting])
+        assert_type((ledger.consent, ledger.enrollments, ledger.accounting), tuple[Consent, int, Accounting])
+        assert_type((ledger.epsilon_total, ledger.epsilon_reserved), tuple[Mapping[str, float], Mapping[str, float]])
+        assert_type([each.epsilon_spent for each in ledger.accounts], list[float])
         assert_type(client.inspect_html(last=3), str)
         client.record("homepage", "https://example.org/")
         client.record("dark_mode", True)
         client.record("both", ("linux", True))
         client.record("nothing_to_say")
         assert_type(client.flush(2.5), bool)
-        assert_type(client.accounting(), dict[str, Any])
+        accounting = client.accounting()
+        assert_type(accounting, Accounting)
+        assert_type(
+            (accounting.recorded, accounting.chosen, accounting.superseded, accounting.formed),
+            tuple[int, int, int, int],
+        )
+        assert_type((accounting.acknowledged, accounting.queued, accounting.quarantined), tuple[int, int, int])
+        assert_type((accounting.stood_in, accounting.damaged_records), tuple[int, int])
+        assert_type((accounting.ignored, accounting.dropped), tuple[Mapping[str, int], Mapping[str, int]])
+        assert_type(accounting.to_dict(), dict[str, Any])
         client.close()
     assert_type(limits.max_reports, int)
     assert_type(limits.max_bytes, int)

@@ -94,7 +94,7 @@ def is_free(client: Client) -> bool:
     thread.start()
     thread.join()
     for name in ("lock", "compactor"):
-        lock = SystemDisk().lock(client._directory / name)
+        lock = SystemDisk().lock(collaborators(client).journal.directory / name)
         got.append(lock.acquire(wait=False))
         lock.close()
     return all(got) and not collaborators(client).journal._entered and not safe_logging.journal_threads
@@ -189,7 +189,7 @@ OPENING: dict[str, tuple[int, Callable[[Client], object]]] = {
     "record": (1, lambda client: client.record("homepage", "x")),
     "sync": (1, lambda client: collaborators(client).journal.sync()),
     "compact": (13, lambda client: collaborators(client).compactor.compact(always=True)),
-    "secret": (1, lambda client: secret_at(client._directory / "secret")),
+    "secret": (1, lambda client: secret_at(collaborators(client).journal.directory / "secret")),
 }
 
 
@@ -265,7 +265,7 @@ def test_recording_in_signal_handler_is_postponed(rig: Rig) -> None:
     collaborators(other).uploader.start().stop(5)
     collaborators(other).journal._sleep = lambda _: pytest.fail("it waits for its own thread")
     collaborators(one).journal.run(lambda _: other.record("homepage", "x"))
-    assert other.accounting()["recorded"] == 1
+    assert other.accounting().recorded == 1
 
 
 class Handler(logging.Handler):
@@ -313,7 +313,7 @@ def test_log_handler_may_record(rig: Rig, listen: Callable[[Callable[[], object]
     client.record("no-such-metric", "x")
     assert handler.num_emitted == 3
     assert done == [True, True, True]
-    assert client.accounting()["recorded"] == 5
+    assert client.accounting().recorded == 5
 
 
 def test_exceptions_of_log_handlers_are_suppressed(rig: Rig, listen: Callable[[Callable[[], object]], Handler]) -> None:
@@ -324,7 +324,7 @@ def test_exceptions_of_log_handlers_are_suppressed(rig: Rig, listen: Callable[[C
     client = rig.agreed()
     client.record("no-such-metric", "x")
     assert handler.num_emitted == 1
-    assert client.accounting()["ignored"]["unknown-metric"] == 1
+    assert client.accounting().ignored["unknown-metric"] == 1
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, TimeoutError])
@@ -367,7 +367,7 @@ def test_exception_of_signal_handler_reaches_host(
     alarmed = False
     assert not collaborators(client).journal.problem
     client.record("homepage", "x")
-    assert client.accounting()["recorded"] == 1
+    assert client.accounting().recorded == 1
 
 
 def test_internal_error_does_not_reach_host(
@@ -427,7 +427,7 @@ def test_stuck_lock_holder_is_waited_for_once(rig: Rig, monkeypatch: pytest.Monk
     assert deliver(client) == 0
     lock.release()
     monkeypatch.undo()
-    assert client.accounting()["recorded"] == 3
+    assert client.accounting().recorded == 3
     assert not collaborators(client).journal.problem
 
 
