@@ -12,7 +12,7 @@ from hubbub.metrics.discovery import END
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.discovery.search import search_prefixes
-from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.options import Target
 from hubbub_decoder.pipeline import decode
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate
@@ -78,7 +78,7 @@ def discover(
     for name, number in (("beam", beam), ("max_candidates", max_candidates)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise SummaryError(f"{name} must be an integer >= 1, got {number!r}")
-    counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
+    counts = summary.bit_counts()
     searched = counts if same_clients else BitCounts(metric, counts.reports, counts.ones)
     kept = search_prefixes(searched, metric.discover, beam=beam, max_candidates=max_candidates, progress=progress)
     truncated = tuple(prefix.decode(errors="replace") for prefix in kept.probable(0.0, whole=False))
