@@ -13,7 +13,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
 from hubbub.wire.json_values import replace_non_finite
 from hubbub_decoder.association.dependence import IndependenceTest
-from hubbub_decoder.association.fit import PartsFit, choose_parts, collect_reports
+from hubbub_decoder.association.fit import PartsFit, fit_parts
 from hubbub_decoder.association.joint_shares import JointShares
 from hubbub_decoder.association.margins import MarginFit
 from hubbub_decoder.blas_threads import one_blas_thread
@@ -181,9 +181,7 @@ def associate(
     Raises SummaryError for other reports and arguments out of range, CandidateError for candidates that cannot be used.
     """
     options = Options(confidence, target=target, same_clients=same_clients)
-    evidence = collect_reports(reports, options)
-    chosen = choose_parts(evidence.metric, parts, 2)
-    fit = PartsFit.from_evidence(evidence, chosen, candidates, options)
+    fit = fit_parts(reports, candidates, parts, 2, options)
     return pair_association(fit, (0, 1))
 
 

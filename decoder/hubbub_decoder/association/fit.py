@@ -39,23 +39,6 @@ class PartsFit:
     margins: tuple[MarginFit, ...]
     dependences: dict[Subset, Dependence]
 
-    @classmethod
-    def from_evidence(
-        cls,
-        evidence: Evidence,
-        chosen: Sequence[Metric],
-        candidates: Mapping[str, Iterable[str]] | None,
-        options: Options,
-    ) -> PartsFit:
-        """Fit the chosen parts; raises CandidateError for candidates that cannot be used."""
-        components = _components(evidence.metric, chosen, dict(candidates or {}))
-        sample = Sample.from_reports(evidence.require(Reports), components)
-        parts = tuple(range(len(chosen)))
-        moments = CohortMoments.of_sample(sample, [fit_point(sample, part) for part in parts])
-        margins = tuple(map(moments.margin, parts))
-        dependences = {subset: fit_dependence(moments, margins, subset) for subset in subsets(parts)}
-        return cls(evidence, options, sample, moments, margins, dependences)
-
     def names(self, parts: Subset) -> tuple[tuple[str, ...], ...]:
         """Names of the components of each part, candidates or categories first."""
         return tuple(self.sample.parts[part].names for part in parts)
@@ -74,8 +57,30 @@ class PartsFit:
         return joint_shares(self.sample, self.moments, self.margins, self.dependences, parts, of_reporters=of_reporters)
 
 
-def collect_reports(reports: object, options: Options) -> Evidence:
-    """Evidence of the reports of a joint metric; raises SummaryError for others, and for reports that cannot be associated."""
+def fit_parts(
+    reports: Reports,
+    candidates: Mapping[str, Iterable[str]] | None,
+    parts: Sequence[str] | None,
+    number: int,
+    options: Options,
+) -> PartsFit:
+    """Fit `number` parts, the first ones by default.
+
+    Raises SummaryError for reports and parts that cannot be associated, and CandidateError for candidates that cannot be used.
+    """
+    _check_reports(reports, options)
+    evidence = Evidence(reports, options.same_clients)
+    components = _components(evidence.metric, _choose(evidence.metric, parts, number), dict(candidates or {}))
+    sample = Sample.from_reports(reports, components)
+    indices = tuple(range(number))
+    moments = CohortMoments.of_sample(sample, [fit_point(sample, part) for part in indices])
+    margins = tuple(map(moments.margin, indices))
+    dependences = {subset: fit_dependence(moments, margins, subset) for subset in subsets(indices)}
+    return PartsFit(evidence, options, sample, moments, margins, dependences)
+
+
+def _check_reports(reports: object, options: Options) -> None:
+    """Raise SummaryError for anything but enough reports of one joint metric that do not repeat."""
     if not isinstance(reports, Reports):
         raise SummaryError(
             f"reports must be Reports, got {type(reports).__name__}: counts of bits do not show which values came together. "
@@ -96,10 +101,9 @@ def collect_reports(reports: object, options: Options) -> Evidence:
             f"{metric.name}: only {reports.num_reports} reports. The intervals and the test use normal approximations that need "
             f"{MIN_REPORTS} at least. Wait for more reports."
         )
-    return Evidence(reports, options.same_clients)
 
 
-def choose_parts(metric: Metric, parts: Sequence[str] | None, number: int) -> tuple[Metric, ...]:
+def _choose(metric: Metric, parts: Sequence[str] | None, number: int) -> tuple[Metric, ...]:
     """Return `number` parts of a joint metric, the first ones by default; raises SummaryError for another choice."""
     names = [part.name for part in metric.parts]
     chosen = tuple(parts) if parts is not None else tuple(names[:number])

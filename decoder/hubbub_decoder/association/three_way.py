@@ -20,7 +20,7 @@ from hubbub_decoder.association.association import (
     pair_association,
 )
 from hubbub_decoder.association.dependence import IndependenceTest
-from hubbub_decoder.association.fit import PartsFit, choose_parts, collect_reports
+from hubbub_decoder.association.fit import fit_parts
 from hubbub_decoder.association.joint_shares import JointShares
 from hubbub_decoder.association.margins import MarginFit, outer
 from hubbub_decoder.blas_threads import one_blas_thread
@@ -159,15 +159,13 @@ def associate_three(
     The other arguments and the errors are those of `associate`. A table has at most 1,000 combinations.
     """
     options = Options(confidence, target=target, same_clients=same_clients)
-    evidence = collect_reports(reports, options)
-    chosen = choose_parts(evidence.metric, parts, 3)
-    fit = PartsFit.from_evidence(evidence, chosen, candidates, options)
+    fit = fit_parts(reports, candidates, parts, 3, options)
     first, second, third = (pair_association(fit, pair) for pair in PAIRS)
     return ThreeWayAssociation(
-        evidence.metric,
-        (chosen[0].name, chosen[1].name, chosen[2].name),
+        reports.metric,
+        (first.first, first.second, third.second),
         fit.names((0, 1, 2)),
-        evidence.num_reports,
+        reports.num_reports,
         options.confidence,
         (first, second, third),
         fit.joint((0, 1, 2)),

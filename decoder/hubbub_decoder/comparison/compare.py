@@ -154,7 +154,7 @@ def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients:
             f"a and b have different definitions: {a.metric.name} {a.metric.digest[:12]} and {b.metric.name} {b.metric.digest[:12]}. "
             "Only reports of one definition can be compared: decode each, and compare the shares yourself."
         )
-    if same_clients not in (None, True, False):
+    if not isinstance(same_clients, bool | None):
         raise SummaryError(f"same_clients must be True, False or None, got {same_clients!r}")
     if overlap is not None and (isinstance(overlap, bool) or not isinstance(overlap, Real) or not 0 <= overlap <= 1):
         raise SummaryError(f"overlap must be a number in [0, 1] or None, got {overlap!r}")

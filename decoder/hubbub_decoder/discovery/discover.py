@@ -12,8 +12,8 @@ from hubbub.metrics.discovery import END
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.discovery.search import search_prefixes
-from hubbub_decoder.options import Target
-from hubbub_decoder.pipeline import decode
+from hubbub_decoder.options import Options, Target
+from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate
 
@@ -70,6 +70,7 @@ def discover(
 
     Raises SummaryError for a metric without `discover`, and as `decode`.
     """
+    options = Options(confidence, fdr, target, same_clients)
     metric = summary.metric
     if metric.discover is None:
         raise SummaryError(
@@ -86,8 +87,7 @@ def discover(
     strings = [string.decode() for string in ended if _is_utf8(string)]
     if not strings:
         return Discoveries(None, truncated)
-    decoding = decode(counts, strings, confidence=confidence, fdr=fdr, target=target, same_clients=same_clients)
-    return Discoveries(decoding, truncated)
+    return Discoveries(decode_evidence(collect_evidence(counts, options), strings, options), truncated)
 
 
 def _is_utf8(text: bytes) -> bool:
