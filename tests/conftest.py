@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("hubbub", parent=settings(), deadline=None)  # a busy machine is no fault; pytest-timeout ends a test that hangs
+settings.register_profile(
+    "hubbub", parent=settings(), deadline=None
+)  # a busy machine is no fault; pytest-timeout ends a test that hangs
 settings.load_profile("hubbub")
 
 

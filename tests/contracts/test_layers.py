@@ -43,7 +43,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         (".",),
     ),
     "hubbub_decoder": (
-        ("errors", "array_types", "blas_threads", "result"),
+        ("errors", "array_types", "blas_threads", "options", "result"),
         ("model",),
         ("data", "inference"),
         ("estimators",),

@@ -95,6 +95,8 @@ def test_code_asks_once_and_shows_the_page(tmp_path: Path) -> None:
     (tmp_path / "metrics.toml").write_text((REPOSITORY / "examples" / "app_metrics.toml").read_text())
     ask, show = blocks(CONSENT_PAGE, "python")
     code = f"asked = []\ndef ask_user(text):\n    asked.append(text)\n    return True\n{ask}{show}"
-    code += "print(len(asked), client.consent.level, client.consent.text == text, '<!doctype' in page, state.consent.level)"
+    code += (
+        "print(len(asked), client.consent.level, client.consent.text == text, '<!doctype' in page, state.consent.level)"
+    )
     assert run(code, tmp_path) == "1 on True True on\n"
     assert run(code, tmp_path) == "0 on True True on\n"  # the second start does not ask

@@ -24,7 +24,7 @@ from hubbub_decoder.cli.shared import (
 if TYPE_CHECKING:
     from hubbub.metrics.metric import Metric
     from hubbub_decoder.cli.shared import ShowStage
-    from hubbub_decoder.inference.intervals import Target
+    from hubbub_decoder.options import Target
 
 
 @click.command(short_help="Find frequent strings without a list.")

@@ -12,8 +12,8 @@ from hubbub.metrics.discovery import END
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.discovery.search import search_prefixes
-from hubbub_decoder.inference.intervals import Target
-from hubbub_decoder.pipeline import decode
+from hubbub_decoder.options import Options, Target
+from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate
 
@@ -70,6 +70,7 @@ def discover(
 
     Raises SummaryError for a metric without `discover`, and as `decode`.
     """
+    options = Options(confidence, fdr, target, same_clients)
     metric = summary.metric
     if metric.discover is None:
         raise SummaryError(
@@ -78,7 +79,7 @@ def discover(
     for name, number in (("beam", beam), ("max_candidates", max_candidates)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise SummaryError(f"{name} must be an integer >= 1, got {number!r}")
-    counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
+    counts = summary.bit_counts()
     searched = counts if same_clients else BitCounts(metric, counts.reports, counts.ones)
     kept = search_prefixes(searched, metric.discover, beam=beam, max_candidates=max_candidates, progress=progress)
     truncated = tuple(prefix.decode(errors="replace") for prefix in kept.probable(0.0, whole=False))
@@ -86,8 +87,7 @@ def discover(
     strings = [string.decode() for string in ended if _is_utf8(string)]
     if not strings:
         return Discoveries(None, truncated)
-    decoding = decode(counts, strings, confidence=confidence, fdr=fdr, target=target, same_clients=same_clients)
-    return Discoveries(decoding, truncated)
+    return Discoveries(decode_evidence(collect_evidence(counts, options), strings, options), truncated)
 
 
 def _is_utf8(text: bytes) -> bool:

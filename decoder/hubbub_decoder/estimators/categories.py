@@ -27,14 +27,14 @@ from scipy.special import betaincinv
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
-from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.distributions import binom
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import ONCE, Repetition
+from hubbub_decoder.options import Target
 
 _MAX_EXACT_VARIANCE = (
     400.0  # of a count; above, a shifted gamma law with a continuity correction has tails right to 1 %
@@ -57,13 +57,13 @@ def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str,
     return names if asked is None else tuple(asked)
 
 
-def fit_categories(counts: BitCounts, selected: Sequence[str]) -> FitResult:
+def fit_categories(evidence: Evidence, selected: Sequence[str]) -> FitResult:
     """Estimate the shares of the selected categories; the others together count as unlisted."""
-    n, params, names = counts.num_reports, counts.metric.params, counts.metric.one_hot_names
-    repetition = Repetition.from_periods(counts.metric, counts.periods)
+    n, params, names = evidence.num_reports, evidence.params, evidence.metric.one_hot_names
+    repetition = evidence.repetition
     shown = np.array([names.index(name) for name in selected])
     hidden = np.setdiff1d(np.arange(len(names)), shown)
-    shares = category_shares(counts.ones[0], n, params.mechanism.p_star, params.mechanism.q_star)
+    shares = category_shares(evidence.counts.ones[0], n, params.mechanism.p_star, params.mechanism.q_star)
     totals = np.array([shares[some].sum() for some in (shown, hidden, slice(None))])
     population, reporters = _variances(shares[shown], [1] * len(shown), n, params, repetition)
     of_totals, of_totals_among_reporters = _variances(
@@ -136,7 +136,7 @@ def _noise(params: Params, repetition: Repetition) -> tuple[float, float]:
 
 
 def category_intervals(
-    counts: BitCounts, selected: Sequence[str], level: float, target: Target
+    evidence: Evidence, selected: Sequence[str], level: float, target: Target
 ) -> tuple[Floats, Floats]:
     """Confidence intervals of the selected categories, (a,) and (a,), each at `level`.
 
@@ -144,9 +144,9 @@ def category_intervals(
     divided by the design effect, the ratio of the count's variance to that of as many clients (Rao & Scott 1981). An end beyond 0 or 1 is
     not clipped: it is that of the shifted gamma law.
     """
-    n, params, names = counts.num_reports, counts.metric.params, counts.metric.one_hot_names
-    repetition = Repetition.from_periods(counts.metric, counts.periods)
-    ones, tail = counts.ones[0][[names.index(name) for name in selected]], (1 - level) / 2
+    n, params, names = evidence.num_reports, evidence.params, evidence.metric.one_hot_names
+    repetition = evidence.repetition
+    ones, tail = evidence.counts.ones[0][[names.index(name) for name in selected]], (1 - level) / 2
     noise = _noise(params, repetition)
     if params.mechanism.q_star < params.mechanism.p_star:
         ones, p, q = n - ones, 1 - params.mechanism.p_star, 1 - params.mechanism.q_star

@@ -17,9 +17,8 @@ import numpy as np
 from scipy import sparse
 
 from hubbub.metrics.params import Params
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.model.debias import bit_shares
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import ONCE, Repetition
 
@@ -70,9 +69,8 @@ def bit_variance(true_ones: Floats, params: Params, repetition: Repetition = ONC
 
 
 def bit_shares_and_covariances(
-    counts: BitCounts,
+    evidence: Evidence,
     blocks: Iterable[sparse.csr_array],
-    random_string: RandomStringMoments,
     shares: Floats,
     unlisted: float,
 ) -> Iterator[tuple[Floats, sparse.csr_array, Floats]]:
@@ -85,10 +83,10 @@ def bit_shares_and_covariances(
 
     blocks : (k, M) bits of every cohort      shares : (M,)      unlisted : share of the unlisted strings
     """
-    params, repetition = counts.metric.params, Repetition.from_periods(counts.metric, counts.periods)
-    cut, rest = np.maximum(shares, 0), max(unlisted, 1 / counts.num_reports)
+    params, random_string, repetition = evidence.params, evidence.random_string, evidence.repetition
+    cut, rest = np.maximum(shares, 0), max(unlisted, 1 / evidence.num_reports)
     total = max(1.0, cut.sum() + rest)
-    for y, n, bits in zip(bit_shares(counts), counts.reports, blocks, strict=True):
+    for y, n, bits in zip(evidence.bit_shares, evidence.counts.reports, blocks, strict=True):
         if n:
             covariance = report_covariance(bits, cut / total, rest / total, random_string, params, repetition)
             covariance /= n * (params.mechanism.q_star - params.mechanism.p_star) ** 2

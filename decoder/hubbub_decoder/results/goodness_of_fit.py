@@ -38,7 +38,7 @@ def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTe
     tests: list[FitTest | None] = []
     if isinstance(collected, PatternCounts) and supports_pattern_likelihood(params):
         tests += _pattern_tests(collected)
-    counts = collected if isinstance(collected, BitCounts) else collected.bit_counts()
+    counts = collected.bit_counts()
     periods = _reports_per_client(counts)
     if counts.ones_histogram is not None:
         tests.append(

@@ -14,12 +14,12 @@ from typing import ParamSpec
 from hubbub.summary import BitCounts, Reports
 from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plausible_ones
 from hubbub.text import escape_untrusted, format_count
-from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import MAX_CANDIDATES, Selection
 from hubbub_decoder.estimators.reports import mixed_effects
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
 
@@ -87,7 +87,7 @@ def warn_repeated_inputs(parts: Sequence[tuple[str, Collected]]) -> Iterator[str
     """Warn about files, given with their names, that may hold the same reports."""
     earlier_parts: list[tuple[str, BitCounts]] = []
     for name, part in parts if len(parts) > 1 else ():
-        counts = part if isinstance(part, BitCounts) else part.bit_counts()
+        counts = part.bit_counts()
         for earlier_name, earlier in earlier_parts:
             shared_periods = sorted({*counts.periods} & {*earlier.periods})
             periods_known = counts.periods and earlier.periods

@@ -20,6 +20,7 @@ from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.debias import bit_shares, debias
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 from tests.support.paths import DOCS
@@ -102,7 +103,7 @@ def test_number_of_fits_is_the_one_that_the_pages_state(monkeypatch: pytest.Monk
     monkeypatch.setattr(fit_module, "normal_equations", fits)
     params = string_params(16, 2, 4)
     counts = simulate_bit_counts(Metric.string("x", params), {"a": 500}, np.random.default_rng(1))
-    fit_least_squares(counts, design_matrix(["a"], params))
+    fit_least_squares(Evidence(counts), design_matrix(["a"], params))
     section = (DOCS / "explanation" / "mathematics.md").read_text().partition("\n## 4. ")[2].partition("\n## ")[0]
     assert fits.call_count == 4
     assert "x is fitted four times" in section
@@ -118,7 +119,7 @@ def test_least_squares_agrees_with_dense_numpy(monkeypatch: pytest.MonkeyPatch, 
         Metric.string("x", params), dict.fromkeys(names, 2000), np.random.default_rng(unseen_seed), no_value=5000
     )
     design = design_matrix(names, params)
-    found = fit_least_squares(counts, design)
+    found = fit_least_squares(Evidence(counts), design)
 
     average = RandomStringMoments.from_params(params)
     y = bit_shares(counts)
@@ -204,12 +205,13 @@ def test_least_squares_estimates_unlisted_variance(unseen_seed: int) -> None:
     population = {**dict.fromkeys(names, 7000), "not on the list": 30_000}
     scatters = [
         fit_least_squares(
-            simulate_bit_counts(Metric.string("x", params), population, rng), design_matrix(names, params)
+            Evidence(simulate_bit_counts(Metric.string("x", params), population, rng)), design_matrix(names, params)
         ).unlisted_variance
         for _ in range(20)
     ]
     none = fit_least_squares(
-        simulate_bit_counts(Metric.string("x", params), dict.fromkeys(names, 7000), rng), design_matrix(names, params)
+        Evidence(simulate_bit_counts(Metric.string("x", params), dict.fromkeys(names, 7000), rng)),
+        design_matrix(names, params),
     )
     error = np.std(scatters, ddof=1) / math.sqrt(20)
     assert abs(np.mean(scatters) - 0.09) < 0.01 + 6 * error

@@ -22,7 +22,8 @@ from hubbub_decoder.data.populations import draw_from_distribution
 from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.errors import CandidateError, OutputError, PopulationError
 from hubbub_decoder.estimators.ordinal import IntervalEstimate, estimate_mean
-from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.options import Target
 from hubbub_decoder.results.ordinal import Mean
 
 ALPHA = 1e-6
@@ -41,7 +42,7 @@ def mean_of(counts: BitCounts | PatternCounts) -> Mean:
 
 def estimate(counts: BitCounts, target: Target) -> IntervalEstimate:
     assert counts.metric.buckets is not None
-    return estimate_mean(counts, counts.metric.buckets, target, 0.95)
+    return estimate_mean(Evidence(counts), counts.metric.buckets, target, 0.95)
 
 
 def test_mean_without_noise_is_the_mean_share_of_the_cohorts() -> None:

@@ -26,6 +26,8 @@ from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.multiple_testing import q_values
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.options import Options
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.table import DecodingTable, summary_lines
 from hubbub_decoder.results.warnings import MIN_REPORTS_PER_COHORT, DecodingWarning, warn_impossible_totals
@@ -289,7 +291,7 @@ def test_total_with_standard_error_above_a_quarter_is_undetermined(error: float,
     one = np.array([0.1])
     totals, variances = np.array([0.5, -0.4, 0.9]), np.array([0.1, error, 0.1]) ** 2
     fit = FitResult(one, one, one, one, totals, variances, variances, null_error=0.1)
-    unlisted = build_decoding(fit, [("a",)], counts, "reporters", 0.95, 0.05).unlisted
+    unlisted = build_decoding(fit, [("a",)], Evidence(counts), Options()).unlisted
     assert math.isnan(unlisted.share) is math.isnan(unlisted.low) is not determined
 
 
