@@ -51,13 +51,11 @@ class Prefixes:
         """(n,) log odds that each share is positive."""
         return self.estimates.log_odds
 
-    def probable(self, min_log_odds: float, *, whole: bool) -> list[bytes]:
+    def probable(self, min_log_odds: float, *, whole: bool) -> Prefixes:
         """Return the fragments with log odds above a limit whose end was found, or those whose end was not."""
-        return [
-            fragment
-            for fragment, odds in zip(self.fragments, self.log_odds, strict=True)
-            if odds > min_log_odds and fragment.endswith(END) is whole
-        ]
+        ended = np.array([fragment.endswith(END) for fragment in self.fragments], bool)
+        chosen = np.flatnonzero((self.log_odds > min_log_odds) & (ended == whole))
+        return Prefixes([self.fragments[i] for i in chosen], self.estimates.of(chosen))
 
 
 @dataclass(frozen=True, eq=False)

@@ -102,6 +102,36 @@ def test_string_longer_than_longest_is_truncated(metric: Metric, unseen_seed: in
     assert "abc" in {estimate.candidate for estimate in found.detected}
 
 
+def test_value_of_one_symbol_more_than_longest_is_found_whole(unseen_seed: int) -> None:
+    """All shares are above 12 standard errors: abcdef is a whole value, and no value is longer; hgfedc and ffffff have longer ones."""
+    population = {"abcdef": 30_000, "hgfedcb": 30_000, "ffffff": 15_000, "ffffffa": 30_000}
+    found = discover(simulate_bit_counts(WORDS, population, np.random.default_rng(unseen_seed)))
+    assert {each.candidate for each in found.detected} == {"abcdef", "ffffff"}
+    assert set(found.truncated) == {"hgfedc", "ffffff"}
+
+
+def test_truncated_strings_begin_longer_values(unseen_seed: int) -> None:
+    """Random tasks near the limits: of the listed prefixes at most 5 % begin no value, and of whole values 5 %, beyond chance at 1e-6."""
+    rng = np.random.default_rng(unseen_seed)
+    listed, absent, whole, repeated = 0, 0, 0, 0
+    for task in range(20):
+        metric = metric_of(float(rng.uniform(2, 7)), (DISCOVER, NGRAMS.discover or DISCOVER)[task % 2])
+        longest, size = (5, 8)[task // 2 % 2], int(rng.integers(5, 60))
+        texts = list({"".join(rng.choice(list("abcdefgh"), rng.integers(1, longest + 1))): 0 for _ in range(size)})
+        weights, reports = 1 / np.arange(1, len(texts) + 1), int(np.exp(rng.uniform(10, 13)))
+        population = dict(zip(texts, map(int, rng.multinomial(reports, weights / weights.sum())), strict=True))
+        found = discover(simulate_bit_counts(metric, population, rng), beam=200, max_candidates=20_000)
+        listed += len(found.truncated)
+        absent += sum(not any(text.startswith(prefix) for text in texts) for prefix in found.truncated)
+        exact = {each.candidate for each in found.detected if len(each.candidate) == 6}
+        exact = {each for each in exact if not any(text.startswith(each) and text != each for text in texts)}
+        whole, repeated = whole + len(exact), repeated + len(exact & set(found.truncated))
+    assert listed > 50
+    assert whole > 5
+    assert absent <= binom.isf(ALPHA, listed, 0.05)
+    assert repeated <= binom.isf(ALPHA, whole, 0.05)
+
+
 @pytest.mark.parametrize("method", ["prefixes", "ngrams"])
 def test_finds_strings_of_bytes_beyond_ascii(method: Method, unseen_seed: int) -> None:
     metric = metric_of(6, Discovery(longest=6, step=1, held_out=0.15, method=method), num_cohorts=128)
