@@ -41,8 +41,11 @@ class Prefixes:
     def most_probable(
         cls, fragments: Sequence[bytes], estimates: PrefixShares, number: int, min_log_odds: float
     ) -> Prefixes:
-        """Return the `number` most probable of these fragments with log odds above a limit."""
-        order = np.argsort(-estimates.log_odds, kind="stable")[:number]
+        """Return the `number` most probable of these fragments with log odds above a limit.
+
+        Log odds are cut at a largest number. Of those that reach it, the fragments with the most standard errors are kept.
+        """
+        order = np.lexsort((-estimates.means / estimates.std_errors, -estimates.log_odds))[:number]
         order = order[estimates.log_odds[order] > min_log_odds]
         return cls([fragments[i] for i in order], estimates.of(order))
 

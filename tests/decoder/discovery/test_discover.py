@@ -102,6 +102,17 @@ def test_string_longer_than_longest_is_truncated(metric: Metric, unseen_seed: in
     assert "abc" in {estimate.candidate for estimate in found.detected}
 
 
+@pytest.mark.parametrize("metric", [WORDS, NGRAMS], ids=["prefixes", "ngrams"])
+def test_full_beam_keeps_the_largest_shares(metric: Metric, unseen_seed: int) -> None:
+    """10 strings of 5 % and 25 of 2 %, all certain, in a beam of 15: at 40 standard errors, no string of 2 % replaces one of 5 %."""
+    rng = np.random.default_rng(unseen_seed)
+    starts = rng.permutation([first + second for first in "abcdefgh" for second in "abcdefgh"])[:35]
+    texts = [start + "".join(rng.choice(list("abcdefgh"), 3)) for start in starts]
+    population = dict(zip(texts, [25_000] * 10 + [10_000] * 25, strict=True))
+    found = discover(simulate_bit_counts(metric, population, rng), beam=15)
+    assert {each.candidate for each in found.detected} >= set(texts[:10])
+
+
 def test_value_of_one_symbol_more_than_longest_is_found_whole(unseen_seed: int) -> None:
     """All shares are above 12 standard errors: abcdef is a whole value, and no value is longer; hgfedc and ffffff have longer ones."""
     population = {"abcdef": 30_000, "hgfedcb": 30_000, "ffffff": 15_000, "ffffffa": 30_000}
