@@ -110,6 +110,8 @@ class Description:
                 "reports_of_a_cohort": self.reports_of_a_cohort,
             }
         )
+        if isinstance(self.accuracy, DiscoveryAccuracy):
+            figures["beam"] = self.accuracy.beam
         return figures
 
 

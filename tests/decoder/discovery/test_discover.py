@@ -16,6 +16,8 @@ from hubbub.metrics.discovery import Discovery, Method
 from hubbub.summary import BitCounts, Reports
 from hubbub.testing import SeededBytes
 from hubbub_decoder import decode, discover, simulate_bit_counts, simulate_reports
+from hubbub_decoder.discovery.extensions import Prefixes
+from hubbub_decoder.discovery.prefix_shares import PrefixShares
 from hubbub_decoder.discovery.search import search_prefixes
 from hubbub_decoder.model.vectorized_hashing import discovery_positions
 
@@ -100,6 +102,39 @@ def test_string_longer_than_longest_is_truncated(metric: Metric, unseen_seed: in
     found = discover(simulate_bit_counts(metric, population, np.random.default_rng(unseen_seed)))
     assert "abcdef" in found.truncated
     assert "abc" in {estimate.candidate for estimate in found.detected}
+
+
+def test_full_beam_keeps_the_largest_shares(unseen_seed: int) -> None:
+    """10 strings of 5 % and 25 of 2 %, all certain, in a beam of 15: no string of 2 % replaces one of 5 %, which has 15 standard errors more."""
+    rng = np.random.default_rng(unseen_seed)
+    metric = Metric.string("words", replace(WORDS.params, num_bits=1024), discover=DISCOVER)
+    starts = rng.permutation([first + second for first in "abcdefgh" for second in "abcdefgh"])[:35]
+    texts = [start + "".join(rng.choice(list("abcdefgh"), 3)) for start in starts]
+    population = dict(zip(texts, [25_000] * 10 + [10_000] * 25, strict=True))
+    found = discover(simulate_bit_counts(metric, population, rng), beam=15)
+    assert {each.candidate for each in found.detected} >= set(texts[:10])
+
+
+def test_value_of_one_symbol_more_than_longest_is_found_whole(unseen_seed: int) -> None:
+    """All shares are above 12 standard errors: abcdef is a whole value, and no value is longer; hgfedc and ffffff have longer ones."""
+    population = {"abcdef": 30_000, "hgfedcb": 30_000, "ffffff": 15_000, "ffffffa": 30_000}
+    found = discover(simulate_bit_counts(WORDS, population, np.random.default_rng(unseen_seed)))
+    assert {each.candidate for each in found.detected} == {"abcdef", "ffffff"}
+    assert set(found.truncated) == {"hgfedc", "ffffff"}
+
+
+def test_improbable_prefixes_are_not_listed_as_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing tests these prefixes, so those with a probability of at most .95 after the search are left out."""
+    probabilities = np.array([0.999, 0.96, 0.94, 0.6, 0.1])
+    fragments = [b"aaaaaa", b"bbbbbb", b"cccccc", b"dddddd", b"eeeeee"]
+    shares = PrefixShares(
+        np.log(probabilities / (1 - probabilities)), np.full(5, 0.1), np.full(5, 1e-4), np.full(5, 0.01)
+    )
+    monkeypatch.setattr(
+        "hubbub_decoder.discovery.discover.search_prefixes", lambda *_, **__: Prefixes(fragments, shares)
+    )
+    counts = simulate_bit_counts(WORDS, {"abc": 10_000}, np.random.default_rng(1))
+    assert discover(counts).truncated == ("aaaaaa", "bbbbbb")
 
 
 @pytest.mark.parametrize("method", ["prefixes", "ngrams"])
