@@ -49,6 +49,7 @@ def fit_bits(counts: BitCounts, design: DesignMatrix, num_reports: int | None = 
         tests,
         totals=(sums, variances, reporter_variance(variances, sums, n)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, n)),
+        crowding=fit.crowding(totals),
     )
 
 

@@ -24,7 +24,7 @@ from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 from hubbub_decoder.results.ordinal import build_mean, build_numbers
 
 _NOISE = 2.0  # standard errors above 0, up to which an estimate may be noise
-_MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole range of shares
+MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole range of shares
 
 
 def build_decoding(
@@ -237,6 +237,6 @@ def _totals(fit: FitResult, target: Target, confidence: float) -> list[ShareEsti
 
 def _total(share: float, std_error: float, confidence: float) -> ShareEstimate:
     """Estimate of a total with its interval; nan if its standard error is above 0.25, since it then is not determined."""
-    if not std_error <= _MAX_TOTAL_ERROR:
+    if not std_error <= MAX_TOTAL_ERROR:
         return ShareEstimate(math.nan, math.nan, math.nan, math.nan)
     return ShareEstimate(share, std_error, *normal_interval(share, std_error, confidence))
