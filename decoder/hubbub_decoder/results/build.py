@@ -214,13 +214,16 @@ def _posterior_columns(
     """Posterior medians, their intervals, and posterior means that add up to the listed total.
 
     All are nan if the reports do not determine the listed total. The errors of the candidates then have a large part in common, so shrinking each
-    of them by its own error is often further from the truth than shares of 0.
+    of them by its own error is often further from the truth than shares of 0. Where no candidate is subtracted from the others, errors
+    are not normal, and have the law of random strings.
     """
     total = _totals(fit, target, confidence)[0].share
     if math.isnan(total):
         names = ("posterior_median", "credible_low", "credible_high", "posterior_mean")
         return dict.fromkeys(names, np.full_like(fit.shares, np.nan))
-    posterior = posterior_shares(fit.shares, std_errors, confidence, total, strata)
+    crowded = fit.crowding is not None and (fit.crowding.few_cohorts or fit.crowding.unsettled)
+    null = fit.null_distribution if crowded else None
+    posterior = posterior_shares(fit.shares, std_errors, confidence, total, strata, null)
     return {
         "posterior_median": posterior.medians,
         "credible_low": posterior.low,

@@ -340,6 +340,29 @@ def test_warns_if_no_candidate_was_subtracted(monkeypatch: pytest.MonkeyPatch) -
     assert warned(decoded(8, 1_000_000), "The estimation of 200 candidates did not settle")
 
 
+def test_posterior_shares_of_two_cohorts_are_closer_to_the_truth_than_zeros(unseen_seed: int) -> None:
+    """32 of 126 candidates have 2 %, and an unlisted string with 25 % adds its share to those that have its bits in one cohort."""
+    params = Params(num_bits=10, num_hashes=3, num_cohorts=2, prob_p=0.1, prob_q=0.9, prob_f=0)
+    rng, distances = np.random.default_rng(unseen_seed), []
+    for run in range(12):
+        names = [f"{unseen_seed} {run} {i}" for i in range(126)]
+        population = dict.fromkeys(names[:32], 270) | {"heavy": 3_400} | {f"u{i}": 4 for i in range(300)}
+        decoding = decode(simulate_pattern_counts(Metric.string("m", params), population, rng), names)
+        if math.isnan(decoding.listed_total.share):
+            continue
+        truth = np.array(
+            [sum(population.get(s, 0) for s in (e.candidate, *e.indistinguishable_from)) for e in decoding]
+        )
+        truth = truth / decoding.num_reports
+        medians, means = (
+            np.array([getattr(e, name) for e in decoding]) for name in ("posterior_median", "posterior_mean")
+        )
+        distances.append([np.abs(shares - truth).sum() for shares in (0 * truth, medians, means)])
+    zeros, of_medians, of_means = np.mean(distances, axis=0)
+    assert len(distances) > 3
+    assert max(of_medians, of_means) < zeros
+
+
 def test_decodes_a_summary_without_a_metric_name() -> None:
     params = HOMEPAGE.params
     assert decode(BitCounts(params, np.full(8, 100), np.full((8, 16), 40)), ["a"]).metric.name == "unnamed"
