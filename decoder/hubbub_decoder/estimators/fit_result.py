@@ -57,12 +57,14 @@ class Totals:
 class Crowding:
     """Limits that the bits of other strings set to the estimates of message passing, however many reports there are.
 
+    cohorts     : number of cohorts with reports
     few_cohorts : whether no candidate was subtracted from the others because there are too many candidates for so few cohorts
     unsettled   : whether no candidate was subtracted because the iteration did not settle
     part        : of the observations' variance, that the strings cause that were not subtracted
     total_error : standard error that the listed total would have with 100 times the reports
     """
 
+    cohorts: int
     few_cohorts: bool
     unsettled: bool
     part: float

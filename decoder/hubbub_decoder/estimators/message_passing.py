@@ -247,7 +247,8 @@ class MessagePassingFit:
     def crowding(self, totals: Totals) -> Crowding:
         """What the bits of other strings do to the estimates."""
         part = 1 - 1 / _variance_ratio(self.cohorts, self.variance, 0.0)
-        return Crowding(_is_crowded(self.cohorts), not self.settled, part, totals.error_with_more_reports)
+        crowded, error = _is_crowded(self.cohorts), totals.error_with_more_reports
+        return Crowding(self.cohorts.num_used, crowded, not self.settled, part, error)
 
 
 def too_crowded(num_cohorts: int, num_candidates: int, num_observations: int) -> bool:

@@ -281,7 +281,7 @@ def warn_unsubtracted_candidates(decoding: Decoding, fit: FitResult) -> Iterator
     if crowding.part > _LARGE_PART:
         number, used = (
             format_count(len(decoding), "candidate"),
-            format_count(decoding.metric.params.num_cohorts, "cohort"),
+            format_count(crowding.cohorts, "cohort"),
         )
         reason = (
             f"{used} are too few to subtract {number} from each other"

@@ -328,14 +328,17 @@ def test_warns_if_no_candidate_was_subtracted(monkeypatch: pytest.MonkeyPatch) -
     names = [str(i) for i in range(200)]
 
     def decoded(cohorts: int, reports: int) -> Decoding:
-        params = Params(num_bits=32, num_hashes=1, num_cohorts=cohorts, prob_p=0.25, prob_q=0.75, prob_f=0)
+        """Decode reports of this many of 16 cohorts."""
+        params = Params(num_bits=32, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0)
         counts = np.round(reports * shares / shares.sum()).astype(int).tolist()
         population = dict(zip(names, counts, strict=True))
-        return decode(simulate_bit_counts(Metric.string("m", params), population, np.random.default_rng(1)), names)
+        counts = simulate_bit_counts(Metric.string("m", params), population, np.random.default_rng(1))
+        used = np.arange(16) < cohorts
+        return decode(BitCounts(counts.metric, counts.reports * used, counts.ones * used[:, None]), names)
 
     assert not warned(decoded(8, 1_000_000), "as noise")
     assert warned(decoded(4, 1_000_000), "4 cohorts are too few to subtract 200 candidates from each other")
-    assert not warned(decoded(4, 1_000), "as noise")  # most of the variance is noise of the reports
+    assert not warned(decoded(4, 2_000), "as noise")  # most of the variance is noise of the reports
     monkeypatch.setattr(message_passing, "_DAMPING", ((0.7, 2),))
     assert warned(decoded(8, 1_000_000), "The estimation of 200 candidates did not settle")
 
