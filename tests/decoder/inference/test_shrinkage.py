@@ -140,7 +140,9 @@ def test_posterior_of_normal_errors_is_that_of_a_normal_null_distribution(unseen
     normal = posterior_shares(shares, errors, total=0.7)
     gridded = posterior_shares(shares, errors, total=0.7, null=NullDistribution.from_scores([]))
     for name in ("medians", "means", "low", "high"):
-        assert np.abs(getattr(gridded, name) - getattr(normal, name)).max() < 0.5 * errors.max(), name
+        differences = np.abs(getattr(gridded, name) - getattr(normal, name)) / errors
+        assert differences.mean() < 0.1, name
+        assert differences.max() < 1, name  # an end of an interval is a point, and these are sparse in the tails
 
 
 def test_rare_large_errors_are_no_shares(unseen_seed: int) -> None:
