@@ -83,6 +83,16 @@ def warning_lines(outcomes: Sequence[Outcome]) -> Iterable[str]:
     return rates("counts", [(o.task.kind, alarm) for o in outcomes for alarm in o.alarms])
 
 
+def strong_lines(outcomes: Sequence[Outcome]) -> Iterable[str]:
+    """Yield the table of estimates above 20 standard errors: tasks that have any, error / declared and coverage by kind of counts."""
+    yield "| above 20 standard errors | tasks | error / declared | covers |"
+    yield "|---" * 4 + "|"
+    for kind in KINDS:
+        scores = [o.score for o in outcomes if o.task.kind == kind and o.score and not math.isnan(o.score.strong_ratio)]
+        ratio, covers = _figure([s.strong_ratio for s in scores]), _figure([s.coverage["strong"] for s in scores])
+        yield f"| {kind} | {len(scores)} | {ratio} | {covers} |"
+
+
 def _line(name: str, outcomes: Sequence[Outcome]) -> str:
     scores = [o.score for o in outcomes if o.score is not None]
     false = [s.false / max(1, s.false + s.found) for s in scores]
@@ -144,11 +154,11 @@ def main() -> None:
     if options.save:
         options.save.write_text("".join(json.dumps(asdict(o)) + "\n" for o in outcomes))
     table = list(lines(outcomes))
-    of_warnings = list(warning_lines(outcomes))
-    print("\n".join([*table, "", *of_warnings, "", *worst(outcomes)]))
+    others = [*strong_lines(outcomes), "", *warning_lines(outcomes)]
+    print("\n".join([*table, "", *others, "", *worst(outcomes)]))
     if options.out:
         setting = f"`benchmarks/random_tasks.py`, seeds from {text[:12]}: {len(outcomes)} tasks, standard errors clustered by task."
-        put_section(options.out, "\n".join([HEADING, "", setting, *_LEGEND, "", *table, "", *of_warnings]))
+        put_section(options.out, "\n".join([HEADING, "", setting, *_LEGEND, "", *table, "", *others]))
 
 
 if __name__ == "__main__":

@@ -304,7 +304,8 @@ def _warnings(
         *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
         *warnings.warn_few_cohorts(selection.evidence.counts, decoding),
         *warnings.warn_unlisted_strings(decoding),
-        *warnings.warn_undetermined_totals(decoding),
+        *warnings.warn_unsubtracted_candidates(decoding, fit),
+        *warnings.warn_undetermined_totals(decoding, fit),
         *warnings.warn_impossible_totals(decoding, None if _is_pattern_fit(whole) else fit),
         *warnings.warn_nothing_detected(decoding),
     )

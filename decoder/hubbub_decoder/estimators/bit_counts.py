@@ -45,6 +45,7 @@ def fit_bits(evidence: Evidence, design: DesignMatrix) -> FitResult:
         tests,
         totals=(sums, variances, reporter_variance(variances, sums, n)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, n)),
+        crowding=fit.crowding(totals),
     )
 
 

@@ -65,6 +65,7 @@ def fit_patterns(evidence: Evidence, design: DesignMatrix) -> FitResult:
             *poisson_variances(np.diag(totals.covariance), totals.shares, n),
         ),
         variances=lambda variance, share: poisson_variances(variance, share, n),
+        crowding=fit.crowding(totals),
     )
 
 

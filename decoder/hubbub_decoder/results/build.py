@@ -25,7 +25,7 @@ from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 from hubbub_decoder.results.ordinal import build_mean, build_numbers
 
 _NOISE = 2.0  # standard errors above 0, up to which an estimate may be noise
-_MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole range of shares
+MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole range of shares
 
 
 def build_decoding(
@@ -208,13 +208,16 @@ def _posterior_columns(
     """Posterior medians, their intervals, and posterior means that add up to the listed total.
 
     All are nan if the reports do not determine the listed total. The errors of the candidates then have a large part in common, so shrinking each
-    of them by its own error is often further from the truth than shares of 0.
+    of them by its own error is often further from the truth than shares of 0. Where no candidate is subtracted from the others, errors
+    are not normal, and have the law of random strings.
     """
     total = _totals(fit, options)[0].share
     if math.isnan(total):
         names = ("posterior_median", "credible_low", "credible_high", "posterior_mean")
         return dict.fromkeys(names, np.full_like(fit.shares, np.nan))
-    posterior = posterior_shares(fit.shares, std_errors, options.confidence, total, strata)
+    crowded = fit.crowding is not None and (fit.crowding.few_cohorts or fit.crowding.unsettled)
+    null = fit.null_distribution if crowded else None
+    posterior = posterior_shares(fit.shares, std_errors, options.confidence, total, strata, null)
     return {
         "posterior_median": posterior.medians,
         "credible_low": posterior.low,
@@ -231,6 +234,6 @@ def _totals(fit: FitResult, options: Options) -> list[ShareEstimate]:
 
 def _total(share: float, std_error: float, confidence: float) -> ShareEstimate:
     """Estimate of a total with its interval; nan if its standard error is above 0.25, since it then is not determined."""
-    if not std_error <= _MAX_TOTAL_ERROR:
+    if not std_error <= MAX_TOTAL_ERROR:
         return ShareEstimate(math.nan, math.nan, math.nan, math.nan)
     return ShareEstimate(share, std_error, *normal_interval(share, std_error, confidence))

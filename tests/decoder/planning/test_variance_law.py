@@ -45,9 +45,7 @@ def test_epsilon_of_a_chain_is_that_of_its_definition(response: dict[str, float]
 @pytest.mark.parametrize("response", RESPONSES, ids=str)
 @pytest.mark.parametrize("repetition", [Repetition(), Repetition(4, 4), Repetition(4, 2.5)], ids=str)
 def test_noise_is_the_decoders_variance_of_a_category(response: dict[str, float], repetition: Repetition) -> None:
-    one_hot = Params(
-        num_bits=4, num_hashes=1, num_cohorts=1, prob_p=0.125, prob_q=0.625, hash_scheme="one-hot", **response
-    )
+    one_hot = Params.one_hot(4, prob_p=0.125, prob_q=0.625, **response)
     law = Chain.of_params(one_hot).noise(0.3, repetition) / (1000 * repetition.per_client)
     reports = round(1000 * repetition.per_client)
     assert float(law) == pytest.approx(total_variance(0.3, 1, reports, one_hot, repetition))
