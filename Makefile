@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 
 .DEFAULT_GOAL := check
-.PHONY: audit demo docs test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood
+.PHONY: audit demo docs test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -56,7 +56,7 @@ slow: .venv/.dev-installed         ## the tests marked slow, and the demo
 
 test-spark: .venv/.spark-installed     ## the tests of `hubbub fold --engine spark`
 	@command -v java >/dev/null || { echo "Spark needs Java 17 or newer, and there is no java: install it (Debian: apt-get install openjdk-17-jre-headless), then run make test-spark again" >&2; exit 1; }
-	HUBBUB_REQUIRE=java $(BIN)/pytest -q tests/aggregator/segments/test_spark.py tests/aggregator/segments/test_spark_errors.py
+	HUBBUB_TEST_REQUIRE=java $(BIN)/pytest -q tests/aggregator/segments/test_spark.py tests/aggregator/segments/test_spark_errors.py
 
 matrix: .venv/.dev-installed       ## kill the service (on each engine, one process and two) and clients at 200 points each, named moments and random ones
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 200
@@ -74,7 +74,7 @@ soak: .venv/.dev-installed         ## the same at 1,000 points, and 100,000 craf
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 1000
 	$(BIN)/python -m tests.stress.crash_matrix postgres 3 1000
 	$(BIN)/python -m tests.stress.kill_matrix 1000 $$(date +%s)
-	HUBBUB_REQUESTS=100000 HUBBUB_CASES=500 $(BIN)/pytest -q tests/aggregator/api/test_fuzz_requests.py tests/aggregator/api/test_openapi.py
+	HUBBUB_TEST_REQUESTS=100000 HUBBUB_TEST_CASES=500 $(BIN)/pytest -q tests/aggregator/api/test_fuzz_requests.py tests/aggregator/api/test_openapi.py
 
 seeds: .venv/.dev-installed        ## run every statistical test with 20 unseen seeds
 	$(BIN)/python -m tests.loop_seeds 20
@@ -92,19 +92,22 @@ pythons:                           ## the fast tests of all three packages with 
 python3.13:                        ## the same with Python 3.13 alone, if it is installed; make ci runs it
 	@$(MAKE) --no-print-directory pythons OTHER_PYTHONS="python3.13 $(wildcard $(HOME)/.pyenv/versions/3.13.*/bin/python)"
 
-OLDEST_TESTS ?= tests/client tests/aggregator tests/decoder
-oldest: .venv/.release-installed       ## fast tests and each command with the oldest dependencies that pyproject.toml admits
-	rm -rf build/oldest build/oldest-client build/oldest.txt
-	$(BIN)/uv pip compile --quiet --resolution lowest-direct --extra all --output-file build/oldest.txt pyproject.toml
-	$(BIN)/uv venv --quiet --python $(BIN)/python build/oldest-client
-	$(BIN)/uv pip install --quiet --python build/oldest-client --resolution lowest-direct -e .
-	build/oldest-client/bin/hubbub encode tests/data/metrics.toml homepage x
-	$(BIN)/uv venv --quiet --python $(BIN)/python build/oldest
-	$(BIN)/uv pip install --quiet --python build/oldest --constraints build/oldest.txt -e '.[dev]'
-	@for command in $$(build/oldest/bin/hubbub --help | sed -n '/^Commands:/,$$s/^  \([a-z][a-z-]*\) .*/\1/p'); do \
-	    build/oldest/bin/hubbub $$command --help >/dev/null || exit 1; \
+RESOLVED_TESTS ?= tests/client tests/aggregator tests/decoder
+oldest: RESOLUTION := lowest-direct
+oldest: WARNINGS := -W default::DeprecationWarning # old libraries warn about each other
+newest: RESOLUTION := highest
+oldest newest: .venv/.release-installed       ## fast tests and each command with the oldest, or newest, dependencies that pyproject.toml admits
+	rm -rf build/$@ build/$@-client build/$@.txt
+	$(BIN)/uv pip compile --quiet --resolution $(RESOLUTION) --extra all --output-file build/$@.txt pyproject.toml
+	$(BIN)/uv venv --quiet --python $(BIN)/python build/$@-client
+	$(BIN)/uv pip install --quiet --python build/$@-client --resolution $(RESOLUTION) -e .
+	build/$@-client/bin/hubbub encode tests/data/metrics.toml homepage x
+	$(BIN)/uv venv --quiet --python $(BIN)/python build/$@
+	$(BIN)/uv pip install --quiet --python build/$@ --constraints build/$@.txt -e '.[dev]'
+	@for command in $$(build/$@/bin/hubbub --help | sed -n '/^Commands:/,$$s/^  \([a-z][a-z-]*\) .*/\1/p'); do \
+	    build/$@/bin/hubbub $$command --help >/dev/null || exit 1; \
 	done
-	build/oldest/bin/pytest -q -n logical --dist loadfile -p no:cacheprovider -W default::DeprecationWarning -m "not slow" $(OLDEST_TESTS) # old libraries warn about each other
+	build/$@/bin/pytest -q -n logical --dist loadfile -p no:cacheprovider $(WARNINGS) -m "not slow" $(RESOLVED_TESTS)
 
 format: .venv/.dev-installed
 	$(BIN)/ruff format $(if $(CI),--check) $(SOURCES)

@@ -32,9 +32,10 @@ from hubbub.summary import Reports
 from hubbub_decoder import associate, associate_three, simulate_joint_reports
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import IndependenceTest, fit_dependence
-from hubbub_decoder.association.fit import PartsFit
+from hubbub_decoder.association.fit import fit_parts
 from hubbub_decoder.association.margins import MarginFit, fit_point
 from hubbub_decoder.association.moments import CohortMoments
+from hubbub_decoder.options import Options
 
 Floats = NDArray[np.float64]
 _EM_ITERATIONS = 1000
@@ -321,7 +322,8 @@ def three_size(runs: int) -> None:
             independent = np.einsum("a,b,c->abc", *(table.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))))
             metric = three_metric(prob_p=p, prob_q=q, prob_f=f)
             drawn, candidates, _ = draw_three(metric, independent, 10_000, unlisted, rng)
-            rejected.append(PartsFit.of_reports(drawn, metric.parts, candidates, True).test.p_value < 0.05)
+            fit = fit_parts(drawn, candidates, None, 3, Options())
+            rejected.append(fit.test.p_value < 0.05)
         print(f"| {p}, {q}, {f} | {unlisted:.0%} | {np.mean(rejected):.3f} |", flush=True)
 
 

@@ -31,7 +31,7 @@ from benchmarks.ingest import DEFINITIONS, OutcomeCounters, drive, requests_of, 
 from benchmarks.overload import resident
 from hubbub import parse_definitions
 
-ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("HUBBUB_TEST_ROUNDS", "3"))
 SECONDS, SETTLE = 5.0, 1.0
 ATTACKS = (
     "idle", "nested", "pipelined", "unfinished", "unfinished, 100 networks", "readiness", "headers", "unfinished headers",

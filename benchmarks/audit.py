@@ -75,7 +75,7 @@ def cells_of(metric: Metric) -> Iterator[Cell]:
     if metric.hold is not None:
         for epochs in (1, 2):
             yield Cell("per epoch", epochs * metric.hold, epsilon(metric.params, metric.hold), epochs)
-    elif metric.params.permanent_p > 0 or metric.params.permanent_q < 1:
+    elif metric.params.mechanism.permanent_p > 0 or metric.params.mechanism.permanent_q < 1:
         declared = epsilon_permanent(metric.params)
         tried = range(2, MOST_REPORTS_OF_ONE_VALUE + 1)
         fewest = min(tried, key=lambda reports: reports * _trials_needed(metric, reports, declared, CONFIDENCE))

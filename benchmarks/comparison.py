@@ -9,7 +9,7 @@ within 3 % of that at the known s.
 With --fit, only the changes of string metrics with at most 5,000 bits and 120 candidates are fitted, at the true expected shares, and intervals are normal: this
 is a tenth of the time.
 
-Seeds derive from the commit's hash (HUBBUB_SEED repeats a run). Standard errors are clustered by task.
+Seeds derive from the commit's hash (HUBBUB_TEST_SEED repeats a run). Standard errors are clustered by task.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from hubbub_decoder.comparison.fit import fit_changes
 from hubbub_decoder.comparison.overlap import MAX_STD_ERROR
 from hubbub_decoder.data.simulate import simulate_two_periods
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.evidence import Evidence
 from tests.support.period_tasks import PeriodScore, PeriodTask, draw_period_task, score_periods
 from tests.support.random_tasks import clustered_mean
 
@@ -60,7 +61,7 @@ def run_task(index: int, seed: int) -> Outcome:
         seconds = time.perf_counter() - started
         design = None if task.kind == "categories" else design_matrix(task.candidates, task.metric.params)
         overlap = Overlap.known(task.true_overlap())
-        known = compare_decodings((before, after), (comparison.a, comparison.b), design, overlap)
+        known = compare_decodings((Evidence(before), Evidence(after)), (comparison.a, comparison.b), design, overlap)
     rows = [known[row.candidate] for row in comparison if np.isfinite(row.change)]
     values = (np.array(list(column)) for column in zip(*((r.change, r.std_error, (r.high - r.low) / 2 / r.std_error) for r in rows), strict=True))  # fmt: skip
     changes, errors, reach = values
@@ -82,7 +83,7 @@ def run_fit(index: int, seed: int) -> tuple[PeriodTask, float, float, float] | N
         for row, value in zip(shares, pair, strict=True):
             row[column.get(value or "", -1)] += number / task.num_clients
     with threadpool_limits(1):
-        before, after = (Sample(each, row) for each, row in zip(counts, shares, strict=True))
+        before, after = (Sample(Evidence(each), row) for each, row in zip(counts, shares, strict=True))
         result = fit_changes(before, after, design, None)
     z = (result.fit.shares - (shares[1] - shares[0])[:-1]) / np.sqrt(result.fit.reporter_variances)
     z = z[np.isfinite(z)]
@@ -145,7 +146,7 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true", help="fit the changes at the true shares, without decoding")
     options = parser.parse_args()
     text, seed = commit_seed()
-    print(f"random comparisons, HUBBUB_SEED={text}", flush=True)
+    print(f"random comparisons, HUBBUB_TEST_SEED={text}", flush=True)
     if options.fit:
         fits = (run_fit(index, seed) for index in range(options.first, options.first + options.tasks))
         print("\n".join(fit_lines([fit for fit in fits if fit is not None])))

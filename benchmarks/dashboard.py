@@ -4,7 +4,7 @@ python -m benchmarks.dashboard          (or: make bench-pages)
 
 The database has 500 metrics of 128 bits and 64 cohorts, and 90 days of each: 45,000 summaries. Each path is requested
 once right after the start of the process, and then 20 times more. The baseline /livez is requested in the same run.
-HUBBUB_BENCH_METRICS and HUBBUB_BENCH_PERIODS change the numbers.
+HUBBUB_TEST_METRICS and HUBBUB_TEST_PERIODS change the numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hubbub_aggregator.store.sql_store import SqlStore
 from tests.support.many_metrics import definitions_text, fill
 
 METRICS, PERIODS = (
-    int(os.environ.get(f"HUBBUB_BENCH_{name}", default)) for name, default in (("METRICS", 500), ("PERIODS", 90))
+    int(os.environ.get(f"HUBBUB_TEST_{name}", default)) for name, default in (("METRICS", 500), ("PERIODS", 90))
 )
 REPEATS = 20
 

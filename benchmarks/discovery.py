@@ -6,7 +6,7 @@ one permanent response and no instantaneous noise: epsilon of a report and of a 
     python -m benchmarks.discovery [--epsilon 8] [--reports 1000000] [--runs 5] [--first-run 0]
 
 Reports are drawn by `simulate_bit_counts`, whose distribution is that of the client's encoder (tests/decoder/discovery). Seeds derive from
-the commit's hash (HUBBUB_SEED repeats a run).
+the commit's hash (HUBBUB_TEST_SEED repeats a run).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def main() -> None:
         arguments.epsilon, num_bits=arguments.bits, held_out=arguments.held_out, permanent_q=arguments.permanent_q,
         step=arguments.step, first=arguments.first, method=arguments.method,
     )  # fmt: skip
-    print(f"discovery, HUBBUB_SEED={text}, {metric.params}, {metric.discover}")
+    print(f"discovery, HUBBUB_TEST_SEED={text}, {metric.params}, {metric.discover}")
     levels = "".join(f" >= {level:.1%} |" for level in LEVELS)
     print(f"| run | candidates | found | false |{levels} covered | s | CPU s | GB |")
     print("|---|---|---|---|" + "---|" * len(LEVELS) + "---|---|---|---|")

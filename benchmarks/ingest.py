@@ -33,7 +33,7 @@ from hubbub import Batch, Metric, parse_definitions
 from tests.support.databases import new_postgres
 from tests.support.postgres import postgres
 
-ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "5"))
+ROUNDS = int(os.environ.get("HUBBUB_TEST_ROUNDS", "5"))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from hubbub import Buckets, Estimand, Kind, Metric
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
-from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.options import Target
 from hubbub_decoder.planning.plan import plan
 from hubbub_decoder.planning.wishes import Wishes
 
@@ -65,9 +66,9 @@ def planned(k: int, epsilon: float, reports: int, lifetime: float | None = None,
     return Metric.ordinal(
         "value",
         buckets,
-        prob_p=metric.params.prob_p,
-        prob_q=metric.params.prob_q,
-        **metric.params.permanent_fields,
+        prob_p=metric.params.mechanism.prob_p,
+        prob_q=metric.params.mechanism.prob_q,
+        **metric.params.mechanism.permanent_fields,
     )
 
 
@@ -93,7 +94,7 @@ def one_bit_error(
     population = dict(zip(map(repr, middles(k).tolist()), in_bucket.tolist(), strict=True))
     counts = simulate_bit_counts(metric, population, rng, periods=periods)
     true = float(middles(k) @ in_bucket / in_bucket.sum())
-    return estimate_mean(counts, metric.buckets, "reporters", 0.95).value - true
+    return estimate_mean(Evidence(counts), metric.buckets, "reporters", 0.95).value - true
 
 
 def square_wave_width(epsilon: float) -> float:
@@ -176,7 +177,7 @@ def compare(draw: Draw, k: int, epsilon: float, clients: int, runs: int, rng: np
         in_bucket = np.bincount(bucket, minlength=k)
         true = in_bucket / clients
         counts = simulate_bit_counts(metric, dict(zip(metric.buckets.labels, in_bucket.tolist(), strict=True)), rng)
-        fit = fit_buckets(counts, metric.buckets, "reporters")
+        fit = fit_buckets(Evidence(counts), metric.buckets, "reporters")
         squares["bits"].append(errors(fit.guess, float(middles(k) @ fit.shares), true) ** 2)
         squares["guess"].append(errors(fit.guess, float(middles(k) @ fit.guess), true) ** 2)
         squares["one bit"].append(np.array([math.nan, one_bit_error(of_one_bit, k, in_bucket, rng) ** 2, math.nan]))
@@ -209,11 +210,13 @@ def repeated(
         in_bucket = np.bincount(bucket, minlength=k)
         mean = float(middles(k) @ in_bucket) / clients
         population = dict(zip(metric.buckets.labels, in_bucket.tolist(), strict=True))
-        fit = fit_buckets(simulate_bit_counts(metric, population, rng, periods=days), metric.buckets, "reporters")
+        fit = fit_buckets(
+            Evidence(simulate_bit_counts(metric, population, rng, periods=days)), metric.buckets, "reporters"
+        )
         true = int((rng.random(clients) < middles(k)[bucket]).sum())
         ones = simulate_bit_counts(bit, {"true": true, "false": clients - true}, rng, periods=days)
         rate = ones.ones[0, 0] / ones.num_reports
-        of_bit = (rate - bit.params.p_star) / (bit.params.q_star - bit.params.p_star)
+        of_bit = (rate - bit.params.mechanism.p_star) / (bit.params.mechanism.q_star - bit.params.mechanism.p_star)
         with_threshold = one_bit_error(of_one_bit, k, in_bucket, rng, days)
         found.append(((float(middles(k) @ fit.shares) - mean) ** 2, with_threshold**2, (of_bit - mean) ** 2))
     bits, one_bit, ding = (100 * np.sqrt(np.mean(found, axis=0))).tolist()
@@ -257,7 +260,7 @@ def coverage(tasks: int, decodings: int, rng: np.random.Generator) -> None:
             population = dict(zip(map(repr, numbers.tolist()), drawn.tolist(), strict=True))
             counts = simulate_bit_counts(metric, population, rng, periods=periods)
             for target, weights in zip(targets, (drawn / clients, shares), strict=True):
-                found, true = estimate_mean(counts, metric.buckets, target, 0.95), float(weights @ cut)
+                found, true = estimate_mean(Evidence(counts), metric.buckets, target, 0.95), float(weights @ cut)
                 inside[target] += found.low <= true <= found.high
                 squares[target].append(((found.value - true) / found.std_error) ** 2)
         for target in targets:

@@ -24,7 +24,7 @@ from typing import cast
 from benchmarks.ingest import DEFINITIONS, Lane, OutcomeCounters, drive, requests_of, started
 from hubbub import parse_definitions
 
-ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("HUBBUB_TEST_ROUNDS", "3"))
 CONNECTIONS, TIMES, TICK = 2_000, 3, 0.01
 FILLING, SECONDS = 3.0, 4.0  # responses while the queues fill up are not counted
 

@@ -1,8 +1,8 @@
 """Does the planner predict the variance that the decoder delivers? Random definitions, a line each.
 
-    python -m benchmarks.planning --results planning.jsonl [--cases 60] [--data bits] [--cohorts 8] [--index 29] [--estimates 2000] [--seconds 150]
+    python -m benchmarks.planning --results planning.jsonl [--cases 60] [--data bits] [--cohorts 8] [--plans] [--index 29] [--estimates 2000] [--seconds 150]
 
-Seeds derive from the commit's hash (HUBBUB_SEED repeats a run). All figures are means over the candidates, times the number of clients.
+Seeds derive from the commit's hash (HUBBUB_TEST_SEED repeats a run). All figures are means over the candidates, times the number of clients.
 A run stops after --seconds, and the next one with the same file continues it. Predictions are made when the table is printed.
 """
 
@@ -19,7 +19,15 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.runs import commit_seed
-from tests.support.planned_accuracy import DATA, Case, Outcome, draw_case, measure, predicted_variance
+from tests.support.planned_accuracy import (
+    DATA,
+    Case,
+    Outcome,
+    draw_case,
+    draw_planned_case,
+    measure,
+    predicted_variance,
+)
 
 TARGET = 0.05  # largest relative difference from the predicted variance
 _STANDARD_ERRORS = 2
@@ -32,6 +40,7 @@ def main() -> None:
     parser.add_argument("--data", choices=DATA, help="only cases of this kind")
     parser.add_argument("--index", type=int, action="append", help="only this case; may be repeated")
     parser.add_argument("--cohorts", type=int, help="number of cohorts of all definitions; default: drawn")
+    parser.add_argument("--plans", action="store_true", help="definitions that are planned for random wishes, of bits")
     parser.add_argument("--estimates", type=int, default=2000, help="least estimates of each case")
     parser.add_argument("--seconds", type=float, default=np.inf, help="begin no case later than this")
     parser.add_argument("--results", type=Path, help="file of measured cases, continued")
@@ -39,25 +48,27 @@ def main() -> None:
     text, seed = commit_seed()
     found = _read(options.results, text)
     begin = time.perf_counter()
+
+    def draw(index: int) -> Case:
+        return draw_planned_case(index, seed) if options.plans else draw_case(index, seed, options.cohorts)
+
     with threadpool_limits(1):
         for index in range(options.cases):
-            if options.data not in (None, DATA[index % len(DATA)]) or index in found:
+            if index in found or (not options.plans and options.data not in (None, DATA[index % len(DATA)])):
                 continue
             if options.index and index not in options.index:
                 continue
             if time.perf_counter() - begin > options.seconds:
                 break
-            case, started = draw_case(index, seed, options.cohorts), time.perf_counter()
+            case, started = draw(index), time.perf_counter()
             outcome = measure(case, options.estimates, np.random.default_rng((seed, index, 1)))
             found[index] = _row(index, case, outcome, time.perf_counter() - started)
             if options.results:
                 with options.results.open("a") as file:
                     print(json.dumps({"seed": text} | found[index]), file=file)
-    print(f"planning, HUBBUB_SEED={text}\n")
+    print(f"planning, HUBBUB_TEST_SEED={text}\n")
     rows = [found[index] for index in sorted(found)]
-    _print_table(
-        [row | {"predicted": predicted_variance(draw_case(row["index"], seed, options.cohorts))} for row in rows]
-    )
+    _print_table([row | {"predicted": predicted_variance(draw(row["index"]))} for row in rows])
 
 
 def _row(index: int, case: Case, outcome: Outcome, seconds: float) -> dict[str, Any]:
@@ -66,8 +77,8 @@ def _row(index: int, case: Case, outcome: Outcome, seconds: float) -> dict[str, 
         "index": index,
         "data": case.data,
         "definition": (
-            f"{params.num_bits}, {params.num_hashes}, {params.num_cohorts} | {params.prob_p:.3f}, {params.prob_q:.3f} "
-            f"| {params.permanent_p:.3f}, {params.permanent_q:.3f} | {case.periods}, {case.metric.hold or '-'} | {case.candidates}"
+            f"{params.num_bits}, {params.num_hashes}, {params.num_cohorts} | {params.mechanism.prob_p:.3f}, {params.mechanism.prob_q:.3f} "
+            f"| {params.mechanism.permanent_p:.3f}, {params.mechanism.permanent_q:.3f} | {case.periods}, {case.metric.hold or '-'} | {case.candidates}"
         ),
         **asdict(outcome),
         "seconds": seconds,

@@ -90,8 +90,8 @@ def put_table(
 
 
 def commit_seed() -> tuple[str, int]:
-    """HUBBUB_SEED or the commit's hash, and the seed derived from it."""
-    text = os.environ.get("HUBBUB_SEED", "")
+    """HUBBUB_TEST_SEED or the commit's hash, and the seed derived from it."""
+    text = os.environ.get("HUBBUB_TEST_SEED", "")
     if not text:
         command = ["git", "rev-parse", "HEAD"]
         here = Path(__file__).parent

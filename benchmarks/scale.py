@@ -5,7 +5,7 @@ python -m benchmarks.scale [REPORTS ...] [--json FILE] [--plot FILE.svg]        
 Each batch has one report of 128 bits and 64 cohorts, and one batch in ten is repeated in the next segment. A measurement is a fold in a
 process of its own, after a fold of one small segment, so that the start of Spark (printed apart) is not part of it. Memory is the largest
 sum of the resident memory of that process and its descendants, in which pages that they share count several times. The bare kernel counts
-the same number of reports from memory in one process. DuckDB alone groups the ids of all segments, with all cores.
+the same number of reports from memory in one process. DuckDB, the yardstick, only groups the ids of all segments, with all cores.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import pyarrow as pa
 from hubbub import Metric, Params
 from hubbub.summary import summary_to_bytes
 from hubbub.summary.counting import count_bits
-from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine, Engine, OneMachineEngine
+from hubbub_aggregator.segments.engines import ArrowEngine, Engine
 from hubbub_aggregator.segments.folding import fold_folder
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.repeated_ids import Ints
@@ -45,7 +45,7 @@ PER_SEGMENT, REPEATED = 20_000, 2_000
 PARAMS = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 METRIC = Metric.string("page", PARAMS)
 FOLDER = SegmentFolder(METRIC.name, METRIC.digest, "2024-06-15")
-ENGINES = ("arrow", "duckdb", "spark")
+ENGINES = ("arrow", "spark")
 
 Figures = dict[str, Any]
 
@@ -72,9 +72,9 @@ def fixed(values: np.ndarray) -> pa.Array:
 
 
 class Timed:
-    """Engine of one machine that measures the search for repeated ids."""
+    """The Arrow engine, which measures its search for repeated ids."""
 
-    def __init__(self, engine: OneMachineEngine) -> None:
+    def __init__(self, engine: ArrowEngine) -> None:
         self.engine, self.ids, self.ids_processor, repeated = engine, 0.0, 0.0, engine.repeated
 
         def timed(blocks: Iterable[Ints]) -> Ints:
@@ -96,7 +96,7 @@ def measure(engine: str, place: str) -> dict[str, float]:
             chosen: Engine = SparkEngine(stack.enter_context(spark_session("local[2]", {})))
             timed = None
         else:
-            timed = Timed(ArrowEngine() if engine == "arrow" else DuckDBEngine("2GB"))
+            timed = Timed(ArrowEngine())
             chosen = timed.engine
         small = Path(stack.enter_context(TemporaryDirectory()))
         write_segments(small, 1_000)

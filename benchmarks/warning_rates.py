@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--max-candidates", type=int, default=10_000, help="skip tasks with more candidates")
     options = parser.parse_args()
     text, seed = commit_seed()
-    print(f"warnings of random tasks, HUBBUB_SEED={text}", flush=True)
+    print(f"warnings of random tasks, HUBBUB_TEST_SEED={text}", flush=True)
     found, started, done = [], time.monotonic(), 0
     with threadpool_limits(1):
         for index in range(options.first, options.first + options.tasks):

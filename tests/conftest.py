@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite: seeds that change with every commit."""
+"""Settings and fixtures of the whole suite: seeds that change with every commit, and no deadlines of random examples."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile(
+    "hubbub", parent=settings(), deadline=None
+)  # a busy machine is no fault; pytest-timeout ends a test that hangs
+settings.load_profile("hubbub")
 
 
 def _commit() -> str:
-    """Return the origin of all seeds: HUBBUB_SEED to repeat a run, else the commit's hash."""
-    if seed := os.environ.get("HUBBUB_SEED"):
+    """Return the origin of all seeds: HUBBUB_TEST_SEED to repeat a run, else the commit's hash."""
+    if seed := os.environ.get("HUBBUB_TEST_SEED"):
         return seed
     here = Path(__file__).parent
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
@@ -20,7 +26,7 @@ def _commit() -> str:
 
 
 def pytest_report_header() -> str:
-    return f"statistical seeds derive from HUBBUB_SEED={_commit()}"
+    return f"statistical seeds derive from HUBBUB_TEST_SEED={_commit()}"
 
 
 @pytest.fixture

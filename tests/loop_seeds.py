@@ -2,7 +2,7 @@
 
 python -m tests.loop_seeds 20 [--prefix NAME] [pytest arguments]          (or: make seeds)
 
-A statistical test is one that takes the fixture `unseen_seed`. Repeat one failure with HUBBUB_SEED=<seed> pytest <test>.
+A statistical test is one that takes the fixture `unseen_seed`. Repeat one failure with HUBBUB_TEST_SEED=<seed> pytest <test>.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Outcomes:
         if report.when == "call":
             self.seconds[report.nodeid].append(report.duration)
         if report.failed:
-            self.failures[report.nodeid].append(os.environ["HUBBUB_SEED"])
+            self.failures[report.nodeid].append(os.environ["HUBBUB_TEST_SEED"])
 
 
 def main() -> int:
@@ -43,7 +43,7 @@ def main() -> int:
     options, arguments = parser.parse_known_args()
     outcomes = Outcomes()
     for number in range(1, options.seeds + 1):
-        os.environ["HUBBUB_SEED"] = f"{options.prefix}-{number}"
+        os.environ["HUBBUB_TEST_SEED"] = f"{options.prefix}-{number}"
         code = pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", *(arguments or ["tests"])], [outcomes])
         if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             return int(code)

@@ -24,11 +24,11 @@ from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.bearer_auth import TokenAuthorizer
 from hubbub_aggregator.api.dashboard.routes import accepts_html, not_found_page
 from hubbub_aggregator.api.dashboard.routes import routes as dashboard_routes
+from hubbub_aggregator.api.dependencies import Address, Service
 from hubbub_aggregator.api.health import ReadinessCheck
 from hubbub_aggregator.api.ingest import IngestMiddleware
 from hubbub_aggregator.api.request_body import BodyMemory
 from hubbub_aggregator.api.routes import routes
-from hubbub_aggregator.api.service import Address, Service
 from hubbub_aggregator.errors import FilesInDoubtError, StoppedError, StoreError
 from hubbub_aggregator.http.cors import CrossOriginMiddleware
 from hubbub_aggregator.http.error_handler import ErrorMiddleware
@@ -87,7 +87,9 @@ def create_app(
     progress = FoldProgress(store.segment_ids, lambda: service_clock().timestamp())
     service = Service(
         active_definitions=active_definitions,
-        store=store,
+        reports=store,
+        periods=store,
+        tokens=store,
         settings=settings,
         clock=service_clock,
         outcomes=outcomes,

@@ -109,25 +109,26 @@ class Settings:
             _check_value(setting.name, str(setting.type), getattr(self, setting.name))
         if self.max_body > self.max_body_memory // NETWORKS_SHARE:
             raise ParameterError(
-                f"max_body_memory must be at least {NETWORKS_SHARE} times max_body, got {self.max_body_memory} and {self.max_body}: "
-                "one network may use an eighth of it, so a larger body could never be accepted"
+                f"max_body_memory must be at least {NETWORKS_SHARE} times max_body",
+                f"{self.max_body_memory} and {self.max_body}: one network may use an eighth of it, so a larger body could never be accepted",
             )
         for name in ("keep_counts", "keep_reports"):
             for metric, periods in getattr(self, name).items():
                 if not 0 <= periods <= _MAX_PERIODS:
-                    raise ParameterError(f"{name} must be 0 to {_MAX_PERIODS} periods, got {periods} for {metric}")
+                    raise ParameterError(f"{name} must be 0 to {_MAX_PERIODS} periods", f"{periods} for {metric}")
         for metric in self.keep_counts.keys() & self.keep_reports.keys():
             if self.keep_reports[metric] > self.keep_counts[metric]:
                 raise ParameterError(
-                    f"keep_reports must not exceed keep_counts, got {self.keep_reports[metric]} and {self.keep_counts[metric]} "
-                    f"periods for {metric}: reports do not outlive their counts"
+                    "keep_reports must not exceed keep_counts",
+                    f"{self.keep_reports[metric]} and {self.keep_counts[metric]} periods for {metric}: reports do not outlive their counts",
                 )
         for network in self.trusted_proxy:
             parse_network(network)
         for origin in self.cors_origin:
             if not _ORIGIN.fullmatch(origin):
                 raise ParameterError(
-                    f"cors_origin must be https://host or https://host:port, in lower case and without a path, got {origin!r}"
+                    "cors_origin must be https://host or https://host:port, in lower case and without a path",
+                    repr(origin),
                 )
 
     def connection_limits(self) -> ConnectionLimits:
@@ -153,6 +154,6 @@ def _check_value(name: str, annotation: str, value: object) -> None:
             )
             rule = "a mapping of metric names to integers"
     if not is_valid:
-        raise ParameterError(f"{name} must be {rule}, got {value!r}")
+        raise ParameterError(f"{name} must be {rule}", repr(value))
     if type(value) in (int, float) and not 0 < cast(float, value) < math.inf:
-        raise ParameterError(f"{name} must be above 0{' and finite' if annotation == 'float' else ''}, got {value}")
+        raise ParameterError(f"{name} must be above 0{' and finite' if annotation == 'float' else ''}", str(value))

@@ -7,6 +7,7 @@ from hubbub.consent import Consent, ConsentRecord
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.secret import Secret
 from hubbub.errors import DefinitionError, HubbubError, InvalidValueError, ParameterError, SummaryError
+from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.buckets import Buckets, Estimand, Several
 from hubbub.metrics.definitions import Definitions, load_definitions, parse_definitions
 from hubbub.metrics.discovery import Discovery
@@ -15,13 +16,16 @@ from hubbub.metrics.params import Params
 from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.recording.batch_builder import Limits
+from hubbub.sdk.storage.accounting import Accounting
 from hubbub.sdk.storage.secret_file import secret_at
 from hubbub.sdk.transparency.consent_notice import consent_notice
+from hubbub.sdk.transparency.state_reports import Inspection, Ledger
 from hubbub.wire.batch import Batch
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub.wire.report import Report
 
 __all__ = [
+    "Accounting",
     "Batch",
     "Buckets",
     "Client",
@@ -33,8 +37,10 @@ __all__ = [
     "Encoder",
     "Estimand",
     "HubbubError",
+    "Inspection",
     "InvalidValueError",
     "Kind",
+    "Ledger",
     "Limits",
     "Metric",
     "ParameterError",
@@ -49,6 +55,7 @@ __all__ = [
     "Several",
     "Subject",
     "SummaryError",
+    "UnaryResponse",
     "consent_notice",
     "load_definitions",
     "parse_definitions",

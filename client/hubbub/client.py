@@ -11,83 +11,39 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from hubbub.consent import Consent, ConsentRecord
 from hubbub.encoding.bloom import JointValue, Value
 from hubbub.errors import HubbubError, ParameterError
-from hubbub.metrics.definitions import Definitions, load_definitions
+from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
 from hubbub.randomness import RandomBytes, system_random_bytes
-from hubbub.sdk.recording.batch_builder import BatchBuilder, Limits
-from hubbub.sdk.recording.consent_changes import ConsentLimit, ConsentManager
-from hubbub.sdk.recording.enrollment import Enrollment
-from hubbub.sdk.recording.recorder import Recorder
-from hubbub.sdk.recording.subject_encoders import SubjectEncoders
-from hubbub.sdk.runtime.arguments import (
-    absolute,
-    check_ca_certs,
-    check_consent_text,
-    check_subject_id,
-    check_timeout,
-    instance_or_default,
-)
+from hubbub.sdk.configuration import Durability, check_consent_text, check_subject_id, check_timeout, configure
+from hubbub.sdk.recording.batch_builder import Limits
 from hubbub.sdk.runtime.async_worker import AsyncWorker
-from hubbub.sdk.runtime.clock import PeriodClock
-from hubbub.sdk.runtime.environment import environment_settings
 from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
 from hubbub.sdk.runtime.fork_safety import HeldSection, register, registered_clients
 from hubbub.sdk.runtime.machine_id import MachineIdReader, read_machine_id
 from hubbub.sdk.runtime.safe_logging import holds_journal
-from hubbub.sdk.storage.compaction import Compactor
-from hubbub.sdk.storage.copy_detection import CopyDetector
-from hubbub.sdk.storage.definition_lease import DefinitionLease
-from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, SystemDisk
-from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.secret_file import SecretFile
+from hubbub.sdk.storage.accounting import Accounting
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.storage.state_reader import inspection_report, ledger_report, read_state
+from hubbub.sdk.transparency.state_reports import Inspection, Ledger, inspect_state, ledger_of_state
 
 if TYPE_CHECKING:
-    from hubbub.sdk.transparency.debug_mode import DebugMode
-    from hubbub.sdk.upload.sender import Sender
+    from hubbub.sdk.assembly import Collaborators
+    from hubbub.sdk.storage.filesystem import Disk
     from hubbub.sdk.upload.transport import Transport
-    from hubbub.sdk.upload.uploader import Uploader
 
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
 T = TypeVar("T")
-Durability = Literal["process", "power", "memory"]
-DETACHED_SEND_DELAY_SECONDS = 60.0
-DEBUG_SEND_SECONDS = 5.0
-"""Time after which debug mode starts no more uploads at `close` and at the end of the program."""
 
 _debugged_clients: list[Client] = []
 """Clients in debug mode, kept until the exit hook has sent their reports."""
-
-
-@dataclass(frozen=True, slots=True)
-class Collaborators:
-    """Objects that a client is built of, one per concern.
-
-    Internal: for `hubbub.testing` and for tests that need more of a client than its public methods, see `collaborators`.
-    """
-
-    disk: Disk
-    journal: Journal
-    compactor: Compactor
-    encoders: SubjectEncoders
-    enrollment: Enrollment
-    builder: BatchBuilder
-    recorder: Recorder
-    limit: ConsentLimit
-    consent_manager: ConsentManager
-    sender: Sender
-    uploader: Uploader
 
 
 class Client:
@@ -134,60 +90,34 @@ class Client:
         environment: Mapping[str, str] | None = None,
         machine_id: MachineIdReader = read_machine_id,
     ) -> None:
-        if durability not in ("process", "power", "memory"):
-            raise ParameterError(f'durability must be "process", "power" or "memory", got {durability!r}')
-        if detached and (durability == "memory" or transport is not None or disk is not None):
-            raise ParameterError(
-                "detached=True starts a process that reads `state` and sends to `url`, so it cannot be combined with "
-                'durability="memory", transport or disk: omit one of them'
-            )
-        self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
-        ca_certs = check_ca_certs(ca_certs)
-        self._policy = instance_or_default("policy", policy, Policy)
-        self._limits = instance_or_default("limits", limits, Limits)
-        settings = environment_settings(os.environ if environment is None else environment)
-        for warning in settings.warnings:
-            log(logging.WARNING, "%s", warning)
-        if settings.url is not None:
-            log(logging.INFO, "HUBBUB_URL is set: reports are sent to %s", settings.url)
-            url = settings.url
-        self._environment_allows = settings.consent
-        self._debug: DebugMode | None = None
-        if settings.is_debug:
-            from hubbub.sdk.transparency.debug_mode import DebugMode
+        from hubbub.sdk.assembly import Seams, build
 
-            log(
-                logging.WARNING, "HUBBUB_DEBUG is set: the state is temporary, and no report is sent to another machine"
-            )
-            self._debug = DebugMode(url, ca_certs)
+        configuration = configure(
+            definitions,
+            state,
+            url,
+            os.environ if environment is None else environment,
+            durability=durability,
+            policy=policy,
+            limits=limits,
+            detached=detached,
+            per_subject=per_subject,
+            renew_identity_when_copied=renew_identity_when_copied,
+            ca_certs=ca_certs,
+            has_transport=transport is not None,
+            has_disk=disk is not None,
+        )
+        seams = Seams(transport, disk, clock, random_bytes, machine_id)
+        for level, message in configuration.messages:
+            log(level, "%s", message)
+        if configuration.is_debug:
+            from hubbub.sdk.transparency.debug_mode import debugged
+
+            configuration, seams = debugged(configuration, seams)
             _debugged_clients.append(self)
-            transport, disk, detached = self._debug.transport, None, False
-            if self._debug.directory is None:
-                durability = "memory"
-            else:
-                state = self._debug.directory
-        if transport is None:
-            from hubbub.sdk.upload.transport import HttpTransport
-
-            transport = HttpTransport(url, ca_certs)
-        self._transport = transport
-        self._url, self._ca_certs = url, ca_certs
-        self._detached, self._sends_at_start = detached, False
-        if detached:
-            from hubbub.sdk.upload.detached import can_detach
-
-            self._detached = can_detach()
-            self._sends_at_start = not self._detached
-        self._directory = absolute("state", state)
-        self._durability = durability
-        self._per_subject = per_subject
-        self._renew_identity = renew_identity_when_copied
-        self._machine_id = machine_id if durability != "memory" else lambda: None
-        self._clock = clock
-        self._random_bytes = random_bytes
-        self._given_disk = disk
+        self._configuration, self._seams = configuration, seams
         self._async_worker = AsyncWorker()
-        self._parts = self._build()
+        self._parts = build(configuration, seams)
         register(self)
         call_safely(self._resume, None)
         if self._parts.journal.problem:
@@ -197,55 +127,6 @@ class Client:
                 RuntimeWarning,
                 stacklevel=2,
             )
-
-    def _build(self) -> Collaborators:
-        """Build the collaborators, and hand each to those that need it."""
-        from hubbub.sdk.upload.sender import Sender
-        from hubbub.sdk.upload.uploader import Uploader
-
-        definitions, random_bytes = self._definitions, self._random_bytes
-        disk = self._given_disk or (MemoryDisk() if self._durability == "memory" else SystemDisk())
-        journal = Journal(self._directory, disk)
-        compactor = Compactor(journal, disk)
-        secret_file = SecretFile(journal, disk, random_bytes)
-        today, limit = PeriodClock(self._clock), ConsentLimit(self._environment_allows)
-        lease = DefinitionLease(self._directory, disk, (metric.digest for metric in definitions.values()))
-        encoders = SubjectEncoders(journal, secret_file.load, random_bytes)
-        enrollment = Enrollment(
-            journal, definitions, self._policy, today, include_client=not self._per_subject, lease=lease
-        )
-        builder = BatchBuilder(
-            journal, definitions, encoders, enrollment, today, limits=self._limits, random_bytes=random_bytes
-        )
-        recorder = Recorder(journal, definitions, encoders, enrollment, builder, today, limit, random_bytes)
-        copies = CopyDetector(journal, secret_file, self._machine_id, renew=self._renew_identity)
-        consent_manager = ConsentManager(
-            journal,
-            compactor,
-            secret_file,
-            encoders,
-            enrollment,
-            builder,
-            copies,
-            limit,
-            self._clock,
-            before_change=recorder.before_consent_change,
-        )
-        sender = Sender(
-            journal,
-            self._transport,
-            disk=disk,
-            clock=self._clock,
-            random_bytes=random_bytes,
-            limit=limit,
-            prepare=recorder.prepare_upload,
-            sends_after=DETACHED_SEND_DELAY_SECONDS if self._detached else 0.0,
-            hurries=self._sends_at_start,
-        )
-        uploader = Uploader(journal, compactor, sender)
-        return Collaborators(
-            disk, journal, compactor, encoders, enrollment, builder, recorder, limit, consent_manager, sender, uploader
-        )
 
     def record(self, metric: str, value: Value | JointValue = None) -> None:
         """Record a value; returns at once and never raises.
@@ -311,16 +192,16 @@ class Client:
         """Stop the background thread. Nothing is lost: the next start continues."""
         call_safely(self._close, None)
 
-    def accounting(self) -> dict[str, Any]:
-        """Return the counters of recordings and reports; both identities of `hubbub.sdk.storage.state` hold."""
+    def accounting(self) -> Accounting:
+        """Return the counters of recordings and reports."""
         return self._parts.journal.run(self._parts.recorder.accounting)
 
-    def inspect(self, last: int = 1) -> dict[str, Any]:
-        """Return the output of `hubbub inspect --json --last LAST`: consent, queued batches, bodies of the last batches sent (at most 10).
+    def inspect(self, last: int = 1) -> Inspection:
+        """Return what `hubbub inspect --last LAST` shows: consent, queued batches, bodies of the last batches sent (at most 10).
 
         For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
         """
-        return self._report(lambda state: inspection_report(state, last))
+        return self._report(lambda state: inspect_state(state, last))
 
     def inspect_html(self, last: int = 10) -> str:
         """Return the page of `hubbub inspect --html`: consent, who can learn what, budget, reports held, the last `last` batches sent.
@@ -331,21 +212,21 @@ class Client:
 
         def page() -> str:
             from hubbub.sdk.transparency.state_page import state_page
-            from hubbub.sdk.upload.transport import HttpTransport
 
-            url = self._url if isinstance(self._transport, HttpTransport) else None
+            configuration = self._configuration
+            url = configuration.url if self._seams.transport is None else None
             return self._build_report(
-                lambda state: state_page(state, last=last, definitions=self._definitions, url=url)
+                lambda state: state_page(state, last=last, definitions=configuration.definitions, url=url)
             )
 
         return call_safely(page, otherwise="")
 
-    def ledger(self) -> dict[str, Any]:
-        """Return the output of `hubbub ledger --json`: epsilon spent and reserved, by metric definition.
+    def ledger(self) -> Ledger:
+        """Return what `hubbub ledger` shows: epsilon spent and reserved, by metric definition.
 
         For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
         """
-        return self._report(ledger_report)
+        return self._report(ledger_of_state)
 
     def __enter__(self) -> Self:
         return self
@@ -362,19 +243,22 @@ class Client:
 
     def _build_report(self, report: Callable[[State], T]) -> T:
         """Report on the files; without files, or if the disk refused events, on the state in memory."""
+        from hubbub.sdk.storage.filesystem import SystemDisk
+        from hubbub.sdk.storage.state_reader import read_state
+
         parts = self._parts
         if isinstance(parts.disk, SystemDisk) and not parts.journal.problem:
             with suppress(HubbubError):
-                return report(read_state(self._directory))
+                return report(read_state(self._configuration.directory))
         return parts.journal.run(report)
 
     def _record(self, subject_id: str | None, metric: str, value: Value | JointValue) -> None:
         try:
             parts = self._parts
-            if parts.limit.allowed is Consent.OFF and self._debug is None:
+            if parts.limit.allowed is Consent.OFF:
                 parts.recorder.ignore("consent")
                 return
-            if subject_id is None and self._per_subject:
+            if subject_id is None and self._configuration.per_subject:
                 parts.recorder.ignore_wrong_call(
                     "this client is per_subject: call client.subject(id).record(...) instead of client.record(...)"
                 )
@@ -384,26 +268,13 @@ class Client:
                 if parts.uploader.is_started:
                     parts.uploader.wake()
                 return
-            if self._take(subject_id, metric, value) is Consent.OFF:
+            if parts.journal.run(parts.recorder.take, subject_id, metric, value) is Consent.OFF:
                 return
-            if self._durability == "power":
+            if self._configuration.durability == "power":
                 parts.journal.sync()
             parts.uploader.wake()
         except Exception as failure:  # noqa: BLE001  (the contract: `record` never raises into its host)
             report_failure(failure)
-
-    def _take(self, subject_id: str | None, metric: str, value: Value | JointValue) -> Consent:
-        """Take one recording; return the saved consent. In debug mode, print its report."""
-        parts = self._parts
-        if self._debug is None:
-            return parts.journal.run(parts.recorder.take, subject_id, metric, value)
-        from hubbub.sdk.transparency.debug_mode import print_line, record_and_describe
-
-        consent, text = parts.journal.run(
-            record_and_describe, parts.recorder, parts.encoders, self._definitions, subject_id, metric, value
-        )
-        print_line(text)
-        return consent
 
     def _resume(self) -> None:
         """Build the reports of the periods since the last run, and continue to send."""
@@ -417,18 +288,19 @@ class Client:
         if detaching:
             from hubbub.sdk.upload.detached import detach
 
-            detach(self._directory, self._url, self._ca_certs)
+            detach(self._configuration.directory, self._configuration.url, self._configuration.ca_certs)
 
     def _begin(self, state: State) -> tuple[bool, bool]:
         """Enroll if consent was given; return whether it was, and whether another process must be started to send."""
         if state.consent is Consent.OFF:
             return False, False
-        self._parts.consent_manager.enroll(state)
-        if not self._detached or self._parts.limit.effective(state.consent) is not Consent.ON:
+        parts = self._parts
+        parts.consent_manager.enroll(state)
+        if not parts.detaches or parts.limit.effective(state.consent) is not Consent.ON:
             return True, False
         from hubbub.sdk.upload.detached import claim_daily_run
 
-        return True, claim_daily_run(self._parts.journal, state, self._clock().timestamp())
+        return True, claim_daily_run(parts.journal, state, self._seams.clock().timestamp())
 
     def _set_consent(self, consent: Consent, text: str) -> list[str]:
         """Change the consent; return one message for each part that the disk refused."""
@@ -440,8 +312,8 @@ class Client:
 
     def _close(self) -> None:
         self._async_worker.close()
-        self._send_in_debug_mode()
         parts = self._parts
+        self._seams.before_stop(parts)
         parts.uploader.stop()
         parts.sender.close()
         if parts.journal.has_unsynced:
@@ -449,20 +321,11 @@ class Client:
         parts.enrollment.release_lease()
         parts.journal.close()
 
-    def _send_in_debug_mode(self) -> None:
-        """In debug mode, send the reports of the current periods now."""
-        parts = self._parts
-        if self._debug is not None and parts.limit.allowed is not Consent.OFF:
-            from hubbub.sdk.upload.immediate import send_all_now
-
-            send_all_now(parts.journal, parts.recorder, parts.builder, parts.sender, DEBUG_SEND_SECONDS)
-
     def _stop(self) -> None:
         """At exit: end the upload thread."""
-        call_safely(self._send_in_debug_mode, None)
+        call_safely(lambda: self._seams.before_stop(self._parts), None)
         self._parts.uploader.stop()
-        if self._debug is not None:
-            self._debug.delete_state()
+        self._seams.at_exit()
 
     def _freeze(self) -> HeldSection:
         """Before a fork: hold the journal's lock, so that no thread changes it meanwhile."""
@@ -472,8 +335,12 @@ class Client:
         """After a fork: open files and locks anew; the next recording starts a thread."""
         self._async_worker = AsyncWorker()
         self._parts.uploader.after_fork_in_child()
-        if self._durability == "memory":
-            self._parts = self._build()  # the parent keeps the reports in memory: the child is a client of its own
+        if self._configuration.durability == "memory":
+            from hubbub.sdk.assembly import build
+
+            self._parts = build(
+                self._configuration, self._seams
+            )  # the parent keeps the reports in memory: the child is a client of its own
         else:
             self._parts.journal.after_fork_in_child()
             self._parts.compactor.after_fork_in_child()
@@ -485,7 +352,7 @@ class Client:
             parts.uploader.end()
 
     def __repr__(self) -> str:
-        return f"<hubbub.Client {str(self._directory)!r}>"
+        return f"<hubbub.Client {str(self._configuration.directory)!r}>"
 
 
 class Subject:

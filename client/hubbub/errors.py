@@ -19,7 +19,16 @@ class HubbubError(Exception):
 
 
 class ParameterError(HubbubError, ValueError):
-    """Argument of the wrong type or outside its range."""
+    """Argument of the wrong type or outside its range.
+
+    rule : what the argument must be, with its name; the whole message where its value is not given apart
+    got  : the value, and what follows from it
+    """
+
+    def __init__(self, rule: str, got: str = "") -> None:
+        super().__init__(f"{rule}, got {got}" if got else rule)
+        self.rule = rule
+        self.got = got
 
 
 class DefinitionError(HubbubError, ValueError):

@@ -18,7 +18,6 @@ from datetime import UTC, date, datetime, time, timedelta
 from hubbub.client import Client, collaborators
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.runtime import error_guard
-from hubbub.sdk.upload.immediate import send_all_now
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.wire.batch import Batch
 
@@ -104,8 +103,7 @@ def deliver(client: Client) -> int:
 
     It builds the reports of the current periods: later recordings belong to the next period.
     """
-    parts = collaborators(client)
-    return send_all_now(parts.journal, parts.recorder, parts.builder, parts.sender)
+    return collaborators(client).send_all_now()
 
 
 @contextmanager

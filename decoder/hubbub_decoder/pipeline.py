@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
-from numbers import Real
 
 import numpy as np
 
@@ -16,8 +15,6 @@ from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.text import format_count, with_article
 from hubbub_decoder.blas_threads import idle_blas_threads, one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
-from hubbub_decoder.data.combine import Collected
-from hubbub_decoder.data.groups import held_out_counts
 from hubbub_decoder.data.weights import group_weights
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.bit_counts import fit_bits, is_crowded
@@ -30,15 +27,17 @@ from hubbub_decoder.estimators.pattern_counts import fit_patterns
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.estimators.unlisted_strings import UnlistedFit, fit_with_unlisted_strings
-from hubbub_decoder.inference.intervals import Target, unlisted_std_error
+from hubbub_decoder.inference.intervals import unlisted_std_error
 from hubbub_decoder.inference.weight_strata import weight_strata
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.evidence import Collected, Evidence
 from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
+from hubbub_decoder.options import Options, Target
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_category_decoding, build_decoding, build_mean_decoding
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
-from hubbub_decoder.results.unlisted_strings import build_unlisted_strings
+from hubbub_decoder.results.unlisted_strings import build_unlisted_string
 
 Progress = Callable[[str, float], None]
 _HASHING, _FITTING, _FITTING_AGAIN, _TESTING = 0.01, 0.05, 0.6, 0.8
@@ -88,75 +87,103 @@ def decode(
     >>> [(e.candidate, round(e.share, 3), round(e.std_error, 3)) for e in decoding.estimates]
     [('linux', 0.5, 0.027), ('macos', 0.3, 0.027)]
     """
-    _check_arguments(summary, confidence, fdr, target, method, same_clients)
-    periods = summary.periods
-    if not same_clients:
-        summary = replace(summary, periods=())  # reports of unknown periods count as independent
-    if isinstance(summary, Reports) and supports_pattern_likelihood(summary.metric.params):
-        summary = summary.pattern_counts()
-    counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
-    if method == "lasso" and isinstance(summary, PatternCounts):
-        summary = counts
-    metric = counts.metric
-    if counts.num_reports == 0:
+    options = Options(confidence, fdr, target, same_clients)
+    evidence = collect_evidence(summary, options)
+    return decode_evidence(evidence, candidates, options, method=method, weights=weights, progress=progress)
+
+
+def decode_evidence(
+    evidence: Evidence,
+    candidates: Iterable[str] | DesignMatrix | None,
+    options: Options,
+    *,
+    method: Method = "auto",
+    weights: Mapping[str, float] | None = None,
+    progress: Progress = lambda _stage, _share: None,
+) -> Decoding:
+    """Decode evidence: the steps of `decode`, from counts to shares with intervals, tests and warnings."""
+    if method not in ("auto", "lasso"):
+        raise SummaryError(f'method must be "auto" or "lasso", got {method!r}')
+    if method == "lasso" and isinstance(evidence.source, PatternCounts):
+        evidence = evidence.as_bit_counts()
+    progress("testing the goodness of fit", 0.0)
+    tests = run_fit_tests(evidence.collected)
+    whole = _whole_values(evidence)
+    if evidence.metric.kind is not Kind.STRING:
+        decoding = _decode_categories(whole, candidates, options, weights)
+    else:
+        progress("hashing the candidates", _HASHING)
+        design, repeated = _design(evidence.metric, candidates, weights)
+        selection = select_candidates(whole, design, method=method, keep_all=_is_pattern_fit(whole))
+        with idle_blas_threads(_largest_dimension(selection, design)):
+            fit, unlisted = _fit(selection, design, progress)
+        progress("testing the candidates", _TESTING)
+        decoding = build_decoding(fit, design.groups, whole, options, design.strata)
+        decoding = replace(
+            decoding,
+            lowest_detection_limit=_lowest_detection_limit(whole, fit, decoding),
+            unlisted_strings=tuple(build_unlisted_string(each, whole.params.num_bits, options) for each in unlisted),
+            num_kept=None if len(selection.columns) == len(design.groups) else len(selection.columns),
+        )
+        decoding = replace(decoding, warnings=_warnings(evidence, whole, design, repeated, selection, fit, decoding))
+    failed = warnings.warn_failed_fit_tests(tests, evidence.counts)
+    return replace(decoding, fit_tests=tests, warnings=(*decoding.warnings, *failed))
+
+
+def collect_evidence(summary: Collected, options: Options) -> Evidence:
+    """Evidence in the form that is fitted; raises SummaryError for a joint metric, and without a report."""
+    evidence = Evidence.from_summary(summary, same_clients=options.same_clients)
+    metric = evidence.metric
+    if metric.parts:
+        raise SummaryError(
+            f"{metric.name}: a joint metric has the bits of {len(metric.parts)} parts. Use `hubbub associate` for "
+            "their joint distribution, or decode(summary.part(name)) for one part."
+        )
+    if evidence.num_reports == 0:
         raise SummaryError(
             f"{metric.name}: the summary holds no report, so no share can be estimated. Decode it when reports have arrived."
         )
-    progress("testing the goodness of fit", 0.0)
-    tests, collected = run_fit_tests(summary), counts
-    if metric.discover is not None:
-        summary = counts = held_out_counts(counts, metric.discover)
-        if counts.num_reports == 0:
-            raise SummaryError(
-                f"{metric.name}: the held-out group has no report, and the others report prefixes only. Decode when more reports have arrived."
-            )
-    if metric.kind is not Kind.STRING:
-        if weights is not None:
+    return evidence
+
+
+def _whole_values(evidence: Evidence) -> Evidence:
+    """Evidence of the clients that report whole values, of which there must be some."""
+    whole = evidence.held_out()
+    if whole.num_reports == 0:
+        raise SummaryError(
+            f"{whole.metric.name}: the held-out group has no report, and the others report prefixes only. Decode when more reports have arrived."
+        )
+    return whole
+
+
+def _decode_categories(
+    evidence: Evidence,
+    candidates: Iterable[str] | DesignMatrix | None,
+    options: Options,
+    weights: Mapping[str, float] | None,
+) -> Decoding:
+    """Decode a metric of which every value has a bit of its own, in closed form."""
+    metric = evidence.metric
+    if weights is not None:
+        raise CandidateError(
+            f"{metric.name}: categories are not tested, so {with_article(metric.kind)} metric has no weights. Leave out weights (--weights)."
+        )
+    names = category_names(metric, candidates)
+    if metric.buckets is not None and metric.buckets.is_mean:
+        if names is not None:
             raise CandidateError(
-                f"{metric.name}: categories are not tested, so {with_article(metric.kind)} metric has no weights. Leave out weights (--weights)."
+                f'{metric.name}: its reports estimate a mean (estimate = "mean"), and no share of any value. Leave candidates out.'
             )
-        names = _category_names(metric, candidates)
-        if metric.buckets is not None and metric.buckets.is_mean:
-            if names is not None:
-                raise CandidateError(
-                    f'{metric.name}: its reports estimate a mean (estimate = "mean"), and no share of any value. Leave candidates out.'
-                )
-            decoding = build_mean_decoding(counts, metric.buckets, target, confidence, fdr)
-        else:
-            selected = select_categories(metric, names)
-            fit = fit_categories(counts, selected)
-            decoding = build_category_decoding(fit, selected, counts, target, confidence, fdr)
-        messages = [*warnings.warn_counts(counts), *warnings.warn_impossible_totals(decoding)]
+        decoding = build_mean_decoding(evidence, metric.buckets, options)
     else:
-        progress("hashing the candidates", _HASHING)
-        design, repeated = _design(metric, candidates)
-        if weights is not None:
-            design = replace(design, strata=weight_strata(group_weights(weights, design.groups)))
-        selection = select_candidates(counts, design, method=method, keep_all=_is_pattern_fit(summary))
-        with idle_blas_threads(_largest_dimension(summary, selection, design)):
-            fit, unlisted = _fit(summary, collected.num_reports, design, selection, progress)
-        progress("testing the candidates", _TESTING)
-        decoding = build_decoding(
-            fit, design.groups, counts, target, confidence, fdr, design.strata, collected.num_reports
-        )
-        decoding = replace(
-            decoding,
-            lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding),
-            unlisted_strings=build_unlisted_strings(unlisted, metric.params.num_bits, target, confidence),
-        )
-        if len(selection.columns) < len(design.groups):
-            decoding = replace(decoding, num_kept=len(selection.columns))
-        messages = _warnings(summary, collected, design, repeated, selection, fit, decoding)
-    assumed = same_clients if len(periods) > 1 else None
-    decoding = replace(decoding, periods=periods, same_clients=assumed)
-    return replace(decoding, fit_tests=tests, warnings=(*messages, *warnings.warn_failed_fit_tests(tests, collected)))
+        selected = select_categories(metric, names)
+        decoding = build_category_decoding(fit_categories(evidence, selected), selected, evidence, options)
+    found = (*warnings.warn_counts(evidence.counts), *warnings.warn_impossible_totals(decoding))
+    return replace(decoding, warnings=found)
 
 
-def _fit(
-    summary: Collected, num_reports: int, design: DesignMatrix, selection: Selection, progress: Progress
-) -> tuple[FitResult, tuple[UnlistedFit, ...]]:
-    """Fit the selected candidates, and search for frequent unlisted strings; num_reports : of all reporters, those of prefixes included."""
-    kept = design.take(selection.columns)
+def _fit(selection: Selection, design: DesignMatrix, progress: Progress) -> tuple[FitResult, tuple[UnlistedFit, ...]]:
+    """Fit the selected candidates, and search for frequent unlisted strings."""
     fits = count(1)
 
     def fit_columns(columns: DesignMatrix) -> FitResult:
@@ -166,62 +193,70 @@ def _fit(
             f"estimating {format_count(len(columns.groups), 'share')}{again}",
             _FITTING if number == 1 else _FITTING_AGAIN,
         )
-        return _fit_columns(summary, num_reports, columns, selection)
+        return _fit_columns(selection.evidence, columns)
 
-    fit, unlisted = fit_with_unlisted_strings(selection.counts, kept, fit_columns)
-    return fit.expand(
-        selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0
-    ), unlisted
+    fit, unlisted = fit_with_unlisted_strings(selection.evidence, design.take(selection.columns), fit_columns)
+    left_out = math.nan if selection.independent else 1.0
+    return fit.expand(selection.columns, len(design.groups), p_value=left_out), unlisted
 
 
-def _fit_columns(summary: Collected, n: int, kept: DesignMatrix, selection: Selection) -> FitResult:
-    """Fit the columns by the most precise estimator for this summary and this number of columns.
+def _fit_columns(evidence: Evidence, kept: DesignMatrix) -> FitResult:
+    """Fit the columns by the most precise estimator for this evidence and this number of columns.
 
-    summary                       | few candidates: fixed effects | many candidates: random effects, empirical Bayes
+    evidence                      | few candidates: fixed effects | many candidates: random effects, empirical Bayes
     PatternCounts (k <= 16)       |                         fit_patterns
     Reports (<= 1,500 candidates) | fit_reports_one_step          | fit_reports_mixed
     otherwise, their bit counts   | fit_least_squares             | fit_bits
     """
-    if isinstance(summary, PatternCounts) and _is_pattern_fit(summary):
-        fit = fit_patterns(summary, kept)
-        return fit.with_cumulants(pattern_noise_cumulants(summary, kept, fit))
-    fixed = use_fixed_effects(selection.counts, kept)
-    if isinstance(summary, Reports) and within_size_limit(kept) and not is_crowded(selection.counts, kept):
-        reports = selection.reports_of(summary)
-        return fit_reports_one_step(reports, kept, n) if fixed else fit_reports_mixed(reports, kept, n)
-    fit = fit_least_squares(selection.counts, kept, n) if fixed else fit_bits(selection.counts, kept, n)
-    return fit.with_cumulants(bit_noise_cumulants(selection.counts, kept, fit))
+    if _is_pattern_fit(evidence):
+        fit = fit_patterns(evidence, kept)
+        return fit.with_cumulants(pattern_noise_cumulants(evidence, kept, fit))
+    fixed = use_fixed_effects(evidence, kept)
+    if isinstance(evidence.source, Reports) and within_size_limit(kept) and not is_crowded(evidence, kept):
+        return fit_reports_one_step(evidence, kept) if fixed else fit_reports_mixed(evidence, kept)
+    fit = fit_least_squares(evidence, kept) if fixed else fit_bits(evidence, kept)
+    return fit.with_cumulants(bit_noise_cumulants(evidence, kept, fit))
 
 
-def _lowest_detection_limit(summary: Collected, fit: FitResult, decoding: Decoding) -> float:
+def _lowest_detection_limit(evidence: Evidence, fit: FitResult, decoding: Decoding) -> float:
     """Detection limit with infinitely many reports, for tau**2 two standard errors below its estimate; 0 if that is below 0.
 
     Bit counts of a cohort have at most k independent numbers about the unlisted strings; patterns and reports have one for each filter.
     """
-    params = summary.metric.params
-    if isinstance(summary, BitCounts):
+    params = evidence.params
+    if isinstance(evidence.source, BitCounts):
         dimensions = params.num_bits - (params.hash_scheme != "google-md5")
     else:
         dimensions = count_filters(params) - 2  # without "no value", and the probabilities sum to 1
     surely = fit.unlisted_variance - 2 * fit.unlisted_variance_error
-    counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
-    error = unlisted_std_error(surely, int((counts.reports > 0).sum()), dimensions)
+    error = unlisted_std_error(surely, evidence.num_used, dimensions)
     return decoding.detection_limit * min(error / fit.null_error, 1) if error and fit.null_error < math.inf else 0.0
 
 
-def _largest_dimension(summary: Collected, selection: Selection, design: DesignMatrix) -> int:
+def _largest_dimension(selection: Selection, design: DesignMatrix) -> int:
     """Largest dimension of a dense matrix in the fit: the number of shares; message passing has none."""
-    has_matrix = isinstance(summary, Reports) or use_fixed_effects(selection.counts, design.take(selection.columns))
-    return len(selection.columns) if has_matrix and not _is_pattern_fit(summary) else 0
+    evidence, kept = selection.evidence, design.take(selection.columns)
+    has_matrix = isinstance(evidence.source, Reports) or use_fixed_effects(evidence, kept)
+    return len(selection.columns) if has_matrix and not _is_pattern_fit(evidence) else 0
 
 
-def _is_pattern_fit(summary: Collected) -> bool:
-    """Whether the summary is fitted as pattern counts."""
-    return isinstance(summary, PatternCounts) and supports_pattern_likelihood(summary.metric.params)
+def _is_pattern_fit(evidence: Evidence) -> bool:
+    """Whether the evidence is fitted as pattern counts."""
+    return isinstance(evidence.source, PatternCounts) and supports_pattern_likelihood(evidence.params)
 
 
-def _design(metric: Metric, candidates: Iterable[str] | DesignMatrix | None) -> tuple[DesignMatrix, int]:
-    """Design matrix of the candidates, and the number of repetitions among them."""
+def _design(
+    metric: Metric, candidates: Iterable[str] | DesignMatrix | None, weights: Mapping[str, float] | None
+) -> tuple[DesignMatrix, int]:
+    """Design matrix of the candidates with the strata of their weights, and the number of repetitions among them."""
+    design, repeated = hash_candidates(metric, candidates)
+    if weights is not None:
+        design = replace(design, strata=weight_strata(group_weights(weights, design.groups)))
+    return design, repeated
+
+
+def hash_candidates(metric: Metric, candidates: Iterable[str] | DesignMatrix | None) -> tuple[DesignMatrix, int]:
+    """Design matrix of the candidates of a string metric, and the number of repetitions among them."""
     if candidates is None:
         raise CandidateError(
             f"{metric.name}: no candidates were given, and a string metric is decoded for given strings only. To decode it, give candidates."
@@ -237,7 +272,7 @@ def _design(metric: Metric, candidates: Iterable[str] | DesignMatrix | None) -> 
     return candidates, 0
 
 
-def _category_names(metric: Metric, candidates: Iterable[str] | DesignMatrix | None) -> list[str] | None:
+def category_names(metric: Metric, candidates: Iterable[str] | DesignMatrix | None) -> list[str] | None:
     """Names of the categories to show, each once; None: all."""
     if isinstance(candidates, DesignMatrix):
         raise CandidateError(
@@ -246,45 +281,20 @@ def _category_names(metric: Metric, candidates: Iterable[str] | DesignMatrix | N
     return None if candidates is None else distinct_candidates(candidates)[0]
 
 
-def _check_arguments(
-    summary: object, confidence: float, fdr: float, target: str, method: str, same_clients: object
-) -> None:
-    """Raise SummaryError for a wrong type or a value out of range."""
-    if not isinstance(summary, BitCounts | PatternCounts | Reports):
-        raise SummaryError(
-            f"summary must be BitCounts, PatternCounts or Reports, got {type(summary).__name__}: "
-            "hubbub.summary.read_collected(path) reads whichever a file holds"
-        )
-    if summary.metric.parts:
-        raise SummaryError(
-            f"{summary.metric.name}: a joint metric has the bits of {len(summary.metric.parts)} parts. Use `hubbub associate` for "
-            "their joint distribution, or decode(summary.part(name)) for one part."
-        )
-    for name, value in (("confidence", confidence), ("fdr", fdr)):
-        if not isinstance(value, Real) or not 0 < value < 1:
-            raise SummaryError(f"{name} must be a number in (0, 1), got {value!r}")
-    if target not in ("reporters", "population"):
-        raise SummaryError(f'target must be "reporters" or "population", got {target!r}')
-    if method not in ("auto", "lasso"):
-        raise SummaryError(f'method must be "auto" or "lasso", got {method!r}')
-    if not isinstance(same_clients, bool):
-        raise SummaryError(f"same_clients must be True or False, got {same_clients!r}")
-
-
 def _warnings(
-    summary: Collected,
-    counts: BitCounts,
+    evidence: Evidence,
+    whole: Evidence,
     design: DesignMatrix,
     repeated: int,
     selection: Selection,
     fit: FitResult,
     decoding: Decoding,
-) -> list[str]:
+) -> tuple[str, ...]:
     """Warnings about the decoding of a string metric, in the order of its steps."""
-    reports = summary if isinstance(summary, Reports) else None
-    few_cohorts = int((selection.counts.reports > 0).sum()) < warnings.MIN_COHORTS
-    return [
-        *warnings.warn_counts(counts),
+    reports = whole.source if isinstance(whole.source, Reports) else None
+    few_cohorts = selection.evidence.num_used < warnings.MIN_COHORTS
+    return (
+        *warnings.warn_counts(evidence.counts),
         *warnings.warn_padded_candidates(design),
         *warnings.warn_merged_candidates(design, repeated),
         *warnings.warn_header_line(design, decoding),
@@ -292,9 +302,10 @@ def _warnings(
         *warnings.warn_screening(design, selection, few_cohorts=few_cohorts),
         *warnings.warn_unused_reports(reports, design.take(selection.columns)),
         *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
-        *warnings.warn_few_cohorts(selection.counts, decoding),
+        *warnings.warn_few_cohorts(selection.evidence.counts, decoding),
         *warnings.warn_unlisted_strings(decoding),
-        *warnings.warn_undetermined_totals(decoding),
-        *warnings.warn_impossible_totals(decoding, None if _is_pattern_fit(summary) else fit),
+        *warnings.warn_unsubtracted_candidates(decoding, fit),
+        *warnings.warn_undetermined_totals(decoding, fit),
+        *warnings.warn_impossible_totals(decoding, None if _is_pattern_fit(whole) else fit),
         *warnings.warn_nothing_detected(decoding),
-    ]
+    )

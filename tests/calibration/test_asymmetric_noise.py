@@ -7,7 +7,6 @@ import pytest
 
 from hubbub import Params
 from hubbub.privacy import epsilon, epsilon_permanent
-from hubbub_decoder.model.bit_covariance import bit_noise
 from tests.support.asymmetric_noise import (
     EPSILONS,
     NUMBERS_OF_REPORTS,
@@ -28,9 +27,9 @@ def test_law_is_the_variance_of_the_debiased_bit(epsilons: tuple[float, float]) 
     """eps_1 and eps_inf are those of the parameters, and the law is (D / T + G) / (q* - p*)**2, to the rounding of 2**-24."""
     params = Params(num_bits=64, num_hashes=1, num_cohorts=8, **noise(epsilons))
     assert (epsilon(params), epsilon_permanent(params)) == pytest.approx(epsilons, abs=1e-3)
-    instantaneous, permanent = bit_noise(np.array(SHARES), params)
+    instantaneous, permanent = params.mechanism.noise_variances(np.array(SHARES))
     for reports in NUMBERS_OF_REPORTS:
-        exact = (instantaneous / reports + permanent) / (params.q_star - params.p_star) ** 2
+        exact = (instantaneous / reports + permanent) / (params.mechanism.q_star - params.mechanism.p_star) ** 2
         assert exact == pytest.approx([law(epsilons, reports, share) for share in SHARES], rel=1e-3)
 
 

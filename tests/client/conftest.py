@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Client, Definitions, Metric, Params
+from hubbub import Accounting, Client, Definitions, Metric, Params
 from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, raise_internal_errors
 
 TODAY = date(2026, 11, 21)
@@ -62,9 +62,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
         client.close()
 
 
-def require_balanced(counts: dict[str, Any]) -> None:
+def require_balanced(counts: Accounting) -> None:
     """Both identities of the accounting."""
-    assert counts["recorded"] == counts["chosen"] + counts["superseded"] + sum(counts["ignored"].values())
-    assert counts["formed"] == sum(
-        (counts["acknowledged"], counts["queued"], counts["quarantined"], *counts["dropped"].values())
-    )
+    assert counts.recorded == counts.chosen + counts.superseded + sum(counts.ignored.values())
+    assert counts.formed == sum((counts.acknowledged, counts.queued, counts.quarantined, *counts.dropped.values()))

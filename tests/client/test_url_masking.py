@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 
 import pytest
 from click.testing import CliRunner
@@ -97,6 +99,17 @@ def test_masked_message_shows_no_password_that_is_not_encoded(message: str, sche
 )
 def test_message_without_secrets_is_not_changed(text: str) -> None:
     assert mask_urls(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 100_000, "https://" + "a" * 100_000 + "/?b", "secret" * 1_000 + " " + "_" * 100_000]
+)
+@pytest.mark.parametrize("mask", [mask_url, mask_urls])
+def test_time_of_masking_is_linear_in_the_length(mask: Callable[[str], str], text: str) -> None:
+    """A quadratic search takes minutes for 100,000 characters, a linear one some milliseconds; `HUBBUB_URL` may be as long."""
+    began = time.process_time()
+    mask(text)
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(

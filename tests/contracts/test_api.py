@@ -1,6 +1,6 @@
 """Public API, pinned in api.txt and docs/reference/api.md.
 
-HUBBUB_PIN=1 pytest tests/contracts/test_api.py          rewrites both
+HUBBUB_TEST_PIN=1 pytest tests/contracts/test_api.py          rewrites both
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_star_import_of_testing_has_public_names_only() -> None:
 
 
 def test_public_api_matches_api_txt() -> None:
-    if os.environ.get("HUBBUB_PIN"):
+    if os.environ.get("HUBBUB_TEST_PIN"):
         PINNED.write_text(described())
         (DOCS / "reference" / "api.md").write_text(reference())
     assert described() == PINNED.read_text()
@@ -147,7 +147,7 @@ def test_arecord_records_without_blocking_the_event_loop(rig: Rig) -> None:
         await client.subject("ada").arecord("homepage", "x")
 
     asyncio.run(app())
-    assert client.accounting()["recorded"] == 21
+    assert client.accounting().recorded == 21
 
 
 def test_arecord_does_not_use_the_hosts_executor(rig: Rig) -> None:
@@ -172,7 +172,7 @@ def test_arecord_does_not_use_the_hosts_executor(rig: Rig) -> None:
     asyncio.run(app())
     with pytest.raises(StopIteration):
         client.arecord("homepage", "without a loop").send(None)
-    assert client.accounting()["recorded"] == 5
+    assert client.accounting().recorded == 5
 
 
 @pytest.mark.parametrize("name", ["requests", "urllib3", "asyncio", "email", "socket", "sqlite3"])

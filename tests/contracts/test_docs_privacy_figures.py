@@ -48,7 +48,7 @@ def is_rounded(shown: str, computed: float) -> bool:
 
 
 def secret_losses(params: Params) -> tuple[float, float]:
-    p, q = params.prob_p, params.prob_q
+    p, q = params.mechanism.prob_p, params.mechanism.prob_q
     half = bits_that_differ(params) / 2 * math.log(q * (1 - p) / (p * (1 - q)))
     return half, half * (q - p)
 
@@ -74,7 +74,13 @@ def test_printed_epsilon_after_t_reports_is_current(row: list[str]) -> None:
 def test_printed_lifetime_epsilon_is_current(row: list[str]) -> None:
     params, hold = params_of(*row[:2]), None if row[2] == "none" else int(row[2])
     if row[0] == "boolean":
-        metric = Metric.boolean("m", prob_p=params.prob_p, prob_q=params.prob_q, prob_f=params.prob_f, hold=hold)
+        metric = Metric.boolean(
+            "m",
+            prob_p=params.mechanism.prob_p,
+            prob_q=params.mechanism.prob_q,
+            prob_f=params.mechanism.prob_f,
+            hold=hold,
+        )
     else:
         metric = Metric.string("m", params, hold=hold)
     figures = privacy_figures(metric, Policy())
@@ -123,7 +129,9 @@ def all_bits_right(params: Params, t: int) -> float:
 
     def right(true: int) -> float:
         zero, one = permanent(params, true)
-        return float(np.maximum(zero * counts(t, params.prob_p), one * counts(t, params.prob_q)).sum())
+        return float(
+            np.maximum(zero * counts(t, params.mechanism.prob_p), one * counts(t, params.mechanism.prob_q)).sum()
+        )
 
     return right(0) ** (params.num_bits - params.num_hashes) * right(1) ** params.num_hashes
 

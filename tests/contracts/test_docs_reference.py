@@ -1,6 +1,6 @@
 """Reference pages: problem types and metrics of the service are generated from the code, configuration is compared with it.
 
-HUBBUB_PIN=1 pytest tests/contracts/test_docs_reference.py          rewrites docs/reference/problem-types.md and docs/reference/service-metrics.md
+HUBBUB_TEST_PIN=1 pytest tests/contracts/test_docs_reference.py          rewrites docs/reference/problem-types.md and docs/reference/service-metrics.md
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ import dataclasses
 import inspect
 import os
 import re
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from hubbub import Client, Limits, Policy, ProblemType
+from hubbub.cli import main
 from hubbub_aggregator.store.sql_store import SqlStore
 from tests.support.paths import DOCS, REPOSITORY
 
@@ -68,14 +71,14 @@ def service_metrics(exposition: str) -> str:
 
 
 def test_problem_types_page_is_current() -> None:
-    if os.environ.get("HUBBUB_PIN"):
+    if os.environ.get("HUBBUB_TEST_PIN"):
         PROBLEM_TYPES.write_text(problem_types())
     assert PROBLEM_TYPES.read_text(encoding="utf-8") == problem_types()
 
 
 def test_service_metrics_page_is_current(start: StartAggregator, sqlite_store: SqlStore) -> None:
     page = service_metrics(start(sqlite_store).get("/metrics").body.decode())
-    if os.environ.get("HUBBUB_PIN"):
+    if os.environ.get("HUBBUB_TEST_PIN"):
         SERVICE_METRICS.write_text(page)
     assert SERVICE_METRICS.read_text(encoding="utf-8") == page
 
@@ -116,3 +119,11 @@ def test_client_page_lists_every_argument_of_the_constructor() -> None:
     )
     parameters = [name for name, each in inspect.signature(Client).parameters.items() if each.default is not each.empty]
     assert sorted([*listed, *for_tests.split(", ")]) == sorted(parameters)
+
+
+def test_help_of_every_command_has_an_example_and_whole_summaries() -> None:
+    names = sorted(entry.name for entry in entry_points(group="hubbub.commands"))
+    for path in ([], *([name] for name in names)):
+        shown = CliRunner().invoke(main, [*path, "--help"]).stdout
+        assert re.search(rf"Examples?:\n    {' '.join(['hubbub', *path])} ", shown), path
+        assert "..." not in shown.partition("Commands:")[2], path

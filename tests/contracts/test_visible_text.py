@@ -134,9 +134,9 @@ def require_visible(shown: str) -> None:
 @pytest.mark.filterwarnings("ignore:Glyph .* missing from font")  # of the labels in the plan's curves
 @pytest.mark.parametrize("printer", PRINTERS, ids=lambda printer: printer.__name__)
 def test_pages_show_every_character(printer: Callable[[list[str]], str]) -> None:
-    slow = printer in (of_plan, of_decoding, of_metric, of_index)
+    examples: dict[Any, int] = {of_plan: 2, of_decoding: 4, of_metric: 4, of_index: 4}  # they draw charts or decode
 
-    @settings(max_examples=4 if slow else 50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples.get(printer, 50), suppress_health_check=[HealthCheck.too_slow])
     @given(TEXTS)
     def check(texts: list[str]) -> None:
         require_visible(printer(texts))
@@ -177,7 +177,7 @@ def test_dashboard_shows_every_character(path: str, served: Any) -> None:
 
 
 def test_dashboard_shows_random_text(served: Any) -> None:
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(TEXT)
     def check(text: str) -> None:
         require_visible(served.get(f"/?q={quote(text)}", accept="text/html").body.decode())

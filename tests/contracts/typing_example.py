@@ -14,6 +14,7 @@ from typing import Any, assert_type
 from bitarray import frozenbitarray
 
 from hubbub import (
+    Accounting,
     Batch,
     Buckets,
     Client,
@@ -25,8 +26,10 @@ from hubbub import (
     Encoder,
     Estimand,
     HubbubError,
+    Inspection,
     InvalidValueError,
     Kind,
+    Ledger,
     Limits,
     Metric,
     ParameterError,
@@ -41,6 +44,7 @@ from hubbub import (
     Several,
     Subject,
     SummaryError,
+    UnaryResponse,
     consent_notice,
     load_definitions,
     parse_definitions,
@@ -71,14 +75,36 @@ def an_app(path: Path) -> None:
         consentrecord = client.consent
         assert_type((consentrecord.level, consentrecord.effective), tuple[Consent, Consent])
         assert_type((consentrecord.text, consentrecord.time), tuple[str, datetime | None])
-        assert_type((client.inspect(last=3), client.ledger()), tuple[dict[str, Any], dict[str, Any]])
+        inspection, ledger = client.inspect(last=3), client.ledger()
+        assert_type((inspection, ledger), tuple[Inspection, Ledger])
+        assert_type((inspection.to_dict(), ledger.to_dict()), tuple[dict[str, Any], dict[str, Any]])
+        assert_type(
+            (inspection.consent.level, inspection.consent.text, inspection.consent.time),
+            tuple[Consent, str, datetime | None],
+        )
+        assert_type((inspection.machines, inspection.failures, inspection.last_error), tuple[int, int, str])
+        assert_type([each.send_time for each in inspection.queued], list[datetime | None])
+        assert_type([each.problem for each in inspection.quarantined], list[str])
+        assert_type((inspection.last_sent, inspection.accounting), tuple[tuple[str, ...], Accounting])
+        assert_type((ledger.consent, ledger.enrollments, ledger.accounting), tuple[Consent, int, Accounting])
+        assert_type((ledger.epsilon_total, ledger.epsilon_reserved), tuple[Mapping[str, float], Mapping[str, float]])
+        assert_type([each.epsilon_spent for each in ledger.accounts], list[float])
         assert_type(client.inspect_html(last=3), str)
         client.record("homepage", "https://example.org/")
         client.record("dark_mode", True)
         client.record("both", ("linux", True))
         client.record("nothing_to_say")
         assert_type(client.flush(2.5), bool)
-        assert_type(client.accounting(), dict[str, Any])
+        accounting = client.accounting()
+        assert_type(accounting, Accounting)
+        assert_type(
+            (accounting.recorded, accounting.chosen, accounting.superseded, accounting.formed),
+            tuple[int, int, int, int],
+        )
+        assert_type((accounting.acknowledged, accounting.queued, accounting.quarantined), tuple[int, int, int])
+        assert_type((accounting.stood_in, accounting.damaged_records), tuple[int, int])
+        assert_type((accounting.ignored, accounting.dropped), tuple[Mapping[str, int], Mapping[str, int]])
+        assert_type(accounting.to_dict(), dict[str, Any])
         client.close()
     assert_type(limits.max_reports, int)
     assert_type(limits.max_bytes, int)
@@ -110,11 +136,13 @@ def definitions_of_metrics(text: str) -> None:
 def metrics() -> Metric:
     params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     assert_type((params.num_bits, params.num_hashes, params.num_cohorts, params.row_bytes), tuple[int, int, int, int])
-    assert_type((params.prob_p, params.prob_q, params.prob_f), tuple[float, float, float | None])
-    assert_type((params.permanent_p, params.permanent_q), tuple[float, float])
-    assert_type((params.probabilities, params.permanent_fields), tuple[dict[str, float], dict[str, float]])
+    assert_type(
+        (params.mechanism.prob_p, params.mechanism.prob_q, params.mechanism.prob_f), tuple[float, float, float | None]
+    )
+    assert_type((params.mechanism.permanent_p, params.mechanism.permanent_q), tuple[float, float])
+    assert_type((params.probabilities, params.mechanism.permanent_fields), tuple[dict[str, float], dict[str, float]])
     assert_type(params.has_permanent_noise, bool)
-    assert_type((params.p_star, params.q_star), tuple[float, float])
+    assert_type((params.mechanism.p_star, params.mechanism.q_star), tuple[float, float])
     assert_type(params.hash_scheme, str)
     assert_type(Params.one_hot(4, prob_p=0, prob_q=1, prob_f=0.5), Params)
     metric = Metric.string("homepage", params, period=PeriodKind.WEEK, hold=4, owner="you@example.org")
@@ -154,6 +182,8 @@ def metrics() -> Metric:
     metric = Metric.joint("both", (metric, Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5)))
     assert_type((metric.parts, metric.components), tuple[tuple[Metric, ...], tuple[Metric, ...]])
     assert_type((params.parts, params.offsets), tuple[tuple[Params, ...], tuple[int, ...]])
+    response = UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    assert_type((params.mechanism == response, response.prob_f), tuple[bool, float | None])
     assert_type(metric.kind is Kind.JOINT, bool)
     assert_type(metric.to_dict(), dict[str, Any])
     assert_type(Metric.from_dict(metric.to_dict()), Metric)
@@ -188,7 +218,6 @@ def one_report(metric: Metric) -> bytes:
     )
     batch = Batch.from_reports(metric, period, [report])
     batch = Batch.from_json(batch.to_json())
-    batch = Batch.from_fields(str(uuid.uuid4()), "homepage", "0" * 64, "2026-11-01", [3], "BQ==")
     batch.require_fit(metric, max_reports=100)
     assert_type((batch.batch_id, batch.metric, batch.digest, batch.period), tuple[uuid.UUID, str, str, str])
     assert_type((batch.cohorts, batch.rows), tuple[bytes, bytes])

@@ -11,7 +11,7 @@ from typing import Any
 
 from hubbub import Encoder, Metric, Params, Secret
 from hubbub.encoding.bloom import Value, bloom_bits
-from hubbub.encoding.permanent import PermanentResponse
+from hubbub.encoding.responses import PermanentResponse
 from hubbub.testing import SeededBytes
 
 METRICS: list[Metric] = [

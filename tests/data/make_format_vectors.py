@@ -12,16 +12,15 @@ from fractions import Fraction
 from typing import Any
 
 from hubbub import Buckets, Encoder, HubbubError, Metric, Params, PeriodKind, Secret
-from hubbub.encoding.bernoulli import BernoulliMask
 from hubbub.encoding.bloom import BloomBits, Value, ValueKey, bloom_bits
 from hubbub.encoding.hashing import google_md5, murmur3_v1
-from hubbub.encoding.instantaneous import InstantaneousResponse
-from hubbub.encoding.permanent import PermanentResponse
+from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
 from hubbub.encoding.secret import length_prefixed
+from hubbub.mechanisms.bernoulli import BernoulliMask
+from hubbub.mechanisms.probability import numerator, round_to_dyadic
+from hubbub.mechanisms.unary import PERMANENT_FIELDS
 from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.params import PERMANENT_FIELDS
 from hubbub.metrics.periods import period_number
-from hubbub.metrics.probability import numerator, round_to_dyadic
 from hubbub.randomness import RandomBytes
 from hubbub.testing import SeededBytes
 

@@ -24,11 +24,13 @@ from typing import Any
 from unittest.mock import patch
 
 from hubbub import Buckets, Client, Definitions, Metric, Params
-from hubbub.client import Collaborators, collaborators
+from hubbub.client import collaborators
 from hubbub.metrics.buckets import Several
+from hubbub.sdk.assembly import Collaborators
 from hubbub.sdk.storage.copy_detection import renew_identity
 from hubbub.sdk.storage.filesystem import File
-from hubbub.sdk.storage.state_reader import inspection_report, ledger_report, read_state
+from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.transparency.state_reports import inspect_state, ledger_of_state
 from hubbub.sdk.upload.detached import claim_daily_run
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
 from hubbub.sdk.upload.uploader import UploadLoop
@@ -270,7 +272,7 @@ def reports(files: dict[str, bytes], name: str) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         write({path: content for path, content in files.items() if path.startswith(f"{name}/")}, Path(folder))
         state = read_state(Path(folder) / name)
-        return {"inspect": inspection_report(state, 10), "ledger": ledger_report(state)}
+        return {"inspect": inspect_state(state, 10).to_dict(), "ledger": ledger_of_state(state).to_dict()}
 
 
 def write(files: dict[str, bytes], folder: Path) -> None:

@@ -151,6 +151,8 @@ CASES: dict[str, Case] = {
     "reports of few bits": lambda: decode(reports(PATTERN, zipf(10, 6_000), 22), names(10, 5)),
 }  # fmt: skip
 
+SLOW_CASES = ("reports, screening", "reports, 60 candidates")
+
 
 def numbers_of(decoding: Decoding) -> dict[str, Any]:
     """Return the numbers of a decoding by position, nan as null: the first estimates, every tenth of the others, and sums over all."""
@@ -205,7 +207,9 @@ def blas_libraries() -> list[str]:
     return sorted(f"{info['internal_api']} {info['version']} {info.get('architecture')}" for info in found)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW_CASES else ()) for name in CASES]
+)
 def test_decode_equals_the_recorded_numbers(name: str) -> None:
     """Shares, errors, intervals, p and q values, totals and tests of fit."""
     recorded = json.loads(FILE.read_text(encoding="utf-8"))

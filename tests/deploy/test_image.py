@@ -27,7 +27,7 @@ client = Client("/etc/hubbub/metrics.toml", "/tmp/state", "http://127.0.0.1:8000
 client.set_consent("on")
 client.record("homepage", "https://example.org/")
 deliver(client)
-print(client.accounting()["acknowledged"])
+print(client.accounting().acknowledged)
 """
 READ = """
 import sys

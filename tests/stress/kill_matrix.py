@@ -174,12 +174,12 @@ def point(aggregator: Aggregator, place: Path, number: int, chance: random.Rando
         for _ in range(3):
             deliver(client)
         counts = client.accounting()
-    if counts["recorded"] != counts["chosen"] + counts["superseded"] + sum(counts["ignored"].values()):
+    if counts.recorded != counts.chosen + counts.superseded + sum(counts.ignored.values()):
         raise AssertionError(f"point {number}, killed {where}: {counts}")
-    gone = sum(counts["dropped"].values())
-    if counts["formed"] != counts["acknowledged"] + counts["queued"] + counts["quarantined"] + gone:
+    gone = sum(counts.dropped.values())
+    if counts.formed != counts.acknowledged + counts.queued + counts.quarantined + gone:
         raise AssertionError(f"point {number}, killed {where}: {counts}")
-    reports = {"formed": counts["formed"], "acknowledged": counts["acknowledged"], "lost": gone + counts["queued"]}
+    reports = {"formed": counts.formed, "acknowledged": counts.acknowledged, "lost": gone + counts.queued}
     return Counter(reports), "; ".join(where)
 
 

@@ -2,7 +2,7 @@
 
 python -m tests.stress.segment_matrix CRASHES [SEED] [--s3]      (or: make matrix)
 
-Two processes append batches to a directory, or to a bucket of SeaweedFS (--s3), some of them again, and two fold it all the time, with Arrow or DuckDB. One closes
+Two processes append batches to a directory, or to a bucket of SeaweedFS (--s3), some of them again, and two fold it all the time. One closes
 periods that are over. A process that reaches the failpoint is killed; the others are killed with it or a little later. At a random moment all are killed. Each report
 sets one bit that no other report sets, without noise. After every crash each object is complete, and a fold finds
 acknowledged <= counted <= formed for each report. At the end every batch is sent once more, and counted = formed.
@@ -31,7 +31,7 @@ from hubbub import Batch, parse_definitions
 from hubbub.summary import BitCounts, summary_from_bytes
 from hubbub_aggregator.database import failpoints
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine
+from hubbub_aggregator.segments.engines import ArrowEngine
 from hubbub_aggregator.segments.folding import fold_folder, folders
 from hubbub_aggregator.segments.manifest import Manifest
 from hubbub_aggregator.segments.object_store import ObjectStore
@@ -162,9 +162,8 @@ class Campaign:
         objects, _ = self.open()
         while True:
             for folder in folders(objects):
-                engine = ArrowEngine() if rng.random() < 0.7 else DuckDBEngine("100MB")
                 try:
-                    fold_folder(objects, folder, METRIC, engine, uuid.uuid4, keep=rng.random() < 0.2)
+                    fold_folder(objects, folder, METRIC, ArrowEngine(), uuid.uuid4, keep=rng.random() < 0.2)
                 except StoreError as problem:
                     if "folded by others" not in str(problem):
                         raise

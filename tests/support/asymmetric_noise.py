@@ -23,6 +23,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts
 from hubbub_decoder.estimators.categories import fit_categories
 from hubbub_decoder.model.debias import debias
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 EPSILONS = ((4.0, 8.0), (2.0, 4.0))
@@ -90,7 +91,7 @@ def category_variances(
     fits = []
     for _ in range(runs):
         counts = simulate_bit_counts(metric, people, rng, no_value=CLIENTS - sum(people.values()), periods=periods)
-        fits.append(fit_categories(counts, names))
+        fits.append(fit_categories(Evidence(counts), names))
     errors = np.array([fit.shares for fit in fits]) - truth
     declared = np.array([fit.reporter_variances for fit in fits])
     scale = CLIENTS / np.array([law(epsilons, reports, share) for share in truth])

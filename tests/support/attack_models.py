@@ -18,19 +18,21 @@ def counts(t: int, rate: float) -> Floats:
 
 def permanent(params: Params, true: int) -> tuple[float, float]:
     """Return the probabilities that a permanent bit is zero and one."""
-    one = params.permanent_q if true else params.permanent_p
+    one = params.mechanism.permanent_q if true else params.mechanism.permanent_p
     return 1 - one, one
 
 
 def one_bit(params: Params, t: int, true: int) -> Floats:
     """Return the probability of each number of ones in t reports of a true bit."""
     zero, one = permanent(params, true)
-    return zero * counts(t, params.prob_p) + one * counts(t, params.prob_q)
+    return zero * counts(t, params.mechanism.prob_p) + one * counts(t, params.mechanism.prob_q)
 
 
 def one_bit_twice(params: Params, t: int, true: int) -> Floats:
     """Return the joint probabilities of the numbers of ones in t reports and t later reports with the same permanent bit."""
-    chances = zip(permanent(params, true), (counts(t, params.prob_p), counts(t, params.prob_q)), strict=True)
+    chances = zip(
+        permanent(params, true), (counts(t, params.mechanism.prob_p), counts(t, params.mechanism.prob_q)), strict=True
+    )
     return np.asarray(sum(chance * np.outer(each, each) for chance, each in chances))
 
 
@@ -40,7 +42,7 @@ def share_matched(params: Params, people: int, t: int, rng: np.random.Generator)
     true = np.arange(k) < h
     chance_of_one = np.where(true, permanent(params, 1)[1], permanent(params, 0)[1])
     prr = rng.random((people, k)) < chance_of_one
-    before, after = (rng.binomial(t, np.where(prr, params.prob_q, params.prob_p)) for _ in range(2))
+    before, after = (rng.binomial(t, np.where(prr, params.mechanism.prob_q, params.mechanism.prob_p)) for _ in range(2))
     score = np.zeros((people, people))
     for bits, bit in ((np.flatnonzero(true), 1), (np.flatnonzero(~true), 0)):
         alone, both = one_bit(params, t, bit), one_bit_twice(params, t, bit)
@@ -78,5 +80,5 @@ def loss_of_a_change(params: Params, t: int) -> Loss:
 
 def bits_that_differ(params: Params) -> float:
     """Return the mean number of permanent bits in which two values without a common true bit differ."""
-    b, a, k, h = params.permanent_p, params.permanent_q, params.num_bits, params.num_hashes
+    b, a, k, h = params.mechanism.permanent_p, params.mechanism.permanent_q, params.num_bits, params.num_hashes
     return (k - 2 * h) * 2 * b * (1 - b) + 2 * h * (a * (1 - b) + b * (1 - a))

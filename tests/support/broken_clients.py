@@ -108,7 +108,12 @@ class SimulatedClient:
     def probabilities(self) -> tuple[Floats, Floats, Floats, Floats]:
         """permanent_p, permanent_q, prob_p and prob_q of each bit."""
         rows = [
-            (part.params.permanent_p, part.params.permanent_q, part.params.prob_p, part.params.prob_q)
+            (
+                part.params.mechanism.permanent_p,
+                part.params.mechanism.permanent_q,
+                part.params.mechanism.prob_p,
+                part.params.mechanism.prob_q,
+            )
             for part in self.metric.components
             for _ in range(part.params.num_bits)
         ]
@@ -297,7 +302,7 @@ def faults(metric: Metric) -> Iterator[Fault]:
         yield Fault(f"bit {bit} without noise", BitWithoutNoise(metric, bit))
     yield fault(RedrawnResponse, metric.hold or 16)
     yield fault(OneResponse)
-    if any(part.params.prob_p > 0 or part.params.prob_q < 1 for part in metric.components):
+    if any(part.params.mechanism.prob_p > 0 or part.params.mechanism.prob_q < 1 for part in metric.components):
         yield fault(OneInstantaneousNoise)
     if metric.params.num_cohorts > 1:
         yield fault(CohortOfTheValue)

@@ -25,11 +25,11 @@ FLAGS = (
 
 
 def require() -> None:
-    """Skip the test if Chromium is missing, or fail if $HUBBUB_REQUIRE contains `browser`."""
+    """Skip the test if Chromium is missing, or fail if $HUBBUB_TEST_REQUIRE contains `browser`."""
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
     if missing:
         reason = f"there is no {' and no '.join(missing)}: apt-get install chromium chromium-driver"
-        if "browser" in os.environ.get("HUBBUB_REQUIRE", "").split(","):
+        if "browser" in os.environ.get("HUBBUB_TEST_REQUIRE", "").split(","):
             pytest.fail(reason)
         pytest.skip(reason)
 

@@ -45,7 +45,7 @@ def responses_of(metric: Metric, history: Sequence[int], start: int = 0) -> list
             epoch = period // metric.hold
             reported.append((epoch, held.setdefault(epoch, bloom)))
         else:
-            reported.append((period if metric.params.prob_f == 0 else bloom, bloom))
+            reported.append((period if metric.params.mechanism.prob_f == 0 else bloom, bloom))
     return reported
 
 
@@ -93,7 +93,8 @@ def largest_loss_while_unchanged(metric: Metric, reports: int) -> float:
     ones = np.arange(reports + 1)
     with np.errstate(divide="ignore"):
         of_zero, of_one = (
-            _times(ones, np.log(p)) + _times(reports - ones, np.log1p(-p)) for p in (params.prob_p, params.prob_q)
+            _times(ones, np.log(p)) + _times(reports - ones, np.log1p(-p))
+            for p in (params.mechanism.prob_p, params.mechanism.prob_q)
         )
         kernel = np.log(permanent_kernel(params))
         log_true = np.array([np.logaddexp(kernel[true, 0] + of_zero, kernel[true, 1] + of_one) for true in (0, 1)])

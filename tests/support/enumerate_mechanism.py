@@ -18,20 +18,22 @@ Floats = NDArray[np.float64]
 def permanent_kernel(params: Params) -> Floats:
     """(2, 2): P(permanent bit | true bit), over the mask of f and the fair coin, or over the masks of permanent_p and permanent_q."""
     kernel = np.zeros((2, 2))
-    if params.prob_f is None:
-        b, a = params.permanent_p, params.permanent_q
+    if params.mechanism.prob_f is None:
+        b, a = params.mechanism.permanent_p, params.mechanism.permanent_q
         for true, mask_b, mask_a in itertools.product((0, 1), repeat=3):
             kernel[true, mask_a if true else mask_b] += (b if mask_b else 1 - b) * (a if mask_a else 1 - a)
         return kernel
     for true, masked, coin in itertools.product((0, 1), repeat=3):
-        chance = (params.prob_f if masked else 1 - params.prob_f) / 2
+        chance = (params.mechanism.prob_f if masked else 1 - params.mechanism.prob_f) / 2
         kernel[true, coin if masked else true] += chance
     return kernel
 
 
 def instantaneous_kernel(params: Params) -> Floats:
     """(2, 2): P(reported bit | permanent bit)."""
-    return np.array([[1 - params.prob_p, params.prob_p], [1 - params.prob_q, params.prob_q]])
+    return np.array(
+        [[1 - params.mechanism.prob_p, params.mechanism.prob_p], [1 - params.mechanism.prob_q, params.mechanism.prob_q]]
+    )
 
 
 def of_all_bits(kernel: Floats, num_bits: int) -> Floats:

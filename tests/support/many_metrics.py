@@ -84,7 +84,7 @@ def fill(store: SqlStore, definitions: Definitions, last: date, num_periods: int
 def _count(params: Params) -> BitCounts:
     """Count reports of clients with nothing recorded."""
     rng, metric = np.random.default_rng(0), Metric.string("any", params)
-    bits = rng.random((_REPORTS, params.num_bits)) < params.p_star
+    bits = rng.random((_REPORTS, params.num_bits)) < params.mechanism.p_star
     rows = np.packbits(bits, axis=1, bitorder="little").tobytes()
     cohorts = rng.integers(params.num_cohorts, size=_REPORTS, dtype=np.uint8).tobytes()
     return BitCounts.from_rows(metric, cohorts, rows, ["2024-01-01"])

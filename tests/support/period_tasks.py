@@ -73,8 +73,8 @@ class PeriodTask:
     def __str__(self) -> str:
         p = self.metric.params
         return (
-            f"{self.kind} {self.response} k={p.num_bits} h={p.num_hashes} m={p.num_cohorts} p={p.prob_p:.3g} q={p.prob_q:.3g} "
-            f"b={p.permanent_p:.3g} a={p.permanent_q:.3g} N={self.num_clients:,} candidates={len(self.candidates)} s={self.overlap:g} "
+            f"{self.kind} {self.response} k={p.num_bits} h={p.num_hashes} m={p.num_cohorts} p={p.mechanism.prob_p:.3g} q={p.mechanism.prob_q:.3g} "
+            f"b={p.mechanism.permanent_p:.3g} a={p.mechanism.permanent_q:.3g} N={self.num_clients:,} candidates={len(self.candidates)} s={self.overlap:g} "
             f"{'even' if self.even else 'uneven'} unlisted: {self.unlisted}"
         )
 
@@ -238,7 +238,7 @@ def score_periods(task: PeriodTask, comparison: Comparison, known: tuple[Floats,
     estimate, known_error, reach = known
     overlap, s = comparison.overlap, task.true_overlap()
     p = task.metric.params
-    a, b, q, noise = p.permanent_q, p.permanent_p, p.prob_q, p.prob_p
+    a, b, q, noise = p.mechanism.permanent_q, p.mechanism.permanent_p, p.mechanism.prob_q, p.mechanism.prob_p
     v_prr = b * (1 - b) / (a - b) ** 2
     v_irr = (b * q * (1 - q) + (1 - b) * noise * (1 - noise)) / ((a - b) * (q - noise)) ** 2
     precise = 0 < overlap.std_error <= 0.03 * (v_irr + (1 - s) * v_prr) / v_prr and overlap.std_error <= 0.2

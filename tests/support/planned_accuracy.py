@@ -2,6 +2,8 @@
 
 Ranges (`draw_case`): k 8 .. 256 (patterns: 8 .. 12), h 1 or 2, m 8 .. 64, epsilon of one report .5 .. 5, no, symmetric or asymmetric permanent
 noise, 1 to 8 periods with and without `hold`, 10 to 200 candidates (reports: to 60) with shares under Zipf's law.
+Ranges of plans (`draw_planned_case`): epsilon 2 to 6, no lifetime or up to 5 epsilon, 20,000 to 500,000 reports, 5 to 40 candidates, 1, 7 or 30
+periods, 64 or 256 bits.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.accuracy import Accuracy, Data
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
+from hubbub_decoder.planning.plan import plan
+from hubbub_decoder.planning.wishes import Wishes
 
 DATA: tuple[Data, ...] = ("bits", "patterns", "reports")
 _CLIENTS: dict[Data, int] = {"bits": 300_000, "patterns": 100_000, "reports": 4_000}
@@ -91,6 +95,23 @@ def draw_case(index: int, seed: int, cohorts: int | None = None) -> Case:
     params = Params(num_bits=k, num_hashes=h, num_cohorts=cohorts or m, prob_p=odds / (1 + odds), prob_q=q, **permanent)
     candidates = int(np.exp(rng.uniform(math.log(10), math.log(60 if data == "reports" else 200))))
     return Case(data, Metric.string("planned", params, hold=hold), _CLIENTS[data], candidates, periods)
+
+
+def draw_planned_case(index: int, seed: int) -> Case:
+    """Definition that is planned for random wishes; many have little noise."""
+    rng = np.random.default_rng((seed, index, 2))
+    epsilon, reports = float(rng.uniform(2, 6)), int(np.exp(rng.uniform(math.log(20_000), math.log(500_000))))
+    lifetime = epsilon * float(rng.uniform(1, 5)) if rng.random() < 0.7 else None
+    candidates, periods = int(np.exp(rng.uniform(math.log(5), math.log(40)))), int(rng.choice([1, 7, 30]))
+    wishes = Wishes(
+        epsilon=epsilon,
+        lifetime=lifetime,
+        reports=reports,
+        candidates=candidates,
+        periods=periods,
+        bits=int(rng.choice([64, 256])),
+    )
+    return Case("bits", plan(wishes, name="planned").metric, reports, candidates, periods)
 
 
 def predicted_variance(case: Case) -> float:

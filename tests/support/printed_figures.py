@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from hubbub.cli import main
 from hubbub.summary import BitCounts
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_decoder import decode
+from hubbub_decoder import Decoding, decode
 from tests.aggregator.conftest import Aggregator, running
 
 Figures = dict[str, float]
@@ -44,7 +45,7 @@ def printed_figures(file: Path, definitions: Definitions, folder: Path) -> Mappi
             "metrics show --json": show_json(file),
             "page": page(aggregator, metrics),
             "GET /v1/metrics": over_http(aggregator),
-            "decoder": {name: decoder_headline(metric) for name, metric in metrics.items()},
+            "decoder": decoder_headlines(metrics),
         }
 
 
@@ -97,12 +98,20 @@ def over_http(aggregator: Aggregator) -> dict[str, Figures]:
     return {each["name"]: from_json(each) for each in aggregator.get("/v1/metrics").json["metrics"]}
 
 
-def decoder_headline(metric: Metric) -> Figures:
-    k, m = metric.params.num_bits, metric.params.num_cohorts
-    summary = BitCounts(metric, [100] * m, [[50] * k] * m)
-    candidates = [f"v{i}" for i in range(3)] if metric.kind is Kind.STRING else None
+def decoder_headlines(metrics: Mapping[str, Metric]) -> dict[str, Figures]:
+    """Headlines of decodings: one decoding of each kind, shown with each metric of this kind."""
+    decodings: dict[Kind, Decoding] = {}
+    for metric in metrics.values():
+        if metric.kind not in decodings:
+            k, m = metric.params.num_bits, metric.params.num_cohorts
+            candidates = [f"v{i}" for i in range(3)] if metric.kind is Kind.STRING else None
+            decodings[metric.kind] = decode(BitCounts(metric, [100] * m, [[50] * k] * m), candidates)
+    return {name: headline_figures(replace(decodings[each.kind], metric=each)) for name, each in metrics.items()}
+
+
+def headline_figures(decoding: Decoding) -> Figures:
     console = Console(file=io.StringIO(), width=400)
-    console.print(decode(summary, candidates) if candidates else decode(summary))
+    console.print(decoding)
     headline = console.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
     headline = headline.replace("lifetime epsilon no bound", "no bound lifetime")
     headline = re.sub(r"lifetime epsilon ([\d.]+)", r"\1 lifetime", headline)

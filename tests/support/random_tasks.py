@@ -38,6 +38,7 @@ MAX_SATURATED_REPORTS = 10_000_000_000
 SATURATED = range(3, 1_000_000, 36)
 """Indices of saturated tasks."""
 _TAIL_LEVEL = 1e-6
+_STRONG_STANDARD_ERRORS = 20
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Task:
     def __str__(self) -> str:
         p = self.params
         return (
-            f"{self.kind} k={p.num_bits} h={p.num_hashes} m={p.num_cohorts} p={p.prob_p:.4g} q={p.prob_q:.4g} f={p.prob_f:.3g} "
+            f"{self.kind} k={p.num_bits} h={p.num_hashes} m={p.num_cohorts} p={p.mechanism.prob_p:.4g} q={p.mechanism.prob_q:.4g} f={p.mechanism.prob_f:.3g} "
             f"{p.hash_scheme} eps={self.epsilon:.2f} N={self.num_reports:,} candidates={self.present}+{self.absent} {self.shape} "
             f"unlisted={self.unlisted:.2f} ({self.num_unlisted}, heavy {self.heavy:.3f}) no value={self.no_value:.2f}"
         )
@@ -237,7 +238,8 @@ class Score:
     estimated     : share of the candidates with an estimate
     ratio         : mean of squared error / declared variance over candidates with an estimate
     totals_ratio  : the same over the determined totals
-    coverage      : share of the intervals that hold the truth: all, absent, top 20, totals, and selected (adjusted intervals)
+    strong_ratio  : the same as `ratio`, over estimates above 20 standard errors
+    coverage      : share of the intervals that hold the truth: all, absent, top 20, strong, totals, and selected (adjusted intervals)
     found, false  : detected candidates with and without reports
     wild          : an absent candidate has a p-value below 1e-6 / M
     """
@@ -245,6 +247,7 @@ class Score:
     estimated: float
     ratio: float
     totals_ratio: float
+    strong_ratio: float
     coverage: Mapping[str, float]
     found: int
     false: int
@@ -263,7 +266,8 @@ def score(decoding: Decoding, population: Mapping[str, int], no_value: int) -> S
     )
     detected = np.array([e.detected for e in decoding], bool)
     known = np.isfinite(share) & np.isfinite(error)
-    inside = (low <= truth) & (truth <= high)
+    inside, squared = (low <= truth) & (truth <= high), ((share - truth) / np.maximum(error, 1e-12)) ** 2
+    strong = known & (share > _STRONG_STANDARD_ERRORS * error)
     top = np.argsort(-truth, kind="stable")[:20]
     listed = float(truth.sum())
     totals = (
@@ -276,12 +280,14 @@ def score(decoding: Decoding, population: Mapping[str, int], no_value: int) -> S
     tiny = np.where(known, p, 1) < _TAIL_LEVEL / max(1, len(truth))
     return Score(
         estimated=float(known.mean()),
-        ratio=_mean(((share - truth) / np.maximum(error, 1e-12))[known] ** 2),
+        ratio=_mean(squared[known]),
         totals_ratio=_mean(squares),
+        strong_ratio=_mean(squared[strong]),
         coverage={
             "all": _mean(inside[known]),
             "absent": _mean(inside[known & (truth == 0)]),
             "top 20": _mean(inside[top][known[top] & (truth[top] > 0)]),
+            "strong": _mean(inside[strong]),
             "totals": _mean([t.low <= x <= t.high for t, x in determined]),
             "selected": _mean(((adjusted_low <= truth) & (truth <= adjusted_high))[detected]),
         },

@@ -63,11 +63,11 @@ def test_code_of_the_page_records_every_kind(tmp_path: Path) -> None:
     (tmp_path / "my_app" / "__init__.py").touch()
     (tmp_path / "my_app" / "metrics.toml").write_text(definitions_text())
     record, load, create = blocks(METRICS_PAGE, "python")
-    figures = "sum(client.accounting()['ignored'].values()), client.accounting()['recorded'], len(client.ledger()['accounts'])"
-    printed = run(f"{load}{create}{record}print({figures}, client._directory)", tmp_path)
+    figures = "sum(client.accounting().ignored.values()), client.accounting().recorded, len(client.ledger().accounts)"
+    printed = run(f"{load}{create}{record}print({figures}, client)", tmp_path)
     assert printed.startswith("0 10 7 ")
     expected = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
-    assert printed.endswith(f" {tmp_path}/{expected}/my-app/hubbub\n")
+    assert printed.endswith(f" <hubbub.Client '{tmp_path}/{expected}/my-app/hubbub'>\n")
 
 
 def test_notice_of_the_page_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +95,8 @@ def test_code_asks_once_and_shows_the_page(tmp_path: Path) -> None:
     (tmp_path / "metrics.toml").write_text((REPOSITORY / "examples" / "app_metrics.toml").read_text())
     ask, show = blocks(CONSENT_PAGE, "python")
     code = f"asked = []\ndef ask_user(text):\n    asked.append(text)\n    return True\n{ask}{show}"
-    code += "print(len(asked), client.consent.level, client.consent.text == text, '<!doctype' in page, state['consent']['level'])"
+    code += (
+        "print(len(asked), client.consent.level, client.consent.text == text, '<!doctype' in page, state.consent.level)"
+    )
     assert run(code, tmp_path) == "1 on True True on\n"
     assert run(code, tmp_path) == "0 on True True on\n"  # the second start does not ask

@@ -69,7 +69,7 @@ def test_users_of_a_wsgi_app_report_from_all_workers(options: tuple[str, ...], t
                 response = http.request("POST", f"{url}/users/user{n % 5}/open", headers={"Connection": "close"})
                 assert response.json() == {"opened": "document"}
     found = read_state(state)
-    assert (found.accounting()["recorded"], len(found.digests), found.damaged) == (30, 5, 0)
+    assert (found.accounting().recorded, len(found.digests), found.damaged) == (30, 5, 0)
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_celery_tasks_record_in_forked_worker_processes(tmp_path: Path) -> None:
     with running(command, tmp_path / "log", **variables) as wait_for:
         wait_for(r"(ready)\.")
         deadline, sent, workers = time.monotonic() + PATIENCE_SECONDS, 0, set[str]()
-        while len(workers) < 2 or read_state(state).accounting()["recorded"] < sent:
+        while len(workers) < 2 or read_state(state).accounting().recorded < sent:
             assert time.monotonic() < deadline, (tmp_path / "log").read_text()
             if len(workers) < 2:
                 for n in range(20):
@@ -102,7 +102,7 @@ def test_celery_tasks_record_in_forked_worker_processes(tmp_path: Path) -> None:
                 sent += 20
             time.sleep(0.2)
             workers = set(re.findall(r"(ForkPoolWorker-\d+).*save_document", (tmp_path / "log").read_text()))
-    assert read_state(state).accounting()["recorded"] == sent
+    assert read_state(state).accounting().recorded == sent
     assert len(read_state(state).digests) == 5
 
 
@@ -125,7 +125,7 @@ def test_frozen_program_records_and_sends(tmp_path: Path) -> None:
                 [program, str(state), "greet", "ada"], capture_output=True, text=True, check=True, env=environment()
             )
             assert (done.stdout, done.stderr) == ("hello ada\n", "")
-        assert read_state(state).accounting()["recorded"] == 3
+        assert read_state(state).accounting().recorded == 3
         debugged = environment(HUBBUB_DEBUG="1", HUBBUB_URL=url)
         done = subprocess.run(
             [program, str(tmp_path / "other"), "greet", "ada"], capture_output=True, text=True, check=True, env=debugged

@@ -37,7 +37,7 @@ def test_programs_that_exit_lose_no_recordings(
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
-    assert read_state(tmp_path).accounting()["recorded"] == recorded
+    assert read_state(tmp_path).accounting().recorded == recorded
 
 
 def test_server_reports_for_itself_and_for_each_user(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_server_reports_for_itself_and_for_each_user(tmp_path: Path) -> None:
         serving.terminate()
         serving.wait(30)
     users, installation = read_state(tmp_path / "users"), read_state(tmp_path / "installation")
-    assert (users.accounting()["recorded"], len(users.digests), "" in users.digests) == (3, 2, False)
-    assert installation.accounting()["recorded"] == 1
+    assert (users.accounting().recorded, len(users.digests), "" in users.digests) == (3, 2, False)
+    assert installation.accounting().recorded == 1
 
 
 def test_test_code_of_the_client_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def as_toml(metric: Metric) -> str:
     lines = [
         f"{name} = {json.dumps(getattr(metric, name))}" for name in ("name", "kind", "description", "owner", "period")
     ]
-    noise = {"prob_p": params.prob_p, "prob_q": params.prob_q, **params.permanent_fields}
+    noise = params.mechanism.fields
     lines += [f"{name} = {each!r}" for name, each in noise.items()]
     lines += ["expires = 2099-01-01"] + ([f"hold = {metric.hold}"] if metric.hold else [])
     if metric.kind is Kind.STRING:
@@ -161,7 +161,9 @@ def test_printed_epsilon_is_the_enumerated_epsilon_rounded_up(
 
 def test_test_metrics_cover_all_kinds(metrics: dict[str, Metric]) -> None:
     shapes = ((m, m.params) for m in metrics.values())
-    combinations = {(m.kind, m.hold is None, p.has_permanent_noise, p.prob_f is None, p.hash_scheme) for m, p in shapes}
+    combinations = {
+        (m.kind, m.hold is None, p.has_permanent_noise, p.mechanism.prob_f is None, p.hash_scheme) for m, p in shapes
+    }
     assert len(combinations) == (4 + 4 + 3) * 2  # no noise, symmetric, asymmetric: booleans have two of the three
     refused = sum(Policy().objection(metric) is not None for metric in metrics.values())
     assert 10 < refused < len(metrics) - 40

@@ -23,7 +23,7 @@ MAX_LINES = 65
 
 DELIVER = """
 from hubbub.testing import deliver
-print(deliver(client), "tried,", client.accounting()["acknowledged"], "acknowledged")
+print(deliver(client), "tried,", client.accounting().acknowledged, "acknowledged")
 """
 
 

@@ -26,8 +26,8 @@ def test_programs_equal_the_type_checked_examples() -> None:
 def test_chances_of_ones_are_those_of_the_metric() -> None:
     params = load_definitions(REPOSITORY / "examples" / "metrics.toml")["homepage"].params
     one, zero = (
-        params.prob_q * response + params.prob_p * (1 - response)
-        for response in (params.permanent_q, params.permanent_p)
+        params.mechanism.prob_q * response + params.mechanism.prob_p * (1 - response)
+        for response in (params.mechanism.permanent_q, params.mechanism.permanent_p)
     )
     assert f"sent as one with probability {one:.2f}" in PAGE
     assert f"About {zero * (params.num_bits - 1):.0f} of the other {params.num_bits - 1} bits" in PAGE

@@ -1,8 +1,8 @@
 """Checks of a decoded batch: metric, digest, expiry, period, sizes, plausibility.
 
-These functions are pure: the definitions, the time and the settings are arguments.
+These functions are pure: the definitions, the clock and the settings are arguments.
 
-A refusal of `check_admissible` is sent only if the batch is not stored (`ingest._store`); otherwise the response is 200.
+A refusal of `admit` is sent only if the batch is not stored (`ingest._store`); otherwise the response is 200.
 A client that missed its 202 sends the same bytes again. Meanwhile the period may have closed, the metric expired, or its
 definition or a limit changed. A refusal would make the client believe that its reports do not count, although they do.
 Checks before the batch is decoded depend on the bytes and the size limits only, and have no batch id to look up.
@@ -23,7 +23,28 @@ from hubbub.summary.plausibility import plausible_ones
 from hubbub.wire.batch import Batch
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType, RefusedError
+from hubbub_aggregator.errors import RefusedWithHeaderError
+from hubbub_aggregator.pipeline.credible_clock import Reading
 from hubbub_aggregator.settings import Settings
+
+_FINAL_PROBLEMS = {ProblemType.PERIOD_CLOSED, ProblemType.METRIC_EXPIRED}
+"""Problems after which a client drops its reports."""
+_CLOCK_RETRY_AFTER_SECONDS = 3600
+
+
+def admit(batch: Batch, definitions: Definitions, clock: Reading, settings: Settings) -> None:
+    """Raise the RefusedError of `check_admissible`; while the clock is in doubt, 503 instead of a final one."""
+    try:
+        check_admissible(batch, definitions, clock.now, settings)
+    except RefusedError as refused:
+        if clock.may_delete or refused.problem_type not in _FINAL_PROBLEMS:
+            raise
+        raise RefusedWithHeaderError(
+            ProblemType.UNAVAILABLE,
+            f"the aggregator's clock is in doubt, and by this clock the period {batch.period} is closed or the metric has expired. "
+            "Send the same batch again later",
+            ("Retry-After", str(_CLOCK_RETRY_AFTER_SECONDS)),
+        ) from None
 
 
 def check_admissible(batch: Batch, definitions: Definitions, now: datetime, settings: Settings) -> None:

@@ -11,7 +11,7 @@ from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.monitoring.disk_space import DiskSpace
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
-from hubbub_aggregator.store.interface import Store
+from hubbub_aggregator.store.interface import ReportStore
 
 FRESH_SECONDS = 10.0
 """A commit in the last 10 seconds proves readiness. A probe would have to wait behind the commits of a busy, slow disk."""
@@ -23,7 +23,7 @@ class ReadinessCheck:
     At most one probe runs at a time; concurrent callers share it.
     """
 
-    def __init__(self, store: Store, disk: DiskSpace, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: ReportStore, disk: DiskSpace, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._disk = disk
         self._clock = clock

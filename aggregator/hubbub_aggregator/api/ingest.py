@@ -11,16 +11,17 @@ import uuid
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hubbub.metrics.definitions import Definitions
-from hubbub.wire.batch import Batch
+from hubbub.wire.batch import Batch, FieldNames, Fields
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.api.admission import admit
-from hubbub_aggregator.api.batch_decoding import decode_batch
+from hubbub_aggregator.api.batch_validation import admit
+from hubbub_aggregator.api.dependencies import Service, charge, charge_request
 from hubbub_aggregator.api.request_body import (
     check_size,
     declared_size,
@@ -29,7 +30,6 @@ from hubbub_aggregator.api.request_body import (
     read_body,
     read_complete_body,
 )
-from hubbub_aggregator.api.service import Service, charge, charge_request
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.http.conventions import BODY_COMPLETE, REPORTS_PATH
 from hubbub_aggregator.http.error_handler import internal_error_response
@@ -129,6 +129,69 @@ def _charge_more(service: Service, address: str, charged: float, cost: float) ->
     return max(charged, cost)
 
 
+class _Fields(msgspec.Struct):
+    batch_id: str
+    metric: str
+    digest: str
+    period: str
+    cohorts: list[int]
+    bits: str
+
+
+class _Name(str):
+    """Name of a field at the top level; a type of its own, so that `dec_hook` is called for each."""
+
+    __slots__ = ()
+
+
+_decoder = msgspec.json.Decoder(_Fields)
+
+
+def decode_batch(body: bytes) -> Batch:
+    """Decode a body in time proportional to its size; RefusedError with the reason if it is not a batch.
+
+    Unknown fields are skipped without building Python objects, so that deeply nested lists cost no more than a scan of their bytes.
+    The decoder holds the interpreter lock, so a thread would not help: the definitions bound the size instead
+    (`ActiveDefinitions.largest_batch`).
+    """
+    return Batch.from_json(body, _read_fields)
+
+
+def _read_fields(body: bytes) -> Fields:
+    """Return the fields of a body.
+
+    A body with six colons and all six required fields has no repeated and no other field, so that only the names in other
+    bodies are checked one by one.
+    """
+    try:
+        fields = _decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+        raise RefusedError(ProblemType.MALFORMED, _describe(problem, len(body))) from None
+    if body.count(b":") != len(_Fields.__struct_fields__):
+        _check_field_names(body)
+    return fields.batch_id, fields.metric, fields.digest, fields.period, fields.cohorts, fields.bits
+
+
+def _describe(problem: Exception, size: int) -> str:
+    """Return the difference between a body and a batch, without content of the body."""
+    if isinstance(problem, msgspec.ValidationError):
+        return f"the body is not a batch: {problem}"[:200]
+    return f"the body is not JSON ({size} bytes)"
+
+
+def _check_field_names(body: bytes) -> None:
+    names = FieldNames()
+
+    def check(_type: type, name: str) -> _Name:
+        names.add(name)
+        return _Name(name)
+
+    try:
+        msgspec.json.decode(body, type=dict[_Name, msgspec.Raw], dec_hook=check)
+    except (msgspec.ValidationError, RecursionError) as problem:
+        raise RefusedError(ProblemType.MALFORMED, str(problem)) from None
+
+
 async def _store(batch: Batch, definitions: Definitions, service: Service, writer: GroupCommit) -> AppendResult:
     """Return the result of storing a batch, once it is durable; RefusedError if it must not be counted.
 
@@ -137,7 +200,7 @@ async def _store(batch: Batch, definitions: Definitions, service: Service, write
     try:
         admit(batch, definitions, service.clock.reading(), service.settings)
     except RefusedError:
-        if await run_in_threadpool(service.store.contains, batch):
+        if await run_in_threadpool(service.reports.contains, batch):
             return AppendResult.DUPLICATE
         raise
     result = await writer.write(batch)

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from hubbub.text import DISTRIBUTION
-from hubbub_aggregator.api.service import Service
+from hubbub_aggregator.api.dependencies import Service
 from hubbub_aggregator.errors import StoppedError, StoreError
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
 
@@ -97,24 +97,24 @@ class ServiceCollector:
 
     def _from_store(self) -> Iterator[Metric]:
         service = self._service
-        service.outcomes.flush(service.store)
-        refused = [({"metric": name, "reason": reason}, n) for (name, reason), n in service.store.refusals().items()]
+        service.outcomes.flush(service.periods)
+        refused = [({"metric": name, "reason": reason}, n) for (name, reason), n in service.periods.refusals().items()]
         yield _counter(
             "hubbub_refused_batches",
             "Batches refused since the database was created; metric empty: undefined.",
             refused,
         )
         yield _gauge(
-            "hubbub_segments_waiting", "Segments that are not folded yet.", [({}, service.store.segments_waiting())]
+            "hubbub_segments_waiting", "Segments that are not folded yet.", [({}, service.periods.segments_waiting())]
         )
         yield _gauge(
             "hubbub_last_backup_timestamp_seconds",
             "Start of the last complete `hubbub db backup`; 0: none.",
-            [({}, service.store.last_backup() or 0)],
+            [({}, service.periods.last_backup() or 0)],
         )
         names = {each.digest: each.name for each in service.definitions.versions()}
         implausible = Counter[tuple[str, str]]()
-        for (digest, kind), periods in service.store.implausible_periods().items():
+        for (digest, kind), periods in service.periods.implausible_periods().items():
             if digest in names:
                 implausible[names[digest], kind] += periods
         yield _gauge(

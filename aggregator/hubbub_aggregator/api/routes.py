@@ -24,9 +24,9 @@ from hubbub.wire.batch import CONTENT_TYPE as BATCH_TYPE
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import openapi, sessions
+from hubbub_aggregator.api.dependencies import Service, may_read_without_token
 from hubbub_aggregator.api.prometheus import CONTENT_TYPE as METRICS_TYPE
 from hubbub_aggregator.api.prometheus import prometheus_text
-from hubbub_aggregator.api.service import Service, may_read_without_token
 from hubbub_aggregator.http.conventions import REPORTS_PATH
 from hubbub_aggregator.http.file_response import FileResponse
 from hubbub_aggregator.http.get_and_head import get_and_head
@@ -91,7 +91,7 @@ def _require_scope(request: Request, scope: Scope) -> None:
     if may_read_without_token(service, request):
         return
     authorization = request.headers.get("authorization")
-    if authorization is None and scope is Scope.READ and sessions.may_read(service.store, service.clock, request):
+    if authorization is None and scope is Scope.READ and sessions.may_read(service.tokens, service.clock, request):
         return
     service.authorizer.require(scope, authorization)
 
@@ -127,7 +127,7 @@ def get_summary(
             ProblemType.INVALID_QUERY,
             f"kind=patterns needs at most {MAX_PATTERN_BITS} bits, {name} has {metric.params.num_bits}. Use kind=bits",
         )
-    summary = read_summary(service.store, metric, None if period is None else _requested_periods(metric, period))
+    summary = read_summary(service.periods, metric, None if period is None else _requested_periods(metric, period))
     if kind == "bits" and isinstance(summary, PatternCounts):
         summary = summary.bit_counts()
     file = SummaryResponse(
@@ -158,12 +158,12 @@ def get_reports(
             f"the reports of {name} are not retained; `hubbub serve --keep-reports {name}=N` retains them",
         )
     requested = (
-        service.store.periods_with_reports(metric.digest) if period is None else _requested_periods(metric, period)
+        service.periods.periods_with_reports(metric.digest) if period is None else _requested_periods(metric, period)
     )
     now = service.clock()
     available = [text for text in requested if keeps_reports(metric, service.settings, text, now)]
     file = FileResponse(
-        reports_file(service.store, metric, available, implausible_rejected=_implausible_rejected(service, name))
+        reports_file(service.periods, metric, available, implausible_rejected=_implausible_rejected(service, name))
     )
     return _as_download(file, name, "reports", *_single_period(available))
 
@@ -216,7 +216,7 @@ def _single_period(periods: Sequence[str]) -> Sequence[str]:
 def _implausible_rejected(service: Service, name: str) -> bool:
     """Return whether implausible reports of a metric are rejected, or were earlier."""
     return (
-        service.settings.reject_implausible or (name, ProblemType.IMPLAUSIBLE_REPORT.slug) in service.store.refusals()
+        service.settings.reject_implausible or (name, ProblemType.IMPLAUSIBLE_REPORT.slug) in service.periods.refusals()
     )
 
 

@@ -15,8 +15,7 @@ from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
 from hubbub_aggregator.server.client_address import is_direct_local_request
-from hubbub_aggregator.store.interface import Store
-from hubbub_aggregator.store.tokens import Scope, hash_secret, new_token, record_use
+from hubbub_aggregator.store.tokens import Scope, TokenStore, hash_secret, new_token, record_use
 
 Clock = Callable[[], datetime]
 
@@ -28,7 +27,7 @@ def cookie_name(headers: Mapping[str, str]) -> str:
     return "hubbub" if is_direct_local_request(headers) else "__Host-hubbub"
 
 
-def may_read(store: Store, clock: Clock, request: Request) -> bool:
+def may_read(store: TokenStore, clock: Clock, request: Request) -> bool:
     """Return whether a signed-in browser sent this request, for a page of this aggregator.
 
     The cookie is SameSite=Strict, which excludes requests from other sites. Other hosts of the same site are excluded
@@ -39,7 +38,7 @@ def may_read(store: Store, clock: Clock, request: Request) -> bool:
     return is_signed_in(store, clock, request.cookies.get(cookie_name(request.headers)))
 
 
-def sign_in(store: Store, clock: Clock, token: str, random_bytes: RandomBytes = system_random_bytes) -> str:
+def sign_in(store: TokenStore, clock: Clock, token: str, random_bytes: RandomBytes = system_random_bytes) -> str:
     """Start a session and return its secret; RefusedError unless the token has scope `read`."""
     hashed = hash_secret(token.strip())
     found = store.token(hashed)
@@ -64,7 +63,7 @@ def sign_in(store: Store, clock: Clock, token: str, random_bytes: RandomBytes = 
     return secret
 
 
-def is_signed_in(store: Store, clock: Clock, secret: str | None) -> bool:
+def is_signed_in(store: TokenStore, clock: Clock, secret: str | None) -> bool:
     """Return whether this is the secret of a session that has not expired, of a token that still has scope `read`."""
     if not secret:
         return False
@@ -72,7 +71,7 @@ def is_signed_in(store: Store, clock: Clock, secret: str | None) -> bool:
     return token is not None and Scope.READ in token.scopes and not token.has_expired(clock().date())
 
 
-def sign_out(store: Store, secret: str | None) -> None:
+def sign_out(store: TokenStore, secret: str | None) -> None:
     """End a session, for every copy of its cookie."""
     if secret:
         store.end_session(hash_secret(secret))

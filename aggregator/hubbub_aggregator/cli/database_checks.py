@@ -22,10 +22,10 @@ from hubbub_aggregator.database.sqlite_file import FIND_OR_CREATE, is_there, req
 from hubbub_aggregator.errors import SchemaError, StoreError
 from hubbub_aggregator.pipeline.retention import counts_expire_at, keeps_reports
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.clock_state import SETTLING, TOLERANCE, ClockStatus, time_text
-from hubbub_aggregator.store.interface import Store
+from hubbub_aggregator.store.clock_state import SETTLING, TOLERANCE, ClockStatus, ClockStore, time_text
+from hubbub_aggregator.store.interface import FigureStore, PeriodStore
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Scope
+from hubbub_aggregator.store.tokens import Scope, TokenStore
 
 _OVERDUE_AFTER = timedelta(days=1)
 _EXPIRES_SOON = timedelta(days=14)
@@ -108,7 +108,7 @@ def check_database(
             yield from check_tokens(store, settings, now.date())
             yield from check_clock(store)
             if definitions is not None:
-                yield from check_periods(store, definitions, settings, now)
+                yield from check_periods(store, store, definitions, settings, now)
             yield from check_refusals(store, pause)
     except SchemaError as problem:
         advice = str(problem).rpartition(": ")[2]
@@ -145,33 +145,33 @@ def _check_server_clock(connection: Connection, now: datetime) -> Iterator[Findi
         )
 
 
-def check_clock(store: Store) -> Iterator[Finding]:
-    """Compare the wall clock with the credible time that the database keeps (`store/clock_state.py`), to find a clock that jumped."""
+def check_clock(store: ClockStore) -> Iterator[Finding]:
+    """Compare the wall clock with the time that the database remembers (`store/clock_state.py`), to find a clock that jumped."""
     saved = store.clock()
     if saved is None:
         return
     state, wall = saved.state, store.wall_clock()
     accept = "set the clock; if it is correct, run `hubbub db accept-clock` instead of waiting for 24 hours"
-    if wall < state.credible - TOLERANCE:
+    if wall < state.remembered - TOLERANCE:
         yield error(
             "clock",
-            f"the clock is {time_text(wall)}, the credible time in the database is {time_text(state.credible)}",
+            f"the clock is {time_text(wall)}, the remembered time in the database is {time_text(state.remembered)}",
             "the clock is behind: the service closes no period and deletes nothing",
             accept,
         )
     elif state.status is ClockStatus.CREDIBLE:
-        yield ok("clock", f"agrees with the credible time in the database, {time_text(state.credible)}")
+        yield ok("clock", f"agrees with the remembered time in the database, {time_text(state.remembered)}")
     else:
         left = (SETTLING - state.agreed) / 3_600
         yield warning(
             "clock",
-            f"the clock jumped: it is {time_text(wall)}, the credible time in the database is {time_text(state.credible)}",
+            f"the clock jumped less than 24 hours ago; it is {time_text(wall)}",
             f"the service closes no period and deletes nothing until the clock has agreed for {left:.0f} more hours",
             accept,
         )
 
 
-def check_tokens(store: Store, settings: Settings, today: date) -> Iterator[Finding]:
+def check_tokens(store: TokenStore, settings: Settings, today: date) -> Iterator[Finding]:
     """Check for scopes without a valid token, and for tokens that have expired or expire within 14 days."""
     all_tokens = store.tokens()
     for token in all_tokens:
@@ -203,7 +203,9 @@ def check_tokens(store: Store, settings: Settings, today: date) -> Iterator[Find
         yield ok("tokens", f"valid for {', '.join(sorted(available))}")
 
 
-def check_periods(store: Store, definitions: Definitions, settings: Settings, now: datetime) -> Iterator[Finding]:
+def check_periods(
+    store: PeriodStore, clock: ClockStore, definitions: Definitions, settings: Settings, now: datetime
+) -> Iterator[Finding]:
     """Check for periods that the service does not close, fold or purge, and for unexpected retained reports."""
     known = {metric.digest: metric for metric in definitions.versions()}
     open_, orphans, late, early = store.open_periods(), 0, [], []
@@ -234,7 +236,7 @@ def check_periods(store: Store, definitions: Definitions, settings: Settings, no
             "they are never closed or purged, because their length is unknown",
             "put the definitions back into the file, above the newer versions, until their periods are closed",
         )
-    saved = store.clock()
+    saved = clock.clock()
     if late and saved is not None and saved.state.status is not ClockStatus.CREDIBLE:
         yield warning(
             "periods",
@@ -276,7 +278,9 @@ def check_periods(store: Store, definitions: Definitions, settings: Settings, no
         yield ok("periods", f"{len(open_)} open; {format_count(num_segments, 'segment')} not folded yet")
 
 
-def _overdue(store: Store, metric: Metric, settings: Settings, due: datetime, retained: Iterable[str]) -> Iterator[str]:
+def _overdue(
+    store: PeriodStore, metric: Metric, settings: Settings, due: datetime, retained: Iterable[str]
+) -> Iterator[str]:
     """Yield a description of each fold and deletion of a metric that was due before this time."""
     name, keep_counts = metric.name, settings.keep_counts.get(metric.name)
     for day in store.unfolded(metric.digest):
@@ -292,7 +296,7 @@ def _overdue(store: Store, metric: Metric, settings: Settings, due: datetime, re
                 yield f"to drop the counts of {name} {day}"
 
 
-def check_refusals(store: Store, pause: Callable[[], None]) -> Iterator[Finding]:
+def check_refusals(store: FigureStore, pause: Callable[[], None]) -> Iterator[Finding]:
     """Check which batches are refused during `pause` for reasons that an operator can change."""
     before = store.refusals()
     pause()

@@ -31,19 +31,14 @@ _LOCAL_MASTER = "local[*]"
     help="Directory for the summaries, one file for each metric version and period; created if missing.",
 )
 @click.option(
-    "--engine", default="arrow", show_default=True, type=click.Choice(["arrow", "duckdb", "spark"]),
-    help="Finds repeated batches: arrow sorts, with temporary files; duckdb groups, in limited memory; spark uses a cluster, which counts too.",
+    "--engine", default="arrow", show_default=True, type=click.Choice(["arrow", "spark"]),
+    help="arrow counts on this machine, with temporary files; spark counts on a cluster.",
 )  # fmt: skip
-@click.option(
-    "--memory",
-    default=None,
-    help='Memory of duckdb, such as "2GB"; beyond it, it uses the disk.  [default: 80 % of the machine]',
-)
 @click.option(
     "--processes",
     default=None,
     type=click.IntRange(min=1),
-    help="Processes that count, with arrow and duckdb.  [default: one a core, for three million batches or more]",
+    help="Processes that count, with arrow.  [default: one a core, for three million batches or more]",
 )
 @click.option(
     "--spark-master",
@@ -68,7 +63,6 @@ def command(
     segments: str,
     out: Path | None,
     engine: str,
-    memory: str | None,
     processes: int | None,
     spark_master: str | None,
     spark_conf: tuple[str, ...],
@@ -92,7 +86,7 @@ def command(
     begun = time.monotonic()
     metrics = {metric.digest: metric for metric in load_definitions(definitions).versions()}
     objects = ObjectStore.open(segments)
-    with _chosen_engine(engine, memory, processes, spark_master, spark_conf) as chosen:
+    with _chosen_engine(engine, processes, spark_master, spark_conf) as chosen:
         results = [_result(*each, out) for each in _fold_all(objects, definitions, metrics, chosen, keep=keep_segments)]
     if as_json:
         print_json(results)
@@ -157,17 +151,13 @@ def _result(folder: SegmentFolder, folded: Folded | str, out: Path | None) -> di
 
 
 @contextmanager
-def _chosen_engine(
-    name: str, memory: str | None, processes: int | None, master: str | None, conf: Sequence[str]
-) -> Iterator[Engine]:
+def _chosen_engine(name: str, processes: int | None, master: str | None, conf: Sequence[str]) -> Iterator[Engine]:
     """Check the options of engines, and provide the engine for the block."""
-    from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine
+    from hubbub_aggregator.segments.engines import ArrowEngine
 
-    if memory is not None and name != "duckdb":
-        raise click.UsageError("--memory is for --engine duckdb. Leave it out, or add --engine duckdb.")
     if processes is not None and name == "spark":
         raise click.UsageError(
-            "--processes is for --engine arrow and duckdb. Set the cores of Spark with --spark-master local[N]."
+            "--processes is for --engine arrow. Set the cores of Spark with --spark-master local[N]."
         )
     for option, value in {"--spark-master": master, "--spark-conf": conf}.items():
         if value and name != "spark":
@@ -178,7 +168,7 @@ def _chosen_engine(
             f"--spark-conf {wrong[0]}: this is not a property of Spark. Write spark.NAME=VALUE, such as spark.driver.memory=4g."
         )
     if name != "spark":
-        yield DuckDBEngine(memory, processes) if name == "duckdb" else ArrowEngine(processes)
+        yield ArrowEngine(processes)
         return
     from hubbub_aggregator.segments.spark_engine import SparkEngine, spark_session
 

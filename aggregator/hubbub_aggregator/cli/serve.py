@@ -21,9 +21,8 @@ import click
 from hubbub.cli.output import PATH
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
-from hubbub.text import format_exact_size
+from hubbub.text import _UNITS, format_exact_size
 from hubbub_aggregator.cli.database_option import DatabaseName, is_named
-from hubbub_aggregator.cli.size_option import Size
 from hubbub_aggregator.monitoring.log_output import FORMATS, LEVELS, announce, configure
 from hubbub_aggregator.settings import Settings
 
@@ -36,8 +35,22 @@ VARIABLE_PREFIX = "HUBBUB"
 DEFAULT_LOCAL_PORT = 8100
 _SEGMENTS_TIMEOUT = timedelta(seconds=20)
 """Of a put, with its repetitions. Uploads then get 503 before a reverse proxy gives up, by default after 60 seconds."""
-_OTHER_VARIABLES = re.compile(r"HUBBUB_(CONSENT|URL|DEBUG|TOKEN|SEED|CASES|REQUESTS|REQUIRE|PIN|PG_BIN|BENCH_\w+)")
+_OTHER_VARIABLES = re.compile(r"HUBBUB_(CONSENT|URL|DEBUG|TOKEN|TEST_\w+)")
 """Variables of the client, of `hubbub pull`, of the tests and of the benchmarks."""
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]
+    """A size in bytes: a number, or a number of KiB, MiB or GiB."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of bytes."""
+        match = re.fullmatch(r"([0-9]{1,18}) ?([KMG]iB)?", str(value))
+        if match is None:
+            self.fail(f"{value!r} is not a size: write a number of bytes, or 512KiB, 2MiB, 1GiB", param, ctx)
+        return int(match[1]) * _UNITS[match[2] or ""]
+
 
 _option = partial(click.option, show_default=True, show_envvar=True)
 
@@ -63,10 +76,9 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     try:
         return Settings(**values)
     except ParameterError as problem:
-        rule, separator, rest = str(problem).partition(", got")
         names = "|".join(setting.name for setting in fields(Settings))
-        named = re.sub(rf"\b({names})\b", lambda name: _option_and_variable(name[1]), rule)
-        raise click.UsageError(named + separator + rest) from None
+        rule = re.sub(rf"\b({names})\b", lambda name: _option_and_variable(name[1]), problem.rule)
+        raise click.UsageError(str(ParameterError(rule, problem.got))) from None
 
 
 def _option_and_variable(setting: str) -> str:

@@ -152,8 +152,8 @@ clock = Table(
     tables,
     Column("id", Integer, primary_key=True, autoincrement=False),  # 0: the table has one row, a StoredClock
     Column("generation", Integer, nullable=False),
-    Column("credible", BigInteger, nullable=False),  # seconds since 1970, like candidate
-    Column("candidate", BigInteger),
+    Column("credible", BigInteger, nullable=False),  # the remembered time, seconds since 1970
+    Column("candidate", BigInteger),  # null; in rows of earlier versions the wall clock's time since a jump
     Column("agreed", Integer, nullable=False),  # seconds
     Column("boot_id", String(36)),
     Column("elapsed", BigInteger, nullable=False),  # seconds since the boot

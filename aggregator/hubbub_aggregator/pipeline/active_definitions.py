@@ -15,7 +15,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.text import format_names
 from hubbub.wire.dates import parse_period
 from hubbub_aggregator.monitoring.log_output import log_always
-from hubbub_aggregator.store.interface import Store
+from hubbub_aggregator.store.interface import PeriodStore
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def check_no_open_metric_removed(old: Definitions, new: Definitions, open_period
             )
 
 
-def warn_of_removed_metrics(definitions: Definitions, store: Store) -> None:
+def warn_of_removed_metrics(definitions: Definitions, store: PeriodStore) -> None:
     """Log a warning at the start for each version with open periods that the definitions lack.
 
     The start is not refused: that would lose the reports of all metrics because of one.

@@ -11,7 +11,7 @@ from hubbub.privacy import central_epsilon
 from hubbub.wire.dates import parse_period
 from hubbub_aggregator.pipeline.retention import keeps_reports
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Store
+from hubbub_aggregator.store.interface import PeriodStore
 
 DELTA = 1e-9
 
@@ -31,7 +31,7 @@ class CentralEpsilon:
 
 
 def last_central_epsilon(
-    store: Store, settings: Settings, metric: Metric, smallest_cohorts: Mapping[str, int], now: datetime
+    store: PeriodStore, settings: Settings, metric: Metric, smallest_cohorts: Mapping[str, int], now: datetime
 ) -> CentralEpsilon | None:
     """Return the central epsilon of the last complete period: the period after it has also ended, so its reports have arrived.
 

@@ -38,20 +38,10 @@ _ACCEPT = "if the wall clock is correct now, run `hubbub db accept-clock`"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Times read from the service's clock.
-
-    now   : time that the service uses
-    other : second candidate for the true time (the wall clock's) while the clock is in doubt, else None
-    """
+    """Time read from the service's clock, and whether data may be deleted by it."""
 
     now: datetime
-    other: datetime | None = None
     status: ClockStatus = ClockStatus.CREDIBLE
-
-    @property
-    def candidates(self) -> tuple[datetime, ...]:
-        """Return all candidates for the true time."""
-        return (self.now,) if self.other is None else (self.now, self.other)
 
     @property
     def may_delete(self) -> bool:
@@ -66,10 +56,10 @@ class ServiceClock(Protocol):
         """Return the time that the service uses."""
 
     def reading(self) -> Reading:
-        """Return the current times and status, without reading the store."""
+        """Return the current time and status, without reading the store."""
 
     def observe(self) -> Reading:
-        """Compare the wall clock with elapsed time and the store; return the times and status. May save in the store."""
+        """Compare the wall clock with elapsed time and the store; return the time and status. May save in the store."""
 
 
 def accept(store: ClockStore, wall: float | None = None) -> tuple[float | None, float]:
@@ -80,7 +70,7 @@ def accept(store: ClockStore, wall: float | None = None) -> tuple[float | None, 
         state = accepted(None if stored is None else stored.state, wall)
         new = StoredClock(state, read_boot_id(), elapsed_clock())
         if store.save_clock(new, None if stored is None else stored.state.generation):
-            return None if stored is None else stored.state.credible, wall
+            return None if stored is None else stored.state.remembered, wall
 
 
 def elapsed_clock() -> float:
@@ -125,12 +115,9 @@ class CredibleClock:
         return self.reading().now
 
     def reading(self) -> Reading:
-        """Return the current times and status, without reading the store."""
+        """Return the current time and status, without reading the store."""
         state, at, wall = self._last
-        passed = max(self._elapsed() - at, 0.0)
-        if state.candidate is None:
-            return Reading(moment(wall + passed), status=state.status)
-        return Reading(moment(state.credible + passed), moment(state.candidate + passed), state.status)
+        return Reading(moment(wall + max(self._elapsed() - at, 0.0)), state.status)
 
     def observe(self) -> Reading:
         """Compare the wall clock with elapsed time; save the state once a minute and after each jump."""
@@ -180,23 +167,15 @@ def _log(known: ClockState, state: ClockState) -> None:
     if known.generation == state.generation:
         if known.status is not state.status:
             logger.warning("the clock is credible again: closing, purging and dropping resume")
-    elif state.candidate is not None:
+    elif state.status is ClockStatus.IN_DOUBT:
         logger.warning(
-            "the wall clock is %s, the remembered time is %s: closing, purging and dropping pause, and uploads to periods "
-            "that are open by one of the two times only are answered 503. The wall clock is accepted after 24 hours of "
-            "agreement with elapsed time; %s",
-            time_text(state.candidate),
-            time_text(state.credible),
-            _ACCEPT,
-        )
-    elif state.status is ClockStatus.SETTLING:
-        logger.warning(
-            "the wall clock agrees with the remembered time again, %s: closing, purging and dropping resume after 24 hours "
-            "of agreement; %s",
-            time_text(state.credible),
+            "the wall clock is %s, the remembered time was %s: closing, purging and dropping pause, and uploads that are too late "
+            "by the wall clock are answered 503, until it has agreed with elapsed time for 24 hours; %s",
+            time_text(state.remembered),
+            time_text(known.remembered),
             _ACCEPT,
         )
     else:
         logger.warning(
-            "the wall clock is accepted, %s: closing, purging and dropping resume", time_text(state.credible)
+            "the wall clock is accepted, %s: closing, purging and dropping resume", time_text(state.remembered)
         )

@@ -13,7 +13,7 @@ from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
 from hubbub.summary.summary_file import read_count_profile
 from hubbub_aggregator.errors import JobError
 from hubbub_aggregator.monitoring.job_health import failure_text
-from hubbub_aggregator.store.interface import Store, StoredPeriod
+from hubbub_aggregator.store.interface import PeriodStore, StoredPeriod
 from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures, figures_of
 
 _MAX_REPORTS_PER_FOLD = 1 << 20
@@ -34,14 +34,14 @@ def summarize(metric: Metric, stored: StoredPeriod) -> Summary:
     return total
 
 
-def read_summary(store: Store, metric: Metric, periods: Collection[str] | None = None) -> Summary:
+def read_summary(store: PeriodStore, metric: Metric, periods: Collection[str] | None = None) -> Summary:
     """Return the exact summary of a metric version as of now, folded or not; periods None: of all periods."""
     summaries = (summarize(metric, stored) for stored in store.read(metric.digest, periods))
     return reduce(add, summaries, summary_type(metric).empty(metric))
 
 
 def fold(
-    store: Store,
+    store: PeriodStore,
     metric: Metric,
     max_reports: int = _MAX_REPORTS_PER_FOLD,
     keeps_reports: Callable[[str], bool] = lambda _period: False,
@@ -59,7 +59,7 @@ def fold(
                 pass
 
 
-def _fold_some(store: Store, metric: Metric, period: str, max_reports: int, retain: bool) -> bool:
+def _fold_some(store: PeriodStore, metric: Metric, period: str, max_reports: int, retain: bool) -> bool:
     """Fold a period's oldest segments; return whether the period may have more."""
     for stored in list(store.read(metric.digest, [period], max_reports)):
         if stored.segments:
@@ -70,7 +70,7 @@ def _fold_some(store: Store, metric: Metric, period: str, max_reports: int, reta
     return False
 
 
-def compute_figures(store: Store, definitions: Definitions, most: int = _MAX_FIGURES_PER_RUN) -> None:
+def compute_figures(store: PeriodStore, definitions: Definitions, most: int = _MAX_FIGURES_PER_RUN) -> None:
     """Compute and store the figures of at most `most` summaries without current figures.
 
     Raises JobError, after all others are stored, with the metrics that have unreadable summaries.

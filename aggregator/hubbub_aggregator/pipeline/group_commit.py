@@ -17,7 +17,7 @@ from hubbub.wire.batch import Batch
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.monitoring.job_health import JobHealth
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import AppendResult, Store
+from hubbub_aggregator.store.interface import AppendResult, ReportStore
 
 _BATCH_OVERHEAD_BYTES = 1_024
 """Memory of a queued batch without its reports: id, future, request."""
@@ -42,7 +42,7 @@ class GroupCommit:
 
     def __init__(
         self,
-        store: Store,
+        store: ReportStore,
         settings: Settings,
         job_health: JobHealth | None = None,
         clock: Callable[[], float] = time.monotonic,

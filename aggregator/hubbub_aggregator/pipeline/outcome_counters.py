@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from threading import Lock
 
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.store.interface import Store
+from hubbub_aggregator.store.interface import FigureStore
 
 _ACCEPTED = ("stored", "duplicate")
 _REFUSED = tuple(problem.slug for problem in ProblemType)
@@ -57,7 +57,7 @@ class OutcomeCounters:
         with self._lock:
             return dict(self._requests)
 
-    def flush(self, store: Store) -> None:
+    def flush(self, store: FigureStore) -> None:
         """Add the refusals since the last flush to the store's counters; after a failure the next flush adds them."""
         with self._lock:
             added, self._unflushed = self._unflushed, Counter()

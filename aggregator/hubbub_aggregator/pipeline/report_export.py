@@ -15,7 +15,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.summary import ReportWriter
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.store.interface import Store, StoredReports
+from hubbub_aggregator.store.interface import PeriodStore, StoredReports
 from hubbub_aggregator.store.shuffle import sort_reports
 
 _MAX_PART_BYTES = 32 << 20
@@ -24,7 +24,7 @@ _export_slot = BoundedSemaphore()
 
 
 def write_reports(
-    store: Store,
+    store: PeriodStore,
     metric: Metric,
     periods: Collection[str],
     sink: IO[bytes],
@@ -60,7 +60,9 @@ def _draw_part(stored: StoredReports, part: int, parts: int, seed: int) -> Itera
         yield cohort_of[is_here].tobytes(), bits[is_here].tobytes()
 
 
-def reports_file(store: Store, metric: Metric, periods: Collection[str], *, implausible_rejected: bool) -> IO[bytes]:
+def reports_file(
+    store: PeriodStore, metric: Metric, periods: Collection[str], *, implausible_rejected: bool
+) -> IO[bytes]:
     """Return an unnamed temporary file with the reports, deleted when it is closed.
 
     Raises RefusedError (503) while another export runs, and (507) if the disk is full.

@@ -25,13 +25,13 @@ from hubbub_aggregator.monitoring.log_output import log_always
 from hubbub_aggregator.pipeline.credible_clock import Reading
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Store
+from hubbub_aggregator.store.interface import PeriodStore
 
 logger = logging.getLogger(__name__)
 
 
 def upkeep(
-    store: Store,
+    store: PeriodStore,
     definitions: Definitions,
     settings: Settings,
     clock: Reading | datetime,
@@ -55,7 +55,7 @@ class _Round:
 
     def __init__(
         self,
-        store: Store,
+        store: PeriodStore,
         definitions: Definitions,
         settings: Settings,
         clock: Reading,
@@ -106,8 +106,10 @@ class _Round:
             self._failed[metric.name] = failure_text(problem)
 
     def _retains(self, metric: Metric, text: str) -> bool:
-        """Return whether reports are retained by any of the candidate times."""
-        return any(keeps_reports(metric, self._settings, text, now) for now in self._clock.candidates)
+        """Return whether reports are retained beside their counts; while the clock is in doubt, all that may have to be."""
+        if not self._clock.may_delete:
+            return metric.name in self._settings.keep_reports
+        return keeps_reports(metric, self._settings, text, self._clock.now)
 
     def _is_over(self, metric: Metric, text: str) -> bool:
         return self._clock.now >= parse_period(metric.period, text).closes()

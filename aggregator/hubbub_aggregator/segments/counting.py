@@ -1,4 +1,4 @@
-"""Counting of segments: the kernel of all engines, on whole segments without the rows that repeat a batch."""
+"""Counting of segments: the kernel of both engines, on whole segments without the rows that repeat a batch."""
 
 from __future__ import annotations
 

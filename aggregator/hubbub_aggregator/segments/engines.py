@@ -1,30 +1,33 @@
 """Engines: count the batches of new segments, each id once.
 
 An engine chooses, among the rows with one id, the row of the first segment, and there the first row. It counts none of them if the id
-was counted before. All engines count with the same kernel, so that their summaries are equal byte for byte.
+was counted before. Both engines count with the same kernel, so that their summaries are equal byte for byte.
 """
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
-from typing import Protocol
+from functools import reduce
+from operator import add
+from types import TracebackType
+from typing import Protocol, Self
 
 import numpy as np
-import pyarrow as pa
 
 from hubbub.metrics.metric import Metric
-from hubbub.text import install_hint
+from hubbub.wire.url_masking import mask_url
+from hubbub.worker_processes import worker_pool
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.segments.counting import Counted, Part
+from hubbub_aggregator.pipeline.folding import summary_type
+from hubbub_aggregator.segments.counting import Counted, Part, count_part
 from hubbub_aggregator.segments.id_file import read_ids
 from hubbub_aggregator.segments.object_store import ObjectStore
-from hubbub_aggregator.segments.repeated_ids import KNOWN, Ints, known_rows, new_rows, per_segment, repeated_positions
+from hubbub_aggregator.segments.repeated_ids import Ints, known_rows, new_rows, per_segment, repeated_positions
 from hubbub_aggregator.segments.segment_file import SegmentFolder, batch_ids
-from hubbub_aggregator.segments.worker_counting import Workers
 
 _MIN_ROWS_FOR_PROCESSES = 3_000_000
 """Fewer rows are counted sooner than processes start."""
@@ -64,15 +67,24 @@ class Engine(Protocol):
         """
 
 
-class OneMachineEngine(ABC):
-    """Reads ids in this process, and counts with several, the number of cores by default; subclasses find repeated ids."""
+class ArrowEngine:
+    """Counts on one machine: it finds repeated ids in this process, and counts in several, by default one for each core."""
 
     def __init__(self, processes: int | None = None) -> None:
         self._processes = processes or os.cpu_count() or 1
 
-    @abstractmethod
     def repeated(self, blocks: Iterable[Ints]) -> Ints:
-        """Return the positions, ascending, of all rows (`repeated_ids`) but the first of each id, without KNOWN."""
+        """Return the positions, ascending, of all rows (`repeated_ids`) but the first of each id, without KNOWN.
+
+        Ids are sorted with numpy, beyond two million in temporary files.
+        """
+        try:
+            return repeated_positions(blocks)
+        except OSError as problem:
+            raise StoreError(
+                f"temporary files for batch ids: {problem.strerror}. Nothing was counted: set TMPDIR to a directory "
+                "with room for 24 bytes a batch, and `ulimit -n` to 512 files or more"
+            ) from None
 
     def count(self, new: NewSegments) -> Counted:
         try:
@@ -113,57 +125,46 @@ def _parts(new: NewSegments, sizes: Sequence[int], repeated: Sequence[Ints], pro
     ]
 
 
-class ArrowEngine(OneMachineEngine):
-    """Sorts ids with numpy, beyond two million in temporary files."""
+class Workers:
+    """Counts parts in this process or, after `start`, in several. A context manager, which ends the processes."""
 
-    def repeated(self, blocks: Iterable[Ints]) -> Ints:
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+        self._pool: ProcessPoolExecutor | None = None
+
+    def start(self) -> None:
+        """Start the processes without waiting for them; a second call does nothing."""
+        if self._pool is None and self._processes > 1:
+            self._pool = worker_pool(self._processes)
+            self._pool.submit(_import_this_module)
+
+    def count(self, objects: ObjectStore, metric: Metric, period: str, parts: Sequence[Part]) -> Counted:
+        """Return the sum of the counts of all parts; raises what `count_part` raises, and StoreError if a process dies."""
+        nothing = Counted(summary_type(metric).empty(metric), [], 0, 0)
+        if self._pool is None:
+            return reduce(add, (count_part(objects, metric, period, part) for part in parts), nothing)
         try:
-            return repeated_positions(blocks)
-        except OSError as problem:
+            futures = as_completed([self._pool.submit(_count, objects.place, metric, period, part) for part in parts])
+            return reduce(add, (future.result() for future in futures), nothing)
+        except BrokenProcessPool:
             raise StoreError(
-                f"temporary files for batch ids: {problem.strerror}. Nothing was counted: set TMPDIR to a directory "
-                "with room for 24 bytes a batch, and `ulimit -n` to 512 files or more"
+                f"{mask_url(objects.place)}: a process that counts was killed, perhaps for lack of memory. "
+                "Nothing was counted: run fold again, on a machine with more memory, or with --processes 1"
             ) from None
 
+    def __enter__(self) -> Self:
+        return self
 
-class DuckDBEngine(OneMachineEngine):
-    """DuckDB finds repeated ids: it uses all cores, and the disk beyond `memory_limit`, such as "2GB"."""
-
-    def __init__(self, memory_limit: str | None = None, processes: int | None = None) -> None:
-        super().__init__(processes)
-        self._settings = {} if memory_limit is None else {"memory_limit": memory_limit}
-
-    def repeated(self, blocks: Iterable[Ints]) -> Ints:
-        try:
-            import duckdb
-        except ImportError:
-            raise StoreError(f"--engine duckdb needs duckdb: {install_hint('segments')}") from None
-        damaged, schema = list[StoreError](), pa.schema([(name, pa.int64()) for name in ("high", "low", "position")])
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            try:
-                for block in blocks:
-                    columns = (pa.py_buffer(np.ascontiguousarray(column)) for column in block.T)
-                    arrays = [pa.Array.from_buffers(pa.int64(), len(block), [None, column]) for column in columns]
-                    yield pa.record_batch(arrays, schema)
-            except StoreError as problem:  # DuckDB replaces it
-                damaged.append(problem)
-                raise
-
-        with TemporaryDirectory() as directory:
-            try:
-                with duckdb.connect(config={"temp_directory": directory, **self._settings}) as connection:
-                    connection.register("blocks", pa.RecordBatchReader.from_batches(schema, batches()))
-                    connection.execute("CREATE TEMP TABLE ids AS SELECT * FROM blocks")
-                    found = connection.execute(_REPEATED, [KNOWN]).fetchnumpy()["position"]
-            except duckdb.Error as problem:
-                raise (damaged or [StoreError(f"DuckDB: {(str(problem).splitlines() or [''])[0]}")])[0] from None
-        return np.asarray(found, np.int64)
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
 
-_REPEATED = """
-WITH few AS (SELECT * FROM ids SEMI JOIN (SELECT high FROM ids GROUP BY high HAVING count(*) > 1) USING (high)),
-    numbered AS (SELECT position, min(position) OVER (PARTITION BY high, low) AS first FROM few)
-SELECT position FROM numbered WHERE position > first AND position <> ? ORDER BY position
-"""
-"""Half an id decides for most rows; the window has only the others. The first row of an id is the one with the smallest position."""
+def _import_this_module() -> None:
+    """First work of a pool, which starts its processes: the import takes them half a second."""
+
+
+def _count(place: str, metric: Metric, period: str, part: Part) -> Counted:
+    return count_part(ObjectStore.open(place), metric, period, part)

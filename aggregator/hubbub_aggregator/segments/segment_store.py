@@ -25,7 +25,7 @@ _UNMARKED = bytes(16)
 
 
 class SegmentStore(SqlStore):
-    """Tokens, sessions, the clock and closed periods are in the database; reports and batch ids in segments.
+    """`ReportStore` in an object store. Tokens, sessions, the clock and closed periods are in the database.
 
     Duplicates are removed when segments are folded (`hubbub fold`), so every accepted batch is STORED.
     """
@@ -74,9 +74,6 @@ class SegmentStore(SqlStore):
 
     def _closing_lock(self) -> AbstractContextManager[None]:
         return nullcontext() if self._lock_file is None else locked(self._lock_file)
-
-    def contains(self, batch_: Batch) -> bool:  # noqa: ARG002
-        return False
 
     def close_period(self, digest: str, period: str, between_steps: Callable[[], None] = lambda: None) -> None:
         """Close a period, and mark it in the object store, so that `hubbub fold` deletes its ids.

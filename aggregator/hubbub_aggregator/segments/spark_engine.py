@@ -4,7 +4,7 @@
                      shuffle by bucket        shuffle by part                shuffle by cell
 
 Tasks read and write objects with our own client, so that a directory and a bucket need no JAR. A row of the first two shuffles is a block of
-ids or positions. Finding repeated ids and counting are those of the other engines: 128 sums in SQL are about 40 times slower.
+ids or positions. Finding repeated ids and counting are those of the Arrow engine: 128 sums in SQL are about 40 times slower.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def spark_session(master: str, options: Mapping[str, str]) -> Iterator[Any]:
     except ImportError:
         raise StoreError(
             "--engine spark cannot start: pyspark or pandas is not installed here. "
-            f"For this engine {install_hint('spark')}, or use --engine duckdb"
+            f"For this engine {install_hint('spark')}, or use --engine arrow"
         ) from None
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -267,7 +267,7 @@ def _check_java() -> None:
         place = "PATH" if home is None else f"$JAVA_HOME/bin ({home})"
         raise StoreError(
             f"--engine spark cannot start: there is no `java` in {place}, and Spark runs in Java. "
-            "Install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless), or use --engine duckdb"
+            "Install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless), or use --engine arrow"
         )
 
 

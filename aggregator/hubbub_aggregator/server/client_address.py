@@ -67,7 +67,9 @@ def parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
         return ipaddress.ip_network(text)
     except ValueError as problem:
-        raise ParameterError(f"trusted_proxy must be a network, such as 10.0.0.0/8, or an address: {problem}") from None
+        raise ParameterError(
+            "trusted_proxy must be a network, such as 10.0.0.0/8, or an address", f"{text!r}: {problem}"
+        ) from None
 
 
 def is_address(text: str) -> bool:

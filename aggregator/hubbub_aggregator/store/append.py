@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, Engine, bindparam, insert, select
+from sqlalchemy import Connection, Engine, bindparam, insert, select, text
 
 from hubbub.randomness import RandomBytes
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.engine import Statement, insert_new, transaction
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.schema import collection, segment
-from hubbub_aggregator.store.batch_ids import BatchIds
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.shuffle import shuffle_reports
 
@@ -20,6 +19,41 @@ _FIND = (
     .where(collection.c.digest == bindparam("digest"), collection.c.period == bindparam("period"))
     .with_for_update(read=True, key_share=True)  # the period cannot be closed until this append ends
 )
+
+
+_GIVEN = """
+    WITH RECURSIVE at(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM at WHERE i + 1 < :n),
+    given(batch_id) AS (SELECT substr(:ids, 16 * i + 1, 16) FROM at)
+"""
+_STORED = text(_GIVEN + "SELECT batch_id FROM batch WHERE collection_id = :collection_id AND batch_id IN given")  # noqa: S608  (constants)
+_INSERT = text("INSERT INTO batch (collection_id, batch_id)" + _GIVEN + "SELECT :collection_id, batch_id FROM given")  # noqa: S608
+_INSERT_NEW = text(
+    "INSERT INTO batch (collection_id, batch_id) SELECT :collection_id, unnest(CAST(:ids AS bytea[])) "
+    "ON CONFLICT DO NOTHING RETURNING batch_id"
+)
+
+
+class BatchIds:
+    """Insert the batch ids that are new to a collection, in at most two statements for any number of ids.
+
+    Every statement releases Python's global lock and has to take it again.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._postgres = engine.dialect.name == "postgresql"
+        self._insert = Statement(engine, _INSERT_NEW if self._postgres else _INSERT)
+        self._stored = Statement(engine, _STORED)
+
+    def insert(self, connection: Connection, collection_id: int, ids: Collection[bytes]) -> set[bytes]:
+        """Insert ids; return those that were new."""
+        if self._postgres:  # sorted, so that two transactions with the same ids cannot deadlock
+            given = {"collection_id": collection_id, "ids": sorted(ids)}
+            return {new for (new,) in self._insert.execute(connection, given)}
+        given = {"collection_id": collection_id, "ids": b"".join(ids), "n": len(ids)}
+        new = set(ids).difference(stored for (stored,) in self._stored.execute(connection, given))
+        if new:
+            self._insert.execute(connection, given | {"ids": b"".join(new), "n": len(new)})
+        return new
 
 
 class Collections:
@@ -44,7 +78,7 @@ class Collections:
 
 
 class Appender:
-    """Implementation of `Store.append`."""
+    """Implementation of `ReportStore.append`."""
 
     def __init__(self, engine: Engine, random_bytes: RandomBytes) -> None:
         self._engine = engine

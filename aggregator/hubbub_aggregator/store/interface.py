@@ -1,18 +1,17 @@
-"""`Store`: the guarantees of a report store, independent of the database."""
+"""Guarantees of the stores of reports and periods, independent of the database; those of tokens and the clock are beside their types."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import date
 from enum import Enum
 from typing import Protocol
 
 from hubbub.wire.batch import Batch
-from hubbub_aggregator.store.clock_state import StoredClock
+from hubbub_aggregator.store.clock_state import ClockStore
 from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures, VersionTotals
-from hubbub_aggregator.store.tokens import Token
+from hubbub_aggregator.store.tokens import TokenStore
 
 
 class AppendResult(Enum):
@@ -57,8 +56,8 @@ class StoredReports:
     blocks: Callable[[], Iterator[tuple[bytes, bytes]]]
 
 
-class Store(Protocol):
-    """Durable store that counts each batch once. Every method may raise StoreError; then nothing has changed.
+class ReportStore(Protocol):
+    """Receives batches, and counts each batch once: a database or an object store.
 
     A batch is identified by its metric version, period and batch id; a retry sends the same three.
     """
@@ -72,6 +71,53 @@ class Store(Protocol):
 
     def contains(self, batch: Batch) -> bool:
         """Return whether this batch's id is stored."""
+
+    def require_intact(self) -> None:
+        """Raise FilesInDoubtError if a restart would not open the files that are written now."""
+
+    def probe(self) -> None:
+        """Write durably as a test; raise StoreError if that fails."""
+
+
+class FigureStore(Protocol):
+    """Answers the pages, `/metrics` and `hubbub doctor` without reading a summary."""
+
+    def version_totals(self) -> dict[str, VersionTotals]:
+        """Return the stored figures of each metric version, by digest."""
+
+    def period_rows(self, digests: Collection[str]) -> list[StoredFigures]:
+        """Return the stored figures of each period of these metric versions, in the order of the periods."""
+
+    def unfolded_reports(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Return the number of unfolded segments and reports, by digest and period."""
+
+    def implausible_periods(self) -> dict[tuple[str, str], int]:
+        """Return the number of periods that failed an implausibility test, by digest and kind of test."""
+
+    def stale_figures(self) -> list[tuple[str, str, int]]:
+        """Return digest, period and revision of each summary without current figures, newest periods first."""
+
+    def put_figures(self, rows: Sequence[StoredFigures]) -> None:
+        """Store figures, except for summaries with a newer revision."""
+
+    def segment_ids(self) -> tuple[int, int] | None:
+        """Return the smallest and the largest segment id; None: no segment."""
+
+    def segments_waiting(self) -> int:
+        """Return the number of unfolded segments."""
+
+    def last_backup(self) -> int | None:
+        """Return the start of the last recorded backup, in seconds since 1970; None: no backup."""
+
+    def add_refusals(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Add to the counters of (metric, reason)."""
+
+    def refusals(self) -> dict[tuple[str, str], int]:
+        """Return the counters of (metric, reason)."""
+
+
+class PeriodStore(FigureStore, Protocol):
+    """Counts, retained reports and figures of each period, from its first fold until its purge."""
 
     def read(
         self, digest: str, periods: Collection[str] | None = None, max_reports: int | None = None
@@ -123,30 +169,6 @@ class Store(Protocol):
         Each report is shuffled among at least this many.
         """
 
-    def version_totals(self) -> dict[str, VersionTotals]:
-        """Return the stored figures of each metric version, by digest."""
-
-    def period_rows(self, digests: Collection[str]) -> list[StoredFigures]:
-        """Return the stored figures of each period of these metric versions, in the order of the periods."""
-
-    def unfolded_reports(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """Return the number of unfolded segments and reports, by digest and period."""
-
-    def implausible_periods(self) -> dict[tuple[str, str], int]:
-        """Return the number of periods that failed an implausibility test, by digest and kind of test."""
-
-    def stale_figures(self) -> list[tuple[str, str, int]]:
-        """Return digest, period and revision of each summary without current figures, newest periods first."""
-
-    def put_figures(self, rows: Sequence[StoredFigures]) -> None:
-        """Store figures, except for summaries with a newer revision."""
-
-    def segment_ids(self) -> tuple[int, int] | None:
-        """Return the smallest and the largest segment id; None: no segment."""
-
-    def last_backup(self) -> int | None:
-        """Return the start of the last recorded backup, in seconds since 1970; None: no backup."""
-
     def open_periods(self) -> list[tuple[str, str]]:
         """Return digest and period of each open period."""
 
@@ -162,68 +184,21 @@ class Store(Protocol):
     def half_closed_periods(self) -> list[tuple[str, str]]:
         """Return digest and period of each closed period that still has batch ids."""
 
-    def purge(self, digest: str, period: str, between_steps: Callable[[], None] = ...) -> None:
-        """Delete counts and reports of a closed period, which stays closed; for `between_steps` see `drop_reports`."""
-
     def closed_periods(self, digest: str) -> list[str]:
         """Return the closed periods of a metric version that still have counts or reports."""
 
-    def add_refusals(self, counts: Mapping[tuple[str, str], int]) -> None:
-        """Add to the counters of (metric, reason)."""
+    def purge(self, digest: str, period: str, between_steps: Callable[[], None] = ...) -> None:
+        """Delete counts and reports of a closed period, which stays closed; for `between_steps` see `drop_reports`."""
 
-    def refusals(self) -> dict[tuple[str, str], int]:
-        """Return the counters of (metric, reason)."""
 
-    def segments_waiting(self) -> int:
-        """Return the number of unfolded segments."""
+class Store(ReportStore, PeriodStore, TokenStore, ClockStore, Protocol):
+    """What the application opens and closes. Every other consumer asks for the part that it needs.
 
-    def add_token(self, token: Token, hashed: bytes) -> bool:
-        """Store a token; return False, without a change, if the name exists."""
-
-    def token(self, hashed: bytes) -> Token | None:
-        """Return the token with this hash."""
-
-    def tokens(self) -> list[Token]:
-        """Return all tokens, by name."""
-
-    def rotate_token(self, token: Token, hashed: bytes) -> bool:
-        """Replace a token's secret and dates, and end its sessions; return False if the name does not exist."""
-
-    def record_token_use(self, hashed: bytes, today: date) -> None:
-        """Store the day of a token's use."""
-
-    def revoke_token(self, name: str) -> bool:
-        """Delete a token; return False if the name does not exist."""
-
-    def add_session(self, hashed: bytes, token: str, expires: int, now: int) -> bool:
-        """Store a session of a token, and delete expired sessions; return False if the token does not exist.
-
-        The session ends at `expires`, in seconds since 1970, or with its token.
-        """
-
-    def session(self, hashed: bytes, now: int) -> Token | None:
-        """Return the token of the session with this hash; None: no such session, or it has expired."""
-
-    def end_session(self, hashed: bytes) -> None:
-        """Delete the session with this hash, if it exists."""
-
-    def require_intact(self) -> None:
-        """Raise FilesInDoubtError if a restart would not open the files that are written now."""
+    Every method of every part may raise StoreError; then nothing has changed.
+    """
 
     def check_files(self) -> None:
         """Raise FilesInDoubtError if the files of the database are damaged: a restart would not find what they are to hold."""
-
-    def wall_clock(self) -> float:
-        """Return the wall clock that all replicas share, in seconds since 1970: on PostgreSQL the server's."""
-
-    def clock(self) -> StoredClock | None:
-        """Return the clock's saved state; None: none was saved yet."""
-
-    def save_clock(self, new: StoredClock, replaces: int | None) -> bool:
-        """Replace the state of generation `replaces` (None: no state); return False, without a change, if another is stored."""
-
-    def probe(self) -> None:
-        """Write durably as a test; raise StoreError if that fails."""
 
     def stop(self) -> None:
         """Make reads, folds and deletions raise StoppedError after at most one more period or step.

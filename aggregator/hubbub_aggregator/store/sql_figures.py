@@ -1,16 +1,16 @@
-"""Figures of summaries in the database, one statement per query for any number of metrics and periods.
+"""Figures of summaries and counters of refusals in the database, one statement per query for any number of metrics and periods.
 
 SQLite answers all of them from the index `ix_collection_figures`: no statement here may name `collection.summary`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Engine, case, func, or_, select, update
 
-from hubbub_aggregator.database.engine import fetch_all, transaction
-from hubbub_aggregator.database.schema import collection, segment
+from hubbub_aggregator.database.engine import fetch_all, insert_new, transaction
+from hubbub_aggregator.database.schema import collection, refusal, schema, segment
 from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures, VersionTotals
 
 _REVISION, _REPORTS = collection.c.revision, collection.c.num_reports
@@ -18,7 +18,7 @@ _IS_STALE = (_REVISION > 0) & or_(collection.c.figures_revision.is_(None), colle
 
 
 class SqlFigures:
-    """Part of `SqlStore`: figures of summaries, without reading summaries."""
+    """`FigureStore` on SQLite and PostgreSQL."""
 
     _engine: Engine
 
@@ -84,6 +84,23 @@ class SqlFigures:
     def segment_ids(self) -> tuple[int, int] | None:
         ((oldest, newest),) = fetch_all(self._engine, select(func.min(segment.c.id), func.max(segment.c.id)))
         return None if oldest is None else (oldest, newest)
+
+    def segments_waiting(self) -> int:
+        ((waiting,),) = fetch_all(self._engine, select(func.count()).select_from(segment))
+        return int(waiting)
+
+    def last_backup(self) -> int | None:
+        return next((last for (last,) in fetch_all(self._engine, select(schema.c.last_backup))), None)
+
+    def add_refusals(self, counts: Mapping[tuple[str, str], int]) -> None:
+        with transaction(self._engine, writes=True) as connection:
+            for (metric, reason), count in sorted(counts.items()):
+                is_this = (refusal.c.metric == metric) & (refusal.c.reason == reason)
+                connection.execute(insert_new(connection, refusal), {"metric": metric, "reason": reason, "count": 0})
+                connection.execute(update(refusal).where(is_this).values(count=refusal.c.count + count))
+
+    def refusals(self) -> dict[tuple[str, str], int]:
+        return {(row.metric, row.reason): row[2] for row in fetch_all(self._engine, select(refusal))}
 
 
 def figure_columns(figures: PeriodFigures, revision: object) -> dict[str, object]:

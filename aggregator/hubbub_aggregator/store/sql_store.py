@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,7 @@ from sqlalchemy import (
     insert,
     or_,
     select,
+    text,
     union_all,
     update,
 )
@@ -37,7 +38,6 @@ from hubbub_aggregator.database.engine import (
     checkpoint,
     close,
     fetch_all,
-    insert_new,
     lock_for_setup,
     open_postgres,
     open_sqlite,
@@ -47,18 +47,17 @@ from hubbub_aggregator.database.engine import (
 )
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.integrity import FileCheck
-from hubbub_aggregator.database.schema import batch, collection, refusal, retained, schema, segment
+from hubbub_aggregator.database.schema import batch, collection, retained, schema, segment
 from hubbub_aggregator.database.schema_version import prepare, require_served
 from hubbub_aggregator.database.sqlite_file import require_file
 from hubbub_aggregator.errors import StoppedError, StoreError
 from hubbub_aggregator.store.append import Appender
+from hubbub_aggregator.store.clock_state import SqlClock
 from hubbub_aggregator.store.interface import AppendResult, StoredPeriod, StoredReports
 from hubbub_aggregator.store.period_figures import PeriodFigures
 from hubbub_aggregator.store.shuffle import sort_reports
-from hubbub_aggregator.store.sql_clock import SqlClock
 from hubbub_aggregator.store.sql_figures import SqlFigures, figure_columns
-from hubbub_aggregator.store.sql_leases import SqlLeases
-from hubbub_aggregator.store.sql_tokens import SqlTokens
+from hubbub_aggregator.store.tokens import SqlTokens
 
 _MAX_IDS_PER_STATEMENT = 1_000
 _MAX_TRUNCATE_TRIES = 20
@@ -67,6 +66,7 @@ _REPORTS_PER_BLOCK = 1 << 16
 _BLOCKS_PER_FETCH = 8
 _REPORT_TABLES = (retained, segment)
 """Tables with reports."""
+_LEASES = 7235941  # class of the advisory locks that are leases; the lock for setup is 7235940
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -74,7 +74,7 @@ def _do_nothing() -> None:
     pass
 
 
-class SqlStore(SqlTokens, SqlClock, SqlFigures, SqlLeases):
+class SqlStore(SqlTokens, SqlClock, SqlFigures):
     """`Store` on the tables of `schema.py`."""
 
     def __init__(
@@ -165,6 +165,24 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures, SqlLeases):
 
     def unfolded(self, digest: str) -> list[str]:
         return self._periods_in(digest, segment)
+
+    @contextmanager
+    def lease(self, digest: str, period: str) -> Iterator[bool]:
+        # On PostgreSQL a lease is an advisory lock, which the server releases when the transaction or its connection ends. A lock of the row
+        # of `collection` would not do, because the fold replaces this row in a transaction of its own. SQLite needs no lease: its
+        # processes may fold the same segments, and all but one fold is refused.
+        if self._engine.dialect.name != "postgresql":
+            yield True
+            return
+        is_this = _is_period(digest, period)
+        numbers = [number for (number,) in fetch_all(self._engine, select(collection.c.id).where(is_this))]
+        if not numbers:
+            yield False
+            return
+        # This transaction reads no table: an upgrade that waits for the table's lock would stop the fold, and the fold the upgrade.
+        with transaction(self._engine, writes=True) as connection:
+            take = text("SELECT pg_try_advisory_xact_lock(:leases, :number)")
+            yield bool(connection.scalar(take, {"leases": _LEASES, "number": numbers[0]}))
 
     def fold(
         self, stored: StoredPeriod, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
@@ -326,25 +344,8 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures, SqlLeases):
         query = select(collection.c.period).where(collection.c.digest == digest, collection.c.closed, has_data)
         return [period for (period,) in fetch_all(self._engine, query)]
 
-    def add_refusals(self, counts: Mapping[tuple[str, str], int]) -> None:
-        with transaction(self._engine, writes=True) as connection:
-            for (metric, reason), count in sorted(counts.items()):
-                is_this = (refusal.c.metric == metric) & (refusal.c.reason == reason)
-                connection.execute(insert_new(connection, refusal), {"metric": metric, "reason": reason, "count": 0})
-                connection.execute(update(refusal).where(is_this).values(count=refusal.c.count + count))
-
-    def refusals(self) -> dict[tuple[str, str], int]:
-        return {(row.metric, row.reason): row[2] for row in fetch_all(self._engine, select(refusal))}
-
-    def segments_waiting(self) -> int:
-        ((waiting,),) = fetch_all(self._engine, select(func.count()).select_from(segment))
-        return int(waiting)
-
     def require_intact(self) -> None:
         require_intact(self._engine)
-
-    def last_backup(self) -> int | None:
-        return next((last for (last,) in fetch_all(self._engine, select(schema.c.last_backup))), None)
 
     def probe(self) -> None:
         with transaction(self._engine, writes=True) as connection:

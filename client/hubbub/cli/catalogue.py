@@ -10,7 +10,6 @@ from hubbub.metrics.buckets import Buckets, format_number
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric, has_expired
-from hubbub.metrics.params import PERMANENT_FIELDS
 from hubbub.pages.html_page import element, page
 from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
 from hubbub.privacy.linkability import linkability_warning
@@ -207,8 +206,7 @@ def _sizes(metric: Metric) -> str:
 
 def _probabilities(metric: Metric) -> str:
     params = metric.params
-    names = ("prob_p", "prob_q", *(["prob_f"] if params.prob_f is not None else PERMANENT_FIELDS[1:]))
-    values = ((name.removeprefix("prob_"), getattr(params, name)) for name in names)
+    values = params.mechanism.probabilities.items()
     return f"{params.hash_scheme}; " + ", ".join(f"{name} = {value:.6g}" for name, value in values)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -49,7 +49,8 @@ def command(
       hubbub inspect ~/.local/state/my-app/hubbub --last 3
       hubbub inspect ~/.local/state/my-app/hubbub --html telemetry.html
     """
-    from hubbub.sdk.storage.state_reader import inspection_report, read_state
+    from hubbub.sdk.storage.state_reader import read_state
+    from hubbub.sdk.transparency.state_reports import inspect_state
 
     if definitions is not None and html_file is None:
         raise click.UsageError("--definitions needs --html FILE")
@@ -60,35 +61,37 @@ def command(
         _write_page(state, MAX_SENT_BATCHES if count is None else count, html_file, definitions)
         return
     count = 1 if count is None else count
-    report = inspection_report(state, count)
+    report = inspect_state(state, count)
     if as_json:
-        print_json(report)
+        print_json(report.to_dict())
         return
-    consent, counts = report["consent"], report["accounting"]
-    since = f" since {consent['time']}" if consent["time"] else ""
-    text = f", text {json.dumps(consent['text'][:_MAX_CONSENT_CHARACTERS])}" if consent["text"] else ""
-    click.echo(f"consent: {consent['level']}{since}{text}")
-    ignored = sum(counts["ignored"].values())
-    later = ", ".join(f"{name} {counts[name]}" for name in ("formed", "acknowledged", "queued", "quarantined"))
-    click.echo(f"recorded {counts['recorded']}{f' ({ignored} of them ignored)' if ignored else ''}, {later}")
-    if report["machines"] > 1:
+    consent, counts = report.consent, report.accounting
+    since = f" since {consent.time.isoformat(timespec='seconds')}" if consent.time else ""
+    text = f", text {json.dumps(consent.text[:_MAX_CONSENT_CHARACTERS])}" if consent.text else ""
+    click.echo(f"consent: {consent.level}{since}{text}")
+    ignored = sum(counts.ignored.values())
+    click.echo(
+        f"recorded {counts.recorded}{f' ({ignored} of them ignored)' if ignored else ''}, formed {counts.formed}, "
+        f"acknowledged {counts.acknowledged}, queued {counts.queued}, quarantined {counts.quarantined}"
+    )
+    if report.machines > 1:
         click.echo(
-            f"used on {report['machines']} machines. Copies of a state directory report every period under one secret: run "
+            f"used on {report.machines} machines. Copies of a state directory report every period under one secret: run "
             "`hubbub state new-identity` in a copy, or `hubbub state keep-identity` if the directory was moved"
         )
-    if state.failures:
+    if report.failures:
         click.echo(
-            f"last uploads failed: {format_count(state.failures, 'attempt')}, last error: {state.last_error or 'no response'}"
+            f"last uploads failed: {format_count(report.failures, 'attempt')}, last error: {report.last_error or 'no response'}"
         )
     for name in state.unknown_metrics():
         click.echo(f"kept: {name}: the aggregator has no metric of this name. Add it to the aggregator's definitions")
-    for each in sorted(report["queued"], key=lambda each: str(each["send_time"])):
-        doubt = ", possibly delivered" if each["possibly_delivered"] else ""
-        click.echo(f"queued: {each['metric']} of {each['period']}, {_when(each)}{doubt}")
-    for batch in report["quarantined"]:
-        click.echo(f"rejected: {batch['metric']} of {batch['period']}: {batch['problem']}")
+    for queued in sorted(report.queued, key=lambda each: each.send_time or datetime.max.replace(tzinfo=UTC)):
+        doubt = ", possibly delivered" if queued.possibly_delivered else ""
+        click.echo(f"queued: {queued.metric} of {queued.period}, {_when(queued.send_time)}{doubt}")
+    for batch in report.quarantined:
+        click.echo(f"rejected: {batch.metric} of {batch.period}: {batch.problem}")
     print_damage(state)
-    for body in report["last_sent"] or ["nothing"]:
+    for body in report.last_sent or ["nothing"]:
         click.echo(f"last sent: {body.rstrip()}")  # --json includes the padding
 
 
@@ -101,7 +104,7 @@ def _write_page(state: State, last: int, file: Path, definitions: Path | None) -
     click.echo(f"wrote {file}", err=True)
 
 
-def _when(queued: dict[str, Any]) -> str:
-    if queued["local"]:
+def _when(send_time: datetime | None) -> str:
+    if send_time is None:
         return "never sent: created under consent local"
-    return f"to be sent after {queued['send_time']}"
+    return f"to be sent after {send_time.isoformat(timespec='seconds')}"

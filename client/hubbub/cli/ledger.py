@@ -24,11 +24,12 @@ def command(directory: Path, *, as_json: bool) -> None:
     Example:
       hubbub ledger ~/.local/state/my-app/hubbub
     """
-    from hubbub.sdk.storage.state_reader import ledger_report, read_state
+    from hubbub.sdk.storage.state_reader import read_state
+    from hubbub.sdk.transparency.state_reports import ledger_of_state
 
     state = read_state(directory)
     if as_json:
-        print_json(ledger_report(state))
+        print_json(ledger_of_state(state).to_dict())
         return
     click.echo(f"consent {state.consent}, enrollments {state.enrollments}")
     print_damage(state)

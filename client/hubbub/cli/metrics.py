@@ -257,7 +257,9 @@ def _describe(metric: Any, reports: int | None) -> dict[str, Any]:
         central["reports_per_cohort"] = per_cohort
     return {
         **metric.to_dict(),
-        **({} if metric.parts else {"p_star": metric.params.p_star, "q_star": metric.params.q_star}),
+        **(
+            {} if metric.parts else {"p_star": metric.params.mechanism.p_star, "q_star": metric.params.mechanism.q_star}
+        ),
         "privacy": privacy_figures(metric, Policy()),
         "effective_group_size_2_reports": 1.0 if metric.hold == 1 else effective_group_size(metric.params),
         **central,
@@ -275,7 +277,7 @@ def _one_line(text: str) -> str:
 
 def _mechanism_lines(about: dict[str, Any], label: str = "", hold: str = "") -> list[str]:
     """Return the lines of the parameters of a metric, or of a part, which has no hold of its own."""
-    from hubbub.metrics.params import PERMANENT_FIELDS
+    from hubbub.mechanisms.unary import PERMANENT_FIELDS
 
     sizes = f"k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}"
     names = [name for name in ("prob_p", "prob_q", *PERMANENT_FIELDS) if name in about]

@@ -1,8 +1,8 @@
 """Encode a value of one metric into a report of one client: the pipeline of RAPPOR.
 
     B       Bloom bits of the value in the client's cohort             `encoding/bloom.py`
-    B'      permanent randomized response of B, with noise f           `encoding/permanent.py`
-    S       instantaneous randomized response of B', with p and q      `encoding/instantaneous.py`
+    B'      permanent randomized response of B, with noise f           `encoding/responses.py`
+    S       instantaneous randomized response of B', with p and q      `encoding/responses.py`
     report  (cohort, S)                                                `wire/report.py`
 
 `Encoder.encode` makes every report: those of apps (`sdk/recording/subject_encoders.py`), of `hubbub encode` and of the demo.
@@ -14,8 +14,7 @@ Source: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2.
 from __future__ import annotations
 
 from hubbub.encoding.bloom import BloomBits, JointValue, Value, bloom_bits
-from hubbub.encoding.instantaneous import InstantaneousResponse
-from hubbub.encoding.permanent import PermanentResponse
+from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
 from hubbub.encoding.secret import Secret
 from hubbub.errors import InvalidValueError, ParameterError
 from hubbub.metrics.metric import Metric

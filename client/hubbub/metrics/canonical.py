@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hubbub.metrics.params import PERMANENT_FIELDS, Params
-from hubbub.metrics.probability import DYADIC_DIGITS, numerator
+from hubbub.mechanisms.unary import PERMANENT_FIELDS
+from hubbub.metrics.params import Params
 
 
 def canonical_json(fields: dict[str, Any]) -> str:
@@ -15,25 +15,16 @@ def canonical_json(fields: dict[str, Any]) -> str:
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
-def permanent_numerators(params: Params) -> dict[str, int]:
-    """Return the numerators of the permanent response: f of 2**-23, or permanent_p and permanent_q of 2**-24."""
-    if params.prob_f is not None:
-        return {"f": numerator(params.prob_f, DYADIC_DIGITS - 1)}
-    return {name: numerator(each, DYADIC_DIGITS) for name, each in params.permanent_fields.items()}
-
-
 def digest_fields(params: Params, categories: Sequence[str], other: str | None) -> dict[str, Any]:
     """Return the fields of a mechanism that the digest covers: probabilities as numerators, so that equal bits have equal digests."""
     return {
         "categories": list(categories),
-        **permanent_numerators(params),
+        **params.mechanism.digest_fields,
         "hash_scheme": params.hash_scheme,
         "num_bits": params.num_bits,
         "num_cohorts": params.num_cohorts,
         "num_hashes": params.num_hashes,
         "other": other,
-        "p": numerator(params.prob_p, DYADIC_DIGITS),
-        "q": numerator(params.prob_q, DYADIC_DIGITS),
     }
 
 
@@ -44,9 +35,7 @@ def mechanism_to_dict(params: Params, categories: Sequence[str], other: str | No
         "num_bits": params.num_bits,
         "num_hashes": params.num_hashes,
         "num_cohorts": params.num_cohorts,
-        "prob_p": params.prob_p,
-        "prob_q": params.prob_q,
-        **params.permanent_fields,
+        **params.mechanism.fields,
         "categories": list(categories),
         "other": other,
     }

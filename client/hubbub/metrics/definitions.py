@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import DefinitionError, HubbubError
+from hubbub.mechanisms.unary import PERMANENT_FIELDS
 from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
-from hubbub.metrics.params import PERMANENT_FIELDS, Params
+from hubbub.metrics.params import Params
 from hubbub.text import format_count, format_names, with_article
 
 _PROBABILITIES = ("prob_p", "prob_q")

@@ -1,7 +1,7 @@
 """Parameters and rules of joint metrics: two or three parts whose bits are reported together.
 
 The report of a joint metric is the bits of its parts, one part after the other, under one cohort. Each part has its own mechanism
-(`Params`), its own value and its own permanent response. Given the values and the cohort the parts' bits are independent.
+(`Params.mechanism`), its own value and its own permanent response. Given the values and the cohort the parts' bits are independent.
 Source: Fanti, Pihur, Erlingsson 2016 (arXiv 1503.01214), sec. 3; docs/how-to/association.md.
 """
 
@@ -10,22 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hubbub.errors import DefinitionError, ParameterError
+from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.params import MAX_BITS, Params
 
 MIN_PARTS, MAX_PARTS = 2, 3
-
-
-class _ProbabilityOfPart:
-    """A probability that the parts have and the joint metric has not: reading it raises ParameterError."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, params: object, owner: type) -> float:
-        raise ParameterError(
-            f"{self.name} of a joint metric differs between its parts, so the metric has none of its own: "
-            "use metric.parts, or read joint reports with `hubbub associate`"
-        )
 
 
 class JointParams(Params):
@@ -36,7 +24,7 @@ class JointParams(Params):
     num_hashes  : sum of the parts' hashes: the most true bits of a value
     num_cohorts : of the string parts; 1 if there are none
 
-    The probabilities belong to the parts: `prob_p` and the others raise ParameterError here.
+    Each part has its own mechanism: `mechanism` raises ParameterError here.
 
     >>> one = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     >>> joint = JointParams((Params.one_hot(4, prob_p=0.25, prob_q=0.75, prob_f=0.5), one))
@@ -46,10 +34,6 @@ class JointParams(Params):
 
     __slots__ = ("_parts",)
     _parts: tuple[Params, ...]
-    prob_p = _ProbabilityOfPart()
-    prob_q = _ProbabilityOfPart()
-    permanent_p = _ProbabilityOfPart()
-    permanent_q = _ProbabilityOfPart()
 
     def __init__(self, parts: Sequence[Params]) -> None:
         parts = tuple(parts)
@@ -88,15 +72,12 @@ class JointParams(Params):
         return tuple(sum(part.num_bits for part in self._parts[:index]) for index in range(len(self._parts)))
 
     @property
-    def has_permanent_noise(self) -> bool:
-        """Return whether the parts have permanent responses: all of them, or none."""
-        return self._parts[0].has_permanent_noise
-
-    @property
-    def probabilities(self) -> dict[str, float]:
-        """Probabilities of each part by short names with the part's number: p_1, q_1, f_1, p_2 ..."""
-        numbered = enumerate((part.probabilities for part in self._parts), start=1)
-        return {f"{name}_{number}": each for number, of_part in numbered for name, each in of_part.items()}
+    def mechanism(self) -> UnaryResponse:
+        """Raise ParameterError: each part has its own mechanism."""
+        raise ParameterError(
+            "the mechanism of a joint metric differs between its parts, so the metric has none of its own: "
+            "use metric.parts, or read joint reports with `hubbub associate`"
+        )
 
     def __eq__(self, other: object) -> bool:
         return self._parts == other._parts if isinstance(other, JointParams) else NotImplemented

@@ -1,17 +1,14 @@
-"""Parameters of the RAPPOR mechanism (k, h, m, p, q, permanent response, hash scheme), validated."""
+"""Sizes of a metric's reports (k, h, m), the hash scheme, and the mechanism, validated."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from hubbub.errors import ParameterError
-from hubbub.metrics.probability import DYADIC_DIGITS, round_to_dyadic
+from hubbub.mechanisms.unary import UnaryResponse
 
 HASH_SCHEMES = ("murmur3-v1", "google-md5", "one-hot", "threshold-v1")
 """Mappings from a value to bits: two Bloom filters, one bit per category, and one bit that compares a number with a threshold."""
-
-PERMANENT_FIELDS = ("prob_f", "permanent_p", "permanent_q")
-"""Fields of a definition that describe its permanent response: the first, or the two others."""
 
 MAX_BITS = 1024
 MAX_COHORTS = 1 << 16
@@ -21,45 +18,30 @@ MEAN_COHORTS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class Params:
-    """Parameters of RAPPOR: k, h, m, p, q of the paper, the permanent response, and the hash scheme.
+    """Parameters of RAPPOR: k, h and m of the paper, the hash scheme, and the randomized response of each bit.
 
     num_bits    : k, in [1, 1024]
     num_hashes  : h, in [1, k); one-hot and threshold-v1: exactly 1
     num_cohorts : m, in [1, 65536]; clients accept powers of two up to 256 only
-    prob_p      : p = P(IRR bit = 1 | PRR bit = 0), in [0, 1], rounded to n / 2**24
-    prob_q      : q = P(IRR bit = 1 | PRR bit = 1), in [0, 1], rounded to n / 2**24; q != p
-    permanent_p : b = P(PRR bit = 1 | true bit = 0), in [0, 1], rounded to n / 2**24
-    permanent_q : a = P(PRR bit = 1 | true bit = 1), in [0, 1], rounded to n / 2**24; a > b
+    mechanism   : randomized response of each bit. Instead of it the arguments of `UnaryResponse` may be passed: prob_p, prob_q, and
+                  prob_f or permanent_p and permanent_q
 
-    The permanent response is passed in one of two ways: as permanent_p and permanent_q, or as
+    One bit needs the symmetric response.
 
-    prob_f      : f = share of bits that the PRR replaces by a fair coin, in [0, 1), rounded to n / 2**23.
-                  It is the symmetric response, permanent_p = f/2 and permanent_q = 1 - f/2, and None of all others
+    Source: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2.
 
-    One bit needs the symmetric response. The rounded probabilities are exact as floats. Sampling, privacy accounting and decoding
-    all use them.
-
-    Sources: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2; for permanent_p != 1 - permanent_q, Arcolezi, Couchot,
-    Al Bouna, Xiao 2022, "Improving the utility of locally differentially private protocols for longitudinal and
-    multidimensional frequency estimates", sec. 3 (L-OSUE).
-
-    >>> Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5).q_star
+    >>> Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5).mechanism.q_star
     0.6875
-    >>> Params(num_bits=128, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, permanent_p=0.0625, permanent_q=0.5).p_star
-    0.28125
-    >>> Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=1)
+    >>> Params(num_bits=128, num_hashes=128, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
     Traceback (most recent call last):
-    hubbub.errors.ParameterError: prob_f must be in [0, 1), got 1: at f = 1 every bit is a fair coin and nothing can be decoded
+    hubbub.errors.ParameterError: num_hashes must be below num_bits, got 128 of 128: a value that sets every bit cannot be distinguished; use fewer hashes or more bits
     """
 
     num_bits: int
     num_hashes: int
     num_cohorts: int
-    prob_p: float
-    prob_q: float
-    permanent_p: float
-    permanent_q: float
     hash_scheme: str
+    mechanism: UnaryResponse
 
     def __init__(
         self,
@@ -67,12 +49,13 @@ class Params:
         num_bits: int,
         num_hashes: int,
         num_cohorts: int,
-        prob_p: float,
-        prob_q: float,
+        prob_p: float | None = None,
+        prob_q: float | None = None,
         prob_f: float | None = None,
         permanent_p: float | None = None,
         permanent_q: float | None = None,
         hash_scheme: str = "murmur3-v1",
+        mechanism: UnaryResponse | None = None,
     ) -> None:
         set_field = object.__setattr__
         set_field(self, "num_bits", num_bits)
@@ -80,20 +63,25 @@ class Params:
         set_field(self, "num_cohorts", num_cohorts)
         set_field(self, "hash_scheme", hash_scheme)
         self._check_sizes()
-        b, a = _permanent_probabilities(prob_f, permanent_p, permanent_q)
-        set_field(self, "permanent_p", b)
-        set_field(self, "permanent_q", a)
-        set_field(self, "prob_p", round_to_dyadic("prob_p", prob_p, DYADIC_DIGITS))
-        set_field(self, "prob_q", round_to_dyadic("prob_q", prob_q, DYADIC_DIGITS))
-        if self.prob_p == self.prob_q:
+        probabilities = {
+            "prob_p": prob_p,
+            "prob_q": prob_q,
+            "prob_f": prob_f,
+            "permanent_p": permanent_p,
+            "permanent_q": permanent_q,
+        }
+        given = {name: each for name, each in probabilities.items() if each is not None}
+        if mechanism is None:
+            mechanism = UnaryResponse.of_fields(given)
+        elif given:
             raise ParameterError(
-                f"prob_p and prob_q must differ, got {self.prob_p} twice: "
-                "the report would not depend on the value; use prob_p = 0.25 and prob_q = 0.75, for example"
+                f"mechanism was given together with {', '.join(given)}: pass the mechanism or its probabilities"
             )
-        if num_bits == 1 and self.prob_f is None:
+        set_field(self, "mechanism", mechanism)
+        if num_bits == 1 and mechanism.prob_f is None:
             raise ParameterError(
-                f"permanent_p and permanent_q of one bit must add up to 1, got {b:.6g} and {a:.6g}: "
-                "an asymmetric response protects one of the two values less than the other; use prob_f"
+                f"permanent_p and permanent_q of one bit must add up to 1, got {mechanism.permanent_p:.6g} and "
+                f"{mechanism.permanent_q:.6g}: an asymmetric response protects one of the two values less than the other; use prob_f"
             )
 
     def _check_sizes(self) -> None:
@@ -150,21 +138,17 @@ class Params:
         )
 
     @property
-    def prob_f(self) -> float | None:
-        """f of a symmetric permanent response, exact; None if permanent_p != 1 - permanent_q."""
-        return 2 * self.permanent_p if self.permanent_p + self.permanent_q == 1 else None
-
-    @property
-    def permanent_fields(self) -> dict[str, float]:
-        """Arguments that define the permanent response, as in a definitions file: prob_f, or permanent_p and permanent_q."""
-        f = self.prob_f
-        return {"permanent_p": self.permanent_p, "permanent_q": self.permanent_q} if f is None else {"prob_f": f}
+    def possible_ones(self) -> range | tuple[int, ...]:
+        """Numbers of true bits that a value may have, "no value" included; hashes of google-md5 may coincide."""
+        return range(self.num_hashes + 1) if self.hash_scheme == "google-md5" else (0, self.num_hashes)
 
     @property
     def probabilities(self) -> dict[str, float]:
-        """All probabilities by their short names: p and q; f, or permanent_p and permanent_q."""
-        response = {"f" if name == "prob_f" else name: each for name, each in self.permanent_fields.items()}
-        return {"p": self.prob_p, "q": self.prob_q, **response}
+        """All probabilities by their short names; for a joint metric with the part's number: p_1, q_1, f_1, p_2 ..."""
+        if len(self.parts) == 1:
+            return self.mechanism.probabilities
+        numbered = enumerate((part.mechanism.probabilities for part in self.parts), start=1)
+        return {f"{name}_{number}": each for number, of_part in numbered for name, each in of_part.items()}
 
     @property
     def parts(self) -> tuple[Params, ...]:
@@ -178,55 +162,13 @@ class Params:
 
     @property
     def has_permanent_noise(self) -> bool:
-        """Return whether permanent bits may differ from true bits; false at f = 0."""
-        return (self.permanent_p, self.permanent_q) != (0, 1)
-
-    @property
-    def p_star(self) -> float:
-        """p* = (1 - b) p + b q, the probability that a reported bit is one if the true bit is 0; exact."""
-        return (1 - self.permanent_p) * self.prob_p + self.permanent_p * self.prob_q
-
-    @property
-    def q_star(self) -> float:
-        """q* = (1 - a) p + a q, the probability that a reported bit is one if the true bit is 1; exact."""
-        return (1 - self.permanent_q) * self.prob_p + self.permanent_q * self.prob_q
+        """Return whether permanent bits may differ from true bits: in all parts of a joint metric, or in none."""
+        return self.parts[0].mechanism.has_permanent_noise
 
     @property
     def row_bytes(self) -> int:
         """Bytes of one report's bits: ceil(k / 8)."""
         return (self.num_bits + 7) // 8
-
-
-def _permanent_probabilities(
-    prob_f: float | None, permanent_p: float | None, permanent_q: float | None
-) -> tuple[float, float]:
-    """Return permanent_p and permanent_q, rounded, of the arguments of a response."""
-    if prob_f is not None and permanent_p is None and permanent_q is None:
-        if prob_f == 1:
-            raise ParameterError(
-                f"prob_f must be in [0, 1), got {prob_f}: at f = 1 every bit is a fair coin and nothing can be decoded"
-            )
-        half = round_to_dyadic("prob_f", prob_f, DYADIC_DIGITS - 1) / 2
-        return half, 1 - half
-    if prob_f is None and permanent_p is not None and permanent_q is not None:
-        b = round_to_dyadic("permanent_p", permanent_p, DYADIC_DIGITS)
-        a = round_to_dyadic("permanent_q", permanent_q, DYADIC_DIGITS)
-        if b >= a:
-            raise ParameterError(
-                f"permanent_p must be below permanent_q, got {b:.6g} and {a:.6g}: "
-                + ("permanent bits would not depend on the value" if b == a else "permanent bits would be inverted")
-                + "; use permanent_p = 0.125 and permanent_q = 0.5, for example"
-            )
-        return b, a
-    given = ", ".join(
-        f"{name} = {value}"
-        for name, value in (("prob_f", prob_f), ("permanent_p", permanent_p), ("permanent_q", permanent_q))
-        if value is not None
-    )
-    raise ParameterError(
-        f"the permanent response has {given or 'no probabilities'}: it is either symmetric or has two probabilities; "
-        "pass prob_f alone, or permanent_p and permanent_q without prob_f"
-    )
 
 
 def _check_integer(name: str, value: object, low: int, high: int) -> None:

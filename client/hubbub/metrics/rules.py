@@ -63,18 +63,9 @@ def check_categories(name: str, categories: Sequence[str], other: str | None) ->
 def check_collectable(name: str, params: Params) -> None:
     """Raise DefinitionError for parameters that only imported reports may have.
 
-    These are p > q, a cohort number that is not a power of two, and a permanent response with noise that has no finite epsilon.
+    These are a cohort number that is not a power of two, and the probabilities that `UnaryResponse.require_collectable` lists.
     """
-    if params.prob_p > params.prob_q:
-        raise DefinitionError(
-            f"{name}: prob_p must be below prob_q, got {params.prob_p:.6g} and {params.prob_q:.6g}: exchange them"
-        )
-    b, a = params.permanent_p, params.permanent_q
-    if params.has_permanent_noise and (b == 0 or a == 1):
-        raise DefinitionError(
-            f"{name}: permanent_p must be above 0 and permanent_q below 1, got {b:.6g} and {a:.6g}: the reports of a value "
-            "would have no common epsilon; use prob_f = 0 for no permanent noise"
-        )
+    params.mechanism.require_collectable(name)
     m = params.num_cohorts
     if m > MAX_CLIENT_COHORTS or m & (m - 1):
         raise DefinitionError(

@@ -42,12 +42,9 @@ def mutual_information(params: Params, reports: float = 1) -> float:
     """Return I in nats, for the value ("no value" included) for which it is largest."""
     if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
         raise ParameterError(f"reports must be an integer >= 1 or math.inf, got {reports}")
-    if len(params.parts) > 1:
-        return math.fsum(mutual_information(part, reports) for part in params.parts)
-    p, q = params.prob_p, params.prob_q
-    zero, one = (_bit_information(p, q, chance, reports) for chance in (params.permanent_p, params.permanent_q))
-    k, h = params.num_bits, params.num_hashes
-    return max(0.0, k * zero, (k - h) * zero + h * one)
+    return math.fsum(
+        part.mechanism.mutual_information(part.num_bits, part.possible_ones, reports) for part in params.parts
+    )
 
 
 def match_probability_bound(params: Params, group_size: int, reports: float = 1) -> float:
@@ -71,28 +68,3 @@ def linkability_warning(metric: Metric) -> str | None:
         f"{metric.name}: two reports of one client can be linked by their permanent noise, among up to {group_size:,.3g} clients. "
         f"To reduce this, bring prob_p and prob_q closer together, use fewer bits, or set hold = 1"
     )
-
-
-def _bit_information(p: float, q: float, chance: float, reports: float) -> float:
-    """Return the mutual information, in nats, of the numbers of ones in two sets of t reports of one bit.
-
-    chance : probability that the permanent bit is one
-    """
-    if chance in (0, 1):
-        return 0.0
-    if math.isinf(reports):
-        return -chance * math.log(chance) - (1 - chance) * math.log(1 - chance) if p != q else 0.0
-    t = int(reports)
-    if_zero, if_one = (tuple(_binomial(t, s, rate) for s in range(t + 1)) for rate in (p, q))
-    marginal = [(1 - chance) * zero + chance * one for zero, one in zip(if_zero, if_one, strict=True)]
-    terms = []
-    for s in range(t + 1):
-        for u in range(t + 1):
-            both = (1 - chance) * if_zero[s] * if_zero[u] + chance * if_one[s] * if_one[u]
-            if both > 0:
-                terms.append(both * math.log(both / (marginal[s] * marginal[u])))
-    return math.fsum(terms)
-
-
-def _binomial(n: int, s: int, rate: float) -> float:
-    return math.comb(n, s) * rate**s * (1 - rate) ** (n - s)

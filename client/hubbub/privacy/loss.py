@@ -1,20 +1,10 @@
-"""Epsilon of t reports of one metric, in closed form.
-
-Conventions: b = permanent_p, a = permanent_q. With
-
-    rho   = (p/q)**t              T1 = ln( (a + (1-a) rho) / (b + (1-b) rho) )
-    sigma = ((1-q)/(1-p))**t      T0 = ln( ((1-b) + b sigma) / ((1-a) + a sigma) )
-
-T1 is the largest log-likelihood ratio of a bit that is one for the first value and zero for the second. It is attained if
-all t reports show a one. T0 is that of a bit with the reverse difference, attained if all t reports show a zero.
-For p > q, which only imported reports have, ones and zeros of the reports are exchanged. Bits are independent given the value,
-so the ratios add up: two values with i bits only in the first and j bits only in the second have the loss i T1 + j T0.
+"""Epsilon of t reports of one metric: the mechanism's loss, for the numbers of true bits that a value may have.
 
 The bound holds for any two values that do not change during the t reports, "no value" (no bits) included. It is exact to float
 rounding. t must not depend on the value.
 
 Source: Erlingsson et al. 2014: theorem 1 is the limit t -> infinity, theorem 2 is t = 1, both for a symmetric response,
-b = f/2 and a = 1 - f/2. Derivation: docs/explanation/privacy.md, equations (P.1) and (P.2).
+b = f/2 and a = 1 - f/2. The losses T1 and T0 of one bit: `mechanisms/unary.py`.
 """
 
 from __future__ import annotations
@@ -49,18 +39,7 @@ def epsilon(params: Params, reports: float = 1) -> float:
     """
     if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
         raise ParameterError(f"reports must be an integer >= 1 or math.inf, got {reports}")
-    if len(params.parts) > 1:
-        return math.fsum(epsilon(part, reports) for part in params.parts)
-    one, zero = _bit_losses(params, reports)
-    high, low = max(one, zero), min(one, zero)
-    k, h = params.num_bits, params.num_hashes
-    if k == 1:
-        return high
-    if params.hash_scheme == "one-hot":
-        return high + low
-    if params.hash_scheme == "google-md5":
-        return _times(h, high) + _times(min(h, k - h), low)
-    return max(_times(min(h, k - h), high + low), _times(h, high))
+    return math.fsum(part.mechanism.epsilon(part.num_bits, part.possible_ones, reports) for part in params.parts)
 
 
 def epsilon_permanent(params: Params) -> float:
@@ -82,41 +61,3 @@ def epsilon_of_values(params: Params, reports_of_each: Iterable[float]) -> float
     9.0
     """
     return math.fsum(epsilon(params, reports) for reports in reports_of_each)
-
-
-def _bit_losses(params: Params, reports: float) -> tuple[float, float]:
-    """Return T1 and T0."""
-    p, q = sorted((params.prob_p, params.prob_q))
-    b, a = params.permanent_p, params.permanent_q
-    log_rho, log_sigma = reports * _log(p / q), reports * _log((1 - q) / (1 - p))
-    if params.prob_p > params.prob_q:
-        log_rho, log_sigma = log_sigma, log_rho
-    one = _log_mixture(a, log_rho) - _log_mixture(b, log_rho)
-    zero = _log_mixture(1 - b, log_sigma) - _log_mixture(1 - a, log_sigma)
-    return one, zero
-
-
-def _log_mixture(weight: float, log_r: float) -> float:
-    """Return ln(w + (1-w) r), from ln r <= 0 so that r may underflow.
-
-    >>> round(math.exp(_log_mixture(0.75, -math.inf)), 12), _log_mixture(0, -1000.0)
-    (0.75, -1000.0)
-    """
-    if weight == 0:
-        return log_r
-    if weight < 0.5:
-        return _log_add(math.log(weight), math.log1p(-weight) + log_r)
-    return math.log1p((1 - weight) * math.expm1(log_r))
-
-
-def _log_add(x: float, y: float) -> float:
-    high, low = max(x, y), min(x, y)
-    return high + math.log1p(math.exp(low - high))
-
-
-def _log(x: float) -> float:
-    return math.log(x) if x > 0 else -math.inf
-
-
-def _times(count: int, loss: float) -> float:
-    return count * loss if count else 0.0

@@ -90,6 +90,10 @@ class BitCounts(ReportData):
         """N, the number of reports."""
         return int(self.reports.sum())
 
+    def bit_counts(self) -> BitCounts:
+        """Return these bit counts themselves."""
+        return self
+
     def part(self, name: str) -> BitCounts:
         """Return the bit counts of one part of a joint metric, as those of a metric of its own."""
         metric, start = part_of(self.metric, name)

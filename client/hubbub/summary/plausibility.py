@@ -100,9 +100,7 @@ def plausible_ones(params: Params) -> tuple[int, int]:
 def ones_distributions(params: Params) -> Distributions:
     """Return P(number of ones = t | a true bits) for a = 0 .. h, t = 0 .. k, shape (h + 1, k + 1); for every combination of a joint metric's parts.
 
-    The number of ones of a report depends on its value only through the number a of its true bits.
-
-        P(t | a) = sum_j Binomial(j; a, q*) Binomial(t - j; k - a, p*)
+    The number of ones of a report depends on its value only through the number a of its true bits: `ones_distribution` of the mechanism.
     """
     if len(params.parts) > 1:  # one row for each combination of the parts' numbers of true bits
         rows: Distributions = np.ones((1, 1))
@@ -110,12 +108,7 @@ def ones_distributions(params: Params) -> Distributions:
             rows = np.array([np.convolve(row, each) for row in rows for each in ones_distributions(part)])
         return rows
     k = params.num_bits
-    return np.array(
-        [
-            np.convolve(_binomial(k - a, params.p_star), _binomial(a, params.q_star))
-            for a in range(params.num_hashes + 1)
-        ]
-    )
+    return np.array([params.mechanism.ones_distribution(k, a) for a in range(params.num_hashes + 1)])
 
 
 @lru_cache(maxsize=256)
@@ -213,16 +206,3 @@ def log_extremes_bound(observed: int, expected: float) -> float:
     -21.0
     """
     return 0.0 if observed <= expected else observed * (1 + math.log(expected / observed)) - expected
-
-
-def _binomial(n: int, chance: float) -> Distributions:
-    """Return P(Binomial(n, chance) = j) for j = 0 .. n, shape (n + 1,)."""
-    if chance in (0, 1):
-        certain = np.zeros(n + 1)
-        certain[n if chance else 0] = 1
-        return certain
-    logs = np.cumsum(np.log(np.arange(1, n + 1)))
-    choose = (logs[-1] if n else 0.0) - np.append(0.0, logs) - np.append(0.0, logs)[::-1]
-    j = np.arange(n + 1)
-    chances = np.exp(choose + j * math.log(chance) + (n - j) * math.log1p(-chance))
-    return np.asarray(chances, np.float64)

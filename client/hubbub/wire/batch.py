@@ -12,7 +12,7 @@ from __future__ import annotations
 import binascii
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,31 @@ SINGLE_REPORT_BYTES = 512
 """Least length of a body, in bytes. Shorter bodies are padded with spaces, so their length reveals nothing about the report."""
 
 _UUID4 = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+Fields = tuple[str, str, str, str, list[int], str]
+"""The fields batch_id, metric, digest, period, cohorts and bits of a body."""
+
+_MAX_FIELDS = 64
+_MAX_NAME_LENGTH = 64  # characters
+
+
+class FieldNames:
+    """Names at the top level of a body: two parsers could read two different batches from a body that repeats a name."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def add(self, name: str) -> None:
+        """Raise RefusedError for a repeated or long name, and for too many names."""
+        if len(name) > _MAX_NAME_LENGTH:
+            reason = f"a field's name has at most {_MAX_NAME_LENGTH} characters, got {len(name)}"
+            raise RefusedError(ProblemType.MALFORMED, reason)
+        if name in self._names:
+            raise RefusedError(ProblemType.MALFORMED, "a field occurs twice")
+        self._names.add(name)
+        if len(self._names) > _MAX_FIELDS:
+            raise RefusedError(ProblemType.MALFORMED, f"a batch has at most {_MAX_FIELDS} fields")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -88,23 +113,27 @@ class Batch:
         return body.ljust(SINGLE_REPORT_BYTES)
 
     @classmethod
-    def from_json(cls, body: bytes) -> Batch:
-        """Return the batch of a body; raises RefusedError, and no other exception, for a body that is not a batch."""
-        try:
-            fields = json.loads(body.decode())
-        except (ValueError, RecursionError):
-            raise RefusedError(ProblemType.MALFORMED, f"the body is not JSON ({len(body)} bytes)") from None
-        if not isinstance(fields, dict):
-            raise RefusedError(ProblemType.MALFORMED, f"the body must be a JSON object, got {type(fields).__name__}")
-        batch_id, metric, digest, period = (_text(fields, name) for name in ("batch_id", "metric", "digest", "period"))
-        cohorts = fields.get("cohorts")
-        if not isinstance(cohorts, list) or not all(type(cohort) is int for cohort in cohorts):
-            raise RefusedError(ProblemType.MALFORMED, "cohorts must be a list of integers, one per report")
-        return cls.from_fields(batch_id, metric, digest, period, cohorts, _text(fields, "bits"))
+    def from_json(cls, body: bytes, read_fields: Callable[[bytes], Fields] | None = None) -> Batch:
+        """Return the batch of a body.
 
-    @classmethod
-    def from_fields(cls, batch_id: str, metric: str, digest: str, period: str, cohorts: list[int], bits: str) -> Batch:
-        """Return the batch of the decoded JSON fields of a body; raises RefusedError for an invalid field."""
+        Parameters
+        ----------
+        body : bytes
+            JSON object. Each name occurs once at the top level.
+        read_fields : callable, optional
+            Decodes the JSON and returns the six fields with their types, or raises RefusedError. The aggregator passes a
+            decoder that builds no object of unknown fields. By default, the `json` module decodes.
+
+        Returns
+        -------
+        Batch
+
+        Raises
+        ------
+        RefusedError
+            The body is not a batch. No other exception is raised.
+        """
+        batch_id, metric, digest, period, cohorts, bits = (read_fields or _read_fields)(body)
         parse_day(period)
         return cls(_batch_id(batch_id), metric, digest, period, _cohorts(cohorts), _rows(bits))
 
@@ -141,6 +170,26 @@ def new_batch_id(random_bytes: RandomBytes) -> UUID:
     from uuid import UUID  # imported late: its import takes 2 ms
 
     return UUID(bytes=random_bytes(16), version=4)
+
+
+def _read_fields(body: bytes) -> Fields:
+    try:
+        pairs = json.loads(body.decode(), object_pairs_hook=tuple)
+    except (ValueError, RecursionError):
+        raise RefusedError(ProblemType.MALFORMED, f"the body is not JSON ({len(body)} bytes)") from None
+    if not isinstance(pairs, tuple):
+        raise RefusedError(ProblemType.MALFORMED, f"the body must be a JSON object, got {type(pairs).__name__}")
+    names = FieldNames()
+    for name, _ in pairs:
+        names.add(name)
+    fields = dict(pairs)
+    cohorts = fields.get("cohorts")
+    if not isinstance(cohorts, list) or not all(type(cohort) is int for cohort in cohorts):
+        raise RefusedError(ProblemType.MALFORMED, "cohorts must be a list of integers, one per report")
+    batch_id, metric, digest, period, bits = (
+        _text(fields, name) for name in ("batch_id", "metric", "digest", "period", "bits")
+    )
+    return batch_id, metric, digest, period, cohorts, bits
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

@@ -20,7 +20,7 @@ _SHOWS_USER = re.compile(r"\W*(?:postgres(?:ql)?\S*)?", re.IGNORECASE)
 """In a URL of another scheme, the name before the @ is often a token."""
 _SHOWN_PARAMETERS = ("host", "hostaddr", "port")
 _PUNCTUATION = ":;.,)}>\"'`"
-_PASSWORD = re.compile(r"(\w*(?:password|secret)\w*\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&]+)", re.IGNORECASE)
+_PASSWORD = re.compile(r"((?<!\w)\w*(?:password|secret)\w*\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&]+)", re.IGNORECASE)
 
 
 def mask_url(url: str) -> str:

@@ -13,13 +13,13 @@ from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
 from hubbub.wire.json_values import replace_non_finite
 from hubbub_decoder.association.dependence import IndependenceTest
-from hubbub_decoder.association.fit import PartsFit, check_arguments
+from hubbub_decoder.association.fit import PartsFit, fit_parts
 from hubbub_decoder.association.joint_shares import JointShares
 from hubbub_decoder.association.margins import MarginFit
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.data.output_files import write_table
-from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.options import Options, Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import json_fields
 from hubbub_decoder.results.table import to_html
@@ -180,23 +180,23 @@ def associate(
 
     Raises SummaryError for other reports and arguments out of range, CandidateError for candidates that cannot be used.
     """
-    chosen = check_arguments(reports, parts, 2, confidence, target, same_clients)
-    fit = PartsFit.of_reports(reports, chosen, candidates, target == "reporters")
-    return pair_association(reports, fit, (0, 1), confidence)
+    options = Options(confidence, target=target, same_clients=same_clients)
+    fit = fit_parts(reports, candidates, parts, 2, options)
+    return pair_association(fit, (0, 1))
 
 
-def pair_association(reports: Reports, fit: PartsFit, parts: tuple[int, int], confidence: float) -> Association:
+def pair_association(fit: PartsFit, parts: tuple[int, int]) -> Association:
     """Association of two of the parts of a fit."""
     first, second = (fit.sample.parts[part].metric.name for part in parts)
     of_first, of_second = fit.names(parts)
     margins = fit.margins[parts[0]], fit.margins[parts[1]]
     return Association(
-        reports.metric,
+        fit.evidence.metric,
         first,
         second,
         (of_first, of_second),
-        reports.num_reports,
-        confidence,
+        fit.evidence.num_reports,
+        fit.options.confidence,
         margins,
         fit.joint(parts),
         fit.dependences[parts].test,

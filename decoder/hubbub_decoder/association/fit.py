@@ -19,6 +19,8 @@ from hubbub_decoder.association.margins import MarginFit, fit_point
 from hubbub_decoder.association.moments import CohortMoments, Subset, subsets
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.errors import CandidateError
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.options import Options
 
 MAX_CELLS = {2: 2_500, 3: 1_000}
 """Largest table of two and of three parts: the information matrix has the square of the number of its cells as entries."""
@@ -30,28 +32,12 @@ MIN_REPORTS = 100
 class PartsFit:
     """Estimates of two or three parts, in the order in which they were asked for."""
 
+    evidence: Evidence
+    options: Options
     sample: Sample
     moments: CohortMoments
     margins: tuple[MarginFit, ...]
     dependences: dict[Subset, Dependence]
-    of_reporters: bool
-
-    @classmethod
-    def of_reports(
-        cls,
-        reports: Reports,
-        chosen: Sequence[Metric],
-        candidates: Mapping[str, Iterable[str]] | None,
-        of_reporters: bool,
-    ) -> PartsFit:
-        """Fit the chosen parts; raises CandidateError for candidates that cannot be used."""
-        components = _components(reports.metric, chosen, dict(candidates or {}))
-        sample = Sample.from_reports(reports, components)
-        parts = tuple(range(len(chosen)))
-        moments = CohortMoments.of_sample(sample, [fit_point(sample, part) for part in parts])
-        margins = tuple(map(moments.margin, parts))
-        dependences = {subset: fit_dependence(moments, margins, subset) for subset in subsets(parts)}
-        return cls(sample, moments, margins, dependences, of_reporters)
 
     def names(self, parts: Subset) -> tuple[tuple[str, ...], ...]:
         """Names of the components of each part, candidates or categories first."""
@@ -67,15 +53,34 @@ class PartsFit:
 
     def joint(self, parts: Subset) -> JointShares:
         """Table of a subset of the parts."""
-        return joint_shares(
-            self.sample, self.moments, self.margins, self.dependences, parts, of_reporters=self.of_reporters
-        )
+        of_reporters = self.options.target == "reporters"
+        return joint_shares(self.sample, self.moments, self.margins, self.dependences, parts, of_reporters=of_reporters)
 
 
-def check_arguments(
-    reports: object, parts: Sequence[str] | None, number: int, confidence: float, target: str, same_clients: bool
-) -> tuple[Metric, ...]:
-    """Return `number` parts, the first ones by default; raises SummaryError for arguments that cannot be used."""
+def fit_parts(
+    reports: Reports,
+    candidates: Mapping[str, Iterable[str]] | None,
+    parts: Sequence[str] | None,
+    number: int,
+    options: Options,
+) -> PartsFit:
+    """Fit `number` parts, the first ones by default.
+
+    Raises SummaryError for reports and parts that cannot be associated, and CandidateError for candidates that cannot be used.
+    """
+    _check_reports(reports, options)
+    evidence = Evidence(reports, options.same_clients)
+    components = _components(evidence.metric, _choose(evidence.metric, parts, number), dict(candidates or {}))
+    sample = Sample.from_reports(reports, components)
+    indices = tuple(range(number))
+    moments = CohortMoments.of_sample(sample, [fit_point(sample, part) for part in indices])
+    margins = tuple(map(moments.margin, indices))
+    dependences = {subset: fit_dependence(moments, margins, subset) for subset in subsets(indices)}
+    return PartsFit(evidence, options, sample, moments, margins, dependences)
+
+
+def _check_reports(reports: object, options: Options) -> None:
+    """Raise SummaryError for anything but enough reports of one joint metric that do not repeat."""
     if not isinstance(reports, Reports):
         raise SummaryError(
             f"reports must be Reports, got {type(reports).__name__}: counts of bits do not show which values came together. "
@@ -86,18 +91,7 @@ def check_arguments(
         raise SummaryError(
             f"{metric.name}: a {metric.kind} metric has no parts, so nothing can be associated. Use decode()."
         )
-    names = [part.name for part in metric.parts]
-    chosen = tuple(parts) if parts is not None else tuple(names[:number])
-    if len(chosen) != number or len(set(chosen)) != number or not set(chosen) <= set(names):
-        wanted = {2: "two", 3: "three"}[number]
-        raise SummaryError(
-            f"{metric.name}: parts must be {wanted} of {', '.join(names)}, got {', '.join(map(str, chosen)) or 'none'}"
-        )
-    if not 0 < confidence < 1:
-        raise SummaryError(f"confidence must be a number in (0, 1), got {confidence!r}")
-    if target not in ("reporters", "population"):
-        raise SummaryError(f'target must be "reporters" or "population", got {target!r}')
-    if len(reports.periods) > 1 and same_clients:
+    if len(reports.periods) > 1 and options.same_clients:
         raise SummaryError(
             f"{metric.name}: the reports are of {len(reports.periods)} periods. Reports of one client repeat its permanent noise, which "
             "the test of independence would take for more clients. Pass one period, or same_clients=False if each has other clients."
@@ -106,6 +100,17 @@ def check_arguments(
         raise SummaryError(
             f"{metric.name}: only {reports.num_reports} reports. The intervals and the test use normal approximations that need "
             f"{MIN_REPORTS} at least. Wait for more reports."
+        )
+
+
+def _choose(metric: Metric, parts: Sequence[str] | None, number: int) -> tuple[Metric, ...]:
+    """Return `number` parts of a joint metric, the first ones by default; raises SummaryError for another choice."""
+    names = [part.name for part in metric.parts]
+    chosen = tuple(parts) if parts is not None else tuple(names[:number])
+    if len(chosen) != number or len(set(chosen)) != number or not set(chosen) <= set(names):
+        wanted = {2: "two", 3: "three"}[number]
+        raise SummaryError(
+            f"{metric.name}: parts must be {wanted} of {', '.join(names)}, got {', '.join(map(str, chosen)) or 'none'}"
         )
     return tuple(metric.parts[names.index(name)] for name in chosen)
 

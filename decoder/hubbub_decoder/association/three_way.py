@@ -20,13 +20,13 @@ from hubbub_decoder.association.association import (
     pair_association,
 )
 from hubbub_decoder.association.dependence import IndependenceTest
-from hubbub_decoder.association.fit import PartsFit, check_arguments
+from hubbub_decoder.association.fit import fit_parts
 from hubbub_decoder.association.joint_shares import JointShares
 from hubbub_decoder.association.margins import MarginFit, outer
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.data.output_files import write_table
-from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.options import Options, Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import json_fields
 
@@ -158,15 +158,15 @@ def associate_three(
 
     The other arguments and the errors are those of `associate`. A table has at most 1,000 combinations.
     """
-    chosen = check_arguments(reports, parts, 3, confidence, target, same_clients)
-    fit = PartsFit.of_reports(reports, chosen, candidates, target == "reporters")
-    first, second, third = (pair_association(reports, fit, pair, confidence) for pair in PAIRS)
+    options = Options(confidence, target=target, same_clients=same_clients)
+    fit = fit_parts(reports, candidates, parts, 3, options)
+    first, second, third = (pair_association(fit, pair) for pair in PAIRS)
     return ThreeWayAssociation(
         reports.metric,
-        (chosen[0].name, chosen[1].name, chosen[2].name),
+        (first.first, first.second, third.second),
         fit.names((0, 1, 2)),
         reports.num_reports,
-        confidence,
+        options.confidence,
         (first, second, third),
         fit.joint((0, 1, 2)),
         fit.test,

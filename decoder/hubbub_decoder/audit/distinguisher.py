@@ -87,8 +87,12 @@ def count_probabilities(params: Params, reports: int) -> Floats:
     array([[0.75, 0.25],
            [0.25, 0.75]])
     """
-    of_zero, of_one = (binom.pmf(np.arange(reports + 1), reports, rate) for rate in (params.prob_p, params.prob_q))
-    laws: Floats = np.array([rate * of_one + (1 - rate) * of_zero for rate in (params.permanent_p, params.permanent_q)])
+    of_zero, of_one = (
+        binom.pmf(np.arange(reports + 1), reports, rate) for rate in (params.mechanism.prob_p, params.mechanism.prob_q)
+    )
+    laws: Floats = np.array(
+        [rate * of_one + (1 - rate) * of_zero for rate in (params.mechanism.permanent_p, params.mechanism.permanent_q)]
+    )
     return laws
 
 

@@ -122,7 +122,7 @@ def _observe(
     """Cohorts of clients with t reports of each value of a history, and their events, (number of events, clients, values, k)."""
     middles = np.concatenate(
         [
-            np.full(part.params.num_bits, t * (part.params.prob_p + part.params.prob_q) / 2)
+            np.full(part.params.num_bits, t * (part.params.mechanism.prob_p + part.params.mechanism.prob_q) / 2)
             for metric in metrics
             for part in metric.components
         ]
@@ -149,7 +149,7 @@ def _observe(
 def _reports_of_a_noise(metrics: Sequence[Metric]) -> int:
     """Reports t of each value: 8, or the shortest epoch; 1 if no metric has both permanent and instantaneous noise, since more add nothing."""
     parts = [part.params for metric in metrics for part in metric.components]
-    if not any(part.has_permanent_noise and (part.prob_p > 0 or part.prob_q < 1) for part in parts):
+    if not any(part.has_permanent_noise and (part.mechanism.prob_p > 0 or part.mechanism.prob_q < 1) for part in parts):
         return 1
     return min([_REPORTS_OF_A_NOISE, *(metric.hold for metric in metrics if metric.hold is not None)])
 

@@ -69,10 +69,12 @@ def repetition_probability(metric: Metric, bits: Bits, schedule: Schedule) -> fl
     logs: Floats = np.zeros(len(bits))
     for start, part in zip(first_bits(metric), metric.components, strict=True):
         params = part.params
-        of_zero, of_one = (rate**ones * (1.0 - rate) ** (t - ones) for rate in (params.prob_p, params.prob_q))
+        of_zero, of_one = (
+            rate**ones * (1.0 - rate) ** (t - ones) for rate in (params.mechanism.prob_p, params.mechanism.prob_q)
+        )
         same = [
             float((comb(t, ones) * (rate * of_one + (1 - rate) * of_zero) ** 2).sum())
-            for rate in (params.permanent_p, params.permanent_q)
+            for rate in (params.mechanism.permanent_p, params.mechanism.permanent_q)
         ]
         logs += np.log(same)[bits[:, start : start + params.num_bits]].sum(axis=1)
     return math.exp(schedule.epochs * float(logs.max()))

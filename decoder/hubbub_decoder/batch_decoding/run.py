@@ -22,10 +22,11 @@ from hubbub.summary import read_collected
 from hubbub_decoder.batch_decoding.pool import ProcessDiedError, map_in_processes
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash
 from hubbub_decoder.data.candidates import distinct_candidates, read_candidates
-from hubbub_decoder.data.combine import Collected, combine
+from hubbub_decoder.data.combine import combine
 from hubbub_decoder.data.output_files import PAGE, atomic_write
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.pipeline import decode
 from hubbub_decoder.report.provenance import provenance_rows
 from hubbub_decoder.report.rendering import shared_scripts
@@ -118,16 +119,12 @@ def _known_outcome(task: Task, before: Outcome | None, out: Path, hash_of: Calla
 def _decode(task: Task, out: Path) -> Outcome:
     """Decode one task and save its result, in a process of the pool."""
     began = time.process_time()
-    options = task.options
     try:
         summary = combine([read_collected(path) for path in task.files])
         decoding = decode(
             summary,
             None if task.candidates is None else _candidates(task.candidates, task.metric.params),
-            confidence=options.confidence,
-            fdr=options.fdr,
-            target=options.target,
-            same_clients=options.same_clients,
+            **asdict(task.options),
         )
         for path in result_paths(out, task):
             _make_directory(path.parent)
@@ -150,8 +147,8 @@ def _decode(task: Task, out: Path) -> Outcome:
 
 
 def result_paths(out: Path, task: Task) -> list[Path]:
-    """Files of the result of a task, one for each suffix of its options."""
-    return [out / f"{task.name}{suffix}" for suffix in task.options.suffixes]
+    """Files of the result of a task, one for each suffix."""
+    return [out / f"{task.name}{suffix}" for suffix in task.suffixes]
 
 
 def _write_page(decoding: Decoding, path: Path, summary: Collected, task: Task) -> None:

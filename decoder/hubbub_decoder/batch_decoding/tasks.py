@@ -19,22 +19,11 @@ from hubbub.errors import HubbubError, SummaryError
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import DISTRIBUTION, escape_untrusted
 from hubbub_decoder.errors import CandidateError
-from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.options import Options
 
 CANDIDATE_SUFFIXES = (".txt", ".csv")
 _PERIOD = re.compile(r"[0-9][0-9A-Za-z._-]{0,63}")
 """A period is a part of file names and of addresses in pages, so that a summary from elsewhere must not choose any text for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecodingOptions:
-    """Options that hold for all tasks: those of `decode`, and the suffixes of the results, .json, .csv, .parquet or .html."""
-
-    confidence: float = 0.95
-    fdr: float = 0.05
-    target: Target = "reporters"
-    same_clients: bool = True
-    suffixes: tuple[str, ...] = (".json",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +32,15 @@ class Task:
 
     files      : summaries or reports of one definition and the same periods, which are added up
     candidates : file with the candidates of a string metric; None: the metric has none, or needs none
+    suffixes   : of the results: .json, .csv, .parquet or .html
     """
 
     metric: Metric
     periods: tuple[str, ...]
     files: tuple[Path, ...]
     candidates: Path | None
-    options: DecodingOptions
+    options: Options
+    suffixes: tuple[str, ...] = (".json",)
 
     @property
     def name(self) -> str:
@@ -81,7 +72,8 @@ class Task:
         paths = [*self.files, *([] if self.candidates is None else [self.candidates])]
         contents = [hash_of(path) for path in paths]
         candidates = None if self.candidates is None else self.candidates.suffix.lower()
-        fields = [_release(), asdict(self.options), contents, candidates]
+        options = {**asdict(self.options), "suffixes": self.suffixes}
+        fields = [_release(), options, contents, candidates]
         return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
 
@@ -109,7 +101,7 @@ class UnreadableFile:
 
 
 def find_tasks(
-    directory: Path, candidates: Path | None, options: DecodingOptions
+    directory: Path, candidates: Path | None, options: Options, suffixes: tuple[str, ...] = (".json",)
 ) -> tuple[list[Task], list[UnreadableFile]]:
     """Tasks of all .parquet files in a directory and below it, in the order of metric and period, and what is no summary or cannot be read.
 
@@ -131,7 +123,7 @@ def find_tasks(
     if not groups and not unreadable:
         raise SummaryError(f"{directory} has no .parquet file. `hubbub pull` writes one for each metric.")
     tasks = [
-        Task(metric, periods, tuple(files), _candidates_of(metric, candidates), options)
+        Task(metric, periods, tuple(files), _candidates_of(metric, candidates), options, suffixes)
         for (_, periods), (metric, files) in groups.items()
     ]
     return sorted(tasks, key=lambda task: (task.metric.name, task.periods, task.metric.digest)), unreadable

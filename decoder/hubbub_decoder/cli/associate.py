@@ -18,7 +18,7 @@ from hubbub_decoder.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from hubbub_decoder.inference.intervals import Target
+    from hubbub_decoder.options import Target
 
 
 @click.command(short_help="Estimate how the parts of a joint metric depend on each other.")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hubbub_decoder.comparison.results import Comparison
-    from hubbub_decoder.inference.intervals import Target
+    from hubbub_decoder.options import Target
 
 
 @click.command(short_help="Compare two periods or groups.")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hubbub_decoder.comparison.trends import Trends
-    from hubbub_decoder.inference.intervals import Target
+    from hubbub_decoder.options import Target
     from hubbub_decoder.results.decoding import Decoding
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hubbub_decoder.batch_decoding.run import Outcome
     from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile
-    from hubbub_decoder.inference.intervals import Target
+    from hubbub_decoder.options import Target
 
 
 def batch_options(out: str) -> Decorator:
@@ -117,10 +117,11 @@ def _decode_directory(
     from rich.console import Console
 
     from hubbub_decoder.batch_decoding.run import run_tasks
-    from hubbub_decoder.batch_decoding.tasks import DecodingOptions, find_tasks
+    from hubbub_decoder.batch_decoding.tasks import find_tasks
+    from hubbub_decoder.options import Options
 
-    options = DecodingOptions(confidence, fdr, target, not independent_clients, suffixes)
-    tasks, unreadable = find_tasks(directory, candidates_path, options)
+    options = Options(confidence, fdr, target, not independent_clients)
+    tasks, unreadable = find_tasks(directory, candidates_path, options, suffixes)
     outcomes = run_tasks(tasks, unreadable, out, jobs or os.cpu_count() or 1)
     return tasks, unreadable, list(_shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True)))
 

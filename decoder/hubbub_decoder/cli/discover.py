@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from hubbub_decoder.cli.shared import (
 if TYPE_CHECKING:
     from hubbub.metrics.metric import Metric
     from hubbub_decoder.cli.shared import ShowStage
-    from hubbub_decoder.inference.intervals import Target
+    from hubbub_decoder.options import Target
 
 
 @click.command(short_help="Find frequent strings without a list.")
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @independent_clients_option("the same clients with the same values, for which intervals are wider")
 @click.option(
     "--beam", default=1000, show_default=True, type=click.IntRange(min=1),
-    help="Number of prefixes that are kept after each group. More take more time and find more rare strings.",
+    help="Number of prefixes that are kept after each group. Fewer take less time and lose rare strings; a warning says which.",
 )  # fmt: skip
 def command(
     summaries: tuple[Path, ...],
@@ -90,6 +90,10 @@ def command(
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         found = replace(found, decoding=replace(found.decoding, warnings=(*input_warnings, *found.decoding.warnings)))
     stderr.print(f"searched {describe(summary)}", highlight=False)
+    for text in _beam_warnings(
+        summary.metric, summary.num_reports, () if independent_clients else summary.periods, beam
+    ):
+        stderr.print(text, style="yellow", highlight=False, markup=False)
     if found.decoding is not None:
         write_outputs(stderr, out, found.decoding.save)
     if as_json:
@@ -107,6 +111,37 @@ def command(
             f"{', ...' if len(found.truncated) > 5 else ''}",
             markup=False,
         )
+
+
+def _beam_warnings(metric: Metric, num_reports: int, periods: tuple[str, ...], beam: int) -> Iterator[str]:
+    """Yield a warning about a beam smaller than the default: the shares that are found with each, by the law of `hubbub plan`.
+
+    num_reports : of all periods      periods : in which the same clients report; empty: none
+    """
+    import math
+    from dataclasses import replace
+
+    from hubbub_decoder.discovery.discover import DEFAULT_BEAM
+    from hubbub_decoder.planning.description import POWERS, describe
+    from hubbub_decoder.planning.law.discovery import DiscoveryAccuracy
+
+    if beam >= DEFAULT_BEAM or metric.discover is None:
+        return
+    fewer = f"--beam {beam}: the search kept fewer than the default {DEFAULT_BEAM:,} prefixes after each group"
+    remedy = "Leave out --beam to find rarer strings."
+    if metric.discover.method == "ngrams":
+        yield f"{fewer}. How many strings this loses is not known for n-grams. {remedy}"
+        return
+    number = len(periods) or 1
+    law = describe(metric, reports=max(1, num_reports // number), periods=number).accuracy
+    if not isinstance(law, DiscoveryAccuracy):
+        return
+    limits = [replace(law, beam=each).detection_limit(POWERS[0]) for each in (beam, DEFAULT_BEAM)]
+    found, usual = (f"from {100 * each:.3g} %" if math.isfinite(each) else "of no size" for each in limits)
+    yield (
+        f"{fewer}. A string of {metric.discover.longest} symbols is found with probability {POWERS[0]:g} if its share is {found}, "
+        f"with the default {usual}. {remedy}"
+    )
 
 
 def _groups_of(metric: Metric, show_stage: ShowStage) -> Callable[[int, int], None]:

@@ -116,7 +116,7 @@ def google_rappor(
             names, positions = read_map(map_path, params)
             by_md5 = is_google_md5_map(names, positions, params)
             categories = None if by_md5 else categories_of_map(names, positions, params)
-        p, q = params.prob_p, params.prob_q
+        p, q = params.mechanism.prob_p, params.mechanism.prob_q
         if p > q:
             warnings.append(
                 f"{params_path} has p = {p:g} > q = {q:g}, so reported ones indicate true zeros. If the two were swapped, all estimates "
@@ -125,7 +125,7 @@ def google_rappor(
         metric = (
             Metric.string(name, params)
             if categories is None
-            else Metric.categorical(name, categories, prob_p=p, prob_q=q, **params.permanent_fields)
+            else Metric.categorical(name, categories, prob_p=p, prob_q=q, **params.mechanism.permanent_fields)
         )
         summary = read_summary_files(metric, counts_path, reports_path, params)
         if summary.num_reports == 0:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from hubbub_decoder.data.combine import Collected
+    from hubbub_decoder.model.evidence import Collected
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _DELAY_SECONDS = 1.0

@@ -16,9 +16,8 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.comparison.covariance import Sample, sampling_variance
 from hubbub_decoder.comparison.overlap import Overlap
 from hubbub_decoder.estimators.categories import fit_categories
-from hubbub_decoder.inference.intervals import Target
-from hubbub_decoder.model.bit_covariance import bit_noise
 from hubbub_decoder.model.repetition import CommonReports
+from hubbub_decoder.options import Target
 
 
 def category_changes(
@@ -28,15 +27,17 @@ def category_changes(
 
     before, after : with the expected shares (a,) of the selected categories
     """
-    counts, params = (before.counts, after.counts), before.counts.metric.params
-    fits = [fit_categories(each, selected) for each in counts]
+    evidence, params = (before.evidence, after.evidence), before.evidence.params
+    fits = [fit_categories(each, selected) for each in evidence]
     variances = fits[0].reporter_variances + fits[1].reporter_variances
     if target == "population":
         variances = variances + sampling_variance(before, after, overlap.low)
     x = [np.clip(fit.shares, 0, 1) for fit in fits]
-    pairs = CommonReports.from_periods(counts[0].metric, counts[0].periods, counts[1].periods).per_response
-    permanent = bit_noise(np.minimum(*x), params)[1]  # a client that moved to or from the category has another response
-    clients = min(before.num_clients, after.num_clients)
-    reports = counts[0].num_reports * counts[1].num_reports
-    common = 2 * clients * pairs * permanent / (reports * (params.q_star - params.p_star) ** 2)
+    pairs = CommonReports.from_periods(evidence[0].metric, evidence[0].periods, evidence[1].periods).per_response
+    permanent = params.mechanism.noise_variances(np.minimum(*x))[
+        1
+    ]  # a client that moved to or from the category has another response
+    clients = min(each.num_clients for each in evidence)
+    reports = evidence[0].num_reports * evidence[1].num_reports
+    common = 2 * clients * pairs * permanent / (reports * (params.mechanism.q_star - params.mechanism.p_star) ** 2)
     return fits[1].shares - fits[0].shares, np.maximum(variances - overlap.low * common, 0)

@@ -18,14 +18,15 @@ from hubbub_decoder.comparison.covariance import Sample
 from hubbub_decoder.comparison.fit import ChangeFit, fit_changes
 from hubbub_decoder.comparison.overlap import Overlap
 from hubbub_decoder.comparison.results import Change, Comparison
-from hubbub_decoder.data.candidates import distinct_candidates
-from hubbub_decoder.data.combine import Collected, combine
-from hubbub_decoder.inference.intervals import Target, normal_interval
+from hubbub_decoder.data.combine import combine
+from hubbub_decoder.inference.intervals import normal_interval
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.null_distribution import NullDistribution
-from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
-from hubbub_decoder.pipeline import decode
+from hubbub_decoder.model.evidence import Collected, Evidence
+from hubbub_decoder.options import Options, Target
+from hubbub_decoder.pipeline import category_names, collect_evidence, decode_evidence, hash_candidates
 from hubbub_decoder.results.decoding import Decoding
 
 
@@ -57,24 +58,26 @@ def compare(
 
     Raises SummaryError for different definitions, no reports, common periods or arguments out of range, and CandidateError as `decode`.
     """
-    samples = [collect(name, given) for name, given in (("a", a), ("b", b))]
-    first, second = (each if isinstance(each, BitCounts) else each.bit_counts() for each in samples)
+    options = Options(confidence, fdr, target)
+    first, second = (collect_evidence(collect(name, given), options) for name, given in (("a", a), ("b", b)))
     check_comparable(first.metric)
-    _check_pair(first, second, overlap, same_clients)
+    _check_pair(first.counts, second.counts, overlap, same_clients)
     grouped = set(first.periods) == set(second.periods) != set()
     known = _known_overlap(overlap, not grouped if same_clients is None else same_clients)
-    metric = first.metric
-    names: list[str] | DesignMatrix | None = None
-    if candidates is not None:
-        names = candidates if isinstance(candidates, DesignMatrix) else distinct_candidates(candidates)[0]
-        if metric.kind is Kind.STRING and not isinstance(names, DesignMatrix):
-            names = design_matrix(names, metric.params)
-    decodings = [decode(each, names, confidence=confidence, fdr=fdr, target=target) for each in samples]
-    return compare_decodings((first, second), (decodings[0], decodings[1]), names, known)
+    names = common_candidates(first.metric, candidates)
+    before, after = (decode_evidence(each, names, options) for each in (first, second))
+    return compare_decodings((first, second), (before, after), names, known)
+
+
+def common_candidates(
+    metric: Metric, candidates: Iterable[str] | DesignMatrix | None
+) -> Sequence[str] | DesignMatrix | None:
+    """Candidates of all samples: hashed once, or names of categories (None: all)."""
+    return hash_candidates(metric, candidates)[0] if metric.kind is Kind.STRING else category_names(metric, candidates)
 
 
 def compare_decodings(
-    counts: tuple[BitCounts, BitCounts],
+    evidence: tuple[Evidence, Evidence],
     decodings: tuple[Decoding, Decoding],
     candidates: Sequence[str] | DesignMatrix | None,
     known: Overlap | None,
@@ -84,15 +87,15 @@ def compare_decodings(
     candidates : as they were decoded; a design matrix for a string metric
     known      : the overlap; None: estimated from the reports
     """
-    first, second = counts
+    first, second = evidence
     metric = first.metric
     totals: tuple[Change, ...] = ()
     if isinstance(candidates, DesignMatrix):
-        if not ((first.reports > 0) & (second.reports > 0)).any():
+        if not (first.used & second.used).any():
             raise SummaryError(
                 f"{metric.name}: no cohort has reports in both a and b, so nothing can be compared. Compare larger samples."
             )
-        before, after = (Sample(each, _expected(d, candidates)) for each, d in zip(counts, decodings, strict=True))
+        before, after = (Sample(each, _expected(d, candidates)) for each, d in zip(evidence, decodings, strict=True))
         fit = fit_changes(before, after, candidates, known)
         changes, found, totals = _string_changes(fit, candidates, decodings), fit.overlap, _totals(fit, decodings)
     else:
@@ -151,7 +154,7 @@ def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients:
             f"a and b have different definitions: {a.metric.name} {a.metric.digest[:12]} and {b.metric.name} {b.metric.digest[:12]}. "
             "Only reports of one definition can be compared: decode each, and compare the shares yourself."
         )
-    if same_clients not in (None, True, False):
+    if not isinstance(same_clients, bool | None):
         raise SummaryError(f"same_clients must be True, False or None, got {same_clients!r}")
     if overlap is not None and (isinstance(overlap, bool) or not isinstance(overlap, Real) or not 0 <= overlap <= 1):
         raise SummaryError(f"overlap must be a number in [0, 1] or None, got {overlap!r}")
@@ -223,8 +226,8 @@ def _agree(d: Floats, low: Floats, high: Floats, kept: Flags) -> tuple[Floats, F
 
 
 def _category_rows(
-    first: BitCounts,
-    second: BitCounts,
+    first: Evidence,
+    second: Evidence,
     decodings: Sequence[Decoding],
     overlap: Overlap,
 ) -> tuple[Change, ...]:
@@ -232,8 +235,8 @@ def _category_rows(
     metric: Metric = first.metric
     names = [name for name in metric.one_hot_names if name in decodings[0]]
     pair = [
-        Sample(counts, np.array([each[name].share for name in names]))
-        for counts, each in zip((first, second), decodings, strict=True)
+        Sample(evidence, np.array([each[name].share for name in names]))
+        for evidence, each in zip((first, second), decodings, strict=True)
     ]
     d, variances = category_changes(pair[0], pair[1], names, overlap, decodings[0].target)
     errors = np.sqrt(variances)

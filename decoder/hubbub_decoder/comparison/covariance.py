@@ -15,17 +15,15 @@ docs/explanation/mathematics.md, equation (19.1).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.model.bit_covariance import bit_noise, report_covariance
-from hubbub_decoder.model.debias import bit_shares
+from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.design_matrix import DesignMatrix
-from hubbub_decoder.model.random_string import RandomStringMoments
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import CommonReports, Repetition
 
 _RELATIVE_RIDGE = (
@@ -35,25 +33,15 @@ _RELATIVE_RIDGE = (
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Bit counts of one sample, and the shares (M + 1,) of the candidates and of the unlisted strings that are expected in it."""
+    """Evidence of one sample, and the shares (M + 1,) of the candidates and of the unlisted strings that are expected in it."""
 
-    counts: BitCounts
+    evidence: Evidence
     expected: Floats
-
-    @property
-    def repetition(self) -> Repetition:
-        """Numbers of reports of a client and of a permanent response."""
-        return Repetition.from_periods(self.counts.metric, self.counts.periods)
-
-    @property
-    def num_clients(self) -> float:
-        """N."""
-        return self.repetition.num_clients(self.counts.num_reports)
 
     def possible_shares(self) -> Floats:
         """Expected shares cut to [0, 1] and scaled to sum to at most 1."""
         cut = np.maximum(np.nan_to_num(self.expected), 0)
-        cut[-1] = max(cut[-1], 1 / self.counts.num_reports)
+        cut[-1] = max(cut[-1], 1 / self.evidence.num_reports)
         return np.asarray(cut / max(1.0, cut.sum()))
 
 
@@ -85,27 +73,28 @@ def cohort_changes(
     moved : (M,) shares of clients that have the candidate in one sample only, at least: their permanent noise for the candidate's bits is
             not common, although the mean share counts half of them. None: 0
     """
-    params, samples = before.counts.metric.params, (before, after)
-    random_string = RandomStringMoments.from_params(params)
-    common = CommonReports.from_periods(before.counts.metric, before.counts.periods, after.counts.periods)
-    shared = replace(before.repetition, per_client=common.per_client, per_response=common.per_response)
-    contrast = (params.q_star - params.p_star) ** 2
+    params, samples = before.evidence.params, (before, after)
+    common = CommonReports.from_periods(before.evidence.metric, before.evidence.periods, after.evidence.periods)
+    shared = Repetition(common.per_client, common.per_response)
+    contrast = (params.mechanism.q_star - params.mechanism.p_star) ** 2
     shares = [sample.possible_shares() for sample in samples]
-    of_absent, of_present = bit_noise(np.array([0.0, 1.0]), params)[1]
+    of_absent, of_present = params.mechanism.noise_variances(np.array([0.0, 1.0]))[1]
     own_noise = max(float(of_present - of_absent), 0.0)
-    y = [bit_shares(sample.counts) for sample in samples]
+    y = [sample.evidence.bit_shares for sample in samples]
     for j, bits in enumerate(design.blocks()):
-        n = [int(sample.counts.reports[j]) for sample in samples]
+        n = [int(sample.evidence.counts.reports[j]) for sample in samples]
         if not all(n):
             continue
         independent, both = np.zeros((2, params.num_bits, params.num_bits))
         for sample, reports, x in zip(samples, n, shares, strict=True):
-            args = bits, x[:-1], float(x[-1]), random_string, params
-            independent += report_covariance(*args, sample.repetition) / reports
+            args = bits, x[:-1], float(x[-1]), sample.evidence.random_string, params
+            independent += report_covariance(*args, sample.evidence.repetition) / reports
             both += report_covariance(*args, shared) - report_covariance(*args, Repetition(0.0, 0.0))
         if moved is not None and own_noise:
             both[np.diag_indices_from(both)] -= common.per_response * own_noise * (bits @ moved)
-        clients = min(sample.repetition.num_clients(reports) for sample, reports in zip(samples, n, strict=True))
+        clients = min(
+            sample.evidence.repetition.num_clients(reports) for sample, reports in zip(samples, n, strict=True)
+        )
         yield CohortChange(y[1][j] - y[0][j], bits, independent / contrast, clients * both / (n[0] * n[1] * contrast))
 
 
@@ -115,5 +104,5 @@ def sampling_variance(before: Sample, after: Sample, overlap: float) -> Floats:
     x_A (1 - x_A) / N_A + x_B (1 - x_B) / N_B - s min(N_A, N_B) / (N_A N_B) (x_A (1 - x_A) + x_B (1 - x_B))
     """
     of_one = [x * (1 - x) for x in (np.clip(sample.expected, 0, 1) for sample in (before, after))]
-    n = before.num_clients, after.num_clients
+    n = before.evidence.num_clients, after.evidence.num_clients
     return np.asarray(of_one[0] / n[0] + of_one[1] / n[1] - overlap * sum(of_one) / max(n))

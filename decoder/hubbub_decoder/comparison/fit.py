@@ -36,7 +36,7 @@ from hubbub_decoder.estimators.message_passing import HashedCohorts, MessagePass
 from hubbub_decoder.inference.multiple_testing import CandidateTests
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.observations import Observations
-from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
+from hubbub_decoder.model.random_string import RandomFilters
 
 _STEPS = 4  # of s, and of t
 _MOVED_STANDARD_ERRORS = 3.0
@@ -63,7 +63,7 @@ def fit_changes(before: Sample, after: Sample, design: DesignMatrix, known: Over
     moved: Floats | None = None
     for _ in range(2):
         cohorts = list(cohort_changes(before, after, design, moved))
-        fixed = use_fixed_effects(before.counts, design) and use_fixed_effects(after.counts, design)
+        fixed = use_fixed_effects(before.evidence, design) and use_fixed_effects(after.evidence, design)
         fit = (_fit_fixed_effects if fixed else _fit_messages)(before, after, design, cohorts, known)
         changes, errors = fit.fit.shares, np.sqrt(fit.fit.variances)
         surely = np.abs(changes) > _MOVED_STANDARD_ERRORS * errors
@@ -77,7 +77,7 @@ def _fit_fixed_effects(
     before: Sample, after: Sample, design: DesignMatrix, cohorts: list[CohortChange], known: Overlap | None
 ) -> ChangeFit:
     """Generalized least squares: s by the method of moments, then t, the sum of squared changes of unlisted strings."""
-    random_string = RandomStringMoments.from_params(design.params)
+    random_string = before.evidence.random_string
     rows, size = sum(len(cohort.change) for cohort in cohorts), len(design.groups)
 
     def observations(s: float, t: float, *, of_overlap: bool) -> Iterator[Observation]:
@@ -137,9 +137,8 @@ def _fit_messages(
     before: Sample, after: Sample, design: DesignMatrix, cohorts: list[CohortChange], known: Overlap | None
 ) -> ChangeFit:
     """Message passing: s from the variance of the residuals above that of s = 1."""
-    used = (before.counts.reports > 0) & (after.counts.reports > 0)
-    params = design.params
-    k, random_string = params.num_bits, RandomStringMoments.from_params(params)
+    used, random_string = before.evidence.used & after.evidence.used, before.evidence.random_string
+    k = design.params.num_bits
     fixed_patterns, covariance = np.append(random_string.mean, 0)[:, None], np.zeros((k + 1, k + 1))
     covariance[:k, :k] = random_string.covariance  # position k is no bit
     positions = design.positions()[used].transpose(0, 2, 1)
@@ -161,7 +160,7 @@ def _fit_messages(
         step, error = at_most.beliefs.unlisted_variance, at_most.variance_error
         overlap = Overlap.estimated(1 - step / per_unit, error / per_unit) if per_unit else Overlap.unknown()
     fit = passed(overlap.low)
-    filters = RandomFilters.from_params(params)
+    filters = RandomFilters.from_params(design.params)
     tests, decreases = (
         compare_with_random_strings(each, each.estimates, fit.cohorts.positions, filters)
         for each in (fit, _turned(fit))

@@ -12,7 +12,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub_decoder.comparison.overlap import Overlap
 from hubbub_decoder.data.output_files import write_table
-from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding, json_fields
 

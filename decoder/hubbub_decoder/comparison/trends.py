@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import SummaryError
-from hubbub.metrics.metric import Kind, Metric
-from hubbub.summary import BitCounts
+from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub_decoder.blas_threads import one_blas_thread
-from hubbub_decoder.comparison.compare import check_comparable, collect, compare_decodings
+from hubbub_decoder.comparison.compare import check_comparable, collect, common_candidates, compare_decodings
 from hubbub_decoder.comparison.overlap import Overlap
 from hubbub_decoder.comparison.results import Comparison
-from hubbub_decoder.data.candidates import distinct_candidates
-from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.data.output_files import write_table
-from hubbub_decoder.inference.intervals import Target
-from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
-from hubbub_decoder.pipeline import decode
+from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.evidence import Collected
+from hubbub_decoder.options import Options, Target
+from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import Decoding
 
 if TYPE_CHECKING:
@@ -128,6 +126,7 @@ def decode_by_period(
 
     Parameters and errors as for `decode` and `compare`. Raises SummaryError for a summary without a period, or of several.
     """
+    options = Options(confidence, fdr, target, same_clients)
     periods: dict[str, list[Collected]] = {}
     for summary in summaries:
         periods.setdefault(_period_of(summary), []).append(summary)
@@ -142,23 +141,19 @@ def decode_by_period(
                 f"{metric.name}: the periods {samples[0].periods[0]} and {sample.periods[0]} have different definitions "
                 f"({metric.digest[:12]}, {sample.metric.digest[:12]}). Decode the periods of each definition separately."
             )
-    design: Sequence[str] | DesignMatrix | None = None
-    if candidates is not None:
-        design = candidates if isinstance(candidates, DesignMatrix) else distinct_candidates(candidates)[0]
-        if metric.kind is Kind.STRING and not isinstance(design, DesignMatrix):
-            design = design_matrix(design, metric.params)
-    stages = 2 * len(samples) - 1
+    evidence = [collect_evidence(sample, options) for sample in samples]
+    names = common_candidates(metric, candidates)
+    stages = 2 * len(evidence) - 1
     decodings = []
-    for i, sample in enumerate(samples):
-        progress(f"decoding {sample.periods[0]}", i / stages)
-        decodings.append(decode(sample, design, confidence=confidence, fdr=fdr, target=target))
-    counts = [sample if isinstance(sample, BitCounts) else sample.bit_counts() for sample in samples]
-    known = None if same_clients else Overlap.known(0.0)
+    for i, each in enumerate(evidence):
+        progress(f"decoding {each.periods[0]}", i / stages)
+        decodings.append(decode_evidence(each, names, options))
+    known = None if options.same_clients else Overlap.known(0.0)
     comparisons = []
     for i, (before, after) in enumerate(pairwise(range(len(samples)))):
         progress(f"comparing {samples[before].periods[0]} and {samples[after].periods[0]}", (len(samples) + i) / stages)
-        pair = (counts[before], counts[after]), (decodings[before], decodings[after])
-        comparisons.append(compare_decodings(*pair, design, known))
+        pair = (evidence[before], evidence[after]), (decodings[before], decodings[after])
+        comparisons.append(compare_decodings(*pair, names, known))
     return Trends(metric, tuple(decodings), tuple(comparisons))
 
 

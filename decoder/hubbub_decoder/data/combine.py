@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import add
 
-from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub.summary import BitCounts, Reports
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub.text import format_count
-
-Collected = BitCounts | PatternCounts | Reports
+from hubbub_decoder.model.evidence import Collected
 
 
 def combine(parts: Sequence[Collected]) -> Collected:
@@ -18,7 +17,7 @@ def combine(parts: Sequence[Collected]) -> Collected:
     if all(isinstance(part, Reports) for part in parts):
         return reduce(add, parts)
     if any(isinstance(part, BitCounts) or part.metric.params.num_bits > MAX_PATTERN_BITS for part in parts):
-        return reduce(add, (part if isinstance(part, BitCounts) else part.bit_counts() for part in parts))
+        return reduce(add, (part.bit_counts() for part in parts))
     return reduce(add, (part.pattern_counts() if isinstance(part, Reports) else part for part in parts))
 
 

@@ -154,7 +154,7 @@ def read_summary_files(
     read = BitCounts(metric, number, ones)
     if summed is None:
         return read
-    expected = summed if isinstance(summed, BitCounts) else summed.bit_counts()
+    expected = summed.bit_counts()
     if not (np.array_equal(expected.reports, read.reports) and np.array_equal(expected.ones, read.ones)):
         raise ForeignFileError(
             f"{counts} ({read.num_reports:,} reports) is not the sum of the {summed.num_reports:,} reports in {reports}. "

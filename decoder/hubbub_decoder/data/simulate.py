@@ -71,10 +71,10 @@ def simulate_bit_counts(
     ones = np.zeros_like(true_ones)
     for size in epoch_sizes(metric, periods):
         if size == 1:
-            ones += _draw_ones(true_ones, clients, params.q_star, params.p_star, rng)
+            ones += _draw_ones(true_ones, clients, params.mechanism.q_star, params.mechanism.p_star, rng)
         else:
-            permanent = _draw_ones(true_ones, clients, params.permanent_q, params.permanent_p, rng)
-            ones += _draw_ones(size * permanent, size * clients, params.prob_q, params.prob_p, rng)
+            permanent = _draw_ones(true_ones, clients, params.mechanism.permanent_q, params.mechanism.permanent_p, rng)
+            ones += _draw_ones(size * permanent, size * clients, params.mechanism.prob_q, params.mechanism.prob_p, rng)
     return BitCounts(metric, max(1, len(periods)) * reports, ones, periods)
 
 
@@ -116,10 +116,12 @@ def simulate_two_periods(
         clients[0 if kept else 1] += in_cohort[:, None]
         for row, value in ((0, before),) if kept else ((1, before), (2, after)):
             np.add.at(true_ones[row], (np.arange(m)[:, None], positions[index[value]]), in_cohort[:, None])
-    permanent = _draw_ones(true_ones[0, :, :k], clients[0], params.permanent_q, params.permanent_p, rng)
+    permanent = _draw_ones(
+        true_ones[0, :, :k], clients[0], params.mechanism.permanent_q, params.mechanism.permanent_p, rng
+    )
     ones = [
-        _draw_ones(permanent, clients[0], params.prob_q, params.prob_p, rng)
-        + _draw_ones(true_ones[row, :, :k], clients[1], params.q_star, params.p_star, rng)
+        _draw_ones(permanent, clients[0], params.mechanism.prob_q, params.mechanism.prob_p, rng)
+        + _draw_ones(true_ones[row, :, :k], clients[1], params.mechanism.q_star, params.mechanism.p_star, rng)
         for row in (1, 2)
     ]
     reports = clients.sum(axis=0)[:, 0]
@@ -166,11 +168,17 @@ def simulate_reports(
             true_bits = positions[values, cohorts].astype(np.intp)
             for size in epochs:
                 if size == 1:
-                    yield cohorts, _pack(_randomize(true_bits, k, params.q_star, params.p_star, rng))
+                    yield (
+                        cohorts,
+                        _pack(_randomize(true_bits, k, params.mechanism.q_star, params.mechanism.p_star, rng)),
+                    )
                     continue
-                permanent = _randomize(true_bits, k, params.permanent_q, params.permanent_p, rng)
+                permanent = _randomize(true_bits, k, params.mechanism.permanent_q, params.mechanism.permanent_p, rng)
                 for _ in range(size):
-                    ones, zeros = (draw_bits(chance, permanent.shape, rng) for chance in (params.prob_q, params.prob_p))
+                    ones, zeros = (
+                        draw_bits(chance, permanent.shape, rng)
+                        for chance in (params.mechanism.prob_q, params.mechanism.prob_p)
+                    )
                     yield cohorts, _pack(np.where(permanent, ones, zeros))
 
 

@@ -69,8 +69,8 @@ def _noisy_bits(
     params = part.params
     in_cohort = cohorts if params.num_cohorts > 1 else np.zeros_like(cohorts)
     true_bits = positions[combinations, in_cohort].astype(np.intp)
-    bits = draw_bits(params.p_star, (len(true_bits), params.num_bits + 1), rng)
-    np.put_along_axis(bits, true_bits, draw_bits(params.q_star, true_bits.shape, rng), axis=1)
+    bits = draw_bits(params.mechanism.p_star, (len(true_bits), params.num_bits + 1), rng)
+    np.put_along_axis(bits, true_bits, draw_bits(params.mechanism.q_star, true_bits.shape, rng), axis=1)
     return bits[:, : params.num_bits]
 
 

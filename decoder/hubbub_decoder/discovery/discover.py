@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +11,19 @@ from hubbub.errors import SummaryError
 from hubbub.metrics.discovery import END
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.blas_threads import one_blas_thread
+from hubbub_decoder.discovery.extensions import Prefixes
 from hubbub_decoder.discovery.search import search_prefixes
-from hubbub_decoder.inference.intervals import Target
-from hubbub_decoder.pipeline import decode
+from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.options import Options, Target
+from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate
 
 DEFAULT_BEAM = 1000
 MAX_CANDIDATES = 1_000_000
 MIN_WHOLE_LOG_ODDS = math.log(0.05 / 0.95)  # of a string that is tested
+_MIN_TRUNCATED_LOG_ODDS = math.log(0.95 / 0.05)  # of a prefix that is listed without a test
+_TRUNCATED_LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,8 @@ class Discoveries:
     """Result of `discover`.
 
     decoding  : estimates and tests of the whole strings of the search, from the held-out group; None if the search found none
-    truncated : probable prefixes of strings that are longer than `longest`, which cannot be tested
+    truncated : first `longest` + 1 symbols of longer strings, present with a probability above .95 after the search, without a test. A value
+                of just these symbols is tested, and is not listed if the test confirms it and its share leaves none for longer strings
     """
 
     decoding: Decoding | None
@@ -70,6 +75,7 @@ def discover(
 
     Raises SummaryError for a metric without `discover`, and as `decode`.
     """
+    options = Options(confidence, fdr, target, same_clients)
     metric = summary.metric
     if metric.discover is None:
         raise SummaryError(
@@ -78,16 +84,26 @@ def discover(
     for name, number in (("beam", beam), ("max_candidates", max_candidates)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise SummaryError(f"{name} must be an integer >= 1, got {number!r}")
-    counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
+    counts = summary.bit_counts()
     searched = counts if same_clients else BitCounts(metric, counts.reports, counts.ones)
     kept = search_prefixes(searched, metric.discover, beam=beam, max_candidates=max_candidates, progress=progress)
-    truncated = tuple(prefix.decode(errors="replace") for prefix in kept.probable(0.0, whole=False))
-    ended = (fragment.removesuffix(END) for fragment in kept.probable(MIN_WHOLE_LOG_ODDS, whole=True))
-    strings = [string.decode() for string in ended if _is_utf8(string)]
+    ended, cut = kept.probable(MIN_WHOLE_LOG_ODDS, whole=True), kept.probable(_MIN_TRUNCATED_LOG_ODDS, whole=False)
+    values = (fragment.removesuffix(END) for fragment in (*ended.fragments, *cut.fragments))
+    strings = [value.decode() for value in values if _is_utf8(value)]
     if not strings:
-        return Discoveries(None, truncated)
-    decoding = decode(counts, strings, confidence=confidence, fdr=fdr, target=target, same_clients=same_clients)
-    return Discoveries(decoding, truncated)
+        return Discoveries(None, tuple(_truncated(cut, {})))
+    decoding = decode_evidence(collect_evidence(counts, options), strings, options)
+    return Discoveries(decoding, tuple(_truncated(cut, {each.candidate: each for each in decoding.detected})))
+
+
+def _truncated(cut: Prefixes, detected: Mapping[str, Estimate]) -> Iterator[str]:
+    """Yield the prefixes whose share is above that of the detected value that they are, if there is one."""
+    threshold = norm.isf(_TRUNCATED_LEVEL)
+    for fragment, mean, variance in zip(cut.fragments, cut.estimates.means, cut.estimates.variances, strict=True):
+        text = fragment.decode(errors="replace")
+        value = detected.get(text)
+        if value is None or mean - value.share > threshold * math.sqrt(variance + value.std_error**2):
+            yield text
 
 
 def _is_utf8(text: bytes) -> bool:

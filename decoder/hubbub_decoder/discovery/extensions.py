@@ -41,8 +41,11 @@ class Prefixes:
     def most_probable(
         cls, fragments: Sequence[bytes], estimates: PrefixShares, number: int, min_log_odds: float
     ) -> Prefixes:
-        """Return the `number` most probable of these fragments with log odds above a limit."""
-        order = np.argsort(-estimates.log_odds, kind="stable")[:number]
+        """Return the `number` most probable of these fragments with log odds above a limit.
+
+        Log odds are cut at a largest number. Of those that reach it, the fragments with the most standard errors are kept.
+        """
+        order = np.lexsort((-estimates.means / estimates.std_errors, -estimates.log_odds))[:number]
         order = order[estimates.log_odds[order] > min_log_odds]
         return cls([fragments[i] for i in order], estimates.of(order))
 
@@ -51,13 +54,11 @@ class Prefixes:
         """(n,) log odds that each share is positive."""
         return self.estimates.log_odds
 
-    def probable(self, min_log_odds: float, *, whole: bool) -> list[bytes]:
+    def probable(self, min_log_odds: float, *, whole: bool) -> Prefixes:
         """Return the fragments with log odds above a limit whose end was found, or those whose end was not."""
-        return [
-            fragment
-            for fragment, odds in zip(self.fragments, self.log_odds, strict=True)
-            if odds > min_log_odds and fragment.endswith(END) is whole
-        ]
+        ended = np.array([fragment.endswith(END) for fragment in self.fragments], bool)
+        chosen = np.flatnonzero((self.log_odds > min_log_odds) & (ended == whole))
+        return Prefixes([self.fragments[i] for i in chosen], self.estimates.of(chosen))
 
 
 @dataclass(frozen=True, eq=False)

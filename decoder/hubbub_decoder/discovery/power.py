@@ -7,7 +7,7 @@ numbers serve every share, so the probability increases with the share.
 
 Population: Zipf's law from the largest share down, so x ln(1/x) is the sum of the shares above x, and with c = 1 / ln(1/x)
 
-    c / x    number of strings above x        c x    sum of the squared shares below x, which collide
+    c / x    number of strings above x, whose prefixes have places in the beam        c x    sum of the squared shares below x, which collide
 
 All symbols have equal probabilities. Strings with frequent symbols or endings are found at lower shares. docs/explanation/mathematics.md, equation (21.6).
 """
@@ -54,11 +54,17 @@ class GroupNoise:
 
 
 def detection_probability(
-    discover: Discovery, num_cohorts: int, noise: GroupNoise, reports: float, share: float, length: int
+    discover: Discovery,
+    num_cohorts: int,
+    noise: GroupNoise,
+    reports: float,
+    share: float,
+    length: int,
+    beam: int = DEFAULT_BEAM,
 ) -> float:
-    """Probability that a string of this share and length is found, at the default limits of `discover`.
+    """Probability that a string of this share and length is found.
 
-    reports : of all groups
+    reports : of all groups      beam : number of prefixes that are kept after each group
     """
     groups = len(discover.lengths)
     normals = np.random.default_rng(0).standard_normal((groups, _DRAWS))
@@ -85,7 +91,8 @@ def detection_probability(
         if before and not ended:
             compared *= min(1.0, MAX_CANDIDATES / rivals)
             rivals = min(rivals, MAX_CANDIDATES)
-        lost |= odds < max(MIN_LOG_ODDS, _last_of_beam(rivals, log_extension, score))
+        places = beam - min(strings, float(discover.num_symbols) ** longer)
+        lost |= odds < max(MIN_LOG_ODDS, _last_of_beam(places, rivals, log_extension, score))
         before = longer
     held_out = len(discover.cohorts(groups, num_cohorts))
     size = reports * held_out / num_cohorts
@@ -96,21 +103,32 @@ def detection_probability(
 
 
 def detection_limit(
-    discover: Discovery, num_cohorts: int, noise: GroupNoise, reports: float, power: float, length: int
+    discover: Discovery,
+    num_cohorts: int,
+    noise: GroupNoise,
+    reports: float,
+    power: float,
+    length: int,
+    beam: int = DEFAULT_BEAM,
 ) -> float:
     """Smallest share that is found with this probability; infinite if none up to .3 is, where one string leaves no others."""
     low, high = 1e-8, 0.3
-    if detection_probability(discover, num_cohorts, noise, reports, high, length) < power:
+    if detection_probability(discover, num_cohorts, noise, reports, high, length, beam) < power:
         return math.inf
     for _ in range(_BISECTIONS):
         middle = math.sqrt(low * high)
-        found = detection_probability(discover, num_cohorts, noise, reports, middle, length) >= power
+        found = detection_probability(discover, num_cohorts, noise, reports, middle, length, beam) >= power
         low, high = (low, middle) if found else (middle, high)
     return high
 
 
-def _last_of_beam(rivals: float, log_extension: float, score: ScoreNoise) -> float:
-    """Log odds of the last prefix of the beam, if it is full of absent extensions of present prefixes."""
-    z = float(norm.isf(min(DEFAULT_BEAM / rivals, 0.5)))
+def _last_of_beam(places: float, rivals: float, log_extension: float, score: ScoreNoise) -> float:
+    """Log odds of the last prefix of the beam, if these places are full of absent extensions of present prefixes.
+
+    Infinite without a place: larger shares fill the beam.
+    """
+    if places < 1:
+        return math.inf
+    z = float(norm.isf(min(places / rivals, 0.5)))
     likelihood = float(score.log_likelihood_ratio(np.array([max(z, 0.0)]))[0])
     return log_extension + likelihood + math.log(SAME_SHARE)

@@ -53,13 +53,13 @@ class GroupBits:
 
     def noise(self, shares: Floats) -> Floats:
         """Var e (m, k) at true bit shares (m, k)."""
-        p, q = self.params.p_star, self.params.q_star
+        p, q = self.params.mechanism.p_star, self.params.mechanism.q_star
         ones = p + (q - p) * np.clip(shares, 0, 1)
         return np.asarray(np.maximum(ones * (1 - ones), 1e-12) / (self.clients * (q - p) ** 2))
 
     def score_noise(self, shares: Floats, weights: Floats) -> ScoreNoise:
         """Noise of estimates with these weights, at true bit shares."""
-        p, q = self.params.p_star, self.params.q_star
+        p, q = self.params.mechanism.p_star, self.params.mechanism.q_star
         ones = p + (q - p) * float(np.clip(np.median(shares), 0, 1))
         third = ones * (1 - ones) * (1 - 2 * ones) / (self.clients**2 * (q - p) ** 3)
         bits = len(self.clients) * self.params.num_hashes

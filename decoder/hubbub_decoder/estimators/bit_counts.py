@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_strings, sum_totals
 from hubbub_decoder.estimators.lasso_screening import independent_numbers
@@ -25,22 +24,19 @@ from hubbub_decoder.estimators.message_passing import HashedCohorts, MessagePass
 from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.observations import Observations
-from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
-from hubbub_decoder.model.repetition import Repetition
+from hubbub_decoder.model.random_string import RandomFilters
 
 
-def fit_bits(counts: BitCounts, design: DesignMatrix, num_reports: int | None = None) -> FitResult:
+def fit_bits(evidence: Evidence, design: DesignMatrix) -> FitResult:
     """Estimate the shares of all candidates of the design, which may be more than there are bits.
 
-    counts      : bit counts with at least one report
-    num_reports : N, of all cohorts, if `counts` holds only some of them
+    evidence : with at least one report
     """
-    n = Repetition.from_periods(counts.metric, counts.periods).num_clients(num_reports or counts.num_reports)
-    fit = pass_bit_messages(counts, design)
-    tests = compare_with_random_strings(
-        fit, fit.estimates, fit.cohorts.positions, RandomFilters.from_params(counts.metric.params)
-    )
+    n, fit = evidence.num_all_clients, pass_bit_messages(evidence, design)
+    filters = RandomFilters.from_params(evidence.params)
+    tests = compare_with_random_strings(fit, fit.estimates, fit.cohorts.positions, filters)
     totals = fit.totals()
     sums, variances = sum_totals(totals.shares, totals.covariance)
     return FitResult.from_mixed_model(
@@ -49,38 +45,34 @@ def fit_bits(counts: BitCounts, design: DesignMatrix, num_reports: int | None = 
         tests,
         totals=(sums, variances, reporter_variance(variances, sums, n)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, n)),
+        crowding=fit.crowding(totals),
     )
 
 
-def is_crowded(counts: BitCounts, design: DesignMatrix) -> bool:
+def is_crowded(evidence: Evidence, design: DesignMatrix) -> bool:
     """Whether there are too many candidates for so few cohorts to subtract any of them."""
-    return too_crowded(int((counts.reports > 0).sum()), len(design.groups), independent_numbers(counts))
+    return too_crowded(evidence.num_used, len(design.groups), independent_numbers(evidence))
 
 
-def pass_bit_messages(counts: BitCounts, design: DesignMatrix) -> MessagePassingFit:
+def pass_bit_messages(evidence: Evidence, design: DesignMatrix) -> MessagePassingFit:
     """Messages of the bits, weighted as those of an average population first, and then as at the shares found."""
-    params = counts.metric.params
-    k, random_string = params.num_bits, RandomStringMoments.from_params(params)
+    k, random_string = evidence.params.num_bits, evidence.random_string
     fixed_patterns, covariance = np.append(random_string.mean, 0)[:, None], np.zeros((k + 1, k + 1))
     covariance[:k, :k] = random_string.covariance  # position k is no bit
-    positions = design.positions()[counts.reports > 0].transpose(0, 2, 1)
+    positions = design.positions()[evidence.used].transpose(0, 2, 1)
 
     def cohorts(shares: Floats, unlisted: float) -> HashedCohorts:
-        observations = _whiten_bits(counts, design, random_string, shares, unlisted)
+        observations = _whiten_bits(evidence, design, shares, unlisted)
         return HashedCohorts.from_observations(observations, positions, fixed_patterns, covariance, design.strata)
 
-    first = pass_messages(cohorts(np.zeros(len(design.groups)), random_string.any_value_share(counts)))
+    first = pass_messages(cohorts(np.zeros(len(design.groups)), evidence.any_value_share))
     return pass_messages(cohorts(first.beliefs.means, float(first.estimates.fixed_effects[0])))
 
 
-def _whiten_bits(
-    counts: BitCounts, design: DesignMatrix, random_string: RandomStringMoments, shares: Floats, unlisted: float
-) -> Observations:
+def _whiten_bits(evidence: Evidence, design: DesignMatrix, shares: Floats, unlisted: float) -> Observations:
     """Whitened bit shares of each cohort with reports: y_j = L_j^-1 t_j, A_j = (L_j^-1, 0), the last column for position k."""
     responses, features = [], []
-    for bit_shares, _, covariance in bit_shares_and_covariances(
-        counts, design.blocks(), random_string, shares, unlisted
-    ):
+    for bit_shares, _, covariance in bit_shares_and_covariances(evidence, design.blocks(), shares, unlisted):
         whitener = np.linalg.inv(np.linalg.cholesky(covariance))
         responses.append(whitener @ bit_shares)
         features.append(np.pad(whitener, [(0, 0), (0, 1)]))

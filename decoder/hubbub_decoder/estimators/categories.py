@@ -27,15 +27,14 @@ from scipy.special import betaincinv
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
-from hubbub_decoder.inference.intervals import Target
-from hubbub_decoder.model.bit_covariance import bit_noise
 from hubbub_decoder.model.distributions import binom
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import ONCE, Repetition
+from hubbub_decoder.options import Target
 
 _MAX_EXACT_VARIANCE = (
     400.0  # of a count; above, a shifted gamma law with a continuity correction has tails right to 1 %
@@ -58,13 +57,13 @@ def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str,
     return names if asked is None else tuple(asked)
 
 
-def fit_categories(counts: BitCounts, selected: Sequence[str]) -> FitResult:
+def fit_categories(evidence: Evidence, selected: Sequence[str]) -> FitResult:
     """Estimate the shares of the selected categories; the others together count as unlisted."""
-    n, params, names = counts.num_reports, counts.metric.params, counts.metric.one_hot_names
-    repetition = Repetition.from_periods(counts.metric, counts.periods)
+    n, params, names = evidence.num_reports, evidence.params, evidence.metric.one_hot_names
+    repetition = evidence.repetition
     shown = np.array([names.index(name) for name in selected])
     hidden = np.setdiff1d(np.arange(len(names)), shown)
-    shares = category_shares(counts.ones[0], n, params.p_star, params.q_star)
+    shares = category_shares(evidence.counts.ones[0], n, params.mechanism.p_star, params.mechanism.q_star)
     totals = np.array([shares[some].sum() for some in (shown, hidden, slice(None))])
     population, reporters = _variances(shares[shown], [1] * len(shown), n, params, repetition)
     of_totals, of_totals_among_reporters = _variances(
@@ -104,7 +103,7 @@ def category_shares(ones: NDArray[np.int64], num_reports: int, p_star: float, q_
 def total_variance(share: float, size: int, num_reports: int, params: Params, repetition: Repetition = ONCE) -> float:
     """Variance of the summed estimates of `size` categories that have a true share `share`, given the reporters.
 
-        Var = ( s V_1 + (a - s) V_0 ) / (N (q* - p*)**2)        a = size, s = share cut to [0, 1], V of `bit_noise`
+        Var = ( s V_1 + (a - s) V_0 ) / (N (q* - p*)**2)        a = size, s = share cut to [0, 1], V of `noise_variances`
 
     V_1 = q* (1 - q*) and V_0 = p* (1 - p*) where each report has another client. A report has one true bit among them with probability s,
     and none otherwise. The noise of different bits is independent.
@@ -115,24 +114,29 @@ def total_variance(share: float, size: int, num_reports: int, params: Params, re
     """
     s = min(max(share, 0.0), 1.0)
     absent, present = _noise(params, repetition)
-    return (s * present + (size - s) * absent) / (num_reports * (params.q_star - params.p_star) ** 2)
+    return (s * present + (size - s) * absent) / (
+        num_reports * (params.mechanism.q_star - params.mechanism.p_star) ** 2
+    )
 
 
 def bucket_noise(shares: Floats, num_reports: int, params: Params, repetition: Repetition) -> Floats:
     """Variance of the estimated share of each category, given the reporters; shares : true ones, in [0, 1]."""
     absent, present = _noise(params, repetition)
-    return np.asarray((absent + shares * (present - absent)) / (num_reports * (params.q_star - params.p_star) ** 2))
+    return np.asarray(
+        (absent + shares * (present - absent))
+        / (num_reports * (params.mechanism.q_star - params.mechanism.p_star) ** 2)
+    )
 
 
 def _noise(params: Params, repetition: Repetition) -> tuple[float, float]:
     """Variance that each report adds to the count of a bit, where the true bit is zero, and where it is one."""
-    instantaneous, permanent = bit_noise(np.array([0.0, 1.0]), params)
+    instantaneous, permanent = params.mechanism.noise_variances(np.array([0.0, 1.0]))
     absent, present = instantaneous + repetition.per_response * permanent
     return float(absent), float(present)
 
 
 def category_intervals(
-    counts: BitCounts, selected: Sequence[str], level: float, target: Target
+    evidence: Evidence, selected: Sequence[str], level: float, target: Target
 ) -> tuple[Floats, Floats]:
     """Confidence intervals of the selected categories, (a,) and (a,), each at `level`.
 
@@ -140,14 +144,14 @@ def category_intervals(
     divided by the design effect, the ratio of the count's variance to that of as many clients (Rao & Scott 1981). An end beyond 0 or 1 is
     not clipped: it is that of the shifted gamma law.
     """
-    n, params, names = counts.num_reports, counts.metric.params, counts.metric.one_hot_names
-    repetition = Repetition.from_periods(counts.metric, counts.periods)
-    ones, tail = counts.ones[0][[names.index(name) for name in selected]], (1 - level) / 2
+    n, params, names = evidence.num_reports, evidence.params, evidence.metric.one_hot_names
+    repetition = evidence.repetition
+    ones, tail = evidence.counts.ones[0][[names.index(name) for name in selected]], (1 - level) / 2
     noise = _noise(params, repetition)
-    if params.q_star < params.p_star:
-        ones, p, q = n - ones, 1 - params.p_star, 1 - params.q_star
+    if params.mechanism.q_star < params.mechanism.p_star:
+        ones, p, q = n - ones, 1 - params.mechanism.p_star, 1 - params.mechanism.q_star
     else:
-        p, q = params.p_star, params.q_star
+        p, q = params.mechanism.p_star, params.mechanism.q_star
     if target == "population":
         return _population_intervals(ones, n, (p, q), noise, repetition.per_client, tail)
     low, high = _gamma_law_intervals(ones, n, (p, q), noise, level)

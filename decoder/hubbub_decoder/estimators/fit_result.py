@@ -43,10 +43,32 @@ class ShareEstimates:
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """Sum of all candidates' shares, then the fixed effects: shares (1 + o,) and covariance (1 + o, 1 + o)."""
+    """Sum of all candidates' shares, then the fixed effects: shares (1 + o,) and covariance (1 + o, 1 + o).
+
+    error_with_more_reports : standard error of the sum with 100 times the reports; nan: unknown
+    """
 
     shares: Floats
     covariance: Floats
+    error_with_more_reports: float = np.nan
+
+
+@dataclass(frozen=True)
+class Crowding:
+    """Limits that the bits of other strings set to the estimates of message passing, however many reports there are.
+
+    cohorts     : number of cohorts with reports
+    few_cohorts : whether no candidate was subtracted from the others because there are too many candidates for so few cohorts
+    unsettled   : whether no candidate was subtracted because the iteration did not settle
+    part        : of the observations' variance, that the strings cause that were not subtracted
+    total_error : standard error that the listed total would have with 100 times the reports
+    """
+
+    cohorts: int
+    few_cohorts: bool
+    unsettled: bool
+    part: float
+    total_error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +86,7 @@ class FitResult:
     covariance        : (M + 1, M + 1) of the candidates' shares and the unlisted share of a population, from estimators without priors
     null_space        : (M + 1, d) orthonormal directions that the reports do not determine, from estimators without priors
     expected          : (M + 1,) shares of the candidates and of the unlisted strings that together explain the reports best; None: categories
+    crowding          : of message passing; None: another estimator
     """
 
     shares: Floats
@@ -82,6 +105,7 @@ class FitResult:
     covariance: Floats | None = None
     null_space: Floats | None = None
     expected: Floats | None = None
+    crowding: Crowding | None = None
 
     @classmethod
     def from_mixed_model(
@@ -91,6 +115,7 @@ class FitResult:
         tests: CandidateTests,
         totals: tuple[Floats, Floats, Floats],
         variances: Callable[[Floats, Floats], tuple[Floats, Floats]],
+        crowding: Crowding | None = None,
     ) -> FitResult:
         """Result of an estimator with the candidates as random effects.
 
@@ -115,6 +140,7 @@ class FitResult:
             unlisted_variance_error=unlisted_variance[1],
             null_distribution=tests.null_distribution,
             retested=tests.retested & known,
+            crowding=crowding,
         )
 
     @classmethod

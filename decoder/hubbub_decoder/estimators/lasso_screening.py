@@ -19,14 +19,11 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from hubbub.summary import BitCounts, Reports
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.model.bit_covariance import bit_variance
-from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
-from hubbub_decoder.model.random_string import RandomStringMoments
-from hubbub_decoder.model.repetition import Repetition
+from hubbub_decoder.model.evidence import Evidence
 
 Method = Literal["auto", "lasso"]
 """How candidates of bit counts are chosen: all of them up to 100,000, or those that a lasso keeps."""
@@ -42,27 +39,20 @@ _MIN_BIT_VARIANCE = 0.01 * 0.99
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Candidates to fit, and the reports to fit them to.
+    """Candidates to fit, and the evidence to fit them to.
 
     columns     : (n,) of the design, ascending
-    counts      : bit counts to estimate from
-    independent : no column was chosen from these counts, so only the columns kept count as tested
+    evidence    : to estimate from
+    independent : no column was chosen from this evidence, so only the columns kept count as tested
     """
 
     columns: Indices
-    counts: BitCounts
+    evidence: Evidence
     independent: bool
-
-    def reports_of(self, reports: Reports) -> Reports:
-        """Reports of the cohorts to estimate from."""
-        kept = (self.counts.reports > 0)[reports.cohorts]
-        if kept.all():
-            return reports
-        return Reports(reports.metric, reports.cohorts[kept], reports.rows[kept], reports.periods)
 
 
 def select_candidates(
-    counts: BitCounts, design: DesignMatrix, *, method: Method = "auto", keep_all: bool = False
+    evidence: Evidence, design: DesignMatrix, *, method: Method = "auto", keep_all: bool = False
 ) -> Selection:
     """Keep all columns, up to 100,000; otherwise choose in half of the cohorts, and leave the others to estimate from.
 
@@ -72,26 +62,27 @@ def select_candidates(
     """
     columns = len(design.groups)
     if keep_all or (columns <= MAX_CANDIDATES and method != "lasso"):
-        return Selection(np.arange(columns), counts, independent=True)
-    used = np.flatnonzero(counts.reports)
+        return Selection(np.arange(columns), evidence, independent=True)
+    used = np.flatnonzero(evidence.used)
     if len(used) == 1:
-        return Selection(lasso_columns(counts, design, independent_numbers(counts) // 2), counts, independent=False)
-    rest = _keep_cohorts(counts, used[1::2])
+        kept = lasso_columns(evidence, design, independent_numbers(evidence) // 2)
+        return Selection(kept, evidence, independent=False)
+    half, rest = (evidence.subset(np.isin(np.arange(len(evidence.used)), some)) for some in (used[::2], used[1::2]))
     most = min(independent_numbers(rest) // 2, _MAX_COLUMNS)
-    return Selection(lasso_columns(_keep_cohorts(counts, used[::2]), design, most), rest, independent=True)
+    return Selection(lasso_columns(half, design, most), rest, independent=True)
 
 
-def independent_numbers(counts: BitCounts) -> int:
+def independent_numbers(evidence: Evidence) -> int:
     """Number R = m (k - 1) + 1 of independent numbers in the bit counts: the sum of all bits is the same in each cohort."""
-    return int((counts.reports > 0).sum()) * (counts.metric.params.num_bits - 1) + 1
+    return evidence.num_used * (evidence.params.num_bits - 1) + 1
 
 
-def lasso_columns(counts: BitCounts, design: DesignMatrix, most: int) -> Indices:
+def lasso_columns(evidence: Evidence, design: DesignMatrix, most: int) -> Indices:
     """Columns that a lasso keeps, at most `most`, ascending.
 
     The first penalty z lets a quarter of `most` pass by chance; it grows while more are kept.
     """
-    response, weighted = _whitened(counts, design)
+    response, weighted = _whitened(evidence, design)
     z = float(norm.isf(min(0.5, most / (4 * len(design.groups)))))
     while True:
         kept = np.flatnonzero(_lasso(response, weighted, z)[:-1])
@@ -100,31 +91,19 @@ def lasso_columns(counts: BitCounts, design: DesignMatrix, most: int) -> Indices
         z = max(z, 0.1) * _PENALTY_GROWTH
 
 
-def _keep_cohorts(counts: BitCounts, cohorts: Indices) -> BitCounts:
-    """Bit counts of some cohorts, 0 in all others."""
-    reports, ones = np.zeros_like(counts.reports), np.zeros_like(counts.ones)
-    reports[cohorts], ones[cohorts] = counts.reports[cohorts], counts.ones[cohorts]
-    return BitCounts(counts.metric, reports, ones, counts.periods)
-
-
-def _whitened(counts: BitCounts, design: DesignMatrix) -> tuple[Floats, sparse.csc_array]:
+def _whitened(evidence: Evidence, design: DesignMatrix) -> tuple[Floats, sparse.csc_array]:
     """W y (m k,), and W X with columns of unit length (m k, M + 1); the last column is the average random string."""
-    params = counts.metric.params
-    used = counts.reports > 0
-    y = bit_shares(counts)
-    mean = RandomStringMoments.from_params(params).mean
-    repetition = Repetition.from_periods(counts.metric, counts.periods)
-    deviation = np.sqrt(np.maximum(bit_variance(mean, params, repetition), _MIN_BIT_VARIANCE)) / abs(
-        params.q_star - params.p_star
-    )
-    weights = (np.sqrt(counts.reports)[:, None] / deviation).ravel()
+    params, used, mean = evidence.params, evidence.used, evidence.random_string.mean
+    variance = np.maximum(bit_variance(mean, params, evidence.repetition), _MIN_BIT_VARIANCE)
+    deviation = np.sqrt(variance) / abs(params.mechanism.q_star - params.mechanism.p_star)
+    weights = (np.sqrt(evidence.counts.reports)[:, None] / deviation).ravel()
     average = np.tile(mean, len(used))
     bits = sparse.diags_array(weights) @ design.matrix.astype(np.float64)
     norms = np.sqrt(np.maximum(bits.power(2).sum(axis=0), np.finfo(float).tiny))
     scaled = bits @ sparse.diags_array(1 / norms)
     column = (weights * average) / np.linalg.norm(weights * average) * _UNPENALIZED_LENGTH
     weighted = sparse.hstack([scaled, sparse.csc_array(column[:, None])], format="csc")
-    response = np.where(np.repeat(used, params.num_bits), y.ravel(), 0) * weights
+    response = np.where(np.repeat(used, params.num_bits), evidence.bit_shares.ravel(), 0) * weights
     return response, weighted
 
 

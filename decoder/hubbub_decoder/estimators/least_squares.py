@@ -22,7 +22,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg, sparse
 
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import FitResult, contrast_variances
 from hubbub_decoder.estimators.inverses import inverse_root, pseudo_inverse
@@ -31,8 +30,8 @@ from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
 from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
 from hubbub_decoder.model.design_matrix import DesignMatrix
-from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
-from hubbub_decoder.model.repetition import Repetition
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.model.random_string import RandomFilters
 
 _FITS = 4
 _MAX_SLAB_ROWS = 1024
@@ -42,31 +41,28 @@ _NUMBERS_PER_CANDIDATE = 20
 _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 
 
-def use_fixed_effects(counts: BitCounts, design: DesignMatrix) -> bool:
+def use_fixed_effects(evidence: Evidence, design: DesignMatrix) -> bool:
     """Whether to fit all shares as fixed effects: for few candidates, or too few cohorts to treat hashing as random.
 
     M columns of random bits multiply every variance by 1 / (1 - M/R), R the number of independent numbers in the counts. M <= R / 20 counts
     as few; in fewer than 3 cohorts M <= R / 2 does.
     """
-    few_cohorts = int((counts.reports > 0).sum()) < _MIN_COHORTS_FOR_RANDOM_EFFECTS
-    return len(design.groups) <= independent_numbers(counts) // (2 if few_cohorts else _NUMBERS_PER_CANDIDATE)
+    few_cohorts = evidence.num_used < _MIN_COHORTS_FOR_RANDOM_EFFECTS
+    return len(design.groups) <= independent_numbers(evidence) // (2 if few_cohorts else _NUMBERS_PER_CANDIDATE)
 
 
-def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int | None = None) -> FitResult:
+def fit_least_squares(evidence: Evidence, design: DesignMatrix) -> FitResult:
     """Estimate the shares of all columns of the design.
 
-    counts      : bit counts with at least one report      design : fewer columns than the bits can carry
-    num_reports : N, of all cohorts, if `counts` holds only some of them
+    evidence : with at least one report      design : fewer columns than the bits can carry
     """
-    rows = int((counts.reports > 0).sum()) * counts.metric.params.num_bits
-    random_string = RandomStringMoments.from_params(counts.metric.params)
-    blocks = list(design.blocks())
-    n = Repetition.from_periods(counts.metric, counts.periods).num_clients(num_reports or counts.num_reports)
-    shares, unlisted, estimated = np.zeros(len(design.groups)), random_string.any_value_share(counts), 0.0
+    rows, cohorts = evidence.num_used * evidence.params.num_bits, evidence.num_used
+    blocks, w = list(design.blocks()), evidence.random_string.mean
+    shares, unlisted, estimated = np.zeros(len(design.groups)), evidence.any_value_share, 0.0
     for _ in range(_FITS):
         unlisted_variance = estimated
-        observations = _observations(counts, blocks, random_string, shares, unlisted, unlisted_variance)
-        normal = normal_equations(observations, random_string.mean, len(shares))
+        observations = _observations(evidence, blocks, shares, unlisted, unlisted_variance)
+        normal = normal_equations(observations, w, len(shares))
         covariance, null_space = invert_information(normal.information)
         solution = covariance @ normal.moment
         shares, unlisted = solution[:-1], float(solution[-1])
@@ -75,17 +71,17 @@ def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int 
         estimated = max(0.0, unlisted_variance + step) if freedom > 0 else 0.0
 
     def reporter_variances(contrasts: Floats) -> Floats:
-        return reporter_variance(contrast_variances(contrasts, covariance), contrasts @ solution, n)
+        return reporter_variance(
+            contrast_variances(contrasts, covariance), contrasts @ solution, evidence.num_all_clients
+        )
 
     fit = FitResult.from_fixed_effects(solution, covariance, null_space, reporter_variances, (unlisted_variance, error))
-    filters, cohorts = RandomFilters.from_params(counts.metric.params), int((counts.reports > 0).sum())
+    filters = RandomFilters.from_params(evidence.params)
 
     def last_observations() -> Iterator[Observation]:
-        return _observations(counts, blocks, random_string, shares, unlisted, unlisted_variance)
+        return _observations(evidence, blocks, shares, unlisted, unlisted_variance)
 
-    return fit.with_tests(
-        compare_with_filters(fit, solution, covariance, last_observations, random_string.mean, filters, cohorts)
-    )
+    return fit.with_tests(compare_with_filters(fit, solution, covariance, last_observations, w, filters, cohorts))
 
 
 Observation = tuple[Floats, sparse.csr_array, Floats, Callable[[Floats], float]]
@@ -133,15 +129,15 @@ def normal_equations(observations: Iterable[Observation], mean: Floats, size: in
 
 
 def _observations(
-    counts: BitCounts,
+    evidence: Evidence,
     blocks: list[sparse.csr_array],
-    random_string: RandomStringMoments,
     shares: Floats,
     unlisted: float,
     unlisted_variance: float,
 ) -> Iterator[Observation]:
     """Yield y_j, X_j, S_j and the trace tr(A V A') of each cohort with reports."""
-    for y_j, bits, s in bit_shares_and_covariances(counts, blocks, random_string, shares, unlisted):
+    random_string = evidence.random_string
+    for y_j, bits, s in bit_shares_and_covariances(evidence, blocks, shares, unlisted):
         yield y_j, bits, s + unlisted_variance * random_string.covariance, random_string.trace_of_product
 
 

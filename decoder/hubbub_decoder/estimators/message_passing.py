@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Floats, Indices
-from hubbub_decoder.estimators.fit_result import ShareEstimates, Totals
+from hubbub_decoder.estimators.fit_result import Crowding, ShareEstimates, Totals
 from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.observations import Observations
 
@@ -48,6 +48,7 @@ _RELATIVE_RIDGE, _MIN_SPREAD = 1e-10, 1e-9
 _MIN_COHORTS_WHEN_CROWDED = 8
 _STRONG_STANDARD_ERRORS = 3.5  # a share above is not exchangeable with the others
 _ROWS_PER_STRONG_CANDIDATE, _MAX_STRONG = 4, 300  # candidates with their own unknown in the totals
+_MORE_REPORTS = 100.0  # times as many, to tell whether more reports would determine the totals
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +178,7 @@ class MessagePassingFit:
     weights           : (m, r) diagonal of S_c^-1
     weighted          : (m, r) S_c^-1 r_c
     effect_covariance : (o, o) (F'S^-1 F)^-1
+    settled           : whether the iteration settled; if not, or with too many candidates for few cohorts, no candidate was subtracted
     """
 
     cohorts: HashedCohorts
@@ -188,6 +190,7 @@ class MessagePassingFit:
     weights: Floats
     weighted: Floats
     effect_covariance: Floats
+    settled: bool = True
 
     def scores(self, left_out: int | None = None) -> list[Floats]:
         """A_c'S_c^-1 r_c of each cohort, (p,): the part of each position in the score of a string without a prior.
@@ -215,7 +218,6 @@ class MessagePassingFit:
         weak[strong] = False
         deviations = beliefs.means[weak] - (beliefs.means[weak].mean() if weak.any() else 0)
         noise = beliefs.unlisted_variance + float(np.sum(deviations**2 + beliefs.variances[weak]))
-        roots = np.sqrt(1 / (1 + noise * cohorts.spreads))
         columns = [cohorts.fixed.reshape(-1, cohorts.fixed.shape[2])]
         if weak.any():
             mean = cohorts.predict(weak / weak.sum()) + cohorts.fixed[:, :, 0]
@@ -226,13 +228,27 @@ class MessagePassingFit:
                 for a, taken in zip(cohorts.features, cohorts.positions[:, :, strong], strict=True)
             ]
         )
-        design = np.column_stack([*columns, of_strong]) * roots.reshape(-1, 1)
-        inverse = _ridge_inverse(design.T @ design)
-        solution = inverse @ (design.T @ (cohorts.responses * roots).ravel())
+        design = np.column_stack([*columns, of_strong])
+        weighted, inverse = _weighted_inverse(design, 1 + noise * cohorts.spreads)
+        solution = inverse @ (weighted.T @ cohorts.responses.ravel())
         o = cohorts.fixed.shape[2]
         sums = np.zeros((1 + o, len(inverse)))
         sums[1:, :o], sums[0, o:] = np.eye(o), 1
-        return Totals(sums @ solution, sums @ inverse @ sums.T)
+        separable = self.subtracted and cohorts.num_candidates <= cohorts.size
+        remaining = beliefs.unlisted_variance if separable else noise
+        _, with_more = _weighted_inverse(design, 1 / _MORE_REPORTS + remaining * cohorts.spreads)
+        return Totals(sums @ solution, sums @ inverse @ sums.T, float(np.sqrt(sums[0] @ with_more @ sums[0])))
+
+    @property
+    def subtracted(self) -> bool:
+        """Whether candidates were subtracted from each other."""
+        return self.settled and not _is_crowded(self.cohorts)
+
+    def crowding(self, totals: Totals) -> Crowding:
+        """What the bits of other strings do to the estimates."""
+        part = 1 - 1 / _variance_ratio(self.cohorts, self.variance, 0.0)
+        crowded, error = _is_crowded(self.cohorts), totals.error_with_more_reports
+        return Crowding(self.cohorts.num_used, crowded, not self.settled, part, error)
 
 
 def too_crowded(num_cohorts: int, num_candidates: int, num_observations: int) -> bool:
@@ -254,7 +270,7 @@ def pass_messages(cohorts: HashedCohorts) -> MessagePassingFit:
     Each fit starts from nothing, also after one with other weights. Its residuals would be the small difference of large numbers where
     reports are many, and the Onsager term of a fit that has not settled exactly is far larger than they are.
     """
-    if too_crowded(cohorts.num_used, cohorts.num_candidates, cohorts.size):
+    if _is_crowded(cohorts):
         return _match_without_subtraction(cohorts)
     beliefs, carried, variance = _nothing(cohorts), np.zeros_like(cohorts.responses), 0.0
     for damping, iterations in _DAMPING:
@@ -265,7 +281,11 @@ def pass_messages(cohorts: HashedCohorts) -> MessagePassingFit:
             carried, variance = beliefs.variances.sum() * cohorts.spreads * fit.weighted, fit.variance
             if max(abs(changed - 1), _movement(before, fit)) < damping * _CONVERGENCE_TOLERANCE:
                 return fit
-    return _match_without_subtraction(cohorts)
+    return replace(_match_without_subtraction(cohorts), settled=False)
+
+
+def _is_crowded(cohorts: HashedCohorts) -> bool:
+    return too_crowded(cohorts.num_used, cohorts.num_candidates, cohorts.size)
 
 
 def _match_without_subtraction(cohorts: HashedCohorts) -> MessagePassingFit:
@@ -391,6 +411,12 @@ def _variance_ratio(cohorts: HashedCohorts, after: float, before: float) -> floa
     """Ratio of the observations' mean variance 1 + t mean(spreads) under two values of t."""
     mean = float(cohorts.spreads.sum()) / max(1, cohorts.size)
     return (1 + after * mean) / (1 + before * mean)
+
+
+def _weighted_inverse(design: Floats, variances: Floats) -> tuple[Floats, Floats]:
+    """W X and (X'W X)^-1 of a design X (m r, u), with W the inverse of the observations' variances (m, r)."""
+    weighted = design / variances.reshape(-1, 1)
+    return weighted, _ridge_inverse(design.T @ weighted)
 
 
 def _ridge_inverse(normal: Floats) -> Floats:

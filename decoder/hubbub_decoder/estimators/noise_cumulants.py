@@ -15,14 +15,13 @@ from __future__ import annotations
 import numpy as np
 
 from hubbub.metrics.params import Params
-from hubbub.summary import BitCounts, PatternCounts
+from hubbub.summary import PatternCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants
-from hubbub_decoder.model.bit_covariance import bit_noise
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices
-from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import Repetition
 
 _STRONG = 2.0  # standard errors above 0, from which a share counts among those expected
@@ -31,25 +30,23 @@ _MAX_PATTERNS = 1 << 20  # of all cohorts together; with more, the cumulants of 
 _TINY = 1e-300
 
 
-def bit_noise_cumulants(counts: BitCounts, design: DesignMatrix, fit: FitResult) -> ErrorCumulants:
+def bit_noise_cumulants(evidence: Evidence, design: DesignMatrix, fit: FitResult) -> ErrorCumulants:
     """Noise cumulants of estimates from bit counts, given the reporters.
 
     Var y = (mu v(q*) + (1 - mu) v(p*)) / (n (q* - p*)**2)        v(p) = p (1 - p), third cumulant v(p) (1 - 2 p)
     """
-    params, n = counts.metric.params, counts.reports
-    k, p, q = params.num_bits, params.p_star, params.q_star
-    random_string = RandomStringMoments.from_params(params)
-    shares, unlisted = _expected_shares(fit, random_string.any_value_share(counts), 1 / counts.num_reports)
-    w = np.tile(random_string.mean, len(n))
+    params, n, repetition = evidence.params, evidence.counts.reports, evidence.repetition
+    k, p, q = params.num_bits, params.mechanism.p_star, params.mechanism.q_star
+    shares, unlisted = _expected_shares(fit, evidence.any_value_share, 1 / evidence.num_reports)
+    w = np.tile(evidence.random_string.mean, len(n))
     mu = design.matrix @ shares + unlisted * w
     pi = p + (q - p) * mu
     reports = np.repeat(n, k).astype(float)
     used = reports > 0
     scale, size = q - p, np.where(used, reports, 1)
     g = np.where(used, size * scale**2 / np.maximum(pi * (1 - pi), _TINY), 0)
-    repetition = Repetition.from_periods(counts.metric, counts.periods)
     effects = noise_effect(params, repetition, 1.0), noise_effect(params, repetition)
-    instantaneous, permanent = bit_noise(np.stack([np.zeros_like(mu), np.ones_like(mu), mu]), params)
+    instantaneous, permanent = params.mechanism.noise_variances(np.stack([np.zeros_like(mu), np.ones_like(mu), mu]))
     absent, present, expected = (instantaneous + repetition.per_response * permanent) / (size * scale**2)
     second, second_slope = np.where(used, expected, 0), np.where(used, present - absent, 0)
     of_one, of_zero = (
@@ -81,14 +78,14 @@ def bit_noise_cumulants(counts: BitCounts, design: DesignMatrix, fit: FitResult)
     )
 
 
-def pattern_noise_cumulants(counts: PatternCounts, design: DesignMatrix, fit: FitResult) -> ErrorCumulants:
+def pattern_noise_cumulants(evidence: Evidence, design: DesignMatrix, fit: FitResult) -> ErrorCumulants:
     """Noise cumulants of estimates from pattern counts.
 
     In cohort c, with n reports and expected shares pi of the patterns, filter g has weights a = (R_g - l R w - l_0 R_0) / pi; l and l_0
     are those of an average string. The counts are Poisson. Strings hash at random, so all candidates have the cumulants of an average
     string. Reports of the candidate itself are taken as given, and take the place of others.
     """
-    table = FilterTable.from_params(design.params)
+    counts, table = evidence.require(PatternCounts), FilterTable.from_params(design.params)
     filter_of = filter_indices(design, table)
     every = -(-(len(filter_of) << design.params.num_bits) // _MAX_PATTERNS)
     reports, filter_of, size = counts.counts.sum(axis=1)[::every], filter_of[::every], len(table.filters)
@@ -104,7 +101,7 @@ def pattern_noise_cumulants(counts: PatternCounts, design: DesignMatrix, fit: Fi
     for pi, n in zip(patterns, reports, strict=True):
         sums += n * (_weighted_powers(table, average, pi) @ table.probabilities)
     length, variance, own_variance, third, own_third = sums * (counts.num_reports / max(1, reports.sum()))
-    effect = noise_effect(design.params, Repetition.from_periods(counts.metric, counts.periods))
+    effect = noise_effect(design.params, evidence.repetition)
     values = (
         *(variance / length**2, (own_variance - variance) / length**2),
         *(effect**2 * third / length**3, effect**2 * (own_third - third) / length**3),
@@ -144,7 +141,7 @@ def _expected_patterns(table: FilterTable, theta: Floats) -> Floats:
 
 def noise_effect(params: Params, repetition: Repetition, true_bit: float = 0.0) -> float:
     """Variance of the noise of a true bit, 0 or 1, with repeated reports, over that with a client for each report."""
-    instantaneous, permanent = (float(part) for part in bit_noise(np.array(true_bit), params))
+    instantaneous, permanent = (float(part) for part in params.mechanism.noise_variances(np.array(true_bit)))
     total = instantaneous + permanent
     return (instantaneous + repetition.per_response * permanent) / total if total > 0 else 1.0
 

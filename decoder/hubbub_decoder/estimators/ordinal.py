@@ -28,14 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.metrics.buckets import Buckets
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.categories import bucket_noise, category_shares
-from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.inference.shrinkage import project_to_total
 from hubbub_decoder.inference.smoothing import smooth_shares
 from hubbub_decoder.model.distributions import norm
-from hubbub_decoder.model.repetition import Repetition
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.options import Target
 
 Counts = NDArray[np.int64]
 _ROUNDING = 1e-12
@@ -120,16 +119,15 @@ class BucketShares:
         return float(min(low, high)), float(max(low, high))
 
 
-def fit_buckets(counts: BitCounts, buckets: Buckets, target: Target) -> BucketShares:
+def fit_buckets(evidence: Evidence, buckets: Buckets, target: Target) -> BucketShares:
     """Shares of the buckets with their covariance, among the reporters or of a population."""
-    n, params = counts.num_reports, counts.metric.params
-    repetition = Repetition.from_periods(counts.metric, counts.periods)
-    shares = category_shares(counts.ones[0], n, params.p_star, params.q_star)
+    n, params = evidence.num_reports, evidence.params
+    shares = category_shares(evidence.counts.ones[0], n, params.mechanism.p_star, params.mechanism.q_star)
     present = project_to_total(shares, min(max(float(shares.sum()), 0.0), 1.0))
-    variances = bucket_noise(present, n, params, repetition)
+    variances = bucket_noise(present, n, params, evidence.repetition)
     covariance = np.diag(variances)
     if target == "population":
-        clients = repetition.num_clients(n)
+        clients = evidence.num_clients
         covariance += (np.diag(present) - np.outer(present, present)) / clients
         variances = variances + present / clients  # of Poisson numbers; a known total makes them multinomial
     known = buckets.default is not None
@@ -140,7 +138,7 @@ def fit_buckets(counts: BitCounts, buckets: Buckets, target: Target) -> BucketSh
     return BucketShares(buckets, shares, covariance, smoothed)
 
 
-def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: float) -> IntervalEstimate:
+def estimate_mean(evidence: Evidence, buckets: Buckets, target: Target, level: float) -> IntervalEstimate:
     """Mean of the numbers, cut to the range, of a metric with estimate = "mean": among the reporters, or of a population.
 
     Model:     the true bit of a client with the fraction u in cohort c is 1 if u >= (c + U) / m, with U ~ uniform(0, 1) and c uniform.
@@ -159,11 +157,10 @@ def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: fl
 
     G = m unless a group then has fewer than 30 reports. Intervals are normal, and cut to the range.
     """
-    params = counts.metric.params
-    reports, ones = _grouped(counts.reports, counts.ones[:, 0])
+    params, repetition = evidence.params, evidence.repetition
+    reports, ones = _grouped(evidence.counts.reports, evidence.counts.ones[:, 0])
     size = len(reports)
-    x = (ones / reports - params.p_star) / (params.q_star - params.p_star)
-    repetition = Repetition.from_periods(counts.metric, counts.periods)
+    x = (ones / reports - params.mechanism.p_star) / (params.mechanism.q_star - params.mechanism.p_star)
     present = np.clip(x, 0, 1)
     noise = bucket_noise(present, 1, params, repetition) / reports / size**2
     chosen = repetition.per_client * present * (1 - present) / reports / size**2
@@ -171,7 +168,7 @@ def estimate_mean(counts: BitCounts, buckets: Buckets, target: Target, level: fl
     if target == "reporters":
         square = float(((2 * np.arange(size) + 1) @ present) / size**2)
         spread = max(square - float(present.mean()) ** 2 - 1 / (4 * size**2), 0.0)
-        variance = max(variance - spread / repetition.num_clients(counts.num_reports), float(noise.sum()))
+        variance = max(variance - spread / evidence.num_clients, float(noise.sum()))
     lowest, highest = buckets.edges
     width = highest - lowest
     value, error = lowest + width * float(x.mean()), width * math.sqrt(variance)

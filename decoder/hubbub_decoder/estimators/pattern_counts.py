@@ -27,23 +27,23 @@ from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_
 from hubbub_decoder.estimators.message_passing import HashedCohorts, MessagePassingFit, pass_messages
 from hubbub_decoder.inference.intervals import poisson_variances
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices, whiten_scores
 from hubbub_decoder.model.random_string import RandomFilters
-from hubbub_decoder.model.repetition import Repetition
 
 _MIN_EXPECTED_SHARE = 1e-3  # of the unlisted strings, and of "no value", in the weights
 
 
-def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> FitResult:
+def fit_patterns(evidence: Evidence, design: DesignMatrix) -> FitResult:
     """Estimate the shares of all candidates of the design, which may be more than the patterns have numbers.
 
     filters -> whitened scores -> messages -> whitened scores at the shares found -> messages -> tests and totals
     """
-    table = FilterTable.from_params(design.params)
+    counts, table = evidence.require(PatternCounts), FilterTable.from_params(design.params)
     filter_of = filter_indices(design, table)
 
     def cohorts(expected: Floats) -> HashedCohorts:
-        observations = whiten_scores(counts, table, expected)
+        observations = whiten_scores(counts, table, expected, evidence.repetition)
         fixed_patterns, covariance = table.fixed_patterns, table.covariance
         return HashedCohorts.from_observations(
             observations, filter_of[:, None], fixed_patterns, covariance, design.strata
@@ -55,7 +55,7 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> FitResult:
     filters = RandomFilters.from_probabilities(table.probabilities)
     totals = fit.totals()
     listed, unlisted, no_value = totals.shares
-    n = Repetition.from_periods(counts.metric, counts.periods).num_clients(counts.num_reports)
+    n = evidence.num_clients
     return FitResult.from_mixed_model(
         fit.estimates,
         (fit.beliefs.unlisted_variance, fit.variance_error),
@@ -65,6 +65,7 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> FitResult:
             *poisson_variances(np.diag(totals.covariance), totals.shares, n),
         ),
         variances=lambda variance, share: poisson_variances(variance, share, n),
+        crowding=fit.crowding(totals),
     )
 
 

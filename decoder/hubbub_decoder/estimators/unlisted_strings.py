@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.residual_bits import ResidualBits
 from hubbub_decoder.inference.unlisted_search import FoundStrings, find_strings
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomFilters
 
 MAX_STRINGS = 10
@@ -55,35 +55,35 @@ class UnlistedFit:
 
 
 def fit_with_unlisted_strings(
-    counts: BitCounts, design: DesignMatrix, fit_design: Callable[[DesignMatrix], FitResult]
+    evidence: Evidence, design: DesignMatrix, fit_design: Callable[[DesignMatrix], FitResult]
 ) -> tuple[FitResult, tuple[UnlistedFit, ...]]:
     """Result for the candidates of the design, and the unlisted strings that were found.
 
-    counts     : bit counts of the same reports that `fit_design` fits
+    evidence   : that `fit_design` fits; its bit counts are searched
     fit_design : fit of a design
     """
     fit, added = fit_design(design), list[FoundStrings]()
-    cohorts = np.flatnonzero(counts.reports)
+    cohorts = np.flatnonzero(evidence.used)
     if RandomFilters.from_params(design.params).collision_probability(len(cohorts)) > _MAX_COLLISION_PROBABILITY:
         return fit, ()
     extended, strings = design, tuple[UnlistedFit, ...]()
     while len(extended.groups) < len(design.groups) + MAX_STRINGS:
-        found = _search(counts, extended, fit)
+        found = _search(evidence, extended, fit)
         if found is None:
             break
         if not found.mostly_located:
             strings = (_from_search(found, cohorts, _remaining_part(found.residuals, fit)),)
             break
-        before, extended = extended, _extend(extended, found, counts)
+        before, extended = extended, _extend(extended, found, evidence)
         fit = fit_design(extended)
         for _ in range(0 if found.located else _MAX_ROUNDS):
-            again = _search(counts, extended, fit, len(found.positions))
+            again = _search(evidence, extended, fit, len(found.positions))
             if again is None or not again.mostly_located:
                 break
             settled, found = np.array_equal(again.positions, found.positions), again
             if settled:
                 break
-            extended = _extend(before, found, counts)
+            extended = _extend(before, found, evidence)
             fit = fit_design(extended)
         added.append(found)
         if not found.located_together:
@@ -92,14 +92,14 @@ def fit_with_unlisted_strings(
     return fit.with_unlisted(len(extended.groups) - len(design.groups)), strings
 
 
-def _extend(design: DesignMatrix, found: FoundStrings, counts: BitCounts) -> DesignMatrix:
+def _extend(design: DesignMatrix, found: FoundStrings, evidence: Evidence) -> DesignMatrix:
     """Design with a column for each string found; it has no bit in cohorts without reports."""
-    positions = np.full((len(found.positions), len(counts.reports), found.positions.shape[2]), design.params.num_bits)
-    positions[:, counts.reports > 0] = found.positions
+    positions = np.full((len(found.positions), len(evidence.used), found.positions.shape[2]), design.params.num_bits)
+    positions[:, evidence.used] = found.positions
     return design.with_unnamed(positions)
 
 
-def _search(counts: BitCounts, design: DesignMatrix, fit: FitResult, left_out: int = 0) -> FoundStrings | None:
+def _search(evidence: Evidence, design: DesignMatrix, fit: FitResult, left_out: int = 0) -> FoundStrings | None:
     """Search the bits that the fit does not explain.
 
     left_out : number of the last columns to count as average unlisted strings
@@ -114,11 +114,11 @@ def _search(counts: BitCounts, design: DesignMatrix, fit: FitResult, left_out: i
     if largest <= 0:
         return None
     columns = design.matrix[:, :kept]
-    listed = (columns @ fit.expected[:kept]).reshape(len(counts.reports), -1)
-    found = find_strings(ResidualBits.from_counts(counts, listed, unlisted), largest)
+    listed = (columns @ fit.expected[:kept]).reshape(len(evidence.used), -1)
+    found = find_strings(ResidualBits.from_evidence(evidence, listed, unlisted), largest)
     if found is None:
         return None
-    bits = _extend(design, found, counts).matrix[:, len(design.groups) :].astype(float)
+    bits = _extend(design, found, evidence).matrix[:, len(design.groups) :].astype(float)
     common = np.asarray((columns.T @ bits).todense())
     return None if (common > _MAX_COMMON_BITS * bits.sum(axis=0)).any() else found
 

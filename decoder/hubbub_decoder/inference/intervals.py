@@ -6,7 +6,6 @@ Symbols: x a share, s its standard error, N reports, M tests. docs/explanation/m
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 
@@ -16,9 +15,6 @@ from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.distributions import norm
 
 DETECTION_POWER = 0.9
-
-Target = Literal["reporters", "population"]
-"""Shares to estimate: those among the reporters, or those of the population of which the reporters are a random sample."""
 
 
 def reporter_variance(variance: Floats, shares: Floats, num_clients: float) -> Floats:

@@ -126,10 +126,7 @@ def fit_prior(x: Floats, variances: Floats, strata: Indices | None = None, *, si
     strata : (M,) of the candidates; each stratum has its own weights, drawn towards the common ones by 10 candidates. None: one stratum
     signed : whether x are changes of shares: centres on both sides of 0, and no bound on the mean
     """
-    error = float(np.sqrt(np.median(variances)))
-    top = max(1.1 * float((np.abs(x) if signed else x).max()), 3 * error)
-    steps = 1 + int(np.ceil(np.log(top / (_SMALLEST_CENTRE * error)) / np.log(_CENTRE_RATIO)))
-    centres = np.append(0, _SMALLEST_CENTRE * error * _CENTRE_RATIO ** np.arange(steps))
+    centres = prior_centres(np.abs(x) if signed else x, variances)
     if signed:
         centres = np.append(centres, -centres[1:])
     widths = RELATIVE_WIDTH * np.abs(centres)
@@ -141,6 +138,14 @@ def fit_prior(x: Floats, variances: Floats, strata: Indices | None = None, *, si
         return Prior(centres, widths, weights, np.full(len(centres), PSEUDO_CANDIDATES), bound)
     own = stratified_weights(likelihood, weights, strata)
     return Prior(centres, widths, own[strata], _PRIOR_CANDIDATES * weights, bound, strata)
+
+
+def prior_centres(x: Floats, variances: Floats) -> Floats:
+    """Centres (K,) of the components: 0, and a geometric sequence from 0.2 typical standard errors to 1.1 times the largest estimate."""
+    error = float(np.sqrt(np.median(variances)))
+    top = max(1.1 * float(x.max()), 3 * error)
+    steps = 1 + int(np.ceil(np.log(top / (_SMALLEST_CENTRE * error)) / np.log(_CENTRE_RATIO)))
+    return np.append(0, _SMALLEST_CENTRE * error * _CENTRE_RATIO ** np.arange(steps))
 
 
 def stratified_weights(likelihood: Floats, common: Floats, strata: Indices) -> Floats:

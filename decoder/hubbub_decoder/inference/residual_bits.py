@@ -26,12 +26,12 @@ from typing import NamedTuple
 import numpy as np
 
 from hubbub.metrics.params import Params
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.bit_sets import Ratios, sum_over_sets
 from hubbub_decoder.model.bit_covariance import bit_variance
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomStringMoments
-from hubbub_decoder.model.repetition import ONCE, Repetition
+from hubbub_decoder.model.repetition import ONCE
 
 SYMMETRIC = (0.0, 0.1)
 """Values of Others.symmetric."""
@@ -73,26 +73,26 @@ class ResidualBits:
     unlisted: float
 
     @classmethod
-    def from_counts(cls, counts: BitCounts, listed: Floats, unlisted: float) -> ResidualBits:
+    def from_evidence(cls, evidence: Evidence, listed: Floats, unlisted: float) -> ResidualBits:
         """Counts and shares (m, k) of all cohorts; p > q : zeros take the place of ones.
 
         Where the noise of the same clients repeats in several periods, the counts of each bit are divided by the factor of its variance.
         With an asymmetric permanent response it is larger where candidates set the bit.
         """
-        used, params = counts.reports > 0, counts.metric.params
-        mean = np.clip(listed[used] + unlisted * RandomStringMoments.from_params(params).mean, 0, 1)
-        repetition = Repetition.from_periods(counts.metric, counts.periods)
-        once, repeated = (np.maximum(bit_variance(mean, params, each), _MIN_PROBABILITY) for each in (ONCE, repetition))
+        counts, used, params = evidence.counts, evidence.used, evidence.params
+        mean = np.clip(listed[used] + unlisted * evidence.random_string.mean, 0, 1)
+        both = ONCE, evidence.repetition
+        once, repeated = (np.maximum(bit_variance(mean, params, each), _MIN_PROBABILITY) for each in both)
         factor = repeated / once
         ones, reports = counts.ones[used] / factor, counts.reports[used, None] / factor
-        if params.q_star < params.p_star:
+        if params.mechanism.q_star < params.mechanism.p_star:
             ones = reports - ones
         return cls(params, ones, reports, listed[used], unlisted)
 
     @cached_property
     def _noise(self) -> tuple[float, float]:
         """Probability of a one where the true bit is 0, and the contrast, after zeros took the place of ones for p > q."""
-        p, q = self.params.p_star, self.params.q_star
+        p, q = self.params.mechanism.p_star, self.params.mechanism.q_star
         return (p, q - p) if q > p else (1 - p, p - q)
 
     @cached_property

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.inference.deconvolution import DiscretePosterior
+from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.distributions import chi2
 
@@ -43,6 +45,7 @@ def posterior_shares(
     level: float = 0.95,
     total: float = math.nan,
     strata: Indices | None = None,
+    null: NullDistribution | None = None,
 ) -> PosteriorShares:
     """Posterior medians and means of all shares under a prior fitted to the estimates, with credible intervals at `level`.
 
@@ -52,6 +55,7 @@ def posterior_shares(
     shares, std_errors : (M,); where not finite, median and mean are 0 and the interval nan
     total              : sum of the means, cut to [0, 1]; nan: that of the posterior means, at most 1
     strata             : (M,) of the candidates, each with its own prior; None: one prior
+    null               : law of error / standard error; None: normal
     """
     certain = np.isfinite(shares) & (std_errors == 0)
     known = np.isfinite(shares) & np.isfinite(std_errors) & (std_errors > 0)
@@ -60,11 +64,16 @@ def posterior_shares(
     mean = estimated.copy()
     if known.any():
         x, variances = shares[known], std_errors[known] ** 2
-        prior = fit_prior(x, variances, None if strata is None else strata[known])
-        tail = (1 - level) / 2
-        mean[known] = prior.posterior(x, variances)[0]
-        low[known], median[known], high[known] = (prior.quantiles(x, variances, at) for at in (tail, 0.5, 1 - tail))
-        if prior.likelihood_ratio(x, variances) < chi2.isf(_NO_SIGNAL_LEVEL, 2):
+        of_known, levels = None if strata is None else strata[known], ((1 - level) / 2, 0.5, (1 + level) / 2)
+        if null is None:
+            prior = fit_prior(x, variances, of_known)
+            mean[known], statistic = prior.posterior(x, variances)[0], prior.likelihood_ratio(x, variances)
+            low[known], median[known], high[known] = (prior.quantiles(x, variances, at) for at in levels)
+        else:
+            posterior = DiscretePosterior.fit(x, std_errors[known], null, of_known)
+            mean[known], quantiles = posterior.summarize(levels)
+            (low[known], median[known], high[known]), statistic = quantiles, posterior.statistic
+        if statistic < chi2.isf(_NO_SIGNAL_LEVEL, 2):
             low[known], median[known] = 0, 0
     scale = max(1.0, float(np.nansum(median)))
     of_total = min(float(np.maximum(mean, 0).sum()), 1.0) if math.isnan(total) else min(max(total, 0.0), 1.0)

@@ -17,9 +17,8 @@ import numpy as np
 from scipy import sparse
 
 from hubbub.metrics.params import Params
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.model.debias import bit_shares
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import ONCE, Repetition
 
@@ -54,7 +53,7 @@ def report_covariance(
     weighted = sparse.csr_array((bits.data * shares[bits.indices], bits.indices, bits.indptr), bits.shape)
     together = weighted @ bits.T
     clients = together.toarray() + unlisted * random_string.second_moment - np.outer(mu, mu)
-    covariance: Floats = repetition.per_client * (params.q_star - params.p_star) ** 2 * clients
+    covariance: Floats = repetition.per_client * (params.mechanism.q_star - params.mechanism.p_star) ** 2 * clients
     np.fill_diagonal(covariance, bit_variance(mu, params, repetition))
     return covariance
 
@@ -64,31 +63,14 @@ def bit_variance(true_ones: Floats, params: Params, repetition: Repetition = ONC
 
     true_ones : share mu of the reports whose true bit is one, any shape
     """
-    instantaneous, permanent = bit_noise(true_ones, params)
-    clients = (params.q_star - params.p_star) ** 2 * true_ones * (1 - true_ones)
+    instantaneous, permanent = params.mechanism.noise_variances(true_ones)
+    clients = (params.mechanism.q_star - params.mechanism.p_star) ** 2 * true_ones * (1 - true_ones)
     return instantaneous + repetition.per_response * permanent + repetition.per_client * clients
 
 
-def bit_noise(true_ones: Floats, params: Params) -> tuple[Floats, Floats]:
-    """Variances of a reported bit by its instantaneous and by its permanent noise, the diagonals of D and G.
-
-    true_ones : share mu of the reports whose true bit is one, any shape
-
-    >>> survey = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
-    >>> [variance.tolist() for variance in bit_noise(np.array([0.0]), survey)]  # 3/16, and (1/2)**2 x 3/16
-    [[0.1875], [0.046875]]
-    """
-    a, b, p, q = params.permanent_q, params.permanent_p, params.prob_p, params.prob_q
-    ones = b + (a - b) * true_ones
-    instantaneous = ones * q * (1 - q) + (1 - ones) * p * (1 - p)
-    permanent = (q - p) ** 2 * (true_ones * a * (1 - a) + (1 - true_ones) * b * (1 - b))
-    return instantaneous, permanent
-
-
 def bit_shares_and_covariances(
-    counts: BitCounts,
+    evidence: Evidence,
     blocks: Iterable[sparse.csr_array],
-    random_string: RandomStringMoments,
     shares: Floats,
     unlisted: float,
 ) -> Iterator[tuple[Floats, sparse.csr_array, Floats]]:
@@ -101,13 +83,13 @@ def bit_shares_and_covariances(
 
     blocks : (k, M) bits of every cohort      shares : (M,)      unlisted : share of the unlisted strings
     """
-    params, repetition = counts.metric.params, Repetition.from_periods(counts.metric, counts.periods)
-    cut, rest = np.maximum(shares, 0), max(unlisted, 1 / counts.num_reports)
+    params, random_string, repetition = evidence.params, evidence.random_string, evidence.repetition
+    cut, rest = np.maximum(shares, 0), max(unlisted, 1 / evidence.num_reports)
     total = max(1.0, cut.sum() + rest)
-    for y, n, bits in zip(bit_shares(counts), counts.reports, blocks, strict=True):
+    for y, n, bits in zip(evidence.bit_shares, evidence.counts.reports, blocks, strict=True):
         if n:
             covariance = report_covariance(bits, cut / total, rest / total, random_string, params, repetition)
-            covariance /= n * (params.q_star - params.p_star) ** 2
+            covariance /= n * (params.mechanism.q_star - params.mechanism.p_star) ** 2
             ridge = _RELATIVE_RIDGE * covariance.trace() / len(covariance) + (_MIN_ERROR_REPORTS / n) ** 2
             covariance[np.diag_indices_from(covariance)] += ridge
             yield y, bits, covariance

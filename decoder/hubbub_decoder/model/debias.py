@@ -28,7 +28,7 @@ def debias(ones: NDArray[np.int64], reports: NDArray[np.int64], params: Params) 
     >>> t.tolist(), variance.tolist()  # 100 x 3/16 / (1/2)**2
     ([[20.0]], [[75.0]])
     """
-    p_star, q_star = params.p_star, params.q_star
+    p_star, q_star = params.mechanism.p_star, params.mechanism.q_star
     n = reports[:, None]
     t = (ones - p_star * n) / (q_star - p_star)
     variance = (ones * (1 - p_star - q_star) + n * p_star * q_star) / (q_star - p_star) ** 2

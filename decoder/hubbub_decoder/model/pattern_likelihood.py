@@ -65,7 +65,7 @@ class FilterTable:
         >>> round(float(table.mixture(np.eye(29)[0])[0]), 6) == round(0.75**8, 6)  # no value, no bit reported
         True
         """
-        k, h, p, q = params.num_bits, params.num_hashes, params.p_star, params.q_star
+        k, h, p, q = params.num_bits, params.num_hashes, params.mechanism.p_star, params.mechanism.q_star
         likely = filter_probabilities(params)
         filters = np.array([0, *sorted(likely)], np.int64)
         unset, set_ = np.array([1 - p, p]), np.array([1 - q, q])
@@ -123,7 +123,9 @@ def filter_indices(design: DesignMatrix, table: FilterTable) -> NDArray[np.int16
     return np.searchsorted(table.filters, bits).astype(np.int16)
 
 
-def whiten_scores(counts: PatternCounts, table: FilterTable, expected: Floats) -> Observations:
+def whiten_scores(
+    counts: PatternCounts, table: FilterTable, expected: Floats, repetition: Repetition = ONCE
+) -> Observations:
     """Whitened efficient score of each cohort's counts.
 
         I_c = n_c R' diag(1/pi_c) R        y_c = I_c**-1/2 R' diag(1/pi_c) counts_c        A_c = I_c**1/2        pi_c = R theta_c
@@ -132,8 +134,7 @@ def whiten_scores(counts: PatternCounts, table: FilterTable, expected: Floats) -
 
     expected : (m, F) theta_c at which pi_c is taken, with positive sums; efficient where it is the true one
     """
-    repetition, params = Repetition.from_periods(counts.metric, counts.periods), counts.metric.params
-    responses, features, pi = [], [], None
+    params, responses, features, pi = counts.metric.params, [], [], None
     for cohort, theta, before in zip(counts.counts, expected, [None, *expected[:-1]], strict=True):
         if pi is None or not np.array_equal(theta, before):
             pi = np.maximum(table.mixture(theta), _SMALLEST)

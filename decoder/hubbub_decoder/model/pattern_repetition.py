@@ -34,8 +34,13 @@ def repeated_score_covariance(
     k = params.num_bits
     responses = np.zeros(1 << k)
     responses[filters] = theta
-    responses = _apply(_channel(params.permanent_p, params.permanent_q, k), responses[:, None])[:, 0]
-    reported, given_response = _channel(params.p_star, params.q_star, k), _channel(params.prob_p, params.prob_q, k)
+    responses = _apply(_channel(params.mechanism.permanent_p, params.mechanism.permanent_q, k), responses[:, None])[
+        :, 0
+    ]
+    reported, given_response = (
+        _channel(params.mechanism.p_star, params.mechanism.q_star, k),
+        _channel(params.mechanism.prob_p, params.mechanism.prob_q, k),
+    )
     scores = _columns(reported, filters) / pi[:, None]
     expected = _apply((given_response[0].T, given_response[1].T), scores)
     of_response = (expected * responses[:, None]).T @ expected

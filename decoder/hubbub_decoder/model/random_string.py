@@ -18,9 +18,7 @@ from itertools import combinations
 import numpy as np
 
 from hubbub.metrics.params import Params
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
-from hubbub_decoder.model.debias import bit_shares
 
 _MAX_SETS = 2_500  # sets of h bits to enumerate; of more, so many are drawn
 
@@ -62,12 +60,6 @@ class RandomStringMoments:
         own = self.covariance.diagonal() - between.diagonal()[classes]
         sums = root @ np.eye(len(first))[classes]
         return float(own @ np.einsum("ri,ri->i", root, root) + np.sum((sums.T @ sums) * between))
-
-    def any_value_share(self, counts: BitCounts) -> float:
-        """Share of the reports that have a value, if every value were a random string: their debiased ones over the sum of w."""
-        used = counts.reports > 0
-        ones = bit_shares(counts)[used].sum(axis=1)
-        return float(np.average(ones, weights=counts.reports[used]) / self.mean.sum())
 
     @classmethod
     def from_params(cls, params: Params) -> RandomStringMoments:

@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hubbub.mechanisms.probability import DYADIC_DIGITS
 from hubbub.metrics.buckets import Buckets, Estimand, format_number
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
-from hubbub.metrics.probability import DYADIC_DIGITS
 from hubbub.metrics.rules import PLACEHOLDER
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.wishes import Wishes
@@ -74,7 +74,7 @@ def toml_lines(metric: Metric) -> Iterator[str]:
         if metric.buckets.is_mean and metric.buckets.default is not None:
             yield f"estimate = {_toml_string(metric.buckets.estimate)}"
             yield f"default = {format_number(metric.buckets.default)}"
-    yield from (f"{field} = {shortest_decimal(getattr(params, field))}" for field in probability_fields(params))
+    yield from (f"{field} = {shortest_decimal(each)}" for field, each in params.mechanism.fields.items())
     yield f"period = {_toml_string(metric.period)}"
     if metric.hold is not None:
         yield f"hold = {metric.hold}"
@@ -84,13 +84,6 @@ def toml_lines(metric: Metric) -> Iterator[str]:
         for field, value in metric.discover.to_dict().items():
             if value is not None:
                 yield f"{field} = {_toml_string(value) if isinstance(value, str) else value}"
-
-
-def probability_fields(params: Params) -> tuple[str, ...]:
-    """Names of the probabilities that a definition states."""
-    if params.prob_f is None:
-        return ("prob_p", "prob_q", "permanent_p", "permanent_q")
-    return ("prob_p", "prob_q", "prob_f")
 
 
 def shortest_decimal(probability: float) -> str:

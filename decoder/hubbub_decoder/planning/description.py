@@ -110,6 +110,8 @@ class Description:
                 "reports_of_a_cohort": self.reports_of_a_cohort,
             }
         )
+        if isinstance(self.accuracy, DiscoveryAccuracy):
+            figures["beam"] = self.accuracy.beam
         return figures
 
 
@@ -172,7 +174,7 @@ def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:
     """What a definition buys, given the law of its estimates."""
     params, longest = metric.params, metric.hold or math.inf
     times = [t for t in _REPORTS_OF_A_CLIENT if t <= longest]
-    has_response = params.permanent_p > 0
+    has_response = params.mechanism.permanent_p > 0
     return Description(
         metric=metric,
         accuracy=accuracy,
@@ -207,10 +209,10 @@ def recovery_probability(metric: Metric, reports: int) -> float:
     1.0
     """
     params, ones = metric.params, np.arange(reports + 1)
-    if_one, if_zero = (binom.pmf(ones, reports, rate) for rate in (params.prob_q, params.prob_p))
+    if_one, if_zero = (binom.pmf(ones, reports, rate) for rate in (params.mechanism.prob_q, params.mechanism.prob_p))
     right = [
         float(np.maximum(chance * if_one, (1 - chance) * if_zero).sum())
-        for chance in (params.permanent_p, params.permanent_q)
+        for chance in (params.mechanism.permanent_p, params.mechanism.permanent_q)
     ]
     return float(min(right[0], 1.0) ** (params.num_bits - params.num_hashes) * min(right[1], 1.0) ** params.num_hashes)
 
@@ -224,7 +226,9 @@ def permanent_entropy(metric: Metric) -> float:
     67
     """
     params = metric.params
-    of_zero, of_one = (_binary_entropy(chance) for chance in (params.permanent_p, params.permanent_q))
+    of_zero, of_one = (
+        _binary_entropy(chance) for chance in (params.mechanism.permanent_p, params.mechanism.permanent_q)
+    )
     return (params.num_bits - params.num_hashes) * of_zero + params.num_hashes * of_one
 
 

@@ -13,8 +13,9 @@ from rich.text import Text
 from hubbub.metrics.metric import Kind
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
-from hubbub_decoder.planning.definition import probability_fields, shortest_decimal
+from hubbub_decoder.planning.definition import shortest_decimal
 from hubbub_decoder.planning.description import DELTA, POWERS, Description
+from hubbub_decoder.planning.law.discovery import DiscoveryAccuracy
 
 _BAR_WIDTH = 24
 _DATA = {"bits": "bit counts", "patterns": "pattern counts", "reports": "retained reports"}
@@ -50,8 +51,8 @@ def _figures(each: Description) -> Iterator[tuple[str, str]]:
     params, privacy, law = each.metric.params, each.privacy, each.accuracy
     if each.metric.kind is Kind.STRING:
         yield "bits, hashes, cohorts", f"{params.num_bits}, {params.num_hashes}, {params.num_cohorts}"
-    fields = probability_fields(params)
-    yield "probabilities", "\n".join(f"{field} = {shortest_decimal(getattr(params, field))}" for field in fields)
+    fields = params.mechanism.fields.items()
+    yield "probabilities", "\n".join(f"{field} = {shortest_decimal(each)}" for field, each in fields)
     yield "epsilon of a report", shown_epsilon(privacy.epsilon_report)
     unit = {"epoch": f"an epoch (hold = {privacy.hold})", "value": "a value", "period": "each report again"}[
         privacy.unit
@@ -81,9 +82,10 @@ def _figures(each: Description) -> Iterator[tuple[str, str]]:
         yield "standard error of the mean", f"{_percent(error)}{unit}: {error * (high - low):.3g}"
     else:
         yield "standard error of a small share", _percent(law.std_error(0.0))
-    if each.metric.discover is not None:
-        yield "prefix lengths", ", ".join(map(str, each.metric.discover.lengths))
-        name = f"limit of discovery of {each.metric.discover.longest} symbols"
+    if isinstance(law, DiscoveryAccuracy):
+        yield "prefix lengths", ", ".join(map(str, law.discover.lengths))
+        yield "prefixes kept after each group", f"{law.beam:,} (hubbub discover --beam)"
+        name = f"limit of discovery of {law.discover.longest} symbols"
     for power, limit in zip(POWERS, each.detection_limits, strict=True):
         yield f"{name} at power {power:.0%}", f"{_percent(limit)}{unit}"
 

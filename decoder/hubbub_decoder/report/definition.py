@@ -35,9 +35,9 @@ def definition_rows(metric: Metric) -> Iterator[tuple[str, str]]:
     yield "Hash scheme", params.hash_scheme
     yield (
         "Permanent response",
-        f"P(1 | 1) = {params.permanent_q:.6g}, P(1 | 0) = {params.permanent_p:.6g}",
+        f"P(1 | 1) = {params.mechanism.permanent_q:.6g}, P(1 | 0) = {params.mechanism.permanent_p:.6g}",
     )
-    yield "Response of a report", f"P(1 | 1) = {params.prob_q:.6g}, P(1 | 0) = {params.prob_p:.6g}"
+    yield "Response of a report", f"P(1 | 1) = {params.mechanism.prob_q:.6g}, P(1 | 0) = {params.mechanism.prob_p:.6g}"
     for label, text in (("Owner", metric.owner), ("Purpose", metric.purpose)):
         if text:
             yield label, text

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from hubbub_decoder.comparison.trends import Trends
-from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.data.output_files import PAGE, atomic_write, check_table_path
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.report.decoding_page import Truth, render_decoding
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.rendering import Scripts, inline_scripts

@@ -5,59 +5,53 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from hubbub.metrics.buckets import Buckets
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.categories import category_intervals, simultaneous_level
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
-from hubbub_decoder.inference.intervals import Target, detection_limit, normal_interval, selection_adjusted_level
+from hubbub_decoder.inference.intervals import detection_limit, normal_interval, selection_adjusted_level
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.shrinkage import posterior_shares
-from hubbub_decoder.model.repetition import Repetition
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.options import Options
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 from hubbub_decoder.results.ordinal import build_mean, build_numbers
 
 _NOISE = 2.0  # standard errors above 0, up to which an estimate may be noise
-_MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole range of shares
+MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole range of shares
 
 
 def build_decoding(
     fit: FitResult,
     groups: Sequence[tuple[str, ...]],
-    counts: BitCounts,
-    target: Target,
-    confidence: float,
-    fdr: float,
+    evidence: Evidence,
+    options: Options,
     strata: Indices | None = None,
-    num_reporters: int | None = None,
 ) -> Decoding:
-    """Decoding of a string metric: intervals at `confidence`, detected candidates at false discovery rate `fdr`, the largest share first.
+    """Decoding of a string metric: intervals and tests of all candidates, the largest share first.
 
     groups : (M) the candidates of each share; more than one where no report can distinguish them
     strata : (M,) of the candidates by a weight known before the reports; None: no weights
-    num_reporters : number of all reports, of which `counts` are a sample; None: `counts` are all
     """
-    repetition = Repetition.from_periods(counts.metric, counts.periods)
-    observed, everyone = (repetition.num_clients(n) for n in (counts.num_reports, num_reporters or counts.num_reports))
-    law = _error_law(fit, target, observed, everyone)
-    estimates = _tested_estimates(fit, law, groups, target, confidence, fdr, strata)
-    return _decoding(fit, estimates, _detection_limit(fit, law, fdr), counts, target, confidence, fdr)
+    law = _error_law(fit, evidence, options)
+    estimates = _tested_estimates(fit, law, groups, options, strata)
+    return _decoding(fit, estimates, _detection_limit(fit, law, options.fdr), evidence, options)
 
 
-def build_category_decoding(
-    fit: FitResult, selected: Sequence[str], counts: BitCounts, target: Target, confidence: float, fdr: float
-) -> Decoding:
+def build_category_decoding(fit: FitResult, selected: Sequence[str], evidence: Evidence, options: Options) -> Decoding:
     """Decoding of a categorical, boolean or ordinal metric: pointwise and simultaneous intervals, and no tests."""
+    target, level = options.target, options.confidence
     std_errors = np.sqrt(fit.variances if target == "population" else fit.reporter_variances)
-    joint = simultaneous_level(confidence, len(selected), target)
-    low, high = category_intervals(counts, selected, confidence, target)
-    joint_low, joint_high = category_intervals(counts, selected, joint, target)
+    joint = simultaneous_level(level, len(selected), target)
+    low, high = category_intervals(evidence, selected, level, target)
+    joint_low, joint_high = category_intervals(evidence, selected, joint, target)
     columns = {
         "share": fit.shares,
         "std_error": std_errors,
@@ -65,32 +59,27 @@ def build_category_decoding(
         "high": high,
         "simultaneous_low": joint_low,
         "simultaneous_high": joint_high,
-        **_posterior_columns(fit, std_errors, target, confidence),
+        **_posterior_columns(fit, std_errors, options),
     }
     estimates = _rows(columns, [(name,) for name in selected], [False] * len(selected))
-    decoding = _decoding(fit, estimates, math.nan, counts, target, confidence, fdr)
-    buckets = counts.metric.buckets
+    decoding = _decoding(fit, estimates, math.nan, evidence, options)
+    buckets = evidence.metric.buckets
     if buckets is None:
         return decoding
-    return replace(decoding, numbers=build_numbers(fit_buckets(counts, buckets, target), confidence))
+    return replace(decoding, numbers=build_numbers(fit_buckets(evidence, buckets, target), level))
 
 
-def build_mean_decoding(counts: BitCounts, buckets: Buckets, target: Target, confidence: float, fdr: float) -> Decoding:
+def build_mean_decoding(evidence: Evidence, buckets: Buckets, options: Options) -> Decoding:
     """Decoding of an ordinal metric with estimate = "mean": no shares; every report has a number, since it has a `default`."""
     everything, nothing = ShareEstimate(1.0, 0.0, 1.0, 1.0), ShareEstimate(0.0, 0.0, 0.0, 0.0)
     return Decoding(
-        metric=counts.metric,
-        num_reports=counts.num_reports,
-        confidence=confidence,
-        fdr=fdr,
+        **_provenance(evidence, options),
         estimates=(),
         listed_total=everything,
         unlisted=nothing,
         no_value=nothing,
         detection_limit=math.nan,
-        periods=counts.periods,
-        target=target,
-        numbers=build_mean(estimate_mean(counts, buckets, target, confidence)),
+        numbers=build_mean(estimate_mean(evidence, buckets, options.target, options.confidence)),
     )
 
 
@@ -98,26 +87,32 @@ def _decoding(
     fit: FitResult,
     estimates: tuple[Estimate, ...],
     limit: float,
-    counts: BitCounts,
-    target: Target,
-    confidence: float,
-    fdr: float,
+    evidence: Evidence,
+    options: Options,
 ) -> Decoding:
     """Decoding with these estimates and this detection limit."""
-    listed_total, unlisted, some_value = _totals(fit, target, confidence)
+    listed_total, unlisted, some_value = _totals(fit, options)
     return Decoding(
-        metric=counts.metric,
-        num_reports=counts.num_reports,
-        confidence=confidence,
-        fdr=fdr,
+        **_provenance(evidence, options),
         estimates=estimates,
         listed_total=listed_total,
         unlisted=unlisted,
-        no_value=_total(1 - some_value.share, some_value.std_error, confidence),
+        no_value=_total(1 - some_value.share, some_value.std_error, options.confidence),
         detection_limit=limit,
-        periods=counts.periods,
-        target=target,
     )
+
+
+def _provenance(evidence: Evidence, options: Options) -> dict[str, Any]:
+    """Fields of a decoding that say what it was made from, and how."""
+    return {
+        "metric": evidence.metric,
+        "num_reports": evidence.num_reports,
+        "confidence": options.confidence,
+        "fdr": options.fdr,
+        "target": options.target,
+        "periods": evidence.periods,
+        "same_clients": evidence.same_clients if len(evidence.periods) > 1 else None,
+    }
 
 
 def _rows(
@@ -134,13 +129,13 @@ def _rows(
     return tuple(sorted(estimates, key=lambda e: -math.inf if math.isnan(e.share) else e.share, reverse=True))
 
 
-def _error_law(fit: FitResult, target: Target, num_clients: float, num_reporters: float) -> ErrorLaw:
-    """Distribution of the errors of the shares as those among the reporters, of which these clients are a sample, or of a population."""
+def _error_law(fit: FitResult, evidence: Evidence, options: Options) -> ErrorLaw:
+    """Distribution of the errors of the shares as those among all reporters, of which these clients are a sample, or of a population."""
     cumulants = fit.cumulants or ErrorCumulants.zero(len(fit.shares))
     cumulants = replace(cumulants, variances=cumulants.variances * _variance_inflation(fit, cumulants))
-    if target == "population":
-        return ErrorLaw(fit.shares, fit.variances, cumulants, fit.null_distribution, 1 / num_clients)
-    sampling = 1 / num_clients - 1 / num_reporters
+    if options.target == "population":
+        return ErrorLaw(fit.shares, fit.variances, cumulants, fit.null_distribution, 1 / evidence.num_clients)
+    sampling = 1 / evidence.num_clients - 1 / evidence.num_all_clients
     return ErrorLaw(fit.shares, fit.reporter_variances, cumulants, fit.null_distribution, sampling)
 
 
@@ -169,15 +164,14 @@ def _tested_estimates(
     fit: FitResult,
     law: ErrorLaw,
     groups: Sequence[tuple[str, ...]],
-    target: Target,
-    confidence: float,
-    fdr: float,
+    options: Options,
     strata: Indices | None,
 ) -> tuple[Estimate, ...]:
     """Estimates of all groups of candidates, with tests.
 
     A candidate is detected if q <= fdr and p < (1 - confidence) / 2. The latter holds exactly where its interval is above 0.
     """
+    confidence, fdr = options.confidence, options.fdr
     tested, fitted = ~np.isnan(fit.p_values), ~np.isnan(fit.shares)
     retested = np.zeros(len(fitted), bool) if fit.retested is None else fit.retested
     p = np.where(tested, fit.p_values, 1)
@@ -202,25 +196,28 @@ def _tested_estimates(
         "q_value": q,
         "selection_adjusted_low": adjusted_low,
         "selection_adjusted_high": adjusted_high,
-        **_posterior_columns(fit, std_errors, target, confidence, strata),
+        **_posterior_columns(fit, std_errors, options, strata),
     }
     known = {name: np.where(fitted, column, np.nan) for name, column in columns.items()}
     return _rows(known, groups, detected.tolist())
 
 
 def _posterior_columns(
-    fit: FitResult, std_errors: Floats, target: Target, confidence: float, strata: Indices | None = None
+    fit: FitResult, std_errors: Floats, options: Options, strata: Indices | None = None
 ) -> dict[str, Floats]:
     """Posterior medians, their intervals, and posterior means that add up to the listed total.
 
     All are nan if the reports do not determine the listed total. The errors of the candidates then have a large part in common, so shrinking each
-    of them by its own error is often further from the truth than shares of 0.
+    of them by its own error is often further from the truth than shares of 0. Where no candidate is subtracted from the others, errors
+    are not normal, and have the law of random strings.
     """
-    total = _totals(fit, target, confidence)[0].share
+    total = _totals(fit, options)[0].share
     if math.isnan(total):
         names = ("posterior_median", "credible_low", "credible_high", "posterior_mean")
         return dict.fromkeys(names, np.full_like(fit.shares, np.nan))
-    posterior = posterior_shares(fit.shares, std_errors, confidence, total, strata)
+    crowded = fit.crowding is not None and (fit.crowding.few_cohorts or fit.crowding.unsettled)
+    null = fit.null_distribution if crowded else None
+    posterior = posterior_shares(fit.shares, std_errors, options.confidence, total, strata, null)
     return {
         "posterior_median": posterior.medians,
         "credible_low": posterior.low,
@@ -229,14 +226,14 @@ def _posterior_columns(
     }
 
 
-def _totals(fit: FitResult, target: Target, confidence: float) -> list[ShareEstimate]:
+def _totals(fit: FitResult, options: Options) -> list[ShareEstimate]:
     """Estimates of the candidates together, the unlisted strings, and both together."""
-    errors = np.sqrt(fit.total_variances if target == "population" else fit.total_reporter_variances)
-    return [_total(*pair, confidence) for pair in zip(fit.totals.tolist(), errors.tolist(), strict=True)]
+    errors = np.sqrt(fit.total_variances if options.target == "population" else fit.total_reporter_variances)
+    return [_total(*pair, options.confidence) for pair in zip(fit.totals.tolist(), errors.tolist(), strict=True)]
 
 
 def _total(share: float, std_error: float, confidence: float) -> ShareEstimate:
     """Estimate of a total with its interval; nan if its standard error is above 0.25, since it then is not determined."""
-    if not std_error <= _MAX_TOTAL_ERROR:
+    if not std_error <= MAX_TOTAL_ERROR:
         return ShareEstimate(math.nan, math.nan, math.nan, math.nan)
     return ShareEstimate(share, std_error, *normal_interval(share, std_error, confidence))

@@ -17,7 +17,7 @@ from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.csv_cells import csv_bytes
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
 from hubbub_decoder.errors import OutputError
-from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
 from hubbub_decoder.results.ordinal import Numbers

@@ -38,7 +38,7 @@ def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTe
     tests: list[FitTest | None] = []
     if isinstance(collected, PatternCounts) and supports_pattern_likelihood(params):
         tests += _pattern_tests(collected)
-    counts = collected if isinstance(collected, BitCounts) else collected.bit_counts()
+    counts = collected.bit_counts()
     periods = _reports_per_client(counts)
     if counts.ones_histogram is not None:
         tests.append(
@@ -130,7 +130,7 @@ def _total_ones_tests(counts: BitCounts) -> Iterator[FitTest | None]:
     if params.hash_scheme == "google-md5":
         return
     n, total = counts.reports[used], counts.ones[used].sum(axis=1)
-    k, h, p, q = params.num_bits, params.num_hashes, params.p_star, params.q_star
+    k, h, p, q = params.num_bits, params.num_hashes, params.mechanism.p_star, params.mechanism.q_star
     mean = total.sum() / n.sum()
     share = (mean - k * p) / (h * (q - p))
     v = float(np.clip(share, 0, 1))
@@ -153,7 +153,7 @@ def _thresholds_test(counts: BitCounts) -> FitTest | None:
     params, n = counts.metric.params, counts.reports
     if len(n) < 2 or n.min() < _MIN_REPORTS_PER_COHORT:
         return None
-    rates = counts.ones[:, 0] / n * np.sign(params.q_star - params.p_star)
+    rates = counts.ones[:, 0] / n * np.sign(params.mechanism.q_star - params.mechanism.p_star)
     variances = _reports_per_client(counts) * np.abs(rates) * (1 - np.abs(rates)) / n
     excesses = []
     for j in range(1, len(n)):

@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from hubbub.metrics.metric import Kind
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.data.combine import Collected
-from hubbub_decoder.data.groups import held_out_counts
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
-from hubbub_decoder.model.random_string import RandomStringMoments
+from hubbub_decoder.model.evidence import Collected, Evidence
 from hubbub_decoder.results.decoding import Decoding
 
 
@@ -29,10 +26,7 @@ def bit_residuals(summary: Collected, decoding: Decoding, design: DesignMatrix |
     metric, unlisted = decoding.metric, decoding.unlisted.share
     if metric.kind is not Kind.STRING or np.isnan(unlisted):
         return None
-    counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
-    if metric.discover is not None:
-        counts = held_out_counts(counts, metric.discover)
-    params = metric.params
+    evidence, params = Evidence(summary).held_out(), metric.params
     if design is None:
         design = design_matrix([estimate.candidate for estimate in decoding], params)
     shares = {estimate.candidate: estimate.share for estimate in decoding}
@@ -42,9 +36,9 @@ def bit_residuals(summary: Collected, decoding: Decoding, design: DesignMatrix |
         unlisted -= string.share
         for cohort in string.signature:
             true[cohort.cohort, list(cohort.bits)] += string.share
-    true += unlisted * RandomStringMoments.from_params(params).mean
-    rate = params.p_star + (params.q_star - params.p_star) * np.clip(true, 0, 1)
-    n = counts.reports[:, None]
+    true += unlisted * evidence.random_string.mean
+    rate = params.mechanism.p_star + (params.mechanism.q_star - params.mechanism.p_star) * np.clip(true, 0, 1)
+    counts, n = evidence.counts, evidence.counts.reports[:, None]
     repeated = len(counts.periods) if decoding.same_clients else 1
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray((counts.ones - n * rate) / np.sqrt(repeated * n * rate * (1 - rate)))

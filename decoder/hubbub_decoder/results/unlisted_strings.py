@@ -21,9 +21,10 @@ import numpy as np
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.unlisted_strings import UnlistedFit
-from hubbub_decoder.inference.intervals import Target, normal_interval
+from hubbub_decoder.inference.intervals import normal_interval
 from hubbub_decoder.model.random_string import distinct_bit_probabilities
 from hubbub_decoder.model.vectorized_hashing import bit_positions
+from hubbub_decoder.options import Options
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.estimates import ShareEstimate
 
@@ -62,16 +63,10 @@ class UnlistedString(ShareEstimate):
         return "(unlisted)" if self.num_strings == 1 else "(2 unlisted)"
 
 
-def build_unlisted_strings(
-    found: Sequence[UnlistedFit], num_bits: int, target: Target, confidence: float
-) -> tuple[UnlistedString, ...]:
-    """Found strings with intervals, the largest share first."""
-    return tuple(_unlisted_string(each, num_bits, target, confidence) for each in found)
-
-
-def _unlisted_string(found: UnlistedFit, num_bits: int, target: Target, confidence: float) -> UnlistedString:
-    error = math.sqrt(found.variance if target == "population" else found.reporter_variance)
-    low, high = normal_interval(found.share, error, confidence)
+def build_unlisted_string(found: UnlistedFit, num_bits: int, options: Options) -> UnlistedString:
+    """Found string with its interval."""
+    error = math.sqrt(found.variance if options.target == "population" else found.reporter_variance)
+    low, high = normal_interval(found.share, error, options.confidence)
     signature = tuple(
         CohortBits(cohort, tuple(sorted({bit for bit in bits if bit < num_bits})), round(probability, 6))
         for cohort, bits, probability in zip(

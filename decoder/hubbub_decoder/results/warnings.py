@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import ParamSpec
 
+import numpy as np
+
 from hubbub.summary import BitCounts, Reports
 from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plausible_ones
 from hubbub.text import escape_untrusted, format_count
-from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import MAX_CANDIDATES, Selection
 from hubbub_decoder.estimators.reports import mixed_effects
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.model.evidence import Collected
+from hubbub_decoder.results.build import MAX_TOTAL_ERROR
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
 
@@ -31,6 +34,7 @@ _MIN_UNLISTED_SHARE = 0.01
 MAX_P_VALUE = 1e-6
 _STANDARD_ERRORS = 4
 _FALSE_ALARM = 0.01  # largest share of decodings in which a kind of warning is wrong
+_LARGE_PART = 0.5
 
 
 class DecodingWarning(str):
@@ -77,7 +81,7 @@ def warn_counts(counts: BitCounts) -> Iterator[str]:
         fewest, most = plausible_ones(params)
         yield (
             f"The aggregator rejected reports with fewer than {fewest} or more than {most} ones. Honest clients send such reports with "
-            f"probability below {TAIL_PROBABILITY:.0e}, so shares are biased by at most {TAIL_PROBABILITY / abs(params.q_star - params.p_star):.0e}. "
+            f"probability below {TAIL_PROBABILITY:.0e}, so shares are biased by at most {TAIL_PROBABILITY / abs(params.mechanism.q_star - params.mechanism.p_star):.0e}. "
             "To count these reports, run the aggregator without --reject-implausible."
         )
 
@@ -87,7 +91,7 @@ def warn_repeated_inputs(parts: Sequence[tuple[str, Collected]]) -> Iterator[str
     """Warn about files, given with their names, that may hold the same reports."""
     earlier_parts: list[tuple[str, BitCounts]] = []
     for name, part in parts if len(parts) > 1 else ():
-        counts = part if isinstance(part, BitCounts) else part.bit_counts()
+        counts = part.bit_counts()
         for earlier_name, earlier in earlier_parts:
             shared_periods = sorted({*counts.periods} & {*earlier.periods})
             periods_known = counts.periods and earlier.periods
@@ -251,13 +255,43 @@ def warn_undetermined_shares(number: int) -> Iterator[str]:
 
 
 @_of_kind("undetermined_totals")
-def warn_undetermined_totals(decoding: Decoding) -> Iterator[str]:
-    """Warn when listed total and unlisted share cannot be separated."""
+def warn_undetermined_totals(decoding: Decoding, fit: FitResult) -> Iterator[str]:
+    """Warn when listed total and unlisted share cannot be separated; more reports are advised only where they can separate them."""
     if math.isnan(decoding.unlisted.share):
+        of_bits = math.isnan(fit.totals[0]) or (
+            fit.crowding is not None and not fit.crowding.total_error <= MAX_TOTAL_ERROR
+        )
+        remedy = (
+            "More reports do not change this. Pass fewer candidates, or use a metric with more cohorts or bits (num_cohorts, num_bits)."
+            if of_bits
+            else "Pass fewer candidates, or decode more reports or more cohorts."
+        )
         yield (
             f"The listed total of {format_count(len(decoding), 'candidate')} and the unlisted share cannot be separated: the candidates' bits are "
-            "nearly a combination of those of random strings. Each candidate's own estimate is still valid. "
-            "Pass fewer candidates, or decode more reports or more cohorts."
+            f"nearly a combination of those of random strings. Totals and posterior shares are null. Each candidate's own estimate is still valid. {remedy}"
+        )
+
+
+@_of_kind("unsubtracted_candidates")
+def warn_unsubtracted_candidates(decoding: Decoding, fit: FitResult) -> Iterator[str]:
+    """Warn when no candidate was subtracted from the others, and they cause more than half of the observations' variance."""
+    crowding = fit.crowding
+    if crowding is None or not (crowding.few_cohorts or crowding.unsettled) or not np.isfinite(fit.shares).any():
+        return
+    if crowding.part > _LARGE_PART:
+        number, used = (
+            format_count(len(decoding), "candidate"),
+            format_count(crowding.cohorts, "cohort"),
+        )
+        reason = (
+            f"{used} are too few to subtract {number} from each other"
+            if crowding.few_cohorts
+            else f"The estimation of {number} did not settle, because the bits of {used} cannot tell them apart"
+        )
+        yield (
+            f"{reason}. So each candidate was estimated with all other strings as noise. Its interval is valid but wide: {crowding.part:.0%} of its "
+            "variance comes from the other strings, and more reports do not lower that part. Use a metric with more cohorts or bits "
+            "(num_cohorts, num_bits), or pass fewer candidates."
         )
 
 

@@ -18,8 +18,7 @@ from sqlalchemy import event
 
 from hubbub import Definitions, Metric, Params, ProblemType
 from hubbub_aggregator.api import sessions
-from hubbub_aggregator.api.dashboard.chart import PeriodLine, build_chart
-from hubbub_aggregator.api.dashboard.metric_page import describe_implausible
+from hubbub_aggregator.api.dashboard.metric_page import PeriodLine, build_chart, describe_implausible
 from hubbub_aggregator.database.engine import transaction
 from hubbub_aggregator.pipeline.folding import compute_figures
 from hubbub_aggregator.pipeline.retention import upkeep

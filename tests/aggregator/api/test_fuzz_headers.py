@@ -99,7 +99,7 @@ HEADERS = st.lists(
 
 @pytest.mark.slow
 @given(method=st.sampled_from(METHODS), path=st.sampled_from(PATHS), headers=HEADERS, body=st.sampled_from(BODIES))
-@hypothesis_settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@hypothesis_settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_headers_get_documented_responses_and_no_log(
     caller: Caller,
     caplog: pytest.LogCaptureFixture,

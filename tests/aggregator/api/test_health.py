@@ -81,7 +81,7 @@ class ReadinessMachine(RuleBasedStateMachine):
         self.readiness.close()
 
 
-ReadinessMachine.TestCase.settings = hypothesis_settings(max_examples=100, deadline=None)
+ReadinessMachine.TestCase.settings = hypothesis_settings(max_examples=100)
 TestReadiness = ReadinessMachine.TestCase
 
 

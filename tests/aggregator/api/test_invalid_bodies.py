@@ -79,7 +79,7 @@ def sent_and_counted(aggregator: Aggregator, bodies: Iterable[bytes], coding: st
 def test_invalid_bodies_are_refused_or_counted(aggregator: Aggregator) -> None:
     before, acknowledged = aggregator.stored(), 0
 
-    @settings(deadline=None, max_examples=600)
+    @settings(max_examples=600)
     @given(
         nearly_batches(aggregator.definitions).map(lambda value: json.dumps(value).encode()) | st.binary(max_size=200)
     )
@@ -105,7 +105,6 @@ def test_batch_with_one_changed_byte_is_refused_or_counted(
     assert aggregator.stored() == before + acknowledged
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.booleans())
 def test_inflate_returns_the_packed_bytes_or_refuses(data: bytes, packed: bool) -> None:
     if packed:

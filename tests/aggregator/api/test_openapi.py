@@ -1,6 +1,6 @@
 """Requests that schemathesis generates from the OpenAPI document, for every route; responses must match the document.
 
-    HUBBUB_CASES=1000 pytest tests/aggregator/api/test_openapi.py     # as `make soak` does
+    HUBBUB_TEST_CASES=1000 pytest tests/aggregator/api/test_openapi.py     # as `make soak` does
 
 The document has a media type and schema for every status. For every problem response it has the form of RFC 9457 with the
 problem types of that status. Schemathesis checks both.
@@ -24,7 +24,7 @@ from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
 from tests.aggregator.conftest import Aggregator, running
 
-NUM_CASES = os.environ.get("HUBBUB_CASES", "10")  # per route, in addition to boundary cases of the document
+NUM_CASES = os.environ.get("HUBBUB_TEST_CASES", "10")  # per route, in addition to boundary cases of the document
 BEYOND_THE_DOCUMENT = "positive_data_acceptance"  # the document cannot express whether a batch fits its metric
 KNOWN = '[parameters]\n"path.name" = "homepage"\n"path.slug" = "malformed"\n'
 

@@ -171,7 +171,7 @@ def test_definitions_and_privacy_figures_are_public(aggregator: Aggregator) -> N
     for metric in aggregator.definitions.versions():
         figures = shown[metric.digest]
         assert figures == privacy_figures(metric, Policy()).to_dict()
-        assert (figures["epsilon_permanent"] == "inf") is (metric.params.prob_f == 0)
+        assert (figures["epsilon_permanent"] == "inf") is (metric.params.mechanism.prob_f == 0)
     assert set(openapi.PrivacyFigures.model_fields) == set(PrivacyFigures.__slots__)
     openapi.Metrics.model_validate_json(aggregator.get("/v1/metrics").body, strict=True)
 

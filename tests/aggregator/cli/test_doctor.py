@@ -208,7 +208,7 @@ def test_doctor_finds_overdue_periods(store: SqlStore, definitions: Definitions,
     without = Definitions([metric for metric in definitions.versions() if metric is not carrier])
 
     def found(definitions: Definitions, now: datetime, **settings: Any) -> list[tuple[Health, str]]:
-        return problems(list(check_periods(store, definitions, Settings(**settings), now)))
+        return problems(list(check_periods(store, store, definitions, Settings(**settings), now)))
 
     store.append([make_batch(homepage), make_batch(carrier)])
     assert found(definitions, NOON) == []
@@ -232,7 +232,9 @@ def test_doctor_finds_overdue_retained_reports(
     metric = definitions["homepage"]
 
     def found(day: int, **retain: int) -> list[str]:
-        looked = check_periods(store, definitions, Settings(keep_reports=retain), datetime(2024, 6, day, tzinfo=UTC))
+        looked = check_periods(
+            store, store, definitions, Settings(keep_reports=retain), datetime(2024, 6, day, tzinfo=UTC)
+        )
         return [finding.observation for finding in looked if finding.health is not Health.OK]
 
     store.append([make_batch(metric)])

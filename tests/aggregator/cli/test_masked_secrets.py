@@ -58,7 +58,7 @@ def refusal(act: Callable[[str], object], argument: str) -> str:
     return str(caught.value)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(DATABASES)
 def test_no_command_prints_the_secrets_of_a_database(definitions_file: str, database: str) -> None:
     for arguments in commands(database, definitions_file):
@@ -77,7 +77,7 @@ def test_name_with_a_blank_before_or_after_it_is_refused(database: str, definiti
         assert "begins or ends with white space: remove it" in result.stderr
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(endpoint=ENDPOINTS, proxy=st.none() | ENDPOINTS, place=valid_urls(("s3",), ("bucket",)))
 def test_no_error_of_an_object_store_shows_a_secret(
     endpoint: SecretURL, proxy: SecretURL | None, place: SecretURL

@@ -89,6 +89,10 @@ def test_print_config_rejects_invalid_options(tmp_path: Path, options: list[str]
             ["--keep-counts", "max_body=10001"],
             "--keep-counts (HUBBUB_KEEP_COUNTS) must be 0 to 10000 periods, got 10001 for max_body",
         ),
+        (
+            ["--trusted-proxy", "max_body"],
+            "--trusted-proxy (HUBBUB_TRUSTED_PROXY) must be a network, such as 10.0.0.0/8, or an address, got 'max_body': ",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["serve", "doctor"])
@@ -123,7 +127,12 @@ def test_settings_refuse_values_of_other_types(settings: dict[str, Any], message
 
 def test_warns_of_unknown_variables(tmp_path: Path) -> None:
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
-    of_clients = {"HUBBUB_CONSENT": "off", "HUBBUB_URL": "https://example.org", "HUBBUB_DEBUG": "1"}
+    of_clients = {
+        "HUBBUB_CONSENT": "off",
+        "HUBBUB_URL": "https://example.org",
+        "HUBBUB_DEBUG": "1",
+        "HUBBUB_TEST_SEED": "x",
+    }
     environment = {"HUBBUB_MAX_WAITING": "1", "HUBBUB_HELP": "1", "HUBBUB_TOKEN": "x", "HUBBUB_PORT": "3"} | of_clients
     done = CliRunner().invoke(main, ["serve", str(definitions), "--print-config"], env=environment)
     assert done.exit_code == 0

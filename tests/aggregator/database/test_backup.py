@@ -74,7 +74,7 @@ def filled(database: str, definitions: Definitions, make_batch: MakeBatch) -> tu
     store.add_refusals({("homepage", "padding-set"): 7, ("", "malformed"): 2**31 + 1})
     store.add_token(Token("analysts", frozenset(READ)), bytes(range(32)))
     store.add_session(bytes(32), "analysts", expires=2**40, now=0)
-    assert store.save_clock(StoredClock(ClockState(7, 2.0**31, None, 0.0), None, 1.0), replaces=None)
+    assert store.save_clock(StoredClock(ClockState(7, 2.0**31, 0.0), None, 1.0), replaces=None)
     store.close()
     sql(database, "UPDATE collection SET smallest_segment = 3")
     sql(database, "INSERT INTO retained (collection_id, cohorts, reports) SELECT 1, cohorts, reports FROM segment")

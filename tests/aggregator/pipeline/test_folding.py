@@ -63,7 +63,7 @@ def counted(metric: Metric, stored: Sequence[Batch]) -> Summary:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.one_of(st.lists(batches(), min_size=1, max_size=4), st.integers(1, 12)), max_size=10))
 def test_read_summary_equals_the_sum_of_all_reports_at_any_time(steps: list[list[Batch] | int]) -> None:
     """A step appends a group of batches, or folds in pieces of a number of reports; all reads agree after each step."""

@@ -27,7 +27,7 @@ YESTERDAY, TODAY = "2024-06-14", "2024-06-15"
 
 def honest(make_batch: MakeBatch, metric: Metric, n: int, period: str, rng: np.random.Generator) -> Batch:
     """Reports of clients with nothing recorded."""
-    bits = rng.random((n, metric.params.num_bits)) < metric.params.p_star
+    bits = rng.random((n, metric.params.num_bits)) < metric.params.mechanism.p_star
     rows = np.packbits(bits, axis=1, bitorder="little").tobytes()
     cohorts = rng.integers(metric.params.num_cohorts, size=n, dtype=np.uint8).tobytes()
     return replace(make_batch(metric, n=n, period=period), cohorts=cohorts, rows=rows)

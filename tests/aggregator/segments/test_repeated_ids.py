@@ -1,4 +1,4 @@
-"""Repeated ids: equal to a dictionary, in memory, in temporary files and by DuckDB; and counting in several processes."""
+"""Repeated ids: equal to a dictionary, in memory and in temporary files; and counting in several processes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 
 from hubbub.summary import summary_to_bytes
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.segments import engines, repeated_ids, worker_counting
+from hubbub_aggregator.segments import engines, repeated_ids
 from hubbub_aggregator.segments.counting import Counted
-from hubbub_aggregator.segments.engines import ArrowEngine, DuckDBEngine, OneMachineEngine
+from hubbub_aggregator.segments.engines import ArrowEngine
 from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
 from hubbub_aggregator.segments.repeated_ids import KNOWN, Ints
 from hubbub_aggregator.segments.segment_file import segment_to_bytes
@@ -40,16 +40,13 @@ def expected(blocks: list[Ints]) -> list[int]:
     return sorted(position for high, low, position in rows if position not in (KNOWN, first[high, low]))
 
 
-@pytest.mark.parametrize("engine", [ArrowEngine(), DuckDBEngine("200MB")], ids=["arrow", "duckdb"])
 @pytest.mark.parametrize("most", [1, 300, 10_000])
-def test_repeated_ids_are_those_of_a_dictionary(
-    monkeypatch: pytest.MonkeyPatch, unseen_seed: int, engine: OneMachineEngine, most: int
-) -> None:
+def test_repeated_ids_are_those_of_a_dictionary(monkeypatch: pytest.MonkeyPatch, unseen_seed: int, most: int) -> None:
     monkeypatch.setattr(repeated_ids, "_MAX_ROWS_IN_MEMORY", most)
     for rng in np.random.default_rng(unseen_seed).spawn(5):
         blocks = draw_blocks(rng)
-        assert engine.repeated(iter(blocks)).tolist() == expected(blocks)
-    assert engine.repeated(iter([])).tolist() == []
+        assert ArrowEngine().repeated(iter(blocks)).tolist() == expected(blocks)
+    assert ArrowEngine().repeated(iter([])).tolist() == []
 
 
 def test_full_disk_of_temporary_files_is_an_error_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,21 +109,19 @@ def test_killed_process_fails_the_fold_and_the_next_counts_all(
     for number, segment in enumerate(segments):
         put(objects, WIDE, segment, str(number))
     with monkeypatch.context() as patch:
-        patch.setattr(worker_counting, "_count", end_by_signal)
+        patch.setattr(engines, "_count", end_by_signal)
         with pytest.raises(StoreError, match="a process that counts was killed"):
             fold_now(objects, WIDE, ArrowEngine(processes=2))
     assert fold_now(objects, WIDE, ArrowEngine(processes=2)).summary == one_by_one(WIDE, segments)
 
 
-@pytest.mark.parametrize("engine", [ArrowEngine(), DuckDBEngine("200MB")], ids=["arrow", "duckdb"])
-def test_cut_segment_is_named(objects: ObjectStore, engine: OneMachineEngine) -> None:
+def test_cut_segment_is_named(objects: ObjectStore) -> None:
     objects.create(f"{folder_of(WIDE).path}/segments/b.parquet", segment_to_bytes([batch(WIDE, 2)])[:-7])
     with pytest.raises(StoreError, match=r"segments/b\.parquet: the segment is damaged"):
-        fold_now(objects, WIDE, engine)
+        fold_now(objects, WIDE)
 
 
-@pytest.mark.parametrize("engine", [ArrowEngine(), DuckDBEngine("200MB")], ids=["arrow", "duckdb"])
-def test_segment_that_another_fold_has_deleted_is_a_missing_object(engine: OneMachineEngine) -> None:
+def test_segment_that_another_fold_has_deleted_is_a_missing_object() -> None:
     """The fold then starts again; for another StoreError it fails."""
 
     def blocks() -> Iterator[Ints]:
@@ -134,4 +129,4 @@ def test_segment_that_another_fold_has_deleted_is_a_missing_object(engine: OneMa
         raise MissingObjectError("there is no object a")
 
     with pytest.raises(MissingObjectError):
-        engine.repeated(blocks())
+        ArrowEngine().repeated(blocks())

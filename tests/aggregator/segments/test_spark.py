@@ -1,4 +1,4 @@
-"""`hubbub fold --engine spark`: summaries equal to those of the other engines, byte for byte, also if executors are killed.
+"""`hubbub fold --engine spark`: summaries equal to those of the Arrow engine, byte for byte, also if executors are killed.
 
 One Spark session for all tests but those that need a cluster, since its start takes 10 seconds.
 """
@@ -40,11 +40,11 @@ from tests.support.s3_server import environment, s3_server
 
 @pytest.fixture(scope="module")
 def with_spark() -> None:
-    """Skip the test if Java or pyspark is missing, or fail if $HUBBUB_REQUIRE contains `java`."""
+    """Skip the test if Java or pyspark is missing, or fail if $HUBBUB_TEST_REQUIRE contains `java`."""
     installed("java", "openjdk-17-jre-headless")
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pandas") is None:
         reason = "pyspark is not installed: make test-spark"
-        if "java" in os.environ.get("HUBBUB_REQUIRE", "").split(","):
+        if "java" in os.environ.get("HUBBUB_TEST_REQUIRE", "").split(","):
             pytest.fail(reason)
         pytest.skip(reason)
 
@@ -263,7 +263,7 @@ def test_command_without_java_names_the_package(
     done = CliRunner().invoke(main, [*arguments, "--engine", "spark"])
     assert done.exit_code == 1
     assert f"there is no `java` in {home or 'PATH'}" in done.stderr.replace("$JAVA_HOME/bin (", "").replace(")", "")
-    assert "apt-get install openjdk-17-jre-headless), or use --engine duckdb" in done.stderr
+    assert "apt-get install openjdk-17-jre-headless), or use --engine arrow" in done.stderr
 
 
 @pytest.mark.parametrize("missing", ["pyspark.sql", "pandas"])
@@ -284,11 +284,10 @@ def test_command_without_pyspark_names_the_extra(
     ("options", "reason"),
     [
         (["--spark-master", "local[2]"], "--spark-master is for --engine spark"),
-        (["--engine", "duckdb", "--spark-conf", "spark.a=b"], "--spark-conf is for --engine spark"),
+        (["--engine", "arrow", "--spark-conf", "spark.a=b"], "--spark-conf is for --engine spark"),
         (["--engine", "spark", "--spark-conf", "memory=4g"], "--spark-conf memory=4g: this is not a property of Spark"),
         (["--engine", "spark", "--spark-conf", "spark.a"], "--spark-conf spark.a: this is not a property of Spark"),
-        (["--engine", "spark", "--memory", "2GB"], "--memory is for --engine duckdb"),
-        (["--engine", "spark", "--processes", "2"], "--processes is for --engine arrow and duckdb"),
+        (["--engine", "spark", "--processes", "2"], "--processes is for --engine arrow"),
     ],
 )
 def test_options_of_other_engines_are_refused(arguments: list[str], options: list[str], reason: str) -> None:

@@ -17,7 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hubbub import Definitions
-from hubbub_aggregator.api.service import Address
+from hubbub_aggregator.api.dependencies import Address
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -128,7 +128,7 @@ def forwarded_port(definitions: Definitions, sqlite_store: SqlStore) -> Iterator
     path=st.sampled_from([*READING, "/v1/metrics/homepage/reports"]),
     method=st.sampled_from(["GET", "HEAD"]),
 )
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_header_allows_reads_without_token_at_the_public_listener(
     forwarded_port: Callable[[Address | None], Caller],
     headers: dict[str, str],

@@ -7,13 +7,12 @@ import gzip
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.api.batch_decoding import decode_batch
-from hubbub_aggregator.api.ingest import IngestMiddleware, RawResponse
-from hubbub_aggregator.api.service import _warn_of_local_limit
+from hubbub_aggregator.api.dependencies import _warn_of_local_limit
+from hubbub_aggregator.api.ingest import IngestMiddleware, RawResponse, decode_batch
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.server.client_address import LOCAL
 from hubbub_aggregator.server.rate_limit import RateLimit
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 BURST = 40.0
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 30), st.floats(0.001, 100)), min_size=1, max_size=60))
 def test_rate_limit_matches_a_model(sent: list[tuple[float, float]]) -> None:
     """In any window the accepted costs are at most its length, plus the burst, plus one request above the burst.

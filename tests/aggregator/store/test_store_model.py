@@ -158,4 +158,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStore = pytest.mark.slow(StoreMachine.TestCase)
-TestStore.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestStore.settings = settings(max_examples=40, stateful_step_count=30)

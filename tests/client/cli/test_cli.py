@@ -202,13 +202,6 @@ def test_error_for_directory_without_state_differs_from_missing_directory(tmp_pa
     assert "holds no client's state (there is no journal in it)" in hubbub("inspect", tmp_path).stderr
 
 
-@pytest.mark.parametrize("group", [(), ("db",), ("import",), ("metrics",), ("token",)])
-def test_group_help_has_an_example_and_untruncated_summaries(group: tuple[str, ...]) -> None:
-    help_text = hubbub(*group, "--help").stdout
-    assert "Example:\n    hubbub" in help_text
-    assert "..." not in help_text.replace("[ARGS]...", "")
-
-
 def test_unreadable_state_is_one_error_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -235,11 +228,6 @@ def test_file_errors_have_one_form_in_all_commands() -> None:
     ]
     assert len(paths) > 20
     assert not any(path.readable for path in paths)
-
-
-@pytest.mark.parametrize("group", ["state", "metrics"])
-def test_group_help_shows_whole_summaries(group: str) -> None:
-    assert "..." not in hubbub(group, "--help").stdout.partition("Commands:")[2]
 
 
 def test_metrics_show_prints_one_client_in_the_singular(tmp_path: Path) -> None:

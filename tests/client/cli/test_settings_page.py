@@ -17,6 +17,7 @@ from hubbub.client import collaborators
 from hubbub.sdk.storage.events import JOURNAL, ROTATED
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.testing import deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig
 from tests.support.power_loss_filesystem import SimulatedDisk
@@ -91,26 +92,68 @@ def test_inspect_and_ledger_return_what_the_commands_print(consent: str, rig: Ri
     rig.clock.move(days=2)
     client.flush(5)
     collaborators(client).uploader.stop()
-    assert client.ledger() == printed("ledger", str(rig.state))
-    assert client.inspect() == printed("inspect", str(rig.state))
-    assert client.inspect(last=3) == printed("inspect", str(rig.state), "--last", "3")
-    assert len(client.inspect(last=3)["last_sent"]) == (0 if consent == "off" else 3)
+    assert client.ledger().to_dict() == printed("ledger", str(rig.state))
+    assert client.inspect().to_dict() == printed("inspect", str(rig.state))
+    assert client.inspect(last=3).to_dict() == printed("inspect", str(rig.state), "--last", "3")
+    assert len(client.inspect(last=3).last_sent) == (0 if consent == "off" else 3)
+
+
+COUNTERS = (
+    *("recorded", "chosen", "superseded", "ignored", "formed", "stood_in"),
+    *("acknowledged", "queued", "quarantined", "dropped", "damaged_records"),
+)
+KEYS = {
+    "inspect": ("consent", "machines", "queued", "failures", "last_error", "quarantined", "last_sent", "accounting"),
+    "inspect.consent": ("level", "text", "time"),
+    "inspect.queued": (
+        *("batch_id", "metric", "period", "reports", "send_time", "possibly_delivered", "local", "body"),
+    ),
+    "inspect.quarantined": ("metric", "period", "problem", "body"),
+    "inspect.accounting": COUNTERS,
+    "ledger": ("consent", "enrollments", "epsilon_total", "epsilon_reserved", "accounts", "accounting"),
+    "ledger.accounts": (
+        *("subject", "digest", "metric", "period", "next_period_start", "unit", "epsilon_per_unit", "units"),
+        *("reports", "enrollment", "epoch", "reserved_units", "spent_before_enrollment", "refused"),
+        *("replanned_before", "newest_epoch", "response", "epsilon_spent", "epsilon_reserved"),
+    ),
+    "ledger.accounting": COUNTERS,
+}
+
+
+def test_keys_of_the_commands_json_keep_their_order(rig: Rig) -> None:
+    """Scripts read these documents, so their keys are part of the interface."""
+    rig.transport.responses = [UploadResponse(422, "bad-report")]
+    client = rig.agreed(HOMEPAGE, SURVEY)
+    deliver(client)
+    rig.clock.move(days=2)
+    client.flush(5)
+    client.close()
+    found = {}
+    for command in ("inspect", "ledger"):
+        document = printed(command, str(rig.state))
+        assert isinstance(document, dict)
+        found[command] = tuple(document)
+        for name, value in document.items():
+            fields = value[0] if isinstance(value, list) and value else value
+            if isinstance(fields, dict) and not name.startswith("epsilon"):
+                found[f"{command}.{name}"] = tuple(fields)
+    assert found == KEYS
 
 
 def test_inspects_client_with_in_memory_state(rig: Rig) -> None:
     for client in (rig.agreed(durability="memory"), rig.agreed(disk=SimulatedDisk())):
         client.record("homepage", "x")
         deliver(client)
-        assert client.inspect()["accounting"]["formed"] == 1
-        assert client.ledger()["accounts"][0]["units"] == 1
+        assert client.inspect().accounting.formed == 1
+        assert client.ledger().accounts[0].units == 1
         assert client.consent.level is Consent.ON
     assert not rig.state.exists()
 
 
 def test_inspect_and_ledger_never_raise_without_state(rig: Rig, tmp_path: Path) -> None:
     fresh = rig.client()
-    assert fresh.inspect()["accounting"]["recorded"] == 0
-    assert fresh.ledger()["accounts"] == []
+    assert fresh.inspect().accounting.recorded == 0
+    assert fresh.ledger().accounts == ()
     file = tmp_path / "file"
     file.write_text("Dear diary, today I wrote more than a torn record")
     for state in (file, tmp_path):
@@ -118,8 +161,8 @@ def test_inspect_and_ledger_never_raise_without_state(rig: Rig, tmp_path: Path) 
         with pytest.warns(RuntimeWarning, match="cannot use its state directory"):
             client = rig.client(state=state)
         client.set_consent("on")
-        assert (client.consent.level, client.inspect()["consent"]["level"]) == (Consent.ON, "on")
-        assert client.ledger()["accounts"] == []
+        assert (client.consent.level, client.inspect().consent.level) == (Consent.ON, "on")
+        assert client.ledger().accounts == ()
 
 
 def test_inspect_and_ledger_do_not_wait_for_the_journal_lock(rig: Rig) -> None:

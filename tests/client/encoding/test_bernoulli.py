@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub.encoding.bernoulli import BernoulliMask
 from hubbub.errors import ParameterError
-from hubbub.metrics.probability import DYADIC_DIGITS, numerator, round_to_dyadic
+from hubbub.mechanisms.bernoulli import BernoulliMask
+from hubbub.mechanisms.probability import DYADIC_DIGITS, numerator, round_to_dyadic
 
 
 @pytest.mark.parametrize("digits", [1, 2, 3, 4])

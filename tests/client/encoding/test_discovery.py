@@ -220,9 +220,8 @@ def test_group_depends_on_secret_and_name_only_and_is_uniform(unseen_seed: int) 
 
 
 def replace_params(**changes: Any) -> Params:
-    names = ("num_bits", "num_hashes", "num_cohorts", "prob_p", "prob_q", "permanent_p", "permanent_q")
-    fields: dict[str, Any] = {name: getattr(PARAMS, name) for name in names}
-    return Params(**fields | changes)
+    sizes: dict[str, Any] = {name: getattr(PARAMS, name) for name in ("num_bits", "num_hashes", "num_cohorts")}
+    return Params(**sizes | PARAMS.mechanism.fields | changes)
 
 
 @pytest.mark.parametrize("reports", [1, 2])

@@ -18,8 +18,7 @@ from scipy import stats
 
 from hubbub import Encoder, InvalidValueError, Metric, Params, PeriodKind, Secret
 from hubbub.encoding.bloom import BloomBits, Value, bloom_bits
-from hubbub.encoding.instantaneous import InstantaneousResponse
-from hubbub.encoding.permanent import PermanentResponse
+from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
 from hubbub.errors import DefinitionError, HubbubError, ParameterError
 from hubbub.randomness import system_random_bytes
 from hubbub.testing import SeededBytes
@@ -85,7 +84,7 @@ def test_reported_bits_have_rates_p_star_and_q_star_in_every_cohort(
         report = Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(value)
         rows.append(report.bits.tolist())
         cohorts.append(report.cohort)
-    expected = np.where(true_bits(metric, value), metric.params.q_star, metric.params.p_star)
+    expected = np.where(true_bits(metric, value), metric.params.mechanism.q_star, metric.params.mechanism.p_star)
     assert rates_p_value(np.array(rows, bool), np.array(cohorts), expected) > ALPHA
 
 
@@ -109,7 +108,9 @@ def test_rates_check_detects_one_bit_without_noise(bit: int, left_out: str, unse
             irr = (irr & ~at) | ((prr if left_out == "irr" else bloom) & at)
         rows.append(unpacked(irr, 13))
         cohorts.append(cohort)
-    expected = np.where(true_bits(STRING, "https://example.org/"), STRING.params.q_star, STRING.params.p_star)
+    expected = np.where(
+        true_bits(STRING, "https://example.org/"), STRING.params.mechanism.q_star, STRING.params.mechanism.p_star
+    )
     assert rates_p_value(np.array(rows, bool), np.array(cohorts), expected) < ALPHA
 
 
@@ -118,7 +119,10 @@ def test_permanent_bits_are_one_with_their_probabilities_at_every_position(metri
     """PRR alone, over 10,000 secrets, for Bloom bits all zero and all one. alpha = 1e-6."""
     random_bytes = SeededBytes(unseen_seed)
     k = metric.params.num_bits
-    for bloom, chance in ((0, metric.params.permanent_p), ((1 << k) - 1, metric.params.permanent_q)):
+    for bloom, chance in (
+        (0, metric.params.mechanism.permanent_p),
+        ((1 << k) - 1, metric.params.mechanism.permanent_q),
+    ):
         rows = np.array(
             [
                 unpacked(PermanentResponse(metric, Secret.generate(random_bytes))(BloomBits(bloom)), k)
@@ -136,7 +140,7 @@ def test_instantaneous_bits_are_one_with_probability_p_or_q_at_every_position(me
     respond = InstantaneousResponse(metric.params, SeededBytes(unseen_seed))
     for prr in (0, (1 << k) - 1, 0x5555_5555 & ((1 << k) - 1)):
         rows = np.array([unpacked(respond(prr), k) for _ in range(10_000)])
-        expected = np.where([unpacked(prr, k)], metric.params.prob_q, metric.params.prob_p)
+        expected = np.where([unpacked(prr, k)], metric.params.mechanism.prob_q, metric.params.mechanism.prob_p)
         assert rates_p_value(rows, np.zeros(len(rows), int), expected) > ALPHA / 3
 
 
@@ -165,49 +169,48 @@ def test_permanent_response_of_a_value_never_changes() -> None:
     assert len(responses) == 1
 
 
-def test_permanent_noise_differs_by_value_metric_version_epoch_and_client() -> None:
-    """128 bits at f = 0.98 coincide with probability below 2**-60."""
+@pytest.mark.parametrize(
+    "responses",
+    [
+        ({"prob_f": 0.98}, {"prob_f": 0.97}),
+        (
+            {"permanent_p": 0.49, "permanent_q": 0.52},
+            {"permanent_p": 0.48, "permanent_q": 0.52},
+            {"permanent_p": 0.49, "permanent_q": 0.53},
+            {"permanent_p": 0.49, "permanent_q": 0.51},  # symmetric
+        ),
+    ],
+    ids=["symmetric", "asymmetric"],
+)
+def test_permanent_noise_differs_by_value_metric_version_epoch_and_client(
+    responses: tuple[dict[str, Any], ...],
+) -> None:
+    """Noise of 128 bits coincides with probability below 2**-60."""
 
-    def metric(name: str, num_hashes: int = 2, prob_f: float = 0.98, hold: int | None = None) -> Metric:
-        params = Params(num_bits=128, num_hashes=num_hashes, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=prob_f)
-        return Metric.string(name, params, hold=hold)
+    def noise(
+        true: int = 0b11,
+        name: str = "a",
+        num_hashes: int = 2,
+        hold: int | None = None,
+        epoch: int | None = None,
+        secret: int = 0,
+        response: dict[str, Any] = responses[0],
+    ) -> int:
+        params = Params(num_bits=128, num_hashes=num_hashes, num_cohorts=1, prob_p=0.25, prob_q=0.75, **response)
+        respond = PermanentResponse(Metric.string(name, params, hold=hold), Secret(bytes([secret] * 32)))
+        return respond(BloomBits(true), epoch) ^ true
 
-    secret, other = Secret(bytes(32)), Secret(bytes([1] * 32))
     noises = [
-        PermanentResponse(metric("a"), secret)(BloomBits(0b11)) ^ 0b11,
-        PermanentResponse(metric("a"), secret)(BloomBits(0b101)) ^ 0b101,
-        PermanentResponse(metric("a"), other)(BloomBits(0b11)) ^ 0b11,
-        PermanentResponse(metric("b"), secret)(BloomBits(0b11)) ^ 0b11,
-        PermanentResponse(metric("a", num_hashes=3), secret)(BloomBits(0b11)) ^ 0b11,
-        PermanentResponse(metric("a", prob_f=0.97), secret)(BloomBits(0b11)) ^ 0b11,
-        PermanentResponse(metric("a", hold=7), secret)(BloomBits(0b11), 0) ^ 0b11,
-        PermanentResponse(metric("a", hold=7), secret)(BloomBits(0b11), 1) ^ 0b11,
+        noise(true=0b101),
+        noise(secret=1),
+        noise(name="b"),
+        noise(num_hashes=3),
+        *(noise(response=each) for each in responses),
+        noise(hold=7, epoch=0),
+        noise(hold=7, epoch=1),
     ]
     assert len(set(noises)) == len(noises)
-
-
-def test_asymmetric_noise_differs_by_value_metric_version_epoch_and_client() -> None:
-    """Permanent bits of 128 at a = .51, b = .49 coincide with probability below 2**-127."""
-
-    def metric(name: str, permanent_p: float = 0.49, permanent_q: float = 0.52, hold: int | None = None) -> Metric:
-        noise: dict[str, Any] = {"permanent_p": permanent_p, "permanent_q": permanent_q}
-        params = Params(num_bits=128, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, **noise)
-        return Metric.string(name, params, hold=hold)
-
-    secret, other = Secret(bytes(32)), Secret(bytes([1] * 32))
-    responses = [
-        PermanentResponse(metric("a"), secret)(BloomBits(0b11)),
-        PermanentResponse(metric("a"), secret)(BloomBits(0b101)),
-        PermanentResponse(metric("a"), other)(BloomBits(0b11)),
-        PermanentResponse(metric("b"), secret)(BloomBits(0b11)),
-        PermanentResponse(metric("a", permanent_p=0.48), secret)(BloomBits(0b11)),
-        PermanentResponse(metric("a", permanent_q=0.53), secret)(BloomBits(0b11)),
-        PermanentResponse(metric("a", permanent_q=0.51), secret)(BloomBits(0b11)),  # symmetric
-        PermanentResponse(metric("a", hold=7), secret)(BloomBits(0b11), 0),
-        PermanentResponse(metric("a", hold=7), secret)(BloomBits(0b11), 1),
-    ]
-    assert len(set(responses)) == len(responses)
-    assert len({PermanentResponse(metric("a"), secret)(BloomBits(0b11)) for _ in range(20)}) == 1
+    assert {noise() for _ in range(20)} == {noise()}
 
 
 def test_encoder_rejects_permanent_noise_without_a_finite_epsilon() -> None:

@@ -118,10 +118,9 @@ def test_digest_covers_every_field_of_every_part() -> None:
     assert len({FLIGHT.digest, *(each.digest for each in changed)}) == 7
 
 
-def test_joint_probabilities_refuse_with_the_remedy() -> None:
-    for name in ("prob_p", "prob_q", "permanent_p", "permanent_q", "p_star", "q_star", "prob_f"):
-        with pytest.raises(ParameterError, match=r"use metric\.parts"):
-            getattr(FLIGHT.params, name)
+def test_joint_mechanism_refuses_with_the_remedy() -> None:
+    with pytest.raises(ParameterError, match=r"use metric\.parts"):
+        _ = FLIGHT.params.mechanism
     assert FLIGHT.params == JointParams((STRING, SPARSE, DELAYED.params))
     assert len({FLIGHT.params, JointParams((STRING, SPARSE, DELAYED.params)), JointParams((STRING, SPARSE))}) == 2
 
@@ -232,7 +231,7 @@ def test_encoder_output_has_the_law_of_independent_parts(unseen_seed: int) -> No
     metric, random_bytes = Metric.joint("device", parts), SeededBytes(unseen_seed)
     secrets = (Secret.generate(random_bytes) for _ in range(8000))
     seen = Counter(Encoder(metric, each, random_bytes).encode(("b", True)).to_bytes()[0] for each in secrets)
-    ones = [(parts[0].params.p_star, parts[0].params.q_star, parts[1].params.q_star)][0]
+    ones = [(parts[0].params.mechanism.p_star, parts[0].params.mechanism.q_star, parts[1].params.mechanism.q_star)][0]
     law = [math.prod(p if report >> i & 1 else 1 - p for i, p in enumerate(ones)) for report in range(8)]
     assert stats.chisquare([seen[report] for report in range(8)], 8000 * np.array(law)).pvalue > ALPHA
 
@@ -247,7 +246,7 @@ def test_clients_record_joint_values_and_charge_each_combination(rig: Rig) -> No
     batches = [batch for batch in rig.transport.batches if batch.metric == "flight"]
     assert len(batches) == 4  # the fourth has no value
     assert {len(batch.rows) for batch in batches} == {FLIGHT.params.row_bytes}
-    assert client.accounting()["ignored"]["invalid"] == 1
+    assert client.accounting().ignored["invalid"] == 1
     assert "flight" in str(client.ledger())
     assert client.inspect(last=1)
     with collaborators(client).journal as state:

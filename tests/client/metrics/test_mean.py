@@ -138,7 +138,7 @@ RECORDED = [None, -1e9, 0, 1e-9, 3.2, 25, 26, 49.9, 50, 1e9]
 
 def output_laws(metric: Metric, value: float | None, t: int, parts: int) -> dict[tuple[int, ...], float]:
     """Probability of each cohort and t bits, over the coins and over `parts` thresholds of equal probability in each cohort."""
-    p, q, f = metric.params.prob_p, metric.params.prob_q, metric.params.prob_f
+    p, q, f = metric.params.mechanism.prob_p, metric.params.mechanism.prob_q, metric.params.mechanism.prob_f
     assert f is not None
     m, law = metric.params.num_cohorts, dict[tuple[int, ...], float]()
     for cohort, part, permanent in itertools.product(range(m), range(parts), (0, 1)):
@@ -176,7 +176,7 @@ def test_epsilon_of_a_mean_equals_enumeration(
 def test_loss_of_a_changing_number_is_at_most_that_of_its_two_bits(pqf: tuple[float, float, float]) -> None:
     """Histories of 4 numbers that cross the threshold at the same times, one memoized response for each bit: two units at most."""
     params = Metric.ordinal("use", RANGE, prob_p=pqf[0], prob_q=pqf[1], prob_f=pqf[2]).params
-    p, q, f = params.prob_p, params.prob_q, 2 * params.permanent_p
+    p, q, f = params.mechanism.prob_p, params.mechanism.prob_q, 2 * params.mechanism.permanent_p
 
     def law(bits: tuple[int, ...], reports: tuple[int, ...]) -> float:
         total = 0.0

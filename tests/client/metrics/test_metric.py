@@ -127,7 +127,7 @@ def test_repr_of_definitions_has_the_names() -> None:
 
 
 def asymmetric(permanent_p: float, permanent_q: float) -> Params:
-    return replace(PARAMS, permanent_p=permanent_p, permanent_q=permanent_q)
+    return replace(PARAMS, mechanism=replace(PARAMS.mechanism, permanent_p=permanent_p, permanent_q=permanent_q))
 
 
 DIFFERENT: list[dict[str, Any]] = [

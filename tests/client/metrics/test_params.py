@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hubbub import ParameterError, Params
+from hubbub.mechanisms.unary import UnaryResponse
 
 GOOD: dict[str, Any] = {
     "num_bits": 128,
@@ -82,8 +83,8 @@ def test_rejects_asymmetric_response_of_one_bit() -> None:
     noise = {"prob_p": 0.25, "prob_q": 0.75}
     with pytest.raises(ParameterError, match=r"of one bit must add up to 1, got 0\.1 and 0\.5: .*; use prob_f"):
         Params.one_hot(1, **noise, permanent_p=0.1, permanent_q=0.5)
-    assert Params.one_hot(1, **noise, permanent_p=0.25, permanent_q=0.75).prob_f == 0.5
-    assert Params.one_hot(2, **noise, permanent_p=0.1, permanent_q=0.5).prob_f is None
+    assert Params.one_hot(1, **noise, permanent_p=0.25, permanent_q=0.75).mechanism.prob_f == 0.5
+    assert Params.one_hot(2, **noise, permanent_p=0.1, permanent_q=0.5).mechanism.prob_f is None
 
 
 def test_symmetric_pair_equals_prob_f(unseen_seed: int) -> None:
@@ -93,12 +94,12 @@ def test_symmetric_pair_equals_prob_f(unseen_seed: int) -> None:
         b = n / 2**24
         pair, symmetric = Params(**SHAPE, permanent_p=b, permanent_q=1 - b), Params(**SHAPE, prob_f=2 * b)
         assert pair == symmetric
-        assert (pair.prob_f, pair.permanent_p, pair.permanent_q) == (2 * b, b, 1 - b)
-        assert pair.permanent_fields == {"prob_f": 2 * b}
+        assert (pair.mechanism.prob_f, pair.mechanism.permanent_p, pair.mechanism.permanent_q) == (2 * b, b, 1 - b)
+        assert pair.mechanism.permanent_fields == {"prob_f": 2 * b}
         if 0 < n < 2**23 - 1:
             near = Params(**SHAPE, permanent_p=b, permanent_q=1 - b - 2**-24)
-            assert near.prob_f is None
-            assert near.permanent_fields == {"permanent_p": b, "permanent_q": 1 - b - 2**-24}
+            assert near.mechanism.prob_f is None
+            assert near.mechanism.permanent_fields == {"permanent_p": b, "permanent_q": 1 - b - 2**-24}
 
 
 def test_params_survive_copies() -> None:
@@ -107,7 +108,14 @@ def test_params_survive_copies() -> None:
         params = Params(**SHAPE, **response)
         assert pickle.loads(pickle.dumps(params)) == params  # noqa: S301
         assert replace(params, num_bits=64) == Params(**{**SHAPE, "num_bits": 64}, **response)
-        assert eval(repr(params)) == params  # noqa: S307
+        assert eval(repr(params), {"Params": Params, "UnaryResponse": UnaryResponse}) == params  # noqa: S307
+
+
+def test_rejects_mechanism_together_with_its_probabilities() -> None:
+    mechanism = Params(**SHAPE, prob_f=0.5).mechanism
+    assert Params(num_bits=8, num_hashes=2, num_cohorts=1, mechanism=mechanism).mechanism is mechanism
+    with pytest.raises(ParameterError, match="given together with prob_q: pass the mechanism or its probabilities"):
+        Params(num_bits=8, num_hashes=2, num_cohorts=1, mechanism=mechanism, prob_q=0.5)
 
 
 def test_rejects_google_md5_with_too_many_bits_or_hashes() -> None:
@@ -118,19 +126,26 @@ def test_rejects_google_md5_with_too_many_bits_or_hashes() -> None:
 def test_p_star_and_q_star_are_exact() -> None:
     """p* and q* need 48 binary digits, which a float holds exactly."""
     params = Params(**{**GOOD, "prob_p": 0.39, "prob_q": 0.61, "prob_f": 0.45})
-    p, q, g = Fraction(params.prob_p), Fraction(params.prob_q), Fraction(params.permanent_p)
-    assert params.prob_f == 2 * g
-    assert Fraction(params.p_star) == (1 - g) * p + g * q
-    assert Fraction(params.q_star) == (1 - g) * q + g * p
+    p, q, g = (
+        Fraction(params.mechanism.prob_p),
+        Fraction(params.mechanism.prob_q),
+        Fraction(params.mechanism.permanent_p),
+    )
+    assert params.mechanism.prob_f == 2 * g
+    assert Fraction(params.mechanism.p_star) == (1 - g) * p + g * q
+    assert Fraction(params.mechanism.q_star) == (1 - g) * q + g * p
 
 
 def test_p_star_and_q_star_of_an_asymmetric_response_are_exact() -> None:
     params = Params(**{**SHAPE, "prob_p": 0.39, "prob_q": 0.61}, permanent_p=0.013, permanent_q=0.57)
-    p, q, b, a = map(Fraction, (params.prob_p, params.prob_q, params.permanent_p, params.permanent_q))
-    assert Fraction(params.p_star) == (1 - b) * p + b * q
-    assert Fraction(params.q_star) == (1 - a) * p + a * q
+    p, q, b, a = map(
+        Fraction,
+        (params.mechanism.prob_p, params.mechanism.prob_q, params.mechanism.permanent_p, params.mechanism.permanent_q),
+    )
+    assert Fraction(params.mechanism.p_star) == (1 - b) * p + b * q
+    assert Fraction(params.mechanism.q_star) == (1 - a) * p + a * q
 
 
 def test_p_star_and_q_star_match_the_rappor_paper() -> None:
     params = Params(**GOOD)
-    assert (params.p_star, params.q_star) == (0.5625, 0.6875)
+    assert (params.mechanism.p_star, params.mechanism.q_star) == (0.5625, 0.6875)

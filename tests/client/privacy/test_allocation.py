@@ -109,7 +109,7 @@ class Life:
     steps=st.lists(STEPS, max_size=12),
     data=st.data(),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_periods_with_reports_do_not_depend_on_values(
     first: Metric, second: Metric, share: float, enrollment: float, total: float, steps: list[str], data: st.DataObject
 ) -> None:

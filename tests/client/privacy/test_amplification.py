@@ -31,7 +31,7 @@ def one_of(number: int, local: float) -> list[Distribution]:
 
 def bits(params: Params) -> list[Distribution]:
     """Return the pattern probabilities of one-hot reports, of "no value" and of each category."""
-    k, p, q = params.num_bits, params.p_star, params.q_star
+    k, p, q = params.num_bits, params.mechanism.p_star, params.mechanism.q_star
 
     def chance(value: int, pattern: int) -> float:
         ones = [q if i == value else p for i in range(k)]
@@ -128,13 +128,13 @@ def test_central_epsilon_decreases_with_reports_and_is_at_most_local() -> None:
 def test_bound_holds_for_two_periods() -> None:
     """Booleans with permanent noise, with each period shuffled separately, for every pair of values."""
     params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
-    local, g = epsilon(params, 2), params.permanent_p
+    local, g = epsilon(params, 2), params.mechanism.permanent_p
 
     def twice(value: int) -> list[float]:
         """Return the chance of each pair of reports, bit 0 the first."""
         chances = [0.0] * 4
         for permanent in (0, 1):
-            one = params.prob_q if permanent else params.prob_p
+            one = params.mechanism.prob_q if permanent else params.mechanism.prob_p
             for pair in range(4):
                 shown = math.prod(one if pair >> period & 1 else 1 - one for period in (0, 1))
                 chances[pair] += (1 - g if permanent == value else g) * shown

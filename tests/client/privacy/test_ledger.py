@@ -64,7 +64,7 @@ def test_report_above_the_policy_blocks_the_metric(rig: Rig, caplog: pytest.LogC
     assert caplog.text.count("homepage") == 1
     rig.clock.move(days=2)
     assert deliver(client) == 0
-    assert client.accounting()["ignored"]["policy"] == 1
+    assert client.accounting().ignored["policy"] == 1
 
 
 def test_metric_without_permanent_noise_stops_after_its_budget(rig: Rig) -> None:
@@ -76,7 +76,7 @@ def test_metric_without_permanent_noise_stops_after_its_budget(rig: Rig) -> None
         client.record("plain", True)
         rig.clock.move(days=1)
     counts = client.accounting()
-    assert (counts["formed"], counts["ignored"]["policy"]) == (3, 3)
+    assert (counts.formed, counts.ignored["policy"]) == (3, 3)
     require_balanced(counts)
 
 
@@ -101,7 +101,7 @@ def test_changed_definition_has_its_own_account_within_the_total(rig: Rig) -> No
         client = rig.agreed(version, policy=policy)
         client.record("survey", False)
         deliver(client)
-        formed_counts.append(client.accounting()["formed"])
+        formed_counts.append(client.accounting().formed)
         with collaborators(client).journal as state:
             assert state.spent("") <= policy.epsilon_total
         client.close()
@@ -125,7 +125,7 @@ def test_metric_without_budget_left_is_refused_before_recording(rig: Rig, caplog
     client.record("two", "a")
     assert deliver(client) == 1
     rig.clock.move(days=1)
-    assert (deliver(client), client.accounting()["ignored"]["policy"]) == (1, 1)
+    assert (deliver(client), client.accounting().ignored["policy"]) == (1, 1)
     with collaborators(client).journal as state:
         assert state.spent("") == pytest.approx(2 * price)
         assert state.reserved("") == pytest.approx(3 * price)

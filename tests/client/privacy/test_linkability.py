@@ -50,7 +50,10 @@ def test_mutual_information_grows_to_the_permanent_bits(pqf: Probabilities) -> N
     params = params_of(8, 2, *pqf)
     shared = [mutual_information(params, t) for t in (1, 2, 4, 150, math.inf)]
     assert all(more >= less - 1e-12 for less, more in itertools.pairwise(shared))
-    zero, one = (-sum(x * math.log(x) for x in (g, 1 - g) if x) for g in (params.permanent_p, params.permanent_q))
+    zero, one = (
+        -sum(x * math.log(x) for x in (g, 1 - g) if x)
+        for g in (params.mechanism.permanent_p, params.mechanism.permanent_q)
+    )
     entropy = max(8 * zero, 6 * zero + 2 * one)
     assert shared[-1] == pytest.approx(entropy)
     assert shared[-2] >= 0.98 * entropy

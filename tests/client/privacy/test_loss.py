@@ -112,7 +112,7 @@ def test_epsilon_of_asymmetric_responses_has_exact_limits() -> None:
     """One report of one bit each way: ln(q*(1-p*) / (p*(1-q*))). Any number: h ln(a (1-b) / (b (1-a))), infinite at b = 0, a = 1."""
     shape: dict[str, Any] = {"num_bits": 64, "num_hashes": 2, "num_cohorts": 1, "prob_p": 0.2, "prob_q": 0.7}
     params = Params(**shape, permanent_p=0.125, permanent_q=0.5)
-    p, q = params.p_star, params.q_star
+    p, q = params.mechanism.p_star, params.mechanism.q_star
     assert abs(epsilon(params) - 2 * math.log(q * (1 - p) / (p * (1 - q)))) < 1e-12
     assert abs(epsilon_permanent(params) - 2 * math.log(7)) < 1e-12
     assert abs(epsilon(params, 10**9) - 2 * math.log(7)) < 1e-12
@@ -159,7 +159,7 @@ def test_epsilon_equals_theorems_1_and_2_of_the_rappor_paper(
 ) -> None:
     """t = 1: h ln(q*(1-p*) / (p*(1-q*))); t -> infinity: 2 h ln((1-f/2) / (f/2))."""
     params = Params(num_bits=k, num_hashes=h, num_cohorts=8, prob_p=pqf[0], prob_q=pqf[1], prob_f=pqf[2])
-    p, q = params.p_star, params.q_star
+    p, q = params.mechanism.p_star, params.mechanism.q_star
     assert abs(epsilon(params) - h * math.log(q * (1 - p) / (p * (1 - q)))) < 1e-12
     assert abs(epsilon_permanent(params) - 2 * h * math.log((1 - pqf[2] / 2) / (pqf[2] / 2))) < 1e-12
     assert (round(epsilon(params), 4), round(epsilon_permanent(params), 4)) == (once, forever)
@@ -269,22 +269,24 @@ def test_squared_differences_of_linked_reports_reveal_a_change() -> None:
 def test_likelihood_ratio_of_known_values_reveals_nearly_every_change(unseen_seed: int) -> None:
     """The likelihood ratio has power 0.999: at most 30 of 20,000 simulated observers miss the change; alpha = 1e-6."""
     params, rng = CHANGING, np.random.default_rng(unseen_seed)
-    observers, g = 20_000, params.permanent_p
+    observers, g = 20_000, params.mechanism.permanent_p
     first, second = np.repeat([1.0, 0.0], [2, 126]), np.repeat([0.0, 1.0, 0.0], [2, 2, 124])
 
     def permanent(true: Floats) -> Floats:
-        masked = rng.random((observers, 128)) < 2 * params.permanent_p
+        masked = rng.random((observers, 128)) < 2 * params.mechanism.permanent_p
         return np.where(masked, rng.random((observers, 128)) < 0.5, true)
 
     def ones(prr: Floats) -> Floats:
-        return rng.binomial(TEN, np.where(prr, params.prob_q, params.prob_p)).astype(float)
+        return rng.binomial(TEN, np.where(prr, params.mechanism.prob_q, params.mechanism.prob_p)).astype(float)
 
     def given(chance: float, n: Floats) -> Floats:
         return chance**n * (1 - chance) ** (TEN - n)
 
     def log_ratio(before: Floats, after: Floats) -> Floats:
         one_first, one_second = np.where(first == 1, 1 - g, g), np.where(second == 1, 1 - g, g)
-        b1, b0, a1, a0 = (given(c, n) for n in (before, after) for c in (params.prob_q, params.prob_p))
+        b1, b0, a1, a0 = (
+            given(c, n) for n in (before, after) for c in (params.mechanism.prob_q, params.mechanism.prob_p)
+        )
         unchanged = one_first * b1 * a1 + (1 - one_first) * b0 * a0
         changed = (one_first * b1 + (1 - one_first) * b0) * (one_second * a1 + (1 - one_second) * a0)
         return np.asarray(np.log(changed / unchanged).sum(axis=1))

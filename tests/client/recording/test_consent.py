@@ -30,7 +30,7 @@ def test_nothing_is_recorded_before_consent(rig: Rig) -> None:
     assert not collaborators(client).uploader.is_started  # no thread, no network code
     rig.clock.move(days=3)
     assert deliver(client) == 0
-    assert client.accounting()["ignored"]["consent"] == 1
+    assert client.accounting().ignored["consent"] == 1
     assert not (rig.state / "secret").exists()
     require_balanced(client.accounting())
 
@@ -41,7 +41,7 @@ def test_consent_is_shared_by_clients_of_one_directory(rig: Rig) -> None:
     assert second.consent.effective is Consent.ON
     second.set_consent("off")
     first.record("homepage", "https://example.org/")
-    assert first.accounting()["ignored"]["consent"] == 1
+    assert first.accounting().ignored["consent"] == 1
     assert (collaborators(first).encoders._secret, collaborators(first).encoders._encoders) == (
         None,
         {},
@@ -55,7 +55,7 @@ def test_local_builds_reports_and_sends_none(rig: Rig) -> None:
     client.record("homepage", "https://example.org/")
     rig.clock.move(days=3)
     assert client.flush(5)
-    assert (client.accounting()["formed"], rig.transport.bodies) == (3, [])
+    assert (client.accounting().formed, rig.transport.bodies) == (3, [])
 
 
 def test_off_erases_queue_drafts_and_secret_but_keeps_ledger(rig: Rig) -> None:
@@ -78,7 +78,7 @@ def test_off_erases_queue_drafts_and_secret_but_keeps_ledger(rig: Rig) -> None:
     assert not any(row.hex().encode() in left for row in rows if len(row) > 1)
     assert not any(each.hex().encode() in left for each in remembered)
     counts = client.accounting()
-    assert (counts["dropped"]["consent"], counts["queued"]) == (2, 0)
+    assert (counts.dropped["consent"], counts.queued) == (2, 0)
     require_balanced(counts)
     with collaborators(client).journal as state:
         assert [account.units for account in state.accounts.values()] == [1, 1]
@@ -111,7 +111,7 @@ def test_consent_withdrawal_during_upload_counts_batch_once(rig: Rig) -> None:
     client.record("homepage", "https://example.org/")
     assert deliver(client) == 1
     counts = client.accounting()
-    assert (counts["dropped"]["consent"], counts["acknowledged"]) == (1, 0)
+    assert (counts.dropped["consent"], counts.acknowledged) == (1, 0)
     require_balanced(counts)
 
 
@@ -130,7 +130,7 @@ def test_environment_stops_recording_without_erasing(variable: str, rig: Rig) ->
     silent = rig.client(environment={variable: "1"})
     assert silent.consent.effective is Consent.OFF
     silent.record("homepage", "https://example.org/")
-    assert silent.accounting()["ignored"]["consent"] == 1
+    assert silent.accounting().ignored["consent"] == 1
     rig.clock.move(days=2)
     assert silent.flush(5)
     assert rig.transport.bodies == []

@@ -90,10 +90,10 @@ def test_on_drops_reports_and_draft_of_local(rig: Rig) -> None:
     assert client.flush(5)
     client.record("quiet", "local 10")
     counts = client.accounting()
-    assert (counts["formed"], counts["queued"], rig.transport.bodies) == (10, 10, [])
+    assert (counts.formed, counts.queued, rig.transport.bodies) == (10, 10, [])
     client.set_consent("on")
     counts = client.accounting()
-    assert (counts["queued"], counts["dropped"]["local"]) == (0, 10)
+    assert (counts.queued, counts.dropped["local"]) == (0, 10)
     require_balanced(counts)
     assert deliver(client) == 1  # of today, and of no day before
     (batch,) = rig.transport.batches
@@ -151,7 +151,7 @@ def test_reports_of_on_are_held_during_local(rig: Rig) -> None:
     deliver(client)
     assert rig.transport.bodies == []
     client.set_consent("on")
-    assert client.accounting()["dropped"]["local"] == 1
+    assert client.accounting().dropped["local"] == 1
     assert deliver(client) == 1
     assert [batch.period for batch in rig.transport.batches] == ["2026-11-21"]
 
@@ -161,7 +161,7 @@ def test_local_environment_keeps_recordings_out_of_shared_drafts(rig: Rig) -> No
     local = rig.client(QUIET, environment={"HUBBUB_CONSENT": "local"})
     local.record("quiet", "local")
     counts = local.accounting()
-    assert (counts["chosen"], counts["ignored"]["consent"]) == (0, 1)
+    assert (counts.chosen, counts.ignored["consent"]) == (0, 1)
     other = rig.client(QUIET)
     deliver(other)
     with collaborators(other).journal as state:
@@ -254,7 +254,7 @@ def test_power_loss_sends_no_local_report(rig: Rig, unseen_seed: int) -> None:
             note_day(observer, rig, client)
         collaborators(client).uploader.stop()
         require_balanced(client.accounting())
-        dropped += client.accounting()["dropped"]["local"] > 0
+        dropped += client.accounting().dropped["local"] > 0
         disk = disk.after_power_loss(chance)
     observer.require_nothing_local_was_sent()
     assert len(observer.sent) > 20

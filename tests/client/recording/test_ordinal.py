@@ -46,7 +46,7 @@ def test_several_numbers_of_a_period_are_reported_as_declared(
     deliver(client)
     assert rows(rig) == [1 << bucket]
     counts = client.accounting()
-    assert (counts["recorded"], counts["chosen"], counts["superseded"]) == (len(numbers), 1, len(numbers) - 1)
+    assert (counts.recorded, counts.chosen, counts.superseded) == (len(numbers), 1, len(numbers) - 1)
     require_balanced(counts)
 
 
@@ -75,8 +75,8 @@ def test_a_changed_number_costs_one_more_value_only_if_it_crosses_the_threshold(
         client.record("clicks", number)
         rig.clock.move(days=1)
         deliver(client)
-        (account,) = client.ledger()["accounts"]
-        units.append(account["units"])
+        (account,) = client.ledger().accounts
+        units.append(account.units)
     assert units == [1, 1, 1, 2, 2, 2, 2]
 
 
@@ -128,7 +128,7 @@ def test_no_value_and_invalid_values_do_not_change_the_number(several: str, rig:
         client.record("clicks", value)
     deliver(client)
     assert rows(rig) == [0b100]
-    assert client.accounting()["ignored"]["invalid"] == 4
+    assert client.accounting().ignored["invalid"] == 4
 
 
 def test_a_period_without_recording_reports_the_default(rig: Rig) -> None:

@@ -52,7 +52,7 @@ def test_reservoir_sampling_is_uniform(rig: Rig, unseen_seed: int) -> None:
         rig.clock.move(days=1)
     assert len(chosen) == 5
     counts = client.accounting()
-    assert (counts["recorded"], counts["chosen"], counts["superseded"]) == (20_000, 4000, 16_000)
+    assert (counts.recorded, counts.chosen, counts.superseded) == (20_000, 4000, 16_000)
     require_balanced(counts)
     assert stats.chisquare(list(chosen.values())).pvalue > ALPHA
 
@@ -86,7 +86,7 @@ def test_threads_count_every_ignored_recording(
         thread.start()
     for thread in threads:
         thread.join()
-    assert client.accounting()["ignored"][reason] == 160
+    assert client.accounting().ignored[reason] == 160
 
 
 def test_every_period_has_one_report(rig: Rig) -> None:
@@ -106,7 +106,7 @@ def test_missed_open_periods_are_built_at_next_start(rig: Rig) -> None:
     rig.agreed(PLAIN).close()
     rig.clock.move(days=100)
     client = rig.client(PLAIN)
-    assert client.accounting()["formed"] == 28
+    assert client.accounting().formed == 28
     with collaborators(client).journal as state:
         oldest = min(waiting.batch.period for waiting in state.queue.values())
     assert oldest == str(date(2027, 3, 1).replace(day=1) - (date(2027, 3, 1) - date(2027, 2, 1)))
@@ -150,7 +150,7 @@ def test_ignored_recordings_are_counted_by_reason(rig: Rig, caplog: pytest.LogCa
     assert caplog.text.count(f"record: old expired on {TODAY}: its recordings are ignored") == 1
     client.record("homepage", "x")
     counts = client.accounting()
-    assert counts["ignored"] == {
+    assert counts.ignored == {
         "consent": 0,
         "invalid": 2,
         "unknown-metric": 1,
@@ -158,10 +158,10 @@ def test_ignored_recordings_are_counted_by_reason(rig: Rig, caplog: pytest.LogCa
         "expired": 2,
         "no-state": 0,
     }
-    assert counts["recorded"] == 6
+    assert counts.recorded == 6
     require_balanced(counts)
     client.close()
-    assert rig.client(HOMEPAGE, expired).accounting()["chosen"] == 1
+    assert rig.client(HOMEPAGE, expired).accounting().chosen == 1
 
 
 def test_wrong_calls_are_logged_once_without_value(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -183,14 +183,15 @@ def test_wrong_calls_are_logged_once_without_value(rig: Rig, caplog: pytest.LogC
     assert "canary" not in caplog.text
     assert "424242" not in caplog.text
     assert len(caplog.records) < 120
-    assert client.accounting()["ignored"] | {"invalid": 6, "unknown-metric": 512} == client.accounting()["ignored"]
+    ignored = client.accounting().ignored
+    assert (ignored["invalid"], ignored["unknown-metric"]) == (6, 512)
 
 
 def test_per_subject_client_logs_and_counts_record_without_subject(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     server = rig.agreed(SURVEY, per_subject=True, durability="memory")
     for _ in range(2):
         server.record("survey", True)
-    assert server.accounting()["ignored"]["invalid"] == 2
+    assert server.accounting().ignored["invalid"] == 2
     (warning,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert "call client.subject(id).record(...) instead of client.record(...)" in warning.getMessage()
 
@@ -230,8 +231,8 @@ def test_removed_definition_sends_no_reports(recorded: bool, rig: Rig) -> None:
         client.record("survey", True)
     client.close()
     rig.clock.move(days=3)
-    assert rig.client(PLAIN).accounting()["formed"] == 0
-    assert rig.client(SURVEY).accounting()["formed"] == 3
+    assert rig.client(PLAIN).accounting().formed == 0
+    assert rig.client(SURVEY).accounting().formed == 3
 
 
 def test_queue_limits_drop_oldest_batches(rig: Rig) -> None:
@@ -240,7 +241,7 @@ def test_queue_limits_drop_oldest_batches(rig: Rig) -> None:
         rig.clock.move(days=1)
         client.record("plain", "a")
     counts = client.accounting()
-    assert (counts["formed"], counts["queued"], counts["dropped"]["quota"]) == (5, 3, 2)
+    assert (counts.formed, counts.queued, counts.dropped["quota"]) == (5, 3, 2)
     rig.transport.responses = [UploadResponse(503)] * 100
     rig.clock.move(days=27)
     client.flush(5)
@@ -248,7 +249,7 @@ def test_queue_limits_drop_oldest_batches(rig: Rig) -> None:
     with collaborators(client).journal as state:
         collaborators(client).builder.build_due(state)
     counts = client.accounting()
-    assert counts["dropped"]["age"] + counts["dropped"]["quota"] > 2
+    assert counts.dropped["age"] + counts.dropped["quota"] > 2
     require_balanced(counts)
 
 
@@ -274,7 +275,7 @@ def test_processes_of_one_client_send_one_report_per_period(rig: Rig) -> None:
     for client in clients:
         client.record("plain", "b")
     counts = clients[0].accounting()
-    assert (counts["recorded"], counts["chosen"], counts["formed"]) == (16, 2, 1)
+    assert (counts.recorded, counts.chosen, counts.formed) == (16, 2, 1)
     require_balanced(counts)
 
 
@@ -292,7 +293,7 @@ def test_64_threads_count_every_recording(rig: Rig) -> None:
     for thread in threads:
         thread.join()
     counts = client.accounting()
-    assert (counts["recorded"], counts["chosen"], counts["damaged_records"]) == (64 * 50, 2, 0)
+    assert (counts.recorded, counts.chosen, counts.damaged_records) == (64 * 50, 2, 0)
     require_balanced(counts)
 
 

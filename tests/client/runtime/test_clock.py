@@ -106,7 +106,7 @@ def test_recovers_from_clock_ten_years_ahead(
     assert max(period for _, period in aggregator.taken) < str(true.now.date())
     assert 1 <= caplog.text.count("the clock was ahead") <= 2
     counts = client.accounting()
-    assert counts["dropped"]["clock"] == 2 * 28  # batches of the wrong clock, after a response confirmed the date
+    assert counts.dropped["clock"] == 2 * 28  # batches of the wrong clock, after a response confirmed the date
     require_balanced(counts)
     client.close()
     assert [health for health, _ in findings(rig)] == [Health.OK]
@@ -135,10 +135,10 @@ def test_recovers_from_clock_forty_days_ahead(rig: Rig, world: tuple[ManualClock
     assert aggregator.twice == []
     assert len(aggregator.taken) >= 47  # 49 days and no more; the one that had begun when the clock was wrong is lost
     counts = client.accounting()
-    assert (counts["dropped"]["age"], counts["dropped"]["clock"]) == (0, 28)
+    assert (counts.dropped["age"], counts.dropped["clock"]) == (0, 28)
     with collaborators(client).journal as state:
         (account,) = state.accounts.values()
-        assert account.reports == counts["formed"]  # all that was made is on the ledger
+        assert account.reports == counts.formed  # all that was made is on the ledger
 
 
 def test_clock_behind_confirmed_time_creates_no_reports(rig: Rig, world: tuple[ManualClock, Aggregator]) -> None:
@@ -170,12 +170,12 @@ def test_batch_age_uses_confirmed_time(rig: Rig, world: tuple[ManualClock, Aggre
         collaborators(client).builder.build_all(state)
         rig.clock.move(days=60)
         collaborators(client).builder.build_all(state)
-        assert (client.accounting()["dropped"]["age"], state.formed) == (0, 29)
+        assert (client.accounting().dropped["age"], state.formed) == (0, 29)
     true.now = rig.clock.now
     while collaborators(client).sender.attempt() == 0.0:
         pass
     counts = client.accounting()
-    assert counts["dropped"]["age"] + counts["dropped"]["refused"] == 1
+    assert counts.dropped["age"] + counts.dropped["refused"] == 1
     require_balanced(counts)
 
 

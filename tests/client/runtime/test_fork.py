@@ -112,11 +112,11 @@ def test_child_processes_report_exactly_once(way: str, url: str, tmp_path: Path)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     with Client(METRICS, tmp_path / "state", url) as client:
-        recorded = client.accounting()["recorded"]
+        recorded = client.accounting().recorded
         assert recorded >= 201 if "middle" in way else recorded == 201
         assert deliver(client) == 3
         counts = client.accounting()
-        assert (counts["formed"], counts["acknowledged"], counts["damaged_records"]) == (3, 3, 0)
+        assert (counts.formed, counts.acknowledged, counts.damaged_records) == (3, 3, 0)
     assert counted(url) == before + 1
 
 
@@ -157,10 +157,10 @@ def test_preloaded_gunicorn_workers_share_one_client(url: str, tmp_path: Path) -
         serving.terminate()
         assert serving.wait(30) == 0, log.read_text()
     with Client(METRICS, tmp_path / "state", url) as client:
-        assert client.accounting()["recorded"] == 1 + answers.total()
+        assert client.accounting().recorded == 1 + answers.total()
         assert deliver(client) == 3
         counts = client.accounting()
-        assert (counts["formed"], counts["acknowledged"], counts["damaged_records"]) == (3, 3, 0)
+        assert (counts.formed, counts.acknowledged, counts.damaged_records) == (3, 3, 0)
     assert counted(url) == before + 1
 
 
@@ -188,7 +188,7 @@ for thread in threads:
 recorder = threading.Thread(target=clients[0].record, args=("homepage", "parent"))
 recorder.start()
 recorder.join()
-assert all(client.accounting()["recorded"] >= 120 for client in clients)
+assert all(client.accounting().recorded >= 120 for client in clients)
 os._exit(0)
 """
 

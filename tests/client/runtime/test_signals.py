@@ -136,7 +136,7 @@ def test_call_after_an_interrupt_repairs_the_state(
     assert set(sent.values()) == {1}
     with collaborators(client).journal as state:
         (account,) = state.accounts.values()
-    assert account.reports == client.accounting()["formed"] >= len(sent)
+    assert account.reports == client.accounting().formed >= len(sent)
     assert not read_state(rig.state).damaged
 
 
@@ -188,7 +188,7 @@ def test_recording_in_signal_handler_is_postponed(rig: Rig) -> None:
     collaborators(other).uploader.start().stop(5)
     collaborators(other).journal._sleep = lambda _: pytest.fail("it waits for its own thread")
     collaborators(one).journal.run(lambda _: other.record("homepage", "x"))
-    assert other.accounting()["recorded"] == 1
+    assert other.accounting().recorded == 1
 
 
 class Handler(logging.Handler):
@@ -236,7 +236,7 @@ def test_log_handler_may_record(rig: Rig, listen: Callable[[Callable[[], object]
     client.record("no-such-metric", "x")
     assert handler.num_emitted == 3
     assert done == [True, True, True]
-    assert client.accounting()["recorded"] == 5
+    assert client.accounting().recorded == 5
 
 
 def test_exceptions_of_log_handlers_are_suppressed(rig: Rig, listen: Callable[[Callable[[], object]], Handler]) -> None:
@@ -247,7 +247,7 @@ def test_exceptions_of_log_handlers_are_suppressed(rig: Rig, listen: Callable[[C
     client = rig.agreed()
     client.record("no-such-metric", "x")
     assert handler.num_emitted == 1
-    assert client.accounting()["ignored"]["unknown-metric"] == 1
+    assert client.accounting().ignored["unknown-metric"] == 1
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, TimeoutError])
@@ -298,7 +298,7 @@ def test_exception_of_signal_handler_reaches_host(
     alarmed = False
     assert not collaborators(client).journal.problem
     client.record("homepage", "x")
-    assert client.accounting()["recorded"] == 1
+    assert client.accounting().recorded == 1
 
 
 def test_internal_error_does_not_reach_host(
@@ -358,7 +358,7 @@ def test_stuck_lock_holder_is_waited_for_once(rig: Rig, monkeypatch: pytest.Monk
     assert deliver(client) == 0
     lock.release()
     monkeypatch.undo()
-    assert client.accounting()["recorded"] == 3
+    assert client.accounting().recorded == 3
     assert not collaborators(client).journal.problem
 
 

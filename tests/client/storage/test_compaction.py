@@ -145,7 +145,7 @@ def test_compaction_holds_the_lock_for_bounded_time(rig: Rig) -> None:
     assert max(pieces) < 2 * EVENTS_PER_SLICE * len(snapshot) / records
     assert {what for what, _, _ in under} == {"append", "read", "replace", "remove"}
     assert max(size for _, _, size in under) < 4096
-    assert other.accounting()["recorded"] == SUBJECTS + len(pieces)
+    assert other.accounting().recorded == SUBJECTS + len(pieces)
     disk.done = lambda *_: None
     assert state_of(rig.client()) == state_of(client) == state_of(other)
 
@@ -411,14 +411,14 @@ def test_fork_during_compaction_disturbs_neither_process(rig: Rig) -> None:
             child = os.fork()
             if child == 0:
                 client.record("homepage", "from a child")
-                os._exit(int(client.accounting()["recorded"] < SUBJECTS + 1))
+                os._exit(int(client.accounting().recorded < SUBJECTS + 1))
             children.append(child)
 
     collaborators(client).compactor._sleep = resting
     assert collaborators(client).compactor.compact(always=True)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
-    assert client.accounting()["recorded"] == SUBJECTS + 3
-    assert rig.client().accounting()["recorded"] == SUBJECTS + 3
+    assert client.accounting().recorded == SUBJECTS + 3
+    assert rig.client().accounting().recorded == SUBJECTS + 3
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -443,8 +443,8 @@ def test_killed_processes_lose_no_recordings_during_compaction(rig: Rig, tmp_pat
             recorded = len(count_file.read_bytes())
             least, most = least + recorded, most + min(recorded + 1, RECORDINGS)
     counts = rig.client(environment={"DO_NOT_TRACK": "1"}).accounting()
-    assert least <= counts["recorded"] <= most
-    assert counts["damaged_records"] <= 12
+    assert least <= counts.recorded <= most
+    assert counts.damaged_records <= 12
     require_balanced(counts)
 
 

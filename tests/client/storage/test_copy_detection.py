@@ -146,7 +146,7 @@ def test_new_identity_renews_secret_drops_queue_and_keeps_ledger(rig: Rig, tmp_p
     assert secret not in left
     client = rig.client(SURVEY, machine_id=machine(2))
     counts = client.accounting()
-    assert (counts["dropped"]["copied"], counts["queued"]) == (1, 0)
+    assert (counts.dropped["copied"], counts.queued) == (1, 0)
     require_balanced(counts)
     renewed = identity(rig)
     assert renewed[0] != secret

@@ -50,7 +50,7 @@ def row_of(client: Client, metric: Metric, value: str | None) -> int:
 def stood_in(client: Client) -> int:
     counts = client.accounting()
     require_balanced(counts)
-    return int(counts["stood_in"])
+    return int(counts.stood_in)
 
 
 def test_running_process_keeps_reporting_after_definition_change(rig: Rig) -> None:

@@ -33,10 +33,10 @@ def test_earlier_format_is_another_enrollment_that_is_charged_again(rig: Rig) ->
     deliver(client)
     ledger = client.ledger()
     assert (rig.state / "secret").read_bytes() == before
-    assert ledger["enrollments"] == 2
-    units = {account["metric"]: account["units"] for account in ledger["accounts"]}
+    assert ledger.enrollments == 2
+    units = {account.metric: account.units for account in ledger.accounts}
     assert units == {"dark": 2, "page": 2, "theme": 3}
-    limits = {account["metric"]: account["reserved_units"] for account in ledger["accounts"]}
+    limits = {account.metric: account.reserved_units for account in ledger.accounts}
     assert limits == {"dark": 1 + 1 + 2, "page": 1 + 1 + 4, "theme": 2 + 1 + 4}
     require_balanced(client.accounting())
     with collaborators(client).journal as state:

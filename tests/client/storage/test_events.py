@@ -15,7 +15,8 @@ from hubbub.sdk.storage import events
 from hubbub.sdk.storage.events import Backoff, BatchRemoval, decode_event, encode_records, item, replay
 from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.storage.state_reader import inspection_report, ledger_report, read_state
+from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.transparency.state_reports import inspect_state, ledger_of_state
 from hubbub.testing import ManualClock, RecordingTransport, deliver
 from tests.client.conftest import Rig, require_balanced
 from tests.data import make_journals
@@ -55,8 +56,8 @@ def test_recorded_directory_is_read_and_continued(name: str, rig: Rig) -> None:
         path.chmod(0o600)
     before = read_state(rig.state)
     reports = json.loads((RECORDED / "reports.json").read_bytes())[name]
-    assert json.loads(json.dumps(inspection_report(before, 10))) == reports["inspect"]
-    assert json.loads(json.dumps(ledger_report(before))) == reports["ledger"]
+    assert json.loads(json.dumps(inspect_state(before, 10).to_dict())) == reports["inspect"]
+    assert json.loads(json.dumps(ledger_of_state(before).to_dict())) == reports["ledger"]
     rig.clock, rig.transport = ManualClock(make_journals.END), RecordingTransport()
     client = rig.client(*make_journals.METRICS.values())
     client.set_consent("on")
@@ -66,7 +67,7 @@ def test_recorded_directory_is_read_and_continued(name: str, rig: Rig) -> None:
     sent = Counter(batch.batch_id for batch in rig.transport.batches)
     assert sent
     assert set(sent.values()) == {1}
-    assert client.accounting()["damaged_records"] == before.damaged
+    assert client.accounting().damaged_records == before.damaged
     after = collaborators(client).journal.run(lambda state: dict(state.accounts))
     assert all(after[key].units >= account.units for key, account in before.accounts.items())
     client.close()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from hubbub import Accounting
 from hubbub.cli.inspect import command as inspect_command
 from hubbub.cli.ledger import command as ledger_command
 from hubbub.client import collaborators
@@ -45,7 +46,7 @@ def filled(rig: Rig, days: int = 6) -> None:
     client.close()
 
 
-def state_of(rig: Rig, **options: Any) -> dict[str, Any]:
+def state_of(rig: Rig, **options: Any) -> Accounting:
     client = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"}, **options)
     client.close()
     return client.accounting()
@@ -63,9 +64,9 @@ def test_flipped_byte_keeps_accounting_exact(rig: Rig, unseen_seed: int) -> None
         journal.write_bytes(damaged)
         counts = state_of(rig)
         require_balanced(counts)
-        assert counts["damaged_records"] == before["damaged_records"] + 1
-        assert before["formed"] - 2 <= counts["formed"] <= before["formed"]
-        assert counts["dropped"]["corrupt"] <= 2
+        assert counts.damaged_records == before.damaged_records + 1
+        assert before.formed - 2 <= counts.formed <= before.formed
+        assert counts.dropped["corrupt"] <= 2
 
 
 def test_truncated_journal_starts_and_records(rig: Rig, unseen_seed: int) -> None:
@@ -81,7 +82,7 @@ def test_truncated_journal_starts_and_records(rig: Rig, unseen_seed: int) -> Non
         client.close()
         counts = state_of(rig)
         require_balanced(counts)
-        assert counts["chosen"] >= 1
+        assert counts.chosen >= 1
 
 
 def test_lost_batch_is_counted_as_corrupt(rig: Rig) -> None:
@@ -95,8 +96,8 @@ def test_lost_batch_is_counted_as_corrupt(rig: Rig) -> None:
     first = next(n for n in formed[:-1] if events[n]["queued"]["batch"]["batch_id"] not in gone)
     journal.write_bytes(b"".join(map(encode_record, iter_payloads[:first] + iter_payloads[first + 1 :])))
     counts = state_of(rig)
-    assert (counts["formed"], counts["queued"]) == (before["formed"], before["queued"] - 1)
-    assert counts["dropped"]["corrupt"] == 1
+    assert (counts.formed, counts.queued) == (before.formed, before.queued - 1)
+    assert counts.dropped["corrupt"] == 1
 
 
 def test_ledger_and_consent_survive_one_damaged_record(rig: Rig) -> None:
@@ -149,7 +150,7 @@ def test_journal_size_is_bounded(rig: Rig) -> None:
         pass
     client.close()
     assert size_of(rig.state) < 1 << 18  # 8,000 records are four times that
-    assert state_of(rig)["recorded"] == 8000
+    assert state_of(rig).recorded == 8000
 
 
 @pytest.mark.slow
@@ -259,14 +260,14 @@ def test_full_disk_pauses_uploads_with_one_warning(rig: Rig, caplog: pytest.LogC
         deliver(client)
     assert caplog.text.count("keeps recording in memory") == 1
     assert rig.transport.bodies == []
-    assert client.accounting()["recorded"] == 22
+    assert client.accounting().recorded == 22
     require_balanced(client.accounting())
     disk.full = False
     deliver(client)
     assert len(rig.transport.batches) == 4
     client.close()
     again = rig.client(disk=disk)
-    assert again.accounting()["recorded"] == 22
+    assert again.accounting().recorded == 22
     require_balanced(again.accounting())
 
 
@@ -313,7 +314,7 @@ def test_unwritable_directory_warns_and_does_not_raise(rig: Rig, caplog: pytest.
     assert caplog.text.count("keeps recording in memory") == 1
     assert rig.transport.bodies == []
     counts = client.accounting()
-    assert (counts["chosen"], counts["ignored"]["no-state"]) == (0, 1)
+    assert (counts.chosen, counts.ignored["no-state"]) == (0, 1)
     require_balanced(counts)
 
 
@@ -348,7 +349,7 @@ def test_failed_compaction_loses_nothing(operation: str, rig: Rig, monkeypatch: 
     for number in (1, 2):
         client = rig.agreed()
         collaborators(client).uploader.start().stop(5)
-        before = client.accounting()["recorded"]
+        before = client.accounting().recorded
         client.record("homepage", "x")
         left = number
         with monkeypatch.context() as broken:
@@ -358,7 +359,7 @@ def test_failed_compaction_loses_nothing(operation: str, rig: Rig, monkeypatch: 
         client.record("homepage", "x")
         client.close()
         found = rig.client(environment={"DO_NOT_TRACK": "1"})  # no thread of its own
-        assert found.accounting()["recorded"] == before + 2
+        assert found.accounting().recorded == before + 2
 
 
 WRITER = """
@@ -389,6 +390,6 @@ def test_eight_processes_count_every_recording(tmp_path: Path) -> None:
             writer.communicate(b"x")
             assert writer.returncode == 0
         counts = client.accounting()
-    assert counts["recorded"] == 8000
-    assert counts["damaged_records"] == 0
+    assert counts.recorded == 8000
+    assert counts.damaged_records == 0
     require_balanced(counts)

@@ -82,7 +82,7 @@ def test_failed_unlock_does_not_raise_or_keep_lock(rig: Rig, unseen_seed: int) -
     client.set_consent("on")
     counts = client.accounting()
     require_balanced(counts)
-    assert counts["recorded"] == recorded
+    assert counts.recorded == recorded
     assert not collaborators(client).journal.problem
     collaborators(client).uploader.stop(5)  # a running thread holds the lease while it uploads
     lease, compactor = (SystemDisk().lock(rig.state / name) for name in ("uploader", "compactor"))

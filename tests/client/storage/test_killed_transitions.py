@@ -83,7 +83,7 @@ def test_kill_between_local_and_on_sends_no_local_report(tmp_path: Path, compact
             clock.move(days=1)
             deliver(after)
             require_balanced(after.accounting())
-            assert after.accounting()["dropped"]["local"] >= 1
+            assert after.accounting().dropped["local"] >= 1
         encoder = Encoder(QUIET, secret_at(state / "secret"))
         rows = {batch.rows for batch in transport.batches}
         assert transport.batches

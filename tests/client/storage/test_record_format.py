@@ -18,7 +18,7 @@ def hit_by(at: int) -> int:
     return max(number for number, start in enumerate(STARTS[:-1]) if start <= at)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(at=st.integers(0, len(FILE) - 1), flip=st.integers(1, 255))
 def test_flipped_byte_loses_one_record(at: int, flip: int) -> None:
     damaged = bytearray(FILE)
@@ -29,7 +29,7 @@ def test_flipped_byte_loses_one_record(at: int, flip: int) -> None:
     assert found.damaged == 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(at=st.integers(0, len(FILE)), more=st.binary(max_size=40))
 def test_records_after_torn_end_are_read(at: int, more: bytes) -> None:
     """A process was killed while it wrote, and the next one wrote behind it."""

@@ -59,7 +59,7 @@ def test_start_with_unreadable_files_does_not_enroll_or_send(
             again.record("homepage", "https://example.org/other")
             assert deliver(again) == 0
             counts = again.accounting()
-            assert counts["ignored"]["no-state"] == 1
+            assert counts.ignored["no-state"] == 1
             require_balanced(counts)
             assert len(caplog.records) == 1
             assert collaborators(again).journal.problem.startswith(str(rig.state))
@@ -98,7 +98,7 @@ def test_relative_state_path_survives_chdir(rig: Rig, tmp_path: Path, monkeypatc
     client.record("homepage", "x")
     monkeypatch.chdir(tmp_path / "there")
     client.record("homepage", "y")
-    assert (client.consent.level, client.accounting()["recorded"]) == ("on", 2)
+    assert (client.consent.level, client.accounting().recorded) == ("on", 2)
     assert list(Path().iterdir()) == []
     assert str(tmp_path / "here") in repr(client)
 
@@ -122,7 +122,7 @@ def test_rejects_invalid_subject_id(subject_id: object, per_subject: bool, rig: 
     client = rig.agreed(HOMEPAGE, per_subject=per_subject)
     with pytest.raises(ParameterError, match="subject_id must be a string that is not empty, got "):
         client.subject(subject_id)  # type: ignore[arg-type]
-    assert client.accounting()["recorded"] == 0
+    assert client.accounting().recorded == 0
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_secret_of_another_user_is_rejected(rig: Rig) -> None:
     os.chown(rig.state / "secret", 1234, 1234)
     client = rig.agreed()
     client.record("homepage", "x")
-    assert client.accounting()["ignored"]["no-state"] == 1
+    assert client.accounting().ignored["no-state"] == 1
     assert "secret belongs to user 1234, this process runs as user 0" in collaborators(client).journal.problem
 
 

@@ -126,10 +126,10 @@ def test_ones_distributions_are_sums_of_two_binomials_with_rare_tails(params: Pa
     k, ones = params.num_bits, np.arange(params.num_bits + 1)
     for a, shape in enumerate(ones_distributions(params)):
         assert shape.sum() == pytest.approx(1, abs=1e-12)
-        assert shape @ ones == pytest.approx((k - a) * params.p_star + a * params.q_star)
+        assert shape @ ones == pytest.approx((k - a) * params.mechanism.p_star + a * params.mechanism.q_star)
         low, high = plausible_ones(params)
         assert shape[:low].sum() + shape[high + 1 :].sum() < TAIL_PROBABILITY
-    assert ones_distributions(params)[0] == pytest.approx(stats.binom.pmf(ones, k, params.p_star), abs=1e-13)
+    assert ones_distributions(params)[0] == pytest.approx(stats.binom.pmf(ones, k, params.mechanism.p_star), abs=1e-13)
     assert binned_distributions(params)[0].sum(axis=1) == pytest.approx(1)
 
 

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from hubbub import Consent, ParameterError
 from hubbub.client import _debugged_clients, collaborators
-from hubbub.sdk.runtime.environment import environment_settings
+from hubbub.sdk import assembly
+from hubbub.sdk.configuration import environment_settings
+from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.transparency import debug_mode
-from hubbub.sdk.upload import immediate
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import deliver
@@ -71,7 +72,7 @@ def test_client_sends_nothing_under_an_invalid_url(url: str, rig: Rig, caplog: p
     client.record("homepage", "x")
     deliver(client)
     assert rig.transport.bodies == []
-    assert client.accounting()["chosen"] == 0
+    assert client.accounting().chosen == 0
     assert client.consent.effective is Consent.OFF
     (line,) = [record.getMessage() for record in caplog.records if "HUBBUB_URL" in record.getMessage()]
     assert "must be an https URL, or http to a loopback address" in line
@@ -82,10 +83,10 @@ def test_url_of_the_environment_replaces_the_apps(rig: Rig, caplog: pytest.LogCa
     with caplog.at_level(logging.INFO):
         client = rig.client(transport=None, environment={"HUBBUB_URL": "http://127.0.0.1:9/base/"})
     assert "HUBBUB_URL is set: reports are sent to http://127.0.0.1:9/base" in caplog.text
-    transport = client._transport
+    transport = collaborators(client).sender._transport
     assert isinstance(transport, HttpTransport)
     assert transport._url == "http://127.0.0.1:9/base/v1/reports"
-    assert client._url == "http://127.0.0.1:9/base"  # the detached process gets it as an argument
+    assert client._configuration.url == "http://127.0.0.1:9/base"  # the detached process gets it as an argument
 
 
 @pytest.fixture
@@ -101,8 +102,7 @@ def _end_debugging() -> Iterator[None]:
     """Remove the handler, the directories and the references that debug mode keeps until the exit of the program."""
     yield
     for client in _debugged_clients:
-        if client._debug is not None:
-            client._debug.delete_state()
+        client._seams.at_exit()
     _debugged_clients.clear()
     for handler in logging.getLogger("hubbub").handlers[:]:
         if isinstance(handler, debug_mode._StderrHandler):
@@ -125,7 +125,7 @@ def test_debug_mode_prints_reports_and_never_values(
         client.record("homepage", value)
     client.record(CANARY, "homepage")
     client.subject(CANARY).record("homepage", CANARY)
-    secret = (client._directory / "secret").read_bytes()
+    secret = (collaborators(client).journal.directory / "secret").read_bytes()
     needles = [each.decode("latin-1") for each in hidden(client, secret)]
     with collaborators(client).journal as state:
         draft = state.drafts["", METRIC.digest]
@@ -151,6 +151,7 @@ Client(sys.argv[1], sys.argv[2], sys.argv[3]).set_consent("on")  # no reference 
 DEBUGGED = """
 import os, sys
 from hubbub import Client
+from hubbub.client import collaborators
 client = Client(sys.argv[1], sys.argv[2], sys.argv[3])
 client.set_consent("on")
 client.record("homepage", "https://example.org/")
@@ -158,9 +159,9 @@ if os.fork() == 0:
     client.record("homepage", "https://example.org/")
     sys.exit(0)  # runs the exit hooks
 os.wait()
-assert (client._directory / "journal").exists(), "the child deleted the state of its parent"
-assert client.accounting()["recorded"] == 2
-print(client._directory)
+assert (collaborators(client).journal.directory / "journal").exists(), "the child deleted the state of its parent"
+assert client.accounting().recorded == 2
+print(collaborators(client).journal.directory)
 """
 
 
@@ -193,7 +194,7 @@ def test_debug_mode_without_stderr_or_temporary_directory(rig: Rig, monkeypatch:
     client = rig.client(HOMEPAGE, environment={"HUBBUB_DEBUG": "1", "HUBBUB_URL": ELSEWHERE})
     client.set_consent("on")
     client.record("homepage", CANARY)
-    assert client.accounting()["chosen"] == 1
+    assert client.accounting().chosen == 1
     client.close()
     assert not rig.state.exists()
 
@@ -213,10 +214,30 @@ def test_debug_mode_starts_no_upload_after_its_time(
     client.set_consent("on")
     collaborators(client).uploader.stop()
     monkeypatch.setattr(HttpTransport, "send", hang)
-    monkeypatch.setattr(immediate, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(assembly, "time", SimpleNamespace(monotonic=lambda: now[0]))
     client.close()
     assert now == [110.0]
     assert "sent to http://127.0.0.1:1: no response: {" in capsys.readouterr().err
+
+
+@debugging
+@pytest.mark.parametrize("limit", [{}, {"DO_NOT_TRACK": "1"}])
+def test_debug_mode_prints_while_no_lock_is_held(
+    limit: dict[str, str], rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stderr that waits for another thread, which records, must not wait for ever."""
+    held: dict[str, bool] = {}
+    monkeypatch.setattr(debug_mode, "print_line", lambda text: held.update({text: holds_journal()}))
+    client = rig.client(HOMEPAGE, environment={"HUBBUB_DEBUG": "1"} | limit)
+    client.set_consent("on")
+    collaborators(client).uploader.stop()
+    held.clear()
+    client.record("homepage", "x")
+    client.record("homepage", 5)
+    collaborators(client).journal.run(lambda _: client.record("homepage", "y"))
+    client.record("homepage", "z")
+    assert len(held) == (1 if limit else 4)
+    assert not any(held.values())
 
 
 @debugging
@@ -226,12 +247,12 @@ def test_debug_mode_obeys_do_not_track(rig: Rig, capsys: pytest.CaptureFixture[s
     client.record("homepage", CANARY)
     client.close()
     assert "ignored: consent is off" in capsys.readouterr().err
-    assert client.accounting()["formed"] == 0
+    assert client.accounting().formed == 0
 
 
 @debugging
 def test_wrong_arguments_leave_no_temporary_directory(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debug_mode, "_temporary_directory", lambda: pytest.fail("a directory was made"))
-    for wrong in ({"policy": "strict"}, {"limits": 5}, {"ca_certs": "missing.pem"}):
+    for wrong in ({"policy": "strict"}, {"limits": 5}, {"ca_certs": "missing.pem"}, {"state": ""}):
         with pytest.raises(ParameterError):
             rig.client(environment={"HUBBUB_DEBUG": "1"}, **wrong)

@@ -79,7 +79,15 @@ def _random_metric(kind: str, chance: random.Random) -> Metric:
 @cache
 def bit_odds(params: Params, reports: float) -> tuple[Fraction | float, Fraction | float]:
     """Largest likelihood ratio of a bit that is one for the first value only, and of one that is one for the second only."""
-    a, b, p, q = (Fraction(each) for each in (params.permanent_q, params.permanent_p, params.prob_p, params.prob_q))
+    a, b, p, q = (
+        Fraction(each)
+        for each in (
+            params.mechanism.permanent_q,
+            params.mechanism.permanent_p,
+            params.mechanism.prob_p,
+            params.mechanism.prob_q,
+        )
+    )
     if reports == FOREVER:  # the permanent bit is known
         return ratio(a, b), ratio(1 - b, 1 - a)
     t = int(reports)

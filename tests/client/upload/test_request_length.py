@@ -81,7 +81,7 @@ def value_of(metric: Metric, number: int) -> str | bool | None:
     return bool(number % 2) if metric.kind is Kind.BOOLEAN else "v" * number
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=st.data())
 def test_request_length_is_constant(tmp_path: Path, made: st.DataObject) -> None:
     """Over metrics, cohorts, period kinds, dates and values; the bytes are those that arrive at a socket."""

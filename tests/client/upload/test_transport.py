@@ -121,7 +121,7 @@ def test_thread_that_has_connected_does_not_hold_up_the_next_request(monkeypatch
             super().run()
             time.sleep(0.5)
 
-    monkeypatch.setattr("hubbub.sdk.upload.cancellation.threading.Thread", SlowToReturn)
+    monkeypatch.setattr("hubbub.sdk.upload.transport.threading.Thread", SlowToReturn)
     with server(answering(http("202 Accepted", b'{"batch_id": "x"}'), [])) as url:
         transport = HttpTransport(url)
         assert [transport.send(BODY).status for _ in range(2)] == [202, 202]
@@ -425,7 +425,7 @@ def test_consent_withdrawal_cancels_upload(who: str, consent: str, rig: Rig) -> 
         (client if who == "this client" else rig.client(SURVEY)).set_consent(Consent(consent))
         assert ended.wait(5)  # the transport's own patience is ten seconds
         counts = client.accounting()
-    assert (counts["queued"], counts["dropped"]["consent"]) == ((0, 1) if consent == "off" else (1, 0))
+    assert (counts.queued, counts.dropped["consent"]) == ((0, 1) if consent == "off" else (1, 0))
     require_balanced(counts)
 
 
@@ -447,7 +447,7 @@ def test_flush_keeps_timeout_with_slow_server(serve: Callable[[socket.socket], N
         client.record("survey", True)
         collaborators(client).uploader.stop()
         assert time.monotonic() - began < 4
-        assert client.accounting()["queued"] == 1
+        assert client.accounting().queued == 1
 
 
 EXITING = """

@@ -14,8 +14,7 @@ from scipy import stats
 from hubbub import Metric, Period, PeriodKind
 from hubbub.client import collaborators
 from hubbub.sdk.storage.events import BatchCreation, QueuedBatch
-from hubbub.sdk.upload.response_handling import split_batch
-from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse, split_batch
 from hubbub.testing import ManualClock, RecordingTransport, SeededBytes, deliver
 from hubbub.wire.batch import Batch
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
@@ -38,7 +37,7 @@ def test_unaccepted_batch_is_resent_unchanged(answer: UploadResponse, rig: Rig) 
         client.close()
     assert len(rig.transport.bodies) > 50
     assert len(set(rig.transport.bodies)) == 1
-    assert client.accounting()["acknowledged"] == 1
+    assert client.accounting().acknowledged == 1
 
 
 def test_413_splits_batch_unless_possibly_delivered(rig: Rig) -> None:
@@ -75,17 +74,17 @@ def test_refused_report_is_quarantined_unless_possibly_delivered(rig: Rig) -> No
     client = rig.agreed()
     rig.transport.responses = [UploadResponse(422, "wrong-size")]
     deliver(client)
-    assert client.accounting()["quarantined"] == 1
+    assert client.accounting().quarantined == 1
     rig.clock.move(days=1)
     rig.transport.responses = [NO_RESPONSE, UploadResponse(422, "wrong-size")]
     deliver(client)
     deliver(client)
     counts = client.accounting()
-    assert counts["quarantined"] == 1
-    assert counts["queued"] == 1
+    assert counts.quarantined == 1
+    assert counts.queued == 1
     deliver(client)
     counts = client.accounting()
-    assert counts["acknowledged"] == 1
+    assert counts.acknowledged == 1
     require_balanced(counts)
 
 
@@ -124,7 +123,7 @@ def test_closed_period_and_expired_metric_drop_batches(rig: Rig) -> None:
     rig.transport.responses = [UploadResponse(410, "period-closed"), UploadResponse(410, "metric-expired")]
     deliver(client)
     counts = client.accounting()
-    assert (counts["dropped"]["refused"], counts["dropped"]["expired"]) == (1, 2)
+    assert (counts.dropped["refused"], counts.dropped["expired"]) == (1, 2)
     require_balanced(counts)
 
 
@@ -177,7 +176,7 @@ def test_unknown_metric_is_logged_once_until_aggregator_accepts_it(rig: Rig, cap
             rig.clock.move(hours=2)
     assert caplog.text.count("homepage: the aggregator has no metric of this name") == 1
     deliver(client)
-    assert client.accounting()["acknowledged"] >= 1
+    assert client.accounting().acknowledged >= 1
     with collaborators(client).journal as state:
         assert (state.unknown_metrics(), state.last_error) == ([], "")
 
@@ -193,7 +192,7 @@ def test_4xx_pauses_uploads_for_an_hour(status: int, rig: Rig) -> None:
     rig.clock.move(days=2)
     while collaborators(client).sender.attempt() == 0:
         pass
-    assert client.accounting()["acknowledged"] >= 1
+    assert client.accounting().acknowledged >= 1
 
 
 def test_backoff_survives_restart(rig: Rig) -> None:
@@ -220,7 +219,7 @@ def test_wrong_clock_holds_reports_and_warns_once(rig: Rig, caplog: pytest.LogCa
         deliver(client)
     assert caplog.text.count("the system clock differs") == 1
     counts = client.accounting()
-    assert (counts["queued"], counts["formed"]) == (1, 1)
+    assert (counts.queued, counts.formed) == (1, 1)
 
 
 def test_outage_loses_nothing_and_ends_without_burst(unseen_seed: int) -> None:
@@ -255,8 +254,8 @@ def test_outage_loses_nothing_and_ends_without_burst(unseen_seed: int) -> None:
             assert over < (first or 0)
             counts = client.accounting()
             require_balanced(counts)
-            assert counts["dropped"] == dict.fromkeys(counts["dropped"], 0)
-            clients_by_reports[counts["acknowledged"]] += 1
+            assert counts.dropped == dict.fromkeys(counts.dropped, 0)
+            clients_by_reports[counts.acknowledged] += 1
             assert {batch.period for batch in rig.transport.batches} >= {f"2026-11-{day}" for day in range(21, 31)}
             client.close()
     assert min(clients_by_reports) >= 25
@@ -307,7 +306,7 @@ def test_short_runs_deliver_overdue_reports_at_next_start(
     assert set(batches_by_period.values()) == {5}  # formed on the day after, late a day later, sent the day after that
     assert max(batches_by_period) == "2026-11-27"
     assert max(Counter(sent).values()) >= 5  # together, as docs/explanation/privacy.md states
-    assert rig.client(*METRICS).accounting()["dropped"]["age"] == 0
+    assert rig.client(*METRICS).accounting().dropped["age"] == 0
 
 
 def test_flush_sends_rescheduled_batches_now(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,10 +22,10 @@ import pytest
 
 from hubbub import Definitions, Encoder, HubbubError, InvalidValueError, Metric, Params, PeriodKind, Secret
 from hubbub.encoding.bloom import bloom_bits
-from hubbub.encoding.permanent import PermanentResponse
+from hubbub.encoding.responses import PermanentResponse
 from hubbub.errors import DefinitionError
+from hubbub.mechanisms.probability import numerator, round_to_dyadic
 from hubbub.metrics.periods import Period, period_number
-from hubbub.metrics.probability import numerator, round_to_dyadic
 from hubbub.testing import deliver
 from tests.client.conftest import Rig
 from tests.data import make_format_vectors

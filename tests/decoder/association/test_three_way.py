@@ -112,7 +112,7 @@ def test_three_way_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int
         params = strings(
             32, int(rng.integers(1, 3)), prob_p=float(rng.uniform(0.1, 0.25)), prob_f=float(rng.choice([0, 0.25]))
         )
-        chances: dict[str, Any] = {"prob_p": params.prob_p, "prob_q": 0.8, "prob_f": params.prob_f}
+        chances: dict[str, Any] = {"prob_p": params.mechanism.prob_p, "prob_q": 0.8, "prob_f": params.mechanism.prob_f}
         metric = Metric.joint(
             "trip", (Metric.string("a", params), Metric.boolean("b", **chances), Metric.categorical("c", ("x", "y"), **chances))
         )  # fmt: skip

@@ -131,6 +131,7 @@ def test_client_of_another_definition_cannot_be_audited(kind: str) -> None:
         audit_metric(METRICS[kind], client=SimulatedClient(METRICS["string"]), trials=4_000)
 
 
+@pytest.mark.slow
 def test_client_seeded_with_the_time_is_refuted_by_replay_tests(unseen_seed: int) -> None:
     tests = replay_tests_of(function("seeded_with_the_time"), PAGE, "v1", Schedule.of(1, None), unseen_seed)
     assert [test.name for test in tests] == [

@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 from hubbub import Metric
 from hubbub.cli import main
 from hubbub_decoder.batch_decoding.run import run_tasks
-from hubbub_decoder.batch_decoding.tasks import DecodingOptions, find_tasks
+from hubbub_decoder.batch_decoding.tasks import find_tasks
+from hubbub_decoder.options import Options
 from tests.decoder.batch_decoding.test_run import DAYS, PAGE, PARAMS, name_of, write_day
 from tests.support.report_pages import chart_data
 
@@ -88,8 +89,8 @@ def test_report_that_was_killed_before_its_pages_writes_them_in_the_next_run(tmp
     write_day(folder, DAYS[0])
     assert periods_of_page() == [DAYS[0]]
     write_day(folder, DAYS[1], seed=1)
-    options = DecodingOptions(suffixes=(".json", ".html"))
-    list(run_tasks(*find_tasks(folder, tmp_path / "candidates", options), out, 1))  # and then the kill
+    found = find_tasks(folder, tmp_path / "candidates", Options(), (".json", ".html"))
+    list(run_tasks(*found, out, 1))  # and then the kill
     assert periods_of_page() == [*DAYS[:2]]
     page.write_bytes(page.read_bytes()[:-1000])
     assert periods_of_page() == [*DAYS[:2]]

@@ -23,7 +23,8 @@ from hubbub_decoder import decode, simulate_bit_counts
 from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding.pool import ProcessDiedError, map_in_processes
 from hubbub_decoder.batch_decoding.run import Outcome, Status, run_tasks
-from hubbub_decoder.batch_decoding.tasks import DecodingOptions, content_hash, find_tasks
+from hubbub_decoder.batch_decoding.tasks import content_hash, find_tasks
+from hubbub_decoder.options import Options
 
 PARAMS = Params(num_bits=16, num_hashes=1, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25)
 PAGE = Metric.string("page", PARAMS)
@@ -51,7 +52,7 @@ def summaries(tmp_path: Path) -> Path:
 
 def run(summaries: Path, **options: object) -> dict[str, Outcome]:
     place = summaries.parent
-    found = find_tasks(summaries, place / "candidates", DecodingOptions(**options))  # type: ignore[arg-type]
+    found = find_tasks(summaries, place / "candidates", Options(**options))  # type: ignore[arg-type]
     return {outcome.name: outcome for outcome in run_tasks(*found, place / "out", 1)}
 
 
@@ -113,7 +114,7 @@ def test_process_reads_the_candidates_of_a_metric_once(
     """The results are those of `decode` with the file's lines, also its warning of repeated candidates."""
     place, lines = summaries.parent, candidates.split()
     (place / "candidates" / "page.txt").write_text(candidates)
-    tasks, _ = find_tasks(summaries, place / "candidates", DecodingOptions())
+    tasks, _ = find_tasks(summaries, place / "candidates", Options())
     read = Mock(return_value=lines)
     monkeypatch.setattr(batch_run, "read_candidates", read)
     for task, day in zip(tasks, DAYS, strict=True):
@@ -128,7 +129,7 @@ def test_process_reads_the_candidates_of_a_metric_once(
 def test_tasks_that_decode_cannot_estimate_are_skipped_with_the_remedy(tmp_path: Path) -> None:
     chains = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
     write_day(tmp_path, DAYS[0])
-    tasks, _ = find_tasks(tmp_path, None, DecodingOptions())
+    tasks, _ = find_tasks(tmp_path, None, Options())
     [outcome] = run_tasks(tasks, [], tmp_path / "out", 1)
     assert (outcome.status, outcome.reason) == (
         Status.SKIPPED,
@@ -136,7 +137,7 @@ def test_tasks_that_decode_cannot_estimate_are_skipped_with_the_remedy(tmp_path:
     )
     assert not list((tmp_path / "out").rglob("*.json"))
     write_day(tmp_path, DAYS[0], Metric.boolean("paid", **chains))
-    tasks, _ = find_tasks(tmp_path, None, DecodingOptions())
+    tasks, _ = find_tasks(tmp_path, None, Options())
     assert [task.reason_to_skip is None for task in tasks] == [False, True]  # page, paid
 
 
@@ -144,7 +145,7 @@ def test_file_that_is_no_summary_fails_alone(summaries: Path) -> None:
     whole = (summaries / f"page-{DAYS[0]}.parquet").read_bytes()
     (summaries / "cut.parquet").write_bytes(whole[:-9])
     (summaries / "empty.parquet").write_bytes(b"")
-    tasks, unreadable = find_tasks(summaries, None, DecodingOptions())
+    tasks, unreadable = find_tasks(summaries, None, Options())
     assert [file.path.name for file in unreadable] == ["cut.parquet", "empty.parquet"]
     assert len(tasks) == 3
     outcomes = list(run_tasks([], unreadable, summaries.parent / "out", 1))
@@ -158,7 +159,7 @@ def test_period_of_a_summary_chooses_no_path_or_address(tmp_path: Path, period: 
     write_summary(
         simulate_bit_counts(PAGE, {"a": 900}, np.random.default_rng(0), periods=[period]), tmp_path / "page.parquet"
     )
-    tasks, (unreadable,) = find_tasks(tmp_path, None, DecodingOptions())
+    tasks, (unreadable,) = find_tasks(tmp_path, None, Options())
     assert tasks == []
     assert re.fullmatch(r"its period .* is not the first day of a period, such as 2026-03-02", unreadable.reason)
 
@@ -178,7 +179,7 @@ def test_versions_of_a_metric_and_periods_have_results_of_their_own(tmp_path: Pa
     write_day(tmp_path, "2026-03-02")
     write_day(tmp_path / "regions", "2026-03-02", seed=2)
     write_day(tmp_path, "2026-03-02", other, name="-week")
-    tasks, _ = find_tasks(tmp_path, None, DecodingOptions())
+    tasks, _ = find_tasks(tmp_path, None, Options())
     assert {task.name: len(task.files) for task in tasks} == {
         name_of("2026-03-02"): 2,
         name_of("2026-03-02", other): 1,

@@ -35,7 +35,7 @@ held_out = 0.2
 POPULATION = "value,count\nabc,20000\nabcd,10000\nhead,9000\na,6000\nabcdefgh,7000\n,20000\n"
 
 
-def run(*arguments: str | Path) -> Result:
+def run(*arguments: str | int | Path) -> Result:
     return CliRunner().invoke(main, list(map(str, arguments)))
 
 
@@ -71,6 +71,32 @@ def test_discover_saves_and_prints_json(summary: Path, tmp_path: Path) -> None:
     assert detected >= {"abc", "abcd", "head", "a"}
     with out.open(newline="") as file:
         assert {row["candidate"] for row in csv.DictReader(file) if row["detected"].lower() == "true"} == detected
+
+
+def test_discover_says_what_a_smaller_beam_costs(summary: Path, tmp_path: Path) -> None:
+    shares = []
+    for beam in (10, 999):
+        said = " ".join(run("discover", summary, "--beam", beam).stderr.split())
+        assert f"--beam {beam}: the search kept fewer than the default 1,000 prefixes after each group" in said
+        assert "Leave out --beam to find rarer strings." in said
+        found = re.search(r"if its share is from ([\d.]+) %, with the default from ([\d.]+) %", said)
+        assert found is not None
+        shares.append(tuple(map(float, found.groups())))
+    assert shares[0][0] > 1.5 * shares[0][1]
+    assert shares[1][0] == pytest.approx(shares[1][1], rel=0.01)
+    assert "--beam" not in run("discover", summary).stderr
+    planned = json.loads(run("plan", tmp_path / "metrics.toml", "words", "--reports", "72000", "--json").stdout)[0]
+    assert shares[0][1] == pytest.approx(100 * planned["detection_limits"][0]["share"], rel=0.01)
+    assert planned["beam"] == 1000
+    assert "1,000 (hubbub discover --beam)" in run("plan", tmp_path / "metrics.toml", "words").stdout
+
+
+def test_discover_of_ngrams_says_that_the_cost_of_a_beam_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "metrics.toml").write_text(DEFINITIONS + 'first = 4\nmethod = "ngrams"\n')
+    (tmp_path / "population.csv").write_text(POPULATION)
+    out = tmp_path / "summary.parquet"
+    run("simulate", tmp_path / "metrics.toml", "words", "--population", tmp_path / "population.csv", "--out", out)
+    assert "is not known for n-grams" in " ".join(run("discover", out, "--beam", 50).stderr.split())
 
 
 def test_discover_rejects_a_metric_without_the_table(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_plan_states_the_standard_errors_that_a_decoding_has() -> None:
     (note,) = [note for note in planned.notes if "distribution function" in note]
     of_mean, of_distribution = map(float, re.findall(r"is (\S+) and that .* up to (\S+) %", note)[0])
     params = planned.metric.params
-    ones = round(20_000 * params.q_star + 100_000 * params.p_star)
+    ones = round(20_000 * params.mechanism.q_star + 100_000 * params.mechanism.p_star)
     numbers = decode(BitCounts(planned.metric, [120_000], [[ones] * 6])).numbers
     assert numbers is not None
     assert numbers.mean.std_error == pytest.approx(of_mean, rel=0.01)

@@ -74,7 +74,12 @@ def test_overlap_is_estimated_without_linking_clients(share: float, unseen_seed:
 
 def test_error_shrinks_as_the_permanent_noise_of_the_same_clients_cancels(unseen_seed: int) -> None:
     """Variances at known s: 2 (V_irr + (1 - s) V_prr) / N, to 15 % for what shares of .1 and collisions add."""
-    a, b, p, q = PARAMS.permanent_q, PARAMS.permanent_p, PARAMS.prob_p, PARAMS.prob_q
+    a, b, p, q = (
+        PARAMS.mechanism.permanent_q,
+        PARAMS.mechanism.permanent_p,
+        PARAMS.mechanism.prob_p,
+        PARAMS.mechanism.prob_q,
+    )
     v_prr = b * (1 - b) / (a - b) ** 2
     v_irr = (b * q * (1 - q) + (1 - b) * p * (1 - p)) / ((a - b) * (q - p)) ** 2
     pair = counts(unseen_seed, 1.0)

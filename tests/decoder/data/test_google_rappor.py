@@ -146,8 +146,8 @@ def test_summary_of_simulated_reports_equals_their_counts(
 def test_client_option_rounds_f(client: str | None, f: float, tmp_path: Path) -> None:
     """google/rappor's permanent noise has 7 binary digits; Python rounds f up, C++ down."""
     path = write_file(tmp_path, "k,h,m,p,q,f\n8,2,4,.25,.75,.45\n")
-    assert read_params(path, client).prob_f == pytest.approx(f, abs=2**-24)
-    assert read_params(APP / "params.csv", client).prob_f == 0
+    assert read_params(path, client).mechanism.prob_f == pytest.approx(f, abs=2**-24)
+    assert read_params(APP / "params.csv", client).mechanism.prob_f == 0
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,9 @@ def test_bit_counts_have_the_mean_and_covariance_of_the_decoder_model(scheme: st
         scaled = deviation / np.sqrt([d.reports[cohort] for d in drawn])[:, None]
         covariance = report_covariance(bits, shares, 0, RandomStringMoments.from_params(params), params)
         # cohorts are drawn without replacement from 300 reports: the variance of a mean is 1 - 1/3 of a population's
-        fixed = covariance - (1 / 3) * (params.q_star - params.p_star) ** 2 * _value_covariance(bits.toarray(), shares)
+        fixed = covariance - (1 / 3) * (params.mechanism.q_star - params.mechanism.p_star) ** 2 * _value_covariance(
+            bits.toarray(), shares
+        )
         spread = np.sqrt(np.diag(fixed))
         z = scaled.mean(axis=0) / (spread / np.sqrt(n))
         assert np.abs(z).max() < norm.isf(ALPHA / 2 / tests)
@@ -121,7 +123,7 @@ def test_bit_counts_have_the_mean_and_covariance_of_the_decoder_model(scheme: st
 
 
 def _expected(mu: np.ndarray, params: Params) -> np.ndarray:
-    return params.p_star + (params.q_star - params.p_star) * mu
+    return params.mechanism.p_star + (params.mechanism.q_star - params.mechanism.p_star) * mu
 
 
 def _value_covariance(bits: np.ndarray, shares: np.ndarray) -> np.ndarray:

@@ -15,11 +15,12 @@ from click.testing import CliRunner
 from hubbub import HubbubError, Metric, Params
 from hubbub.cli import main
 from hubbub.summary import BitCounts, write_summary
-from hubbub_decoder.batch_decoding.tasks import DecodingOptions, find_tasks
+from hubbub_decoder.batch_decoding.tasks import find_tasks
 from hubbub_decoder.data import candidates
 from hubbub_decoder.data.candidates import MAX_FILE_BYTES, read_candidates
 from hubbub_decoder.data.weights import read_weights
 from hubbub_decoder.errors import CandidateError
+from hubbub_decoder.options import Options
 
 NOBODY = 65534
 
@@ -68,7 +69,7 @@ def directory() -> Iterator[Path]:
 
 @pytest.mark.parametrize("below", [False, True])
 def test_an_unreadable_directory_of_summaries_is_not_called_empty(directory: Path, below: bool) -> None:
-    tasks, unreadable = find_tasks(directory.parent if below else directory, None, DecodingOptions())
+    tasks, unreadable = find_tasks(directory.parent if below else directory, None, Options())
     assert tasks == []
     assert [each.path for each in unreadable] == [directory]
     assert "the directory cannot be read: Permission denied. Run the command as" in unreadable[0].reason
@@ -89,7 +90,7 @@ def test_an_unreadable_directory_of_candidates_is_one_error(directory: Path) -> 
     (directory.parent / "page.parquet").chmod(0o644)
     os.seteuid(user)
     with pytest.raises(CandidateError, match=r"closed cannot be read: Permission denied. Run the command as"):
-        find_tasks(directory.parent, directory, DecodingOptions())
+        find_tasks(directory.parent, directory, Options())
 
 
 def test_an_unreadable_candidate_file_is_one_error(directory: Path) -> None:

@@ -16,6 +16,8 @@ from hubbub.metrics.discovery import Discovery, Method
 from hubbub.summary import BitCounts, Reports
 from hubbub.testing import SeededBytes
 from hubbub_decoder import decode, discover, simulate_bit_counts, simulate_reports
+from hubbub_decoder.discovery.extensions import Prefixes
+from hubbub_decoder.discovery.prefix_shares import PrefixShares
 from hubbub_decoder.discovery.search import search_prefixes
 from hubbub_decoder.model.vectorized_hashing import discovery_positions
 
@@ -67,7 +69,7 @@ def test_simulated_reports_have_the_law_of_the_encoder(metric: Metric, unseen_se
     truth = np.zeros((64, 64))
     for in_cohorts, share in zip(positions, shares, strict=True):
         truth[np.arange(64), in_cohorts[:, 0]] += share
-    rates = metric.params.p_star + (metric.params.q_star - metric.params.p_star) * truth
+    rates = metric.params.mechanism.p_star + (metric.params.mechanism.q_star - metric.params.mechanism.p_star) * truth
     for counts in (of_client, of_bits, of_reports):
         assert chisquare(counts.reports).pvalue > ALPHA / 8
         tails = np.minimum(
@@ -102,6 +104,39 @@ def test_string_longer_than_longest_is_truncated(metric: Metric, unseen_seed: in
     assert "abc" in {estimate.candidate for estimate in found.detected}
 
 
+def test_full_beam_keeps_the_largest_shares(unseen_seed: int) -> None:
+    """10 strings of 5 % and 25 of 2 %, all certain, in a beam of 15: no string of 2 % replaces one of 5 %, which has 15 standard errors more."""
+    rng = np.random.default_rng(unseen_seed)
+    metric = Metric.string("words", replace(WORDS.params, num_bits=1024), discover=DISCOVER)
+    starts = rng.permutation([first + second for first in "abcdefgh" for second in "abcdefgh"])[:35]
+    texts = [start + "".join(rng.choice(list("abcdefgh"), 3)) for start in starts]
+    population = dict(zip(texts, [25_000] * 10 + [10_000] * 25, strict=True))
+    found = discover(simulate_bit_counts(metric, population, rng), beam=15)
+    assert {each.candidate for each in found.detected} >= set(texts[:10])
+
+
+def test_value_of_one_symbol_more_than_longest_is_found_whole(unseen_seed: int) -> None:
+    """All shares are above 12 standard errors: abcdef is a whole value, and no value is longer; hgfedc and ffffff have longer ones."""
+    population = {"abcdef": 30_000, "hgfedcb": 30_000, "ffffff": 15_000, "ffffffa": 30_000}
+    found = discover(simulate_bit_counts(WORDS, population, np.random.default_rng(unseen_seed)))
+    assert {each.candidate for each in found.detected} == {"abcdef", "ffffff"}
+    assert set(found.truncated) == {"hgfedc", "ffffff"}
+
+
+def test_improbable_prefixes_are_not_listed_as_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing tests these prefixes, so those with a probability of at most .95 after the search are left out."""
+    probabilities = np.array([0.999, 0.96, 0.94, 0.6, 0.1])
+    fragments = [b"aaaaaa", b"bbbbbb", b"cccccc", b"dddddd", b"eeeeee"]
+    shares = PrefixShares(
+        np.log(probabilities / (1 - probabilities)), np.full(5, 0.1), np.full(5, 1e-4), np.full(5, 0.01)
+    )
+    monkeypatch.setattr(
+        "hubbub_decoder.discovery.discover.search_prefixes", lambda *_, **__: Prefixes(fragments, shares)
+    )
+    counts = simulate_bit_counts(WORDS, {"abc": 10_000}, np.random.default_rng(1))
+    assert discover(counts).truncated == ("aaaaaa", "bbbbbb")
+
+
 @pytest.mark.parametrize("method", ["prefixes", "ngrams"])
 def test_finds_strings_of_bytes_beyond_ascii(method: Method, unseen_seed: int) -> None:
     metric = metric_of(6, Discovery(longest=6, step=1, held_out=0.15, method=method), num_cohorts=128)
@@ -121,7 +156,7 @@ def test_decode_uses_the_held_out_group_only(unseen_seed: int) -> None:
     assert one.num_reports == counts.reports[held_out.start :].sum()
 
 
-@pytest.mark.parametrize("listed", [12, 80])
+@pytest.mark.parametrize("listed", [12, pytest.param(80, marks=pytest.mark.slow)])
 def test_errors_contain_the_draw_of_the_held_out_group(listed: int, unseen_seed: int) -> None:
     """12 strings of .04 to .16 of all reporters, little noise, few candidates and many: z squared against the shares among all reporters.
 

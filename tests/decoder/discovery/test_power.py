@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import date
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -53,6 +55,16 @@ def test_probability_increases_with_share_and_reports() -> None:
     assert law.detection_limit(0.95) > limit
 
 
+def test_limit_rises_where_larger_shares_fill_the_beam() -> None:
+    """1 / (x ln(1/x)) strings are above x: 30 above .7 %, and 1,000 above .011 %, which is below all limits here."""
+    law = law_of(metric_of(8, 8, 2, 26), 1_000_000)
+    limits = [replace(law, beam=beam).detection_limit(0.8) for beam in (3, 30, 100, 1000, 10_000)]
+    assert all(small >= large for small, large in pairwise(limits))
+    assert limits[1] == pytest.approx(0.0069, rel=0.05)
+    assert limits[1] > 2 * limits[3]
+    assert replace(law, beam=1).detection_limit(0.8) == math.inf
+
+
 def test_limit_is_infinite_where_no_string_is_found() -> None:
     law = law_of(metric_of(1, 8, 2, 26), 1_000)
     assert detection_limit(law.discover, 128, law.noise, 1_000, 0.8, 8) == math.inf
@@ -71,11 +83,12 @@ def test_strings_are_found_where_the_law_predicts_it(unseen_seed: int) -> None:
         shares = 1 / np.arange(1, len(texts) + 1)
         shares /= shares.sum()
         population = dict(zip(texts, map(int, rng.multinomial(reports, shares)), strict=True))
-        counts = simulate_bit_counts(metric, population, rng)
-        detected = {each.candidate for each in discover(counts, target="population", max_candidates=100_000).detected}
+        counts, beam = simulate_bit_counts(metric, population, rng), int(rng.choice([30, 100, 1000]))
+        found = discover(counts, target="population", beam=beam, max_candidates=100_000)
+        detected = {each.candidate for each in found.detected}
         law = law_of(metric, reports)
         for text, share in zip(texts, shares, strict=True):
-            predicted = detection_probability(law.discover, 128, law.noise, reports, float(share), length)
+            predicted = detection_probability(law.discover, 128, law.noise, reports, float(share), length, beam)
             misses += predicted > 0.99 and text not in detected
             finds += predicted < 0.01 and text in detected
             sure, hidden = sure + (predicted > 0.99), hidden + (predicted < 0.01)

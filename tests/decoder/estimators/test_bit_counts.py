@@ -17,6 +17,7 @@ from hubbub_decoder.estimators.bit_counts import _whiten_bits, fit_bits
 from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.estimators.message_passing import Beliefs, HashedCohorts, estimate_given_beliefs
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
 
 ALPHA = 1e-6
@@ -41,7 +42,7 @@ def test_bit_model_agrees_with_dense_generalized_least_squares(scheme: str, unse
     counts, _ = drawn(string_metric, unseen_seed, 10)
     design = design_matrix([f"v{i}" for i in range(1, 9)], string_metric.params)
     random_string = RandomStringMoments.from_params(string_metric.params)
-    observations = _whiten_bits(counts, design, random_string, np.zeros(8), 1.0)
+    observations = _whiten_bits(Evidence(counts), design, np.zeros(8), 1.0)
     others, scatter = np.append(random_string.mean, 0)[:, None], np.zeros((9, 9))
     scatter[:8, :8] = random_string.covariance
     cohorts = HashedCohorts.from_observations(observations, design.positions().transpose(0, 2, 1), others, scatter)
@@ -68,7 +69,7 @@ def test_fit_bits_agrees_with_fixed_effects_for_few_candidates(unseen_seed: int)
     """12 candidates and 497 numbers: estimates differ by less than a standard error, and errors by less than 5 %."""
     counts, _ = drawn(metric(), unseen_seed, 12)
     design = design_matrix([f"v{i}" for i in range(1, 13)], counts.metric.params)
-    mixed, fixed = fit_bits(counts, design), fit_least_squares(counts, design)
+    mixed, fixed = fit_bits(Evidence(counts), design), fit_least_squares(Evidence(counts), design)
     errors = np.sqrt(fixed.variances)
     assert np.all(np.abs(mixed.shares - fixed.shares) < errors)
     assert np.sqrt(mixed.variances) == pytest.approx(errors, rel=0.05)
@@ -87,7 +88,7 @@ def test_fit_bits_covers_and_has_smaller_errors_than_fixed_effects(unseen_seed: 
         counts, people = drawn(metric(), (unseen_seed + run) % 2**63, 100)
         names = [f"v{i}" for i in range(1, 301) if i % 10]
         design = design_matrix(names, counts.metric.params)
-        fitted = fit_bits(counts, design)
+        fitted = fit_bits(Evidence(counts), design)
         truth = np.array([people.get(name, 0) for name in names]) / 1_000_000
         z = (fitted.shares - truth) / np.sqrt(fitted.variances)
         covered.append([np.mean(np.abs(z[there]) < 1.96) for there in (truth > 0, truth == 0)])
@@ -96,7 +97,7 @@ def test_fit_bits_covers_and_has_smaller_errors_than_fixed_effects(unseen_seed: 
     error = np.std(covered, axis=0, ddof=1) / np.sqrt(12)
     assert np.all(np.abs(np.mean(covered, axis=0) - 0.95) < 0.015 + norm.isf(ALPHA / 4) * error)
     assert np.mean(false) < 0.05 + norm.isf(ALPHA) * np.std(false, ddof=1) / np.sqrt(12)
-    open_errors = np.sqrt(fit_least_squares(counts, design).variances)
+    open_errors = np.sqrt(fit_least_squares(Evidence(counts), design).variances)
     assert np.median(np.sqrt(fitted.variances) / open_errors) < 0.85
 
 
@@ -105,7 +106,7 @@ def test_fit_bits_estimates_unlisted_variance(unseen_seed: int) -> None:
     string_metric = metric(m=64)
     people = {**{f"v{i}": 2_000 for i in range(200)}, "not on the list": 170_000}
     counts = simulate_bit_counts(string_metric, people, np.random.default_rng(unseen_seed))
-    fitted = fit_bits(counts, design_matrix([f"v{i}" for i in range(200)], string_metric.params))
+    fitted = fit_bits(Evidence(counts), design_matrix([f"v{i}" for i in range(200)], string_metric.params))
     truth = (170 / 570) ** 2
     assert fitted.unlisted_variance_error < 0.15 * truth
     assert abs(fitted.unlisted_variance - truth) < 6 * fitted.unlisted_variance_error

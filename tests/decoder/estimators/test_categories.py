@@ -15,7 +15,8 @@ from hubbub_decoder import CandidateError, decode
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators import categories
 from hubbub_decoder.estimators.categories import category_intervals, category_shares, simultaneous_level, total_variance
-from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.options import Target
 
 ALPHA = 1e-6
 COLOURS = ("red", "green", "blue", "none of these")
@@ -42,12 +43,15 @@ def test_category_shares_are_unbiased_with_the_stated_variance(p: float, q: floa
     """By enumeration. Two reports, one red and one green, of 2 bits each: 16 outcomes; single shares and their sum."""
     metric = Metric.categorical("two", ("red", "green"), prob_p=p, prob_q=q, prob_f=f)
     params = metric.params
-    chances = [params.q_star, params.p_star, params.p_star, params.q_star]
+    chances = [params.mechanism.q_star, params.mechanism.p_star, params.mechanism.p_star, params.mechanism.q_star]
     mean, square, total_square = np.zeros(2), np.zeros(2), 0.0
     for outcome in itertools.product((0, 1), repeat=4):
         probability = math.prod(c if bit else 1 - c for bit, c in zip(outcome, chances, strict=True))
         shares = category_shares(
-            np.array([outcome[0] + outcome[2], outcome[1] + outcome[3]]), 2, params.p_star, params.q_star
+            np.array([outcome[0] + outcome[2], outcome[1] + outcome[3]]),
+            2,
+            params.mechanism.p_star,
+            params.mechanism.q_star,
         )
         mean += probability * shares
         square += probability * shares**2
@@ -72,7 +76,7 @@ def test_category_intervals_hold_all_shares_that_no_tail_rejects(p: float, q: fl
     """30 reports: the law of every possible count given every possible number of reporters, by convolution."""
     n, metric = 30, Metric.categorical("two", ("red", "green"), prob_p=p, prob_q=q, prob_f=0)
     for count in range(n + 1):
-        low, high = category_intervals(BitCounts(metric, [n], [[count, 0]]), ["red"], 0.9, "reporters")
+        low, high = category_intervals(Evidence(BitCounts(metric, [n], [[count, 0]])), ["red"], 0.9, "reporters")
         for x in range(n + 1):
             law = np.convolve(binom.pmf(np.arange(x + 1), x, q), binom.pmf(np.arange(n - x + 1), n - x, p))
             accepted = min(law[count:].sum(), law[: count + 1].sum()) > 0.05
@@ -81,7 +85,7 @@ def test_category_intervals_hold_all_shares_that_no_tail_rejects(p: float, q: fl
 
 def test_category_intervals_of_a_population_are_those_of_clopper_and_pearson() -> None:
     survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0)
-    low, high = category_intervals(BitCounts(survey, [1000], [[400]]), ["true"], 0.95, "population")
+    low, high = category_intervals(Evidence(BitCounts(survey, [1000], [[400]])), ["true"], 0.95, "population")
     assert binom.sf(399, 1000, low[0]) == pytest.approx(0.025)
     assert binom.cdf(400, 1000, high[0]) == pytest.approx(0.025)
 
@@ -89,9 +93,9 @@ def test_category_intervals_of_a_population_are_those_of_clopper_and_pearson() -
 def test_exact_and_gamma_law_intervals_of_categories_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts of variance about 190 and 370, just below the limit of the exact ones: ends within 2 % of the width."""
     counts = BitCounts(colour(0.1, 0.5, 0), [2000], [[900, 500, 205, 190]])
-    exact = np.array(category_intervals(counts, COLOURS, 0.95, "reporters"))
+    exact = np.array(category_intervals(Evidence(counts), COLOURS, 0.95, "reporters"))
     monkeypatch.setattr(categories, "_MAX_EXACT_VARIANCE", 0)
-    approximate = np.array(category_intervals(counts, COLOURS, 0.95, "reporters"))
+    approximate = np.array(category_intervals(Evidence(counts), COLOURS, 0.95, "reporters"))
     width = exact[1] - exact[0]
     assert (exact != approximate).any()
     assert np.abs(exact - approximate).max() < 0.02 * width.min()
@@ -116,9 +120,9 @@ def test_category_intervals_cover_singly_and_jointly(
         truth = shares[:4] if target == "population" else people / n
         ones = rng.binomial(people, q) + rng.binomial(n - people, p)
         counts = BitCounts(metric, [n], [ones])
-        low, high = category_intervals(counts, COLOURS, 0.95, target)
+        low, high = category_intervals(Evidence(counts), COLOURS, 0.95, target)
         single += int(np.sum((low <= truth) & (truth <= high)))
-        low, high = category_intervals(counts, COLOURS, simultaneous_level(0.95, 4, target), target)
+        low, high = category_intervals(Evidence(counts), COLOURS, simultaneous_level(0.95, 4, target), target)
         joint += bool(np.all((low <= truth) & (truth <= high)))
     reach = norm.isf(ALPHA / 2) * math.sqrt(0.95 * 0.05 / runs)
     assert 0.95 - reach / 2 < single / (4 * runs) < 0.98 + reach / 2

@@ -14,6 +14,7 @@ from hubbub_decoder.estimators import lasso_screening
 from hubbub_decoder.estimators.lasso_screening import independent_numbers, lasso_columns, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.evidence import Evidence
 
 ALPHA = 1e-6
 PARAMS = Params(num_bits=16, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
@@ -30,12 +31,13 @@ def counts(unseen_seed: int) -> BitCounts:
 def test_keeps_all_candidates_unless_asked_for_a_lasso(counts: BitCounts, monkeypatch: pytest.MonkeyPatch) -> None:
     """All up to the largest number; beyond it, and with the method "lasso", only some."""
     design = design_matrix(NAMES, PARAMS)
-    selection = select_candidates(counts, design)
+    evidence = Evidence(counts)
+    selection = select_candidates(evidence, design)
     assert selection.columns.tolist() == list(range(3000))
-    assert selection.counts is counts
-    assert len(select_candidates(counts, design, method="lasso").columns) < 100
+    assert selection.evidence is evidence
+    assert len(select_candidates(evidence, design, method="lasso").columns) < 100
     monkeypatch.setattr(lasso_screening, "MAX_CANDIDATES", 2_999)
-    assert len(select_candidates(counts, design).columns) < 100
+    assert len(select_candidates(evidence, design).columns) < 100
 
 
 def test_variance_doubles_with_candidates_for_half_of_the_independent_counts(
@@ -46,8 +48,10 @@ def test_variance_doubles_with_candidates_for_half_of_the_independent_counts(
     Tolerance: 2 % (.13 +- .07 % in 100 draws). tau**2 is left out, because it is estimated from the reports.
     """
     monkeypatch.setattr(fit_module.NormalEquations, "excess", lambda *_: (0.0, 0.0))
-    assert independent_numbers(counts) == 241
-    few, many = (fit_least_squares(counts, design_matrix(NAMES[:size], PARAMS)).variances for size in (12, 120))
+    assert independent_numbers(Evidence(counts)) == 241
+    few, many = (
+        fit_least_squares(Evidence(counts), design_matrix(NAMES[:size], PARAMS)).variances for size in (12, 120)
+    )
     ratio = many[:12].mean() / few[:12].mean()
     assert ratio == pytest.approx((1 - 13 / 241) / (1 - 121 / 241), rel=0.02)
 
@@ -55,22 +59,22 @@ def test_variance_doubles_with_candidates_for_half_of_the_independent_counts(
 def test_screening_cohorts_are_not_estimated_from(counts: BitCounts) -> None:
     """The selection does not depend on the reports of the other cohorts."""
     design = design_matrix(NAMES, PARAMS)
-    selection = select_candidates(counts, design, method="lasso")
-    estimated_from = selection.counts.reports > 0
+    selection = select_candidates(Evidence(counts), design, method="lasso")
+    estimated_from = selection.evidence.used
     assert estimated_from.sum() == 8
     others = BitCounts(
         PARAMS,
         counts.reports,
         np.where(estimated_from[:, None], counts.reports[:, None] - counts.ones, counts.ones),
     )
-    assert np.array_equal(select_candidates(others, design, method="lasso").columns, selection.columns)
+    assert np.array_equal(select_candidates(Evidence(others), design, method="lasso").columns, selection.columns)
     assert selection.independent
 
 
 def test_screening_keeps_frequent_candidates(counts: BitCounts) -> None:
-    selection = select_candidates(counts, design_matrix(NAMES, PARAMS), method="lasso")
+    selection = select_candidates(Evidence(counts), design_matrix(NAMES, PARAMS), method="lasso")
     assert {0, 1} <= set(selection.columns.tolist())
-    assert len(selection.columns) <= independent_numbers(selection.counts) // 2
+    assert len(selection.columns) <= independent_numbers(selection.evidence) // 2
 
 
 def test_screening_passes_at_most_a_quarter_by_chance(
@@ -84,7 +88,8 @@ def test_screening_passes_at_most_a_quarter_by_chance(
     rng, design = np.random.default_rng(unseen_seed), design_matrix(NAMES[:1000], PARAMS)
     metric = Metric.string("x", PARAMS)
     kept = [
-        len(lasso_columns(simulate_bit_counts(metric, {}, rng, no_value=500_000), design, most=40)) for _ in range(12)
+        len(lasso_columns(Evidence(simulate_bit_counts(metric, {}, rng, no_value=500_000)), design, most=40))
+        for _ in range(12)
     ]
     assert max(kept) <= poisson.isf(ALPHA / 12, 10)
     assert sum(kept) > 0
@@ -92,8 +97,8 @@ def test_screening_passes_at_most_a_quarter_by_chance(
 
 def test_single_cohort_is_used_for_screening_and_estimation() -> None:
     params = Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0.25)
-    counts = simulate_bit_counts(Metric.string("x", params), {"v0": 100_000}, np.random.default_rng(0))
-    selection = select_candidates(counts, design_matrix(NAMES[:200], params), method="lasso")
+    evidence = Evidence(simulate_bit_counts(Metric.string("x", params), {"v0": 100_000}, np.random.default_rng(0)))
+    selection = select_candidates(evidence, design_matrix(NAMES[:200], params), method="lasso")
     assert not selection.independent
     assert 0 in selection.columns
-    assert selection.counts is counts
+    assert selection.evidence is evidence

@@ -20,6 +20,7 @@ from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.debias import bit_shares, debias
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 from tests.support.paths import DOCS
@@ -41,7 +42,7 @@ def test_debias_is_unbiased_with_the_stated_variance(p: float, q: float, f: floa
     for noise in itertools.product((0, 1), repeat=5):
         chance = math.prod(
             star if bit else 1 - star
-            for bit, star in zip(noise, 3 * [params.q_star] + 2 * [params.p_star], strict=True)
+            for bit, star in zip(noise, 3 * [params.mechanism.q_star] + 2 * [params.mechanism.p_star], strict=True)
         )
         t, variance = debias(np.array([[sum(noise)]]), np.array([5]), params)
         mean += chance * t[0, 0]
@@ -87,7 +88,7 @@ def test_report_covariance_matches_enumeration(p: float, q: float, f: float) -> 
     for bits, weight in mixture:
         for report in itertools.product((0, 1), repeat=4):
             ones = np.array(report)
-            chance = np.array([params.q_star if bit else params.p_star for bit in bits])
+            chance = np.array([params.mechanism.q_star if bit else params.mechanism.p_star for bit in bits])
             probability = weight * np.prod(np.where(ones == 1, chance, 1 - chance))
             mean += probability * ones
             second += probability * np.outer(ones, ones)
@@ -102,7 +103,7 @@ def test_number_of_fits_is_the_one_that_the_pages_state(monkeypatch: pytest.Monk
     monkeypatch.setattr(fit_module, "normal_equations", fits)
     params = string_params(16, 2, 4)
     counts = simulate_bit_counts(Metric.string("x", params), {"a": 500}, np.random.default_rng(1))
-    fit_least_squares(counts, design_matrix(["a"], params))
+    fit_least_squares(Evidence(counts), design_matrix(["a"], params))
     section = (DOCS / "explanation" / "mathematics.md").read_text().partition("\n## 4. ")[2].partition("\n## ")[0]
     assert fits.call_count == 4
     assert "x is fitted four times" in section
@@ -118,13 +119,16 @@ def test_least_squares_agrees_with_dense_numpy(monkeypatch: pytest.MonkeyPatch, 
         Metric.string("x", params), dict.fromkeys(names, 2000), np.random.default_rng(unseen_seed), no_value=5000
     )
     design = design_matrix(names, params)
-    found = fit_least_squares(counts, design)
+    found = fit_least_squares(Evidence(counts), design)
 
     average = RandomStringMoments.from_params(params)
     y = bit_shares(counts)
     total = np.average(y.sum(axis=1), weights=counts.reports) / 2
     nothing = sparse.csr_array((16, 10))
-    covariance = report_covariance(nothing, np.zeros(10), total, average, params) / (params.q_star - params.p_star) ** 2
+    covariance = (
+        report_covariance(nothing, np.zeros(10), total, average, params)
+        / (params.mechanism.q_star - params.mechanism.p_star) ** 2
+    )
     full = linalg.block_diag(*(covariance / n for n in counts.reports))
     whiten = np.linalg.inv(np.linalg.cholesky(full))
     x = np.column_stack([design.matrix.toarray(), np.tile(average.mean, 4)])
@@ -192,6 +196,7 @@ def test_undetermined_shares_are_nan_and_warned_about() -> None:
     assert any("The shares of 4 candidates are not determined" in warning for warning in decoding.warnings)
 
 
+@pytest.mark.slow
 def test_least_squares_estimates_unlisted_variance(unseen_seed: int) -> None:
     """tau**2 is the sum of squared shares of the unlisted strings: 0.3**2 for one string; alpha = 1e-6 on each side, 20 runs."""
     params = string_params(32, 2, 32)
@@ -200,12 +205,13 @@ def test_least_squares_estimates_unlisted_variance(unseen_seed: int) -> None:
     population = {**dict.fromkeys(names, 7000), "not on the list": 30_000}
     scatters = [
         fit_least_squares(
-            simulate_bit_counts(Metric.string("x", params), population, rng), design_matrix(names, params)
+            Evidence(simulate_bit_counts(Metric.string("x", params), population, rng)), design_matrix(names, params)
         ).unlisted_variance
         for _ in range(20)
     ]
     none = fit_least_squares(
-        simulate_bit_counts(Metric.string("x", params), dict.fromkeys(names, 7000), rng), design_matrix(names, params)
+        Evidence(simulate_bit_counts(Metric.string("x", params), dict.fromkeys(names, 7000), rng)),
+        design_matrix(names, params),
     )
     error = np.std(scatters, ddof=1) / math.sqrt(20)
     assert abs(np.mean(scatters) - 0.09) < 0.01 + 6 * error

@@ -22,7 +22,8 @@ from hubbub_decoder.data.populations import draw_from_distribution
 from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.errors import CandidateError, OutputError, PopulationError
 from hubbub_decoder.estimators.ordinal import IntervalEstimate, estimate_mean
-from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.options import Target
 from hubbub_decoder.results.ordinal import Mean
 
 ALPHA = 1e-6
@@ -41,7 +42,7 @@ def mean_of(counts: BitCounts | PatternCounts) -> Mean:
 
 def estimate(counts: BitCounts, target: Target) -> IntervalEstimate:
     assert counts.metric.buckets is not None
-    return estimate_mean(counts, counts.metric.buckets, target, 0.95)
+    return estimate_mean(Evidence(counts), counts.metric.buckets, target, 0.95)
 
 
 def test_mean_without_noise_is_the_mean_share_of_the_cohorts() -> None:
@@ -146,12 +147,12 @@ def exact_variance(
     less Var u / N among the reporters, since the bits of a client have the covariance Var u with its place u.
     """
     params, m = metric.params, metric.params.num_cohorts
-    p, q = params.prob_p, params.prob_q
+    p, q = params.mechanism.prob_p, params.mechanism.prob_q
     pi = np.clip(m * places[:, None] - np.arange(m), 0, 1).T @ shares
-    s = params.permanent_p + (params.permanent_q - params.permanent_p) * pi
+    s = params.mechanism.permanent_p + (params.mechanism.permanent_q - params.mechanism.permanent_p) * pi
     of_client = (q - p) ** 2 * s * (1 - s) + (s * q * (1 - q) + (1 - s) * p * (1 - p)) / periods
     of_places = float(shares @ places**2 - (shares @ places) ** 2) if target == "reporters" else 0.0
-    return (float(of_client.mean()) / (params.q_star - params.p_star) ** 2 - of_places) / clients
+    return (float(of_client.mean()) / (params.mechanism.q_star - params.mechanism.p_star) ** 2 - of_places) / clients
 
 
 @pytest.mark.slow

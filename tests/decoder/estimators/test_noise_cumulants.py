@@ -19,6 +19,7 @@ from hubbub_decoder.estimators.reports.score_cumulants import score_cumulants
 from hubbub_decoder.estimators.reports.simulated_information import draw_reports
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices
 
 ALPHA = 1e-6
@@ -39,7 +40,7 @@ def estimates_of(ones: NDArray[np.int64], reports: float, design: DesignMatrix, 
     params = design.params
     bits = design.matrix[:, [column]].toarray().ravel()
     a = bits - params.num_hashes / params.num_bits
-    y = (ones / reports - params.p_star) / (params.q_star - params.p_star)
+    y = (ones / reports - params.mechanism.p_star) / (params.mechanism.q_star - params.mechanism.p_star)
     return np.asarray(y @ a / (a @ bits))
 
 
@@ -56,13 +57,13 @@ def test_bit_noise_cumulants_equal_those_of_simulated_counts(unseen_seed: int) -
     metric, reports = Metric.string("m", FEW_ONES), np.full(COHORTS, REPORTS // COHORTS)
     for share in (0.0, 0.01):
         true = np.rint(design.matrix[:, [0]].toarray().ravel() * share * REPORTS / COHORTS).astype(int)
-        ones = rng.binomial(true, FEW_ONES.q_star, (400_000, len(true))) + rng.binomial(
-            REPORTS // COHORTS - true, FEW_ONES.p_star, (400_000, len(true))
+        ones = rng.binomial(true, FEW_ONES.mechanism.q_star, (400_000, len(true))) + rng.binomial(
+            REPORTS // COHORTS - true, FEW_ONES.mechanism.p_star, (400_000, len(true))
         )
         x = estimates_of(ones, REPORTS / COHORTS, design, 0)
         # expected ones are equal in all bits, so all weights are: those of a small share are asked for
         cumulants = bit_noise_cumulants(
-            BitCounts(metric, reports, np.zeros((COHORTS, 16), np.int64)), design, fit_of(np.zeros(2))
+            Evidence(BitCounts(metric, reports, np.zeros((COHORTS, 16), np.int64))), design, fit_of(np.zeros(2))
         )
         assert x.mean() == pytest.approx(share, abs=6 * x.std() / 600)
         assert np.var(x) == pytest.approx(cumulants.variances[0] + share * cumulants.variance_slopes[0], rel=0.02)
@@ -78,11 +79,11 @@ def test_tails_of_absent_candidates_with_few_ones_are_not_exceeded(unseen_seed: 
     design = design_matrix([f"{unseen_seed}"], FEW_ONES)
     metric, reports = Metric.string("m", FEW_ONES), np.full(COHORTS, REPORTS // COHORTS)
     cumulants = bit_noise_cumulants(
-        BitCounts(metric, reports, np.zeros((COHORTS, 16), np.int64)), design, fit_of(np.zeros(1))
+        Evidence(BitCounts(metric, reports, np.zeros((COHORTS, 16), np.int64))), design, fit_of(np.zeros(1))
     )
     p, normal = [], []
     for _ in range(5):
-        ones = rng.poisson(REPORTS // COHORTS * FEW_ONES.p_star, (400_000, 16 * COHORTS))
+        ones = rng.poisson(REPORTS // COHORTS * FEW_ONES.mechanism.p_star, (400_000, 16 * COHORTS))
         x = estimates_of(ones, REPORTS / COHORTS, design, 0)
         of_each = ErrorCumulants(*(np.full(len(x), float(c[0])) for c in (cumulants.variances, cumulants.variance_slopes, cumulants.third, cumulants.third_slopes)))  # fmt: skip
         p.append(ErrorLaw(x, np.full(len(x), float(cumulants.variances[0])), of_each, None).p_values())
@@ -109,7 +110,7 @@ def test_pattern_noise_cumulants_equal_those_of_simulated_counts(unseen_seed: in
     length = n * sum(float(r[:, f[0]] @ a) for f, a in zip(filter_of, weights, strict=True))
     x = sum(rng.poisson(n * pi, (100_000, len(pi))) @ a for a in weights) / length
     counts = PatternCounts(Metric.string("m", params), np.tile(np.eye(1, 256, dtype=np.int64) * n, (3, 1)))
-    cumulants = pattern_noise_cumulants(counts, design, fit_of(np.zeros(1)))
+    cumulants = pattern_noise_cumulants(Evidence(counts), design, fit_of(np.zeros(1)))
     assert np.var(x) == pytest.approx(cumulants.variances[0], rel=0.03)
     assert third_cumulant(x) == pytest.approx(cumulants.third[0], abs=6 * np.sqrt(15 / len(x)) * x.std() ** 3)
     assert third_cumulant(x) > 12 * np.sqrt(15 / len(x)) * x.std() ** 3
@@ -124,7 +125,7 @@ def test_score_cumulants_of_one_bit_reports_equal_those_of_their_bits(unseen_see
     simulated = list(draw_reports(mixture, np.full(8, 1 / 8), z, 40_000, rng))
     of_reports = score_cumulants(mixture, z, simulated, 8000)
     counts = BitCounts(Metric.string("m", params), np.full(8, 1000), np.zeros((8, 16), np.int64))
-    of_bits = bit_noise_cumulants(counts, design, fit_of(np.zeros(20)))
+    of_bits = bit_noise_cumulants(Evidence(counts), design, fit_of(np.zeros(20)))
     assert np.median(of_reports.variances) == pytest.approx(np.median(of_bits.variances), rel=0.2)
     assert np.median(of_reports.variance_slopes) == pytest.approx(np.median(of_bits.variance_slopes), rel=0.2)
     assert np.median(of_reports.third) == pytest.approx(np.median(of_bits.third), rel=0.2)

@@ -15,6 +15,7 @@ from hubbub_decoder import compare, decode
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators.ordinal import BucketShares, fit_buckets
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.results.ordinal import QUANTILES, Numbers, build_numbers
 
 ALPHA = 1e-6
@@ -69,8 +70,10 @@ def test_reports_without_any_value_determine_nothing() -> None:
 def test_known_total_gives_least_squares_shares_and_smaller_errors() -> None:
     """Against ordinary least squares on the shares with one eliminated."""
     ones = [[250, 330, 300, 240]]
-    with_default = fit_buckets(BitCounts(noisy_metric(0), [1000], ones), Buckets(EDGES, default=0), "reporters")
-    free = fit_buckets(BitCounts(noisy_metric(), [1000], ones), Buckets(EDGES), "reporters")
+    with_default = fit_buckets(
+        Evidence(BitCounts(noisy_metric(0), [1000], ones)), Buckets(EDGES, default=0), "reporters"
+    )
+    free = fit_buckets(Evidence(BitCounts(noisy_metric(), [1000], ones)), Buckets(EDGES), "reporters")
     weights = np.linalg.inv(free.covariance)
     design = np.vstack([np.eye(3), -np.ones(3)])
     offset = np.array([0, 0, 0, 1.0])
@@ -151,7 +154,7 @@ def test_smoothed_shares_are_a_distribution_and_closer_where_it_is_smooth(unseen
         drawn = chance.multinomial(20_000, true)
         counts = simulate_bit_counts(metric, dict(zip(metric.one_hot_names, drawn.tolist(), strict=True)), chance)
         assert metric.buckets is not None
-        fit = fit_buckets(counts, metric.buckets, "reporters")
+        fit = fit_buckets(Evidence(counts), metric.buckets, "reporters")
         assert fit.guess.min() >= 0
         assert fit.guess.sum() == pytest.approx(min(max(fit.shares.sum(), 0), 1))
         raw += float(((fit.shares - drawn / 20_000) ** 2).sum())
@@ -192,7 +195,7 @@ def test_intervals_cover_mean_quantiles_and_distribution_function(
         drawn = chance.multinomial(n, [*(shares * (1 - absent)), absent])
         population = dict(zip(metric.one_hot_names, drawn[:-1].tolist(), strict=True))
         counts = simulate_bit_counts(metric, population, chance, no_value=int(drawn[-1]))
-        numbers = build_numbers(fit_buckets(counts, metric.buckets, target), 0.95)  # type: ignore[arg-type]
+        numbers = build_numbers(fit_buckets(Evidence(counts), metric.buckets, target), 0.95)  # type: ignore[arg-type]
         true = drawn[:-1] / drawn[:-1].sum() if target == "reporters" else shares
         mean = float(true @ np.array(metric.buckets.centers))
         missed["mean"] += not numbers.mean.low <= mean <= numbers.mean.high

@@ -19,6 +19,7 @@ from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.estimators.reports.score_model import CandidatePriors, ScoreModel, ScoreSolver
 from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.pipeline import decode
 
 ALPHA = 1e-6
@@ -46,7 +47,7 @@ class Scored:
         doubled = rng.normal(size=(size, 2 * size))
         self.total = self.a / 2 + doubled @ doubled.T / size / 4
         reports = simulated(PARAMS, dict.fromkeys(NAMES, 100), seed)
-        residuals = BitResiduals.from_counts(reports.bit_counts(), design_matrix(NAMES, PARAMS), self.z[:-1])
+        residuals = BitResiduals.from_evidence(Evidence(reports), design_matrix(NAMES, PARAMS), self.z[:-1])
         sufficient = residuals.gram @ np.linalg.solve(self.a, self.b)[:-1]
         self.hashing = HashMoments(self.b, sufficient)
         self.model, self.knowing = (
@@ -209,7 +210,7 @@ def test_residuals_grow_with_the_hashing_that_the_fit_does_not_absorb(unseen_see
     """r = d - X K h with d the bits and h the score of 50 strings: the growth is the mean of r'S^-1 r, whatever K is."""
     rng = np.random.default_rng(unseen_seed)
     reports = simulated(PARAMS, dict.fromkeys(NAMES, 100), 1)
-    residuals = BitResiduals.from_counts(reports.bit_counts(), design_matrix(NAMES, PARAMS), np.full(7, 1 / 7))
+    residuals = BitResiduals.from_evidence(Evidence(reports), design_matrix(NAMES, PARAMS), np.full(7, 1 / 7))
     d, h, k = rng.normal(size=(256, 50)), rng.normal(size=(8, 50)), rng.normal(size=(7, 8)) / 10
     weighted = residuals.weights[:, None] * d
     residuals = replace(residuals, trace=float(np.sum(weighted * d)) / 50)
@@ -223,7 +224,7 @@ def test_residuals_grow_with_the_hashing_that_the_fit_does_not_absorb(unseen_see
 def test_string_scores_sum_the_weights_of_a_strings_bits() -> None:
     """X' S^-1 (b - w) of two strings in cohort 2, one of them with a single bit."""
     reports = simulated(PARAMS, dict.fromkeys(NAMES, 100), 1)
-    residuals = BitResiduals.from_counts(reports.bit_counts(), design_matrix(NAMES, PARAMS), np.full(7, 1 / 7))
+    residuals = BitResiduals.from_evidence(Evidence(reports), design_matrix(NAMES, PARAMS), np.full(7, 1 / 7))
     strings = np.zeros((256, 2))
     strings[64:96] = -2 / 32
     strings[[64 + 3, 64 + 31], 0] += 1
@@ -246,7 +247,7 @@ def test_unlisted_variance_is_right_with_many_candidates_in_few_cohorts(unseen_s
         people = {f"{tag}-{i}": 6000 // (i + 1) for i in range(60)}
         unlisted = 0.25 * sum(people.values())
         reports = simulated(params, people | {f"{tag}-unlisted": int(unlisted)}, int(rng.integers(1 << 62)))
-        fitted = fit_reports_mixed(reports, design_matrix(list(people), params))
+        fitted = fit_reports_mixed(Evidence(reports), design_matrix(list(people), params))
         assert fitted.unlisted_variance == pytest.approx((unlisted / reports.num_reports) ** 2, rel=0.5)
         assert fitted.unlisted_variance_error < 0.3 * fitted.unlisted_variance
 
@@ -317,9 +318,9 @@ def test_mixed_effects_are_closer_to_the_truth_than_bit_counts_and_fixed_effects
         people = {f"{tag}-{i}": 4000 // (i + 1) for i in range(88)}
         names = [*list(people)[:5], *list(people)[15:], *(f"{tag}-nobody{i}" for i in range(80))]
         reports, design = simulated(params, people, int(rng.integers(1 << 62)), 1000), design_matrix(names, params)
-        assert not use_fixed_effects(reports.bit_counts(), design)
+        assert not use_fixed_effects(Evidence(reports.bit_counts()), design)
         found, bits = decode(reports, names), decode(reports.bit_counts(), names)
-        fixed = fit_reports_one_step(reports, design).shares
+        fixed = fit_reports_one_step(Evidence(reports), design).shares
         truth = np.array([people.get(name, 0) / reports.num_reports for name in names])
         estimates = ([found[name].share for name in names], [bits[name].share for name in names], fixed)
         squares += [np.sum((each - truth) ** 2) for each in estimates]

@@ -24,6 +24,7 @@ from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.estimators.reports.simulated_information import draw_reports, noise_covariance
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import filter_probabilities
 from hubbub_decoder.model.repetition import ONCE, Repetition
 from hubbub_decoder.model.vectorized_hashing import bit_positions
@@ -54,7 +55,7 @@ def enumerated_ratios(params: Params, names: list[str]) -> Floats:
     patterns = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
 
     def chance(bits: set[int]) -> Floats:
-        one = np.array([params.q_star if bit in bits else params.p_star for bit in range(k)])
+        one = np.array([params.mechanism.q_star if bit in bits else params.mechanism.p_star for bit in range(k)])
         return np.asarray(np.prod(np.where(patterns, one, 1 - one), axis=1))
 
     if params.hash_scheme == "google-md5":
@@ -84,7 +85,7 @@ def test_one_step_without_noise_is_exact() -> None:
     params = string_params(64, 2, 4, 0, 1, 0)
     people = {"a": 311, "b": 430, "c": 52, "nobody": 0}
     reports = simulated(params, people, 4, no_value=80)
-    fitted = fit_reports_one_step(reports, design_matrix(list(people), params))
+    fitted = fit_reports_one_step(Evidence(reports), design_matrix(list(people), params))
     assert shares_of(fitted) == pytest.approx(np.array([311, 430, 52, 0, 0, 80]) / 873, abs=0.01 / 873)
     assert np.all(errors_of(fitted) <= 0.15 / 873)  # sqrt(x (1 - x) / N) would be 0.016
 
@@ -105,7 +106,7 @@ def test_one_step_is_near_the_maximum_likelihood_estimate(
     people = {"a": 30_000, "b": 10_000, "c": 6000, "d": 2000} | {f"u{i}": 60 for i in range(100)}
     reports = simulated(params, people, unseen_seed, no_value=8000)
     n = reports.num_reports
-    fitted = fit_reports_one_step(reports, design_matrix(names, params))
+    fitted = fit_reports_one_step(Evidence(reports), design_matrix(names, params))
     ratios = enumerated_ratios(params, names)
     counts = np.zeros((4, 256))
     np.add.at(counts, (reports.cohorts, reports.rows[:, 0]), 1)
@@ -128,7 +129,7 @@ def test_simulated_information_matches_all_patterns(scheme: str, unseen_seed: in
     z = np.array([0.4, 0.1, 1e-3, 0.3, 0.199])
     ratios = enumerated_ratios(params, names)
     ones = np.array([s.bit_count() for s in range(256)])
-    none = params.p_star**ones * (1 - params.p_star) ** (8 - ones)
+    none = params.mechanism.p_star**ones * (1 - params.mechanism.p_star) ** (8 - ones)
     f = np.einsum("v,cvs->cs", z, ratios)
     x = ratios / f[:, None]
     information = np.einsum("cvs,cs,cws->vw", x, none * f, x) / 4
@@ -212,7 +213,7 @@ def test_one_step_covers_for_few_reports_with_little_noise(k: int, p: float, alo
             none = num_reports // 10
         reports = simulated(params, people, int(rng.integers(1 << 62)), no_value=none)
         n = reports.num_reports
-        fitted = fit_reports_one_step(reports, design_matrix(names, params))
+        fitted = fit_reports_one_step(Evidence(reports), design_matrix(names, params))
         truth = np.array([people.get(name, 0) for name in names]) / n
         z = (fitted.shares - truth) / errors_of(fitted)
         covered.extend(np.abs(z) < 1.96)
@@ -227,8 +228,8 @@ def test_order_of_reports_does_not_matter(unseen_seed: int) -> None:
     design = design_matrix(["a", "b", "c"], params)
     shuffled = np.random.default_rng(unseen_seed).permutation(reports.num_reports)
     one, other = (
-        fit_reports_one_step(reports, design),
-        fit_reports_one_step(Reports(params, reports.cohorts[shuffled], reports.rows[shuffled]), design),
+        fit_reports_one_step(Evidence(reports), design),
+        fit_reports_one_step(Evidence(Reports(params, reports.cohorts[shuffled], reports.rows[shuffled])), design),
     )
     assert shares_of(one) == pytest.approx(shares_of(other), abs=1e-3 * errors_of(one).min())
 
@@ -251,7 +252,7 @@ def test_one_step_intervals_cover_shares_among_reporters(
     covered: list[bool] = []
     for _ in range(30):
         reports = simulated(params, people, int(rng.integers(1 << 62)), no_value=200)
-        fitted = fit_reports_one_step(reports, design)
+        fitted = fit_reports_one_step(Evidence(reports), design)
         truth = np.array([people.get(name, 0) for name in names]) / reports.num_reports
         covered.extend(np.abs(fitted.shares - truth) < 1.96 * errors_of(fitted))
     share = float(np.mean(covered))
@@ -270,7 +271,7 @@ def test_one_step_estimates_unlisted_variance(unseen_seed: int) -> None:
         names = [f"{tag}-{i}" for i in range(3)]
         people = {names[0]: 1600, names[1]: 800, f"{tag}-u1": 1200, f"{tag}-u2": 400}
         reports = simulated(params, people, int(rng.integers(1 << 62)))
-        found.append(fit_reports_one_step(reports, design_matrix(names, params)).unlisted_variance)
+        found.append(fit_reports_one_step(Evidence(reports), design_matrix(names, params)).unlisted_variance)
     assert abs(np.mean(found) - (0.3**2 + 0.1**2)) < 6 * np.std(found, ddof=1) / math.sqrt(30)
 
 
@@ -297,7 +298,7 @@ def test_standard_errors_include_hashing_of_unlisted_strings(monkeypatch: pytest
                 "overdispersion",
                 overdispersion if is_estimated else lambda *_: Overdispersion(1.0, 0.0, 0.0),
             )
-            fitted = fit_reports_one_step(reports, design_matrix(names, params))
+            fitted = fit_reports_one_step(Evidence(reports), design_matrix(names, params))
             squares[is_estimated].append(float(np.mean(((fitted.shares - truth) / errors_of(fitted)) ** 2)))
     low, high = chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], 30) / 30
     assert low < np.mean(squares[True]) < high
@@ -316,8 +317,8 @@ def test_one_step_has_smaller_errors_than_bit_counts(
     names = [f"v{i}" for i in range(40)]
     reports = simulated(params, dict.fromkeys(names, 1500), unseen_seed)
     design = design_matrix(names, params)
-    full = fit_reports_one_step(reports, design)
-    marginal = fit_least_squares(reports.bit_counts(), design)
+    full = fit_reports_one_step(Evidence(reports), design)
+    marginal = fit_least_squares(Evidence(reports.bit_counts()), design)
     ratio = np.sqrt(marginal.variances / full.variances)
     assert np.median(ratio) > 1.3
 
@@ -328,7 +329,7 @@ def test_identical_candidates_are_undetermined() -> None:
     reports = simulated(params, {"a": 800, "b": 500}, 1)
     one = design_matrix(["a", "b"], params)
     twice = DesignMatrix(params, (("a",), ("b",), ("b too",)), one.matrix[:, [0, 1, 1]])
-    fitted, expected = (fit_reports_one_step(reports, design) for design in (twice, one))
+    fitted, expected = (fit_reports_one_step(Evidence(reports), design) for design in (twice, one))
     assert fitted.null_space is not None
     assert is_determined(np.eye(4), fitted.null_space).tolist() == [True, False, False, True]
     assert is_determined(np.array([[0.0, 1, 1, 0]]), fitted.null_space).tolist() == [True]
@@ -339,9 +340,9 @@ def test_identical_candidates_are_undetermined() -> None:
 def test_one_step_rejects_other_parameters_and_no_reports() -> None:
     reports = simulated(string_params(16, 2, 4), {"a": 3}, 1)
     with pytest.raises(SummaryError, match="made for other parameters"):
-        fit_reports_one_step(reports, design_matrix(["a"], string_params(16, 1, 4)))
+        fit_reports_one_step(Evidence(reports), design_matrix(["a"], string_params(16, 1, 4)))
     with pytest.raises(SummaryError, match="no report to fit"):
-        fit_reports_one_step(Reports.empty(reports.metric), design_matrix(["a"], reports.metric.params))
+        fit_reports_one_step(Evidence(Reports.empty(reports.metric)), design_matrix(["a"], reports.metric.params))
 
 
 def test_decoding_reports_agrees_with_bit_counts(unseen_seed: int) -> None:
@@ -408,7 +409,7 @@ def test_leave_one_out_scores_sum_to_the_estimate(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tested_module, "collision_p_value", record)
     params = string_params(32, 2, 8)
     reports = simulated(params, {"a": 1_800, "b": 1_200, "c": 800, "d": 1_200}, unseen_seed, no_value=15_000)
-    found = fit_reports_one_step(reports, design_matrix(["a", "b", "c", "nobody"], params))
+    found = fit_reports_one_step(Evidence(reports), design_matrix(["a", "b", "c", "nobody"], params))
     z = found.shares / np.sqrt(found.variances)
     assert len(added) >= 3
     for each in added:
@@ -419,6 +420,8 @@ def test_frequent_unlisted_string_widens_the_null_distribution(unseen_seed: int)
     """Two thirds carry it: one error in a thousand is 3.8 to 4.0 standard errors in eight cohorts (3.1 for a normal distribution)."""
     params = string_params(32, 2, 8, f=0.25)
     reports = simulated(params, {"missing": 26_600, "there": 9_400}, unseen_seed, no_value=4_000)
-    found = fit_reports_one_step(reports, design_matrix(["there", *(f"nobody {i}" for i in range(20))], params))
+    found = fit_reports_one_step(
+        Evidence(reports), design_matrix(["there", *(f"nobody {i}" for i in range(20))], params)
+    )
     assert found.null_distribution is not None
     assert found.null_distribution.quantile(1e-3) > 3.3

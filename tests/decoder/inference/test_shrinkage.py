@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, norm
 
 from hubbub_decoder.array_types import Floats
+from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.inference.shrinkage import posterior_shares, project_to_total
 
@@ -128,3 +129,37 @@ def test_posterior_median_of_frequent_candidate_is_its_estimate(unseen_seed: int
     guess = posterior_shares(x, np.full(201, 0.004))
     assert guess.medians[0] == pytest.approx(x[0], abs=0.002)
     assert guess.high[0] - guess.low[0] == pytest.approx(2 * norm.isf(0.025) * 0.004, rel=0.05)
+
+
+def test_posterior_of_normal_errors_is_that_of_a_normal_null_distribution(unseen_seed: int) -> None:
+    """Two computations of one posterior: closed form by component, and points on a grid. Strong shares included."""
+    rng = np.random.default_rng(unseen_seed)
+    truth = np.r_[np.zeros(60), rng.exponential(0.01, 40), 0.1, 0.2]
+    errors = rng.uniform(0.004, 0.006, len(truth))
+    shares = truth + rng.normal(0, errors)
+    normal = posterior_shares(shares, errors, total=0.7)
+    gridded = posterior_shares(shares, errors, total=0.7, null=NullDistribution.from_scores([]))
+    for name in ("medians", "means", "low", "high"):
+        differences = np.abs(getattr(gridded, name) - getattr(normal, name)) / errors
+        assert differences.mean() < 0.1, name
+        assert differences.max() < 1, name  # an end of an interval is a point, and these are sparse in the tails
+
+
+def test_rare_large_errors_are_no_shares(unseen_seed: int) -> None:
+    """A string adds .15 to each absent candidate with its bits in one of two cohorts, 1 of 20; one candidate has .5. Means of 20 runs.
+
+    Sums of the absent candidates' medians are about a tenth of those with normal errors.
+    """
+    rng = np.random.default_rng(unseen_seed)
+    met, error = np.r_[0.15 * 19 / 20, np.full(19, -0.15 / 20)], 0.02
+    total_error = np.hypot(error, 0.15 * np.sqrt(2 * 0.05 * 0.95))
+    scores = [(met[:, None] + error / np.sqrt(2) * norm.ppf((np.arange(20) + 0.5) / 20)).ravel() / total_error] * 2
+    null, errors, runs = NullDistribution.from_scores(scores), np.full(200, total_error), []
+    for _ in range(20):
+        shares = rng.choice(met, (2, 200)).sum(axis=0) + rng.normal(0, error, 200)
+        shares[0] += 0.5
+        with_null, normal = (posterior_shares(shares, errors, total=0.5, null=each).medians for each in (null, None))
+        runs.append((with_null[0], with_null[1:].sum(), normal[1:].sum()))
+    present, absent, absent_if_normal = np.mean(runs, axis=0)
+    assert present == pytest.approx(0.5, abs=0.1)
+    assert absent < absent_if_normal / 3

@@ -16,6 +16,7 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts
 from hubbub_decoder.inference.residual_bits import Others, ResidualBits, log_noise_and_gamma
 from hubbub_decoder.inference.unlisted_search import find_strings
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import distinct_bit_probabilities
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 
@@ -50,7 +51,7 @@ def test_log_likelihood_sums_over_all_sets_of_bits(strings: int, scheme: str, un
     rng = np.random.default_rng(unseen_seed)
     of_metric = params(8, 2, 3, scheme)
     counts = simulate_bit_counts(Metric.string("m", of_metric), {"a": 3_000, "b": 2_000}, rng)
-    residuals = ResidualBits.from_counts(counts, np.zeros((3, 8)), 1.0)
+    residuals = ResidualBits.from_evidence(Evidence(counts), np.zeros((3, 8)), 1.0)
     shares, others = [0.3, 0.2][:strings], Others(0.1, 0.0)
     chances = dict(enumerate(distinct_bit_probabilities(of_metric), start=1))
     sets = [
@@ -81,7 +82,7 @@ def test_find_strings_returns_the_share_and_the_bits(unseen_seed: int) -> None:
     of_metric = params(16, 2, 32)
     population = {"the": 100_000, **{f"{unseen_seed} {i}": 1_000 for i in range(400)}}
     counts = simulate_bit_counts(Metric.string("m", of_metric), population, rng, no_value=500_000)
-    found = find_strings(ResidualBits.from_counts(counts, np.zeros((32, 16)), 0.5), 0.6)
+    found = find_strings(ResidualBits.from_evidence(Evidence(counts), np.zeros((32, 16)), 0.5), 0.6)
     assert found is not None
     assert len(found.shares) == 1
     assert abs(float(found.shares[0]) - 0.1) < 6 * found.std_error()
@@ -99,7 +100,7 @@ def test_find_strings_finds_nothing_without_a_frequent_string(sizes: tuple[int, 
     for run in range(10):
         population = {f"{unseen_seed} {run} {i}": 1_000 * thousands for i in range(number)}
         counts = simulate_bit_counts(Metric.string("m", params(16, 1, 24)), population, rng, no_value=400_000)
-        found += find_strings(ResidualBits.from_counts(counts, np.zeros((24, 16)), 0.6), 0.7) is not None
+        found += find_strings(ResidualBits.from_evidence(Evidence(counts), np.zeros((24, 16)), 0.6), 0.7) is not None
     assert found < 3
 
 
@@ -108,10 +109,10 @@ def test_repeated_noise_of_the_same_clients_counts_once() -> None:
     of_metric = Params(num_bits=8, num_hashes=1, num_cohorts=2, prob_p=0, prob_q=1, prob_f=0.5)
     metric = Metric.string("m", of_metric)
     counts = BitCounts(metric, [100, 60], np.full((2, 8), 30), ("2026-01-01", "2026-01-02"))
-    residuals = ResidualBits.from_counts(counts, np.zeros((2, 8)), 0.0)
+    residuals = ResidualBits.from_evidence(Evidence(counts), np.zeros((2, 8)), 0.0)
     assert residuals.reports.tolist() == [[50] * 8, [30] * 8]
     assert (residuals.ones == 15).all()
-    once = ResidualBits.from_counts(replace(counts, periods=()), np.zeros((2, 8)), 0.0)
+    once = ResidualBits.from_evidence(Evidence(replace(counts, periods=())), np.zeros((2, 8)), 0.0)
     assert once.reports.tolist() == [[100] * 8, [60] * 8]
 
 
@@ -135,5 +136,5 @@ def test_repeated_noise_of_frequent_candidates_is_no_unlisted_string(unseen_seed
         )
         listed = np.zeros((8, 64))
         np.add.at(listed, (np.arange(8), bit_positions(names, metric.params)[:, :, 0]), 0.1)
-        found += find_strings(ResidualBits.from_counts(counts, listed, 0.0), 0.1) is not None
+        found += find_strings(ResidualBits.from_evidence(Evidence(counts), listed, 0.0), 0.1) is not None
     assert found < 3

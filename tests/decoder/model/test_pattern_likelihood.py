@@ -40,7 +40,7 @@ def pattern_table(params: Params, filters: NDArray[np.int64]) -> Floats:
     """P(pattern | filter), (2**k, F), by multiplication over the bits."""
     patterns, table = np.arange(1 << params.num_bits)[:, None], np.ones((1 << params.num_bits, len(filters)))
     for bit in range(params.num_bits):
-        one = np.where(filters >> bit & 1, params.q_star, params.p_star)
+        one = np.where(filters >> bit & 1, params.mechanism.q_star, params.mechanism.p_star)
         table *= np.where(patterns >> bit & 1, one, 1 - one)
     return table
 

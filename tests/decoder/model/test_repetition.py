@@ -16,6 +16,7 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts, simulate_reports
 from hubbub_decoder.estimators.categories import category_intervals, total_variance
 from hubbub_decoder.model.bit_covariance import report_covariance
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.pattern_repetition import repeated_score_covariance
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import Repetition, epoch_sizes
@@ -190,7 +191,7 @@ def test_category_intervals_of_repeated_reports_cover_share_0(p: float, q: float
     above, below = [], []
     for count in np.flatnonzero(law > 1e-9).tolist():
         counts = BitCounts(metric, [clients * reports], [[count]], DAYS)
-        low, high = category_intervals(counts, ["true"], 0.9, "reporters")
+        low, high = category_intervals(Evidence(counts), ["true"], 0.9, "reporters")
         above += [law[count]] if low[0] > 0 else []
         below += [law[count]] if high[0] < 0 else []
     for excluded in (above, below):

@@ -109,7 +109,7 @@ def test_boolean_stays_symmetric() -> None:
     params = plan(
         Wishes(kind=Kind.BOOLEAN, epsilon=1, lifetime=2, reports=1000, periods=30), expires=TOMORROW
     ).metric.params
-    assert params.prob_f is not None
+    assert params.mechanism.prob_f is not None
 
 
 def test_plan_says_when_a_symmetric_response_does_not_reach_unary_encoding() -> None:
@@ -195,9 +195,9 @@ def test_plan_is_within_two_percent_of_brute_force(unseen_seed: int) -> None:
 
 def test_one_report_needs_no_permanent_response() -> None:
     params = plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000), expires=TOMORROW).metric.params
-    assert (params.num_hashes, params.prob_f) == (1, 0)
-    assert params.prob_q == pytest.approx(0.5, abs=0.005)
-    assert params.prob_p == pytest.approx(1 / (math.exp(2) + 1), abs=0.002)
+    assert (params.num_hashes, params.mechanism.prob_f) == (1, 0)
+    assert params.mechanism.prob_q == pytest.approx(0.5, abs=0.005)
+    assert params.mechanism.prob_p == pytest.approx(1 / (math.exp(2) + 1), abs=0.002)
 
 
 def test_plan_states_the_reports_that_a_share_needs() -> None:

@@ -9,6 +9,7 @@ import json
 import math
 import pickle
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,11 @@ from hubbub.summary.plausibility import find_implausible
 from hubbub_decoder import CandidateError, Decoding, Estimate, OutputError, ShareEstimate, decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
+from hubbub_decoder.estimators import message_passing
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.multiple_testing import q_values
+from hubbub_decoder.model.evidence import Collected, Evidence
+from hubbub_decoder.options import Options
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.table import DecodingTable, summary_lines
 from hubbub_decoder.results.warnings import MIN_REPORTS_PER_COHORT, DecodingWarning, warn_impossible_totals
@@ -52,26 +56,50 @@ def decoding() -> Decoding:
 def by_hand() -> Decoding:
     """A decoding with round numbers, so that the table can be checked by eye."""
     rows = (
-        Estimate(0.5, 0.02, 0.4608, 0.5392, "a.example", 1e-200, 1e-200, True, 0.452, 0.548, 0.49, 0.45, 0.53),
         Estimate(
-            0.25, 0.02, 0.2108, 0.2892, "b.example", 1e-8, 1.5e-8, True, 0.202, 0.298, 0.24, 0.2, 0.28, ("b.test",)
+            candidate="a.example",
+            share=0.5,
+            std_error=0.02,
+            low=0.4608,
+            high=0.5392,
+            p_value=1e-200,
+            q_value=1e-200,
+            detected=True,
+            selection_adjusted_low=0.452,
+            selection_adjusted_high=0.548,
+            posterior_median=0.49,
+            credible_low=0.45,
+            credible_high=0.53,
         ),
-        Estimate(-0.01, 0.02, -0.0492, 0.0292, "c.example", 0.7, 0.7, False, math.nan, math.nan, 0.0, 0.0, 0.01),
         Estimate(
-            math.nan,
-            math.nan,
-            math.nan,
-            math.nan,
-            "d.example",
-            math.nan,
-            math.nan,
-            False,
-            math.nan,
-            math.nan,
-            math.nan,
-            math.nan,
-            math.nan,
+            candidate="b.example",
+            share=0.25,
+            std_error=0.02,
+            low=0.2108,
+            high=0.2892,
+            p_value=1e-8,
+            q_value=1.5e-8,
+            detected=True,
+            selection_adjusted_low=0.202,
+            selection_adjusted_high=0.298,
+            posterior_median=0.24,
+            credible_low=0.2,
+            credible_high=0.28,
+            indistinguishable_from=("b.test",),
         ),
+        Estimate(
+            candidate="c.example",
+            share=-0.01,
+            std_error=0.02,
+            low=-0.0492,
+            high=0.0292,
+            p_value=0.7,
+            q_value=0.7,
+            posterior_median=0.0,
+            credible_low=0.0,
+            credible_high=0.01,
+        ),
+        Estimate(candidate="d.example", share=math.nan, std_error=math.nan, low=math.nan, high=math.nan),
     )
     return Decoding(
         metric=HOMEPAGE,
@@ -265,7 +293,7 @@ def test_total_with_standard_error_above_a_quarter_is_undetermined(error: float,
     one = np.array([0.1])
     totals, variances = np.array([0.5, -0.4, 0.9]), np.array([0.1, error, 0.1]) ** 2
     fit = FitResult(one, one, one, one, totals, variances, variances, null_error=0.1)
-    unlisted = build_decoding(fit, [("a",)], counts, "reporters", 0.95, 0.05).unlisted
+    unlisted = build_decoding(fit, [("a",)], Evidence(counts), Options()).unlisted
     assert math.isnan(unlisted.share) is math.isnan(unlisted.low) is not determined
 
 
@@ -284,6 +312,83 @@ def test_warns_about_undetermined_totals_of_many_candidates(unseen_seed: int) ->
     assert math.isnan(decoding.listed_total.share)
     assert math.isnan(decoding.unlisted.share)
     assert not warned(decode(many, names[:3]), "cannot be separated")
+
+
+@pytest.mark.parametrize(
+    ("simulate", "shape", "number", "reports", "enough"),
+    [
+        (simulate_bit_counts, (8, 1, 4), 100, 3_000, False),
+        (simulate_pattern_counts, (8, 1, 4), 200, 30_000, False),
+        (simulate_bit_counts, (10, 2, 3), 400, 100_000_000, False),
+        (simulate_pattern_counts, (8, 2, 32), 100, 400, True),
+        (simulate_bit_counts, (16, 1, 32), 300, 1_000, True),
+    ],
+)
+def test_advises_more_reports_only_where_they_determine_the_totals(
+    simulate: Callable[..., Collected],
+    shape: tuple[int, int, int],
+    number: int,
+    reports: int,
+    enough: bool,
+    unseen_seed: int,
+) -> None:
+    """Null totals, decoded again with 100 times the reports: null again exactly where the warning says so."""
+    k, h, m = shape
+    params = Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=0.25, prob_q=0.75, prob_f=0)
+    shares = 1 / np.arange(1, number + 1)
+    names, rng = [f"{unseen_seed} {i}" for i in range(number)], np.random.default_rng(unseen_seed)
+    few, many = (
+        decode(simulate(Metric.string("m", params), dict(zip(names, drawn, strict=True)), rng), names)
+        for drawn in (rng.multinomial(n, shares / shares.sum()).tolist() for n in (reports, 100 * reports))
+    )
+    assert math.isnan(few.listed_total.share)
+    assert warned(few, "decode more reports") is enough
+    assert warned(few, "More reports do not change this") is not enough
+    assert math.isnan(many.listed_total.share) is not enough
+
+
+def test_warns_if_no_candidate_was_subtracted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too few cohorts for so many candidates, or an iteration that does not settle: all other strings are noise, for any number of reports."""
+    shares = 1 / np.arange(1, 201)
+    names = [str(i) for i in range(200)]
+
+    def decoded(cohorts: int, reports: int) -> Decoding:
+        """Decode reports of this many of 16 cohorts."""
+        params = Params(num_bits=32, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0)
+        counts = np.round(reports * shares / shares.sum()).astype(int).tolist()
+        population = dict(zip(names, counts, strict=True))
+        counts = simulate_bit_counts(Metric.string("m", params), population, np.random.default_rng(1))
+        used = np.arange(16) < cohorts
+        return decode(BitCounts(counts.metric, counts.reports * used, counts.ones * used[:, None]), names)
+
+    assert not warned(decoded(8, 1_000_000), "as noise")
+    assert warned(decoded(4, 1_000_000), "4 cohorts are too few to subtract 200 candidates from each other")
+    assert not warned(decoded(4, 2_000), "as noise")  # most of the variance is noise of the reports
+    monkeypatch.setattr(message_passing, "_DAMPING", ((0.7, 2),))
+    assert warned(decoded(8, 1_000_000), "The estimation of 200 candidates did not settle")
+
+
+def test_posterior_shares_of_two_cohorts_are_closer_to_the_truth_than_zeros(unseen_seed: int) -> None:
+    """32 of 126 candidates have 2 %, and an unlisted string with 25 % adds its share to those that have its bits in one cohort."""
+    params = Params(num_bits=10, num_hashes=3, num_cohorts=2, prob_p=0.1, prob_q=0.9, prob_f=0)
+    rng, distances = np.random.default_rng(unseen_seed), []
+    for run in range(12):
+        names = [f"{unseen_seed} {run} {i}" for i in range(126)]
+        population = dict.fromkeys(names[:32], 270) | {"heavy": 3_400} | {f"u{i}": 4 for i in range(300)}
+        decoding = decode(simulate_pattern_counts(Metric.string("m", params), population, rng), names)
+        if math.isnan(decoding.listed_total.share):
+            continue
+        truth = np.array(
+            [sum(population.get(s, 0) for s in (e.candidate, *e.indistinguishable_from)) for e in decoding]
+        )
+        truth = truth / decoding.num_reports
+        medians, means = (
+            np.array([getattr(e, name) for e in decoding]) for name in ("posterior_median", "posterior_mean")
+        )
+        distances.append([np.abs(shares - truth).sum() for shares in (0 * truth, medians, means)])
+    zeros, of_medians, of_means = np.mean(distances, axis=0)
+    assert len(distances) > 3
+    assert max(of_medians, of_means) < zeros
 
 
 def test_decodes_a_summary_without_a_metric_name() -> None:
@@ -455,7 +560,9 @@ def test_warns_about_unequal_cohorts_of_few_reports() -> None:
 
 def test_fit_test_and_plausibility_check_warn_once() -> None:
     """Nine of ten reports have other probabilities: both checks reject the numbers of ones and the cohort sizes."""
-    noisier = Metric.string("homepage", replace(HOMEPAGE.params, prob_q=0.35))
+    noisier = Metric.string(
+        "homepage", replace(HOMEPAGE.params, mechanism=replace(HOMEPAGE.params.mechanism, prob_q=0.35))
+    )
     rng = np.random.default_rng(0)
     patterns = (
         simulate_pattern_counts(noisier, {"a": 90_000}, rng).counts

@@ -76,6 +76,6 @@ def test_equal_decodings_are_equal() -> None:
 
 def test_estimate_is_unequal_to_its_first_fields() -> None:
     """A result of another class with equal numbers is unequal, as dataclasses are."""
-    estimate = Estimate(0.1, 0.2, 0.3, 0.4, "a")
+    estimate = Estimate(candidate="a", share=0.1, std_error=0.2, low=0.3, high=0.4)
     assert estimate == replace(estimate)
     assert estimate != estimate.interval

@@ -181,7 +181,12 @@ def test_repeated_reports_of_the_same_clients_raise_no_alarm(unseen_seed: int) -
     Its statistic is then 8 times a chi-squared with 63 degrees of freedom: p > 1e-6 once in 2e9 runs.
     """
     params = string_params(32, m=64, p=0.25, q=0.75, f=0.5)
-    once = reported(replace(params, prob_p=0, prob_q=1), unseen_seed % (1 << 62), num_reports=30_000, no_value=3_000)
+    once = reported(
+        replace(params, mechanism=replace(params.mechanism, prob_p=0, prob_q=1)),
+        unseen_seed % (1 << 62),
+        num_reports=30_000,
+        no_value=3_000,
+    )
     permanent = np.unpackbits(once.rows, axis=1, bitorder="little").astype(bool)
     rng = np.random.default_rng(unseen_seed)
     noise = [rng.random(permanent.shape) < np.where(permanent, 0.75, 0.25) for _ in range(8)]

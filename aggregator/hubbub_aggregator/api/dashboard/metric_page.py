@@ -1,24 +1,24 @@
-"""Data of the page `/metric/{name}`: reports per period, privacy figures, problems and refused batches, without markup.
+"""Data of the page `/metric/{name}`: reports per period and their bar chart, privacy figures, problems and refused batches, without markup.
 
 The number of SQL statements does not depend on the number of periods, and no summary is read.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
+from hubbub.metrics.periods import Period
 from hubbub.summary.plausibility import plausible_ones
 from hubbub.text import format_count
 from hubbub.wire.dates import parse_period
-from hubbub_aggregator.api.dashboard.chart import Chart, PeriodLine, build_chart
 from hubbub_aggregator.api.dashboard.overview import Problem, RefusalRow, find_problems, refusal_rows
 from hubbub_aggregator.api.dashboard.privacy_figures import Figure, privacy_rows
-from hubbub_aggregator.api.service import Service
+from hubbub_aggregator.api.dependencies import Service
 from hubbub_aggregator.pipeline.central_epsilon import CentralEpsilon, last_central_epsilon
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.period_figures import StoredFigures
@@ -71,11 +71,11 @@ def build_metric_page(service: Service, name: str) -> MetricPage | None:
     current = definitions.get(name)
     if current is None:
         return None
-    service.outcomes.flush(service.store)
+    service.outcomes.flush(service.periods)
     versions = {metric.digest: metric for metric in definitions.versions() if metric.name == name}
-    rows = service.store.period_rows(versions)
+    rows = service.periods.period_rows(versions)
     reports = {(row.digest, row.period): row.figures.reports for row in rows if row.figures}
-    for (digest, period), (_, unfolded) in service.store.unfolded_reports().items():
+    for (digest, period), (_, unfolded) in service.periods.unfolded_reports().items():
         if digest in versions:
             reports[digest, period] = reports.get((digest, period), 0) + unfolded
     reports = {key: count for key, count in reports.items() if count}
@@ -83,7 +83,7 @@ def build_metric_page(service: Service, name: str) -> MetricPage | None:
         (row.digest, row.period): row.figures.implausible for row in rows if row.figures and row.figures.implausible
     }
     lines = period_lines(versions.values(), reports, {period for _, period in implausible}, now)
-    refusals = refusal_rows({key: count for key, count in service.store.refusals().items() if key[0] == name})
+    refusals = refusal_rows({key: count for key, count in service.periods.refusals().items() if key[0] == name})
     return MetricPage(
         name=name,
         description=current.description,
@@ -186,7 +186,7 @@ def _version(
         probabilities=f"{_join_numbers(**params.probabilities)}, hold = {metric.hold or 'none'}",
         reports=sum(count for (digest, _), count in reports.items() if digest == metric.digest),
         privacy=privacy_rows(metric),
-        central=last_central_epsilon(service.store, service.settings, metric, smallest, now),
+        central=last_central_epsilon(service.periods, service.settings, metric, smallest, now),
     )
 
 
@@ -205,3 +205,72 @@ def _retention(metric: Metric, settings: Settings) -> str:
 
 def _after(metric: Metric, periods: int) -> str:
     return f"{periods} {metric.period}{'' if periods == 1 else 's'} after the end of their {metric.period}"
+
+
+MAX_BARS = 90
+_MIN_SLOTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodLine:
+    """Reports of one period of a metric, over all its versions."""
+
+    period: str
+    reports: int
+    is_open: bool
+    is_implausible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar. height : percent of the highest bar, in [0, 100]"""
+
+    line: PeriodLine
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Bars of the last periods, including those without reports.
+
+    slots : width of the chart in bars
+    """
+
+    bars: tuple[Bar, ...]
+    slots: int
+    highest: int
+    first: str
+    last: str
+
+    @property
+    def has_open(self) -> bool:
+        return any(bar.line.is_open for bar in self.bars)
+
+    @property
+    def has_implausible(self) -> bool:
+        return any(bar.line.is_implausible for bar in self.bars)
+
+
+def build_chart(metric: Metric, lines: Sequence[PeriodLine]) -> Chart:
+    """Return the chart of the last 90 periods or fewer, with empty periods between those with reports."""
+    reports: Counter[Period] = Counter()
+    open_, implausible = set(), set()
+    for line in lines:  # an older version may have periods of another kind
+        period = Period.containing(metric.period, date.fromisoformat(line.period))
+        reports[period] += line.reports
+        open_ |= {period} if line.is_open else set()
+        implausible |= {period} if line.is_implausible else set()
+    period, first = max(reports), min(reports)
+    shown: list[PeriodLine] = []
+    while len(shown) < MAX_BARS and period >= first:
+        shown.append(PeriodLine(str(period), reports[period], period in open_, period in implausible))
+        period = Period.containing(metric.period, period.start - timedelta(days=1))
+    shown.reverse()
+    highest = max(line.reports for line in shown)
+    return Chart(
+        bars=tuple(Bar(line, round(100 * line.reports / max(highest, 1), 2)) for line in shown),
+        slots=max(len(shown), _MIN_SLOTS),
+        highest=highest,
+        first=shown[0].period,
+        last=shown[-1].period,
+    )

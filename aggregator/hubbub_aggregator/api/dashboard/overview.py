@@ -15,8 +15,8 @@ from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import Period
 from hubbub.text import format_count, format_size
 from hubbub_aggregator.api.dashboard.privacy_figures import epsilon_of_report
+from hubbub_aggregator.api.dependencies import Service
 from hubbub_aggregator.api.health import readiness_error
-from hubbub_aggregator.api.service import Service
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
 from hubbub_aggregator.store.period_figures import VersionTotals
 
@@ -99,8 +99,8 @@ def build_overview(service: Service, writer: GroupCommit, query: str = "", *, pr
 
     query : words; a row matches if each occurs in its name, owner or description, in upper or lower case
     """
-    service.outcomes.flush(service.store)
-    store, now = service.store, service.clock()
+    service.outcomes.flush(service.periods)
+    store, now = service.periods, service.clock()
     totals, unfolded, refusals = store.version_totals(), store.unfolded_reports(), store.refusals()
     definitions = service.definitions
     versions = versions_by_name(definitions.versions())

@@ -21,8 +21,8 @@ from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import openapi, sessions
 from hubbub_aggregator.api.dashboard.metric_page import build_metric_page
 from hubbub_aggregator.api.dashboard.overview import build_overview
+from hubbub_aggregator.api.dependencies import Service, charge_request, may_read_without_token
 from hubbub_aggregator.api.request_body import read_body
-from hubbub_aggregator.api.service import Service, charge_request, may_read_without_token
 from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
 from hubbub_aggregator.http.get_and_head import get_and_head
 from hubbub_aggregator.http.problems import refusal_headers
@@ -80,7 +80,7 @@ def get_metric_page(request: Request, name: str) -> Response:
 
 def _is_signed_in(request: Request) -> bool:
     service: Service = request.state.service
-    return sessions.is_signed_in(service.store, service.clock, _cookie(request))
+    return sessions.is_signed_in(service.tokens, service.clock, _cookie(request))
 
 
 def _require_reader(request: Request, sign_in_url: str, signed_in: bool) -> Response | None:
@@ -125,8 +125,8 @@ async def post_sign_in(request: Request) -> Response:
         token, metric = _field(form, "token"), _field(form, "metric")
         if not token:
             raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "Enter a token (form field `token`).", ASK_FOR_TOKEN)
-        secret = await run_in_threadpool(sessions.sign_in, service.store, service.clock, token)
-        await run_in_threadpool(sessions.sign_out, service.store, _cookie(request))
+        secret = await run_in_threadpool(sessions.sign_in, service.tokens, service.clock, token)
+        await run_in_threadpool(sessions.sign_out, service.tokens, _cookie(request))
     except RefusedError as refused:
         if not accepts_html(request):
             raise
@@ -143,7 +143,7 @@ async def post_sign_in(request: Request) -> Response:
 def post_sign_out(request: Request) -> Response:
     """End the session."""
     _require_same_site(request)
-    sessions.sign_out(request.state.service.store, _cookie(request))
+    sessions.sign_out(request.state.service.tokens, _cookie(request))
     response = RedirectResponse("/sign-in", _SEE_OTHER)
     _set_cookie(request, response, "", 0)
     return response

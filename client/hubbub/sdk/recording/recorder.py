@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hubbub.consent import Consent
 from hubbub.encoding.bloom import BloomBits, JointValue, Value
@@ -27,6 +28,7 @@ from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoder, SubjectEncoders
 from hubbub.sdk.runtime.clock import PeriodClock
 from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
+from hubbub.sdk.storage.accounting import Accounting
 from hubbub.sdk.storage.events import DraftMerge, DraftReplacement, IgnoredRecordings
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
@@ -213,13 +215,12 @@ class Recorder:
             self._journal.write(IgnoredRecordings(dict(self.unsaved_ignored)))
             self.unsaved_ignored.clear()
 
-    def accounting(self, state: State) -> dict[str, Any]:
+    def accounting(self, state: State) -> Accounting:
         """Counters of the state, with the ignored recordings that are not saved yet."""
         self.record_postponed(state)
-        ignored, counts = self.unsaved_ignored, state.accounting()
-        counts["recorded"] += ignored.total()
-        counts["ignored"] = {reason: n + ignored[reason] for reason, n in counts["ignored"].items()}
-        return counts
+        saved, unsaved = state.accounting(), self.unsaved_ignored
+        ignored = {reason: number + unsaved[reason] for reason, number in saved.ignored.items()}
+        return replace(saved, recorded=saved.recorded + unsaved.total(), ignored=ignored)
 
     def ignore(self, reason: str, number: int = 1) -> None:
         """Count recordings as ignored. Any thread may call it, also outside `with journal`."""

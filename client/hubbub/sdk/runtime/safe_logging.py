@@ -8,14 +8,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from hubbub.sdk.runtime.error_guard import log
 
 journal_threads: list[int] = []
 """Ids of the threads inside a journal section, once for each nested section."""
 
-_pending_logs: deque[tuple[int, str, tuple[object, ...]]] = deque()
+_pending: deque[Callable[[], None]] = deque()
 
 
 class OncePerKey:
@@ -40,13 +42,20 @@ def holds_journal() -> bool:
 
 def log_when_unlocked(text: str, *arguments: object, level: int = logging.WARNING) -> None:
     """Log a message as soon as this thread holds no lock of hubbub."""
-    _pending_logs.append((level, text, arguments))
+    run_when_unlocked(partial(log, level, text, *arguments))
+
+
+def run_when_unlocked(write: Callable[[], None]) -> None:
+    """Write a message as soon as this thread holds no lock of hubbub."""
+    _pending.append(write)
     flush_pending_logs()
 
 
 def flush_pending_logs() -> None:
     """Emit the deferred messages, if this thread holds no lock of hubbub."""
-    while _pending_logs and not holds_journal():
+    while _pending and not holds_journal():
+        write = None
         with suppress(IndexError):  # another thread emits it
-            level, text, arguments = _pending_logs.popleft()
-            log(level, text, *arguments)
+            write = _pending.popleft()
+        if write is not None:
+            write()

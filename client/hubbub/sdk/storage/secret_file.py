@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hubbub.encoding.secret import SECRET_BYTES, Secret
 from hubbub.errors import HubbubError
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.sdk.storage.filesystem import Disk, SystemDisk
-from hubbub.sdk.storage.journal import Journal
+
+if TYPE_CHECKING:  # `import hubbub` loads this file, and a client alone needs the journal
+    from hubbub.sdk.storage.journal import Journal
 
 _SYSTEM_DISK = SystemDisk()
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import date
-from typing import Any, assert_never
+from typing import assert_never
 
 from hubbub.consent import Consent
 from hubbub.metrics.periods import Period
 from hubbub.privacy.ledger import Account, EncodedReport, Key
+from hubbub.sdk.storage.accounting import Accounting
 from hubbub.sdk.storage.events import (
     AccountChange,
     AttemptedPeriods,
@@ -385,18 +386,18 @@ class State:
         """Return the epsilon that is reserved for one subject's metrics, spent or not."""
         return sum(account.reserved_epsilon for account in self.accounts_of(subject))
 
-    def accounting(self) -> dict[str, Any]:
+    def accounting(self) -> Accounting:
         """Return the counters. Both identities of the module's docstring hold between them."""
-        return {
-            "recorded": self.chosen + self.superseded + self.ignored.total(),
-            "chosen": self.chosen,
-            "superseded": self.superseded,
-            "ignored": {reason: self.ignored[reason] for reason in IGNORE_REASONS},
-            "formed": self.formed,
-            "stood_in": self.stood_in,
-            "acknowledged": self.acknowledged,
-            "queued": self.queued_reports,
-            "quarantined": self.quarantined_reports,
-            "dropped": {reason: self.dropped[reason] for reason in DROP_REASONS},
-            "damaged_records": self.damaged,
-        }
+        return Accounting(
+            recorded=self.chosen + self.superseded + self.ignored.total(),
+            chosen=self.chosen,
+            superseded=self.superseded,
+            ignored={reason: self.ignored[reason] for reason in IGNORE_REASONS},
+            formed=self.formed,
+            stood_in=self.stood_in,
+            acknowledged=self.acknowledged,
+            queued=self.queued_reports,
+            quarantined=self.quarantined_reports,
+            dropped={reason: self.dropped[reason] for reason in DROP_REASONS},
+            damaged_records=self.damaged,
+        )

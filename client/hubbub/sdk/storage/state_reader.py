@@ -1,22 +1,15 @@
-"""Read a state directory without locking it, and report its contents as JSON.
-
-`hubbub inspect` and `hubbub ledger` print these reports; `Client.inspect` and `Client.ledger` return them.
-"""
+"""Read a state directory without locking it."""
 
 from __future__ import annotations
 
 import os
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from hubbub.errors import HubbubError
-from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, QueuedBatch, replay
+from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, replay
 from hubbub.sdk.storage.record_format import describe_version, is_foreign, other_version
 from hubbub.sdk.storage.state import State
-from hubbub.wire.json_values import replace_non_finite
 
 
 class UnreadableStateError(HubbubError):
@@ -87,74 +80,3 @@ def _inodes(paths: list[Path]) -> dict[Path, int]:
         with suppress(FileNotFoundError):
             inodes[path] = path.stat().st_ino
     return inodes
-
-
-def inspection_report(state: State, last: int = 1) -> dict[str, Any]:
-    """Return consent, queued and quarantined batches, and the bodies of the `last` batches sent, the newest first."""
-    report = {
-        "consent": {
-            "level": str(state.consent),
-            "text": state.consent_text,
-            "time": iso_time(state.consent_time) if state.consent_time else None,
-        },
-        "machines": len(state.machine_tags),
-        "queued": [_queued(state, batch_id, queued) for batch_id, queued in state.queue.items()],
-        "failures": state.failures,
-        "last_error": state.last_error,
-        "quarantined": [
-            {"metric": batch.metric, "period": batch.period, "problem": problem, "body": batch.to_json().decode()}
-            for batch, problem in state.quarantine.values()
-        ],
-        "last_sent": [batch.to_json().decode() for batch in state.last_sent.values()][::-1][: max(0, last)],
-        "accounting": state.accounting(),
-    }
-    return replace_non_finite(report)  # type: ignore[no-any-return]
-
-
-def ledger_report(state: State) -> dict[str, Any]:
-    """Return the epsilon that each metric definition of each subject has spent and reserved."""
-    totals = {subject: state.spent(subject) for subject in sorted(state.digests)}
-    accounts = [
-        {**asdict(account), "epsilon_spent": account.spent, "epsilon_reserved": account.reserved_epsilon}
-        for account in state.accounts.values()
-    ]
-    for account in accounts:
-        del account["tags"], account["tag"], account["sealed"]
-    report = {
-        "consent": str(state.consent),
-        "enrollments": state.enrollments,
-        "epsilon_total": totals,
-        "epsilon_reserved": {subject: state.reserved(subject) for subject in totals},
-        "accounts": accounts,
-        "accounting": state.accounting(),
-    }
-    return replace_non_finite(report)  # type: ignore[no-any-return]
-
-
-def iso_time(moment: float) -> str:
-    """Return POSIX seconds as a date and time in UTC.
-
-    >>> iso_time(0)
-    '1970-01-01T00:00:00+00:00'
-    """
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
-
-
-def _queued(state: State, batch_id: str, queued: QueuedBatch) -> dict[str, Any]:
-    return {
-        "batch_id": batch_id,
-        "metric": queued.batch.metric,
-        "period": queued.batch.period,
-        "reports": len(queued.batch),
-        "send_time": _send_time(state, queued),
-        "possibly_delivered": queued.possibly_delivered,
-        "local": queued.local,
-        "body": queued.batch.to_json().decode(),
-    }
-
-
-def _send_time(state: State, queued: QueuedBatch) -> str | None:
-    """Return the earliest time of a batch's upload; None for a batch made under `local`."""
-    if queued.local:
-        return None
-    return iso_time(max(queued.send_at, state.backoff_until, state.paused_metrics.get(queued.batch.digest, 0.0)))

@@ -15,8 +15,10 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 from urllib.parse import urlsplit
@@ -24,15 +26,20 @@ from urllib.parse import urlsplit
 from hubbub.consent import Consent
 from hubbub.encoding.bloom import JointValue, Value
 from hubbub.metrics.metric import Metric
+from hubbub.sdk.assembly import Collaborators, Seams
+from hubbub.sdk.configuration import Configuration
 from hubbub.sdk.recording.recorder import Recorder
-from hubbub.sdk.recording.subject_encoders import SubjectEncoders
-from hubbub.sdk.runtime.error_guard import logger
+from hubbub.sdk.runtime.error_guard import log, logger
+from hubbub.sdk.runtime.safe_logging import holds_journal, run_when_unlocked
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport, always
 from hubbub.text import format_bits
 from hubbub.wire.batch import Batch
 from hubbub.wire.urls import check_url, is_loopback
+
+SEND_SECONDS = 5.0
+"""Time after which no more uploads are started at `close` and at the end of the program."""
 
 _IGNORED_TEXTS = {
     "consent": "consent is off. Call set_consent, and check DO_NOT_TRACK and HUBBUB_CONSENT",
@@ -80,27 +87,44 @@ class DebugTransport:
         return response
 
 
-class DebugMode:
-    """Temporary state and local transport of one client.
+def debugged(configuration: Configuration, seams: Seams) -> tuple[Configuration, Seams]:
+    """Return a configuration and seams with a temporary state, which is in memory if there is no place for a directory."""
+    log(logging.WARNING, "HUBBUB_DEBUG is set: the state is temporary, and no report is sent to another machine")
+    transport = DebugTransport(configuration.url, configuration.ca_certs)
+    directory = _temporary_directory()
+    _show_log()
+    print_line(
+        f"HUBBUB_DEBUG is set. State and secret are temporary ({directory or 'in memory'}), consent starts as off, "
+        f"and reports are printed and {transport.destination}"
+    )
+    seams = replace(
+        seams,
+        transport=transport,
+        disk=None,
+        recorder=DebugRecorder,
+        before_stop=_send_all,
+        at_exit=_deletion(directory),
+    )
+    if directory is None:
+        return replace(configuration, durability="memory", detached=False), seams
+    return replace(configuration, directory=directory, detached=False), seams
 
-    transport : prints reports, and sends them to this machine only
-    directory : temporary state directory; None if there is no place for one
-    """
 
-    def __init__(self, url: str, ca_certs: str | None) -> None:
-        self.transport = DebugTransport(url, ca_certs)
-        self.directory = _temporary_directory()
-        self._owner = os.getpid()
-        _show_log()
-        print_line(
-            f"HUBBUB_DEBUG is set. State and secret are temporary ({self.directory or 'in memory'}), consent starts as off, "
-            f"and reports are printed and {self.transport.destination}"
-        )
+def _send_all(parts: Collaborators) -> None:
+    """Send the reports of the current periods now."""
+    if parts.limit.allowed is not Consent.OFF:
+        parts.send_all_now(SEND_SECONDS)
 
-    def delete_state(self) -> None:
-        """Delete the temporary directory, unless this is a forked child."""
-        if self.directory is not None and os.getpid() == self._owner:
-            shutil.rmtree(self.directory, ignore_errors=True)
+
+def _deletion(directory: Path | None) -> Callable[[], None]:
+    """Return the deletion of a temporary directory, which a forked child leaves to its parent."""
+    owner = os.getpid()
+
+    def delete() -> None:
+        if directory is not None and os.getpid() == owner:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    return delete
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
@@ -125,36 +149,37 @@ def _show_log() -> None:
         logger.addHandler(handler)
 
 
-def record_and_describe(
-    state: State,
-    recorder: Recorder,
-    encoders: SubjectEncoders,
-    definitions: Mapping[str, Metric],
-    subject_id: str | None,
-    name: str,
-    value: Value | JointValue,
-) -> tuple[Consent, str]:
-    """Take one recording; return the saved consent, and the report of its period so far or the reason why it was ignored.
+class DebugRecorder(Recorder):
+    """Prints each recording: the report of its period so far, or the reason why it was ignored.
 
-    The text quotes defined names only: `name` may be a value that was passed in the wrong place.
+    The text quotes defined names only: a name may be a value that was passed in the wrong place.
     """
-    before = Counter(recorder.unsaved_ignored)
-    consent = recorder.take(state, subject_id, name, value)
-    metric = definitions.get(name) if isinstance(name, str) else None
-    label = "record" if metric is None else metric.name
-    for reason in recorder.unsaved_ignored - before:
-        return consent, f"{label}: ignored: {_IGNORED_TEXTS[reason]}"
-    secret = encoders.secret(state)
-    if metric is None or secret is None:
-        return consent, f"{label}: kept in memory until the state directory can be used"
-    subject = "" if subject_id is None else encoders.subject(state, secret, subject_id)
-    draft = state.drafts.get((subject, metric.digest))
-    if draft is None:
-        return consent, f"{label}: kept in memory until the state directory can be used"
-    bits = format_bits(draft.report.bits, metric.params.num_bits)
-    size = f"{bits.count('1')} of {metric.params.num_bits} bits are 1"
-    recording = f"recording {draft.num_recordings} of {draft.period}"
-    return (
-        consent,
-        f"{label}: {recording}. Its report if the period ended now: cohort {draft.report.cohort}, {size}: {bits}",
-    )
+
+    def record(self, state: State, subject_id: str | None, name: str, value: Value | JointValue) -> None:
+        """Take one recording, and print it when no lock is held."""
+        before = Counter(self.unsaved_ignored)
+        super().record(state, subject_id, name, value)
+        reason = next(iter(self.unsaved_ignored - before), None)
+        metric = self._definitions.get(name) if isinstance(name, str) else None
+        label = "record" if metric is None else metric.name
+        text = f"ignored: {_IGNORED_TEXTS[reason]}" if reason else self._draft_text(state, subject_id, metric)
+        run_when_unlocked(partial(print_line, f"{label}: {text}"))
+
+    def ignore(self, reason: str, number: int = 1) -> None:
+        """Count recordings as ignored; print the reason, unless `record` does."""
+        super().ignore(reason, number)
+        if not holds_journal():
+            print_line(f"record: ignored: {_IGNORED_TEXTS[reason]}")
+
+    def _draft_text(self, state: State, subject_id: str | None, metric: Metric | None) -> str:
+        secret = self._encoders.secret(state)
+        draft = None
+        if metric is not None and secret is not None:
+            subject = "" if subject_id is None else self._encoders.subject(state, secret, subject_id)
+            draft = state.drafts.get((subject, metric.digest))
+        if metric is None or draft is None:
+            return "kept in memory until the state directory can be used"
+        bits = format_bits(draft.report.bits, metric.params.num_bits)
+        size = f"{bits.count('1')} of {metric.params.num_bits} bits are 1"
+        recording = f"recording {draft.num_recordings} of {draft.period}"
+        return f"{recording}. Its report if the period ended now: cohort {draft.report.cohort}, {size}: {bits}"

@@ -323,17 +323,17 @@ def _more(number: int, noun: str) -> list[Element]:
 def _counters(state: State) -> Element:
     counts = state.accounting()
     figures = [
-        ("values recorded", counts["recorded"] - sum(counts["ignored"].values())),
-        ("recordings ignored", sum(counts["ignored"].values())),
-        ("reports made", counts["formed"]),
-        ("reports delivered", counts["acknowledged"]),
-        ("reports held", counts["queued"] + counts["quarantined"]),
+        ("values recorded", counts.recorded - sum(counts.ignored.values())),
+        ("recordings ignored", sum(counts.ignored.values())),
+        ("reports made", counts.formed),
+        ("reports delivered", counts.acknowledged),
+        ("reports held", counts.queued + counts.quarantined),
     ]
     content = [
         element("h2", "Counters"),
         element("dl", *(element("div", element("dt", name), element("dd", f"{number:,}")) for name, number in figures)),
     ]
-    dropped = [(_DROP_TEXTS[reason], f"{number:,}") for reason, number in counts["dropped"].items() if number]
+    dropped = [(_DROP_TEXTS[reason], f"{number:,}") for reason, number in counts.dropped.items() if number]
     if dropped:
         content.append(table(["reports deleted without a confirmed delivery, because", "number"], dropped))
     if state.damaged:

@@ -25,7 +25,7 @@ from hubbub.sdk.storage.events import DetachedStart
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.upload.schedule import backoff_until, next_batch
+from hubbub.sdk.upload.retry_policy import backoff_until, next_batch
 
 INTERVAL_SECONDS = 86_400.0
 RUN_SECONDS = 30.0
@@ -99,8 +99,8 @@ def child_environment(parent: Mapping[str, str], path: list[str]) -> dict[str, s
 def deliver_due_batches(directory: Path, url: str, ca_certs: str | None, seconds: float) -> bool:
     """Send until no batch is due, a backoff begins or the time is over; return False if another detached process runs."""
     from hubbub.sdk.recording.consent_changes import ConsentLimit
-    from hubbub.sdk.upload.sender import LEASE_RETRY_SECONDS, Sender
     from hubbub.sdk.upload.transport import HttpTransport
+    from hubbub.sdk.upload.uploader import LEASE_RETRY_SECONDS, Sender
 
     deadline, disk = time.monotonic() + seconds, SystemDisk()
     lock = disk.lock(directory / "detached")

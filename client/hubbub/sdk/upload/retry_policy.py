@@ -1,13 +1,37 @@
-"""Retry policy: map an upload response to accept, retry, split, quarantine or drop; backoff. No clock and no network are used here."""
+"""Upload policy: which batch is sent next and when, and what a response means for it.
+
+    next_batch           the batch to send next, and its time
+    decide               response -> action: accept, retry, split, quarantine, pause or drop
+    backoff_seconds      delay after failed uploads
+    events_for_response  the action as journal events
+
+The functions use no clock, no network and no disk.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
 from hubbub.randomness import RandomBytes, uniform
+from hubbub.sdk.runtime.safe_logging import log_when_unlocked
+from hubbub.sdk.storage.events import (
+    Backoff,
+    BatchRemoval,
+    BatchSplit,
+    ClockConfirmation,
+    Event,
+    MetricPause,
+    QueuedBatch,
+    Reschedule,
+    ResponseReceipt,
+)
+from hubbub.sdk.storage.state import State
+from hubbub.wire.batch import Batch, new_batch_id
 
 BACKOFF_BASE_SECONDS = 30.0
 BACKOFF_CAP_SECONDS = 3600.0
@@ -19,6 +43,13 @@ UNAUTHORIZED_HINT = (
     "the aggregator requires a report token (--require-report-token), which this client cannot send; let a proxy add it "
     "or start the aggregator without the option"
 )
+OUTAGE_SPREAD_SECONDS = 86400.0
+CONFIRM_INTERVAL_SECONDS = 3600.0
+MAX_DELAY_SECONDS = 40 * 86400.0
+"""Longest time until an upload. A later `send_at` was set under a wrong clock and is ignored."""
+
+_OVERDUE_AFTER_SECONDS, _RESCHEDULE_WITHIN_SECONDS = 60.0, 3600.0
+_RESCHEDULE_UNTIL_SECONDS = 14 * 86400.0
 
 
 class Action(Enum):
@@ -169,3 +200,193 @@ def problem_slug(problem: Mapping[str, object]) -> str | None:
     """Return the problem type of an RFC 9457 document: the last part of its `type`."""
     kind = problem.get("type")
     return kind.rstrip("/").rpartition("/")[2] if isinstance(kind, str) else None
+
+
+def eligible_batches(state: State, now: float) -> list[str]:
+    """Return the ids of the batches that may be sent once their time has come.
+
+    Not among them: batches of paused metrics, of periods that the aggregator does not accept yet, and those made under consent `local`.
+    """
+    open_until = utc_day(now + 86400.0)
+    return [
+        batch_id
+        for batch_id, queued in state.queue.items()
+        if queued.batch.period <= open_until and not queued.local and not _is_paused(state, queued, now)
+    ]
+
+
+def next_batch(state: State, now: float, *, hurry: bool = False) -> tuple[str, float] | None:
+    """Return the id of the batch to send next and the time of its upload (POSIX seconds), regardless of backoff.
+
+    hurry : send overdue batches now, not at the second time that `reschedule_overdue` gave them
+    """
+    times = {batch_id: _send_time(state.queue[batch_id], now, hurry=hurry) for batch_id in eligible_batches(state, now)}
+    return min(times.items(), key=lambda item: item[1], default=None)
+
+
+def reschedule_overdue(state: State, now: float, random_bytes: RandomBytes) -> Reschedule | None:
+    """Return the event that gives overdue batches random times within the next hour; None if no batch is overdue.
+
+    A batch is overdue if no process ran at its time, or the machine slept. Sent at once, all reports of one person would leave together at
+    the start of the app. A batch is rescheduled once, and only in the two weeks after its period. An app that never runs for an hour
+    sends it at its next start. After an outage of the aggregator, `events_for_response` reschedules.
+    """
+    if state.failures:
+        return None
+    overdue = [batch_id for batch_id in eligible_batches(state, now) if _is_overdue(state.queue[batch_id], now)]
+    if not overdue:
+        return None
+    send_at = {batch_id: now + uniform(random_bytes) * _RESCHEDULE_WITHIN_SECONDS for batch_id in overdue}
+    return Reschedule(send_at, overdue=True)
+
+
+def backoff_until(state: State, now: float) -> float:
+    """Return the end of the backoff (POSIX seconds); 0 for an end that only a wrong clock can have set."""
+    longest = BACKOFF_CAP_SECONDS + MAX_RETRY_AFTER_SECONDS
+    return state.backoff_until if state.backoff_until <= now + longest else 0.0
+
+
+def utc_day(moment: float) -> str:
+    """Return the UTC date of a time in POSIX seconds, ISO 8601."""
+    return datetime.fromtimestamp(moment, UTC).date().isoformat()
+
+
+def _is_paused(state: State, queued: QueuedBatch, now: float) -> bool:
+    digest = queued.batch.digest
+    longest = HOLD_SECONDS if digest in state.held_digests else PAUSE_SECONDS
+    return now < state.paused_metrics.get(digest, 0.0) <= now + longest
+
+
+def _is_overdue(queued: QueuedBatch, now: float) -> bool:
+    if queued.rescheduled or _send_time(queued, now) >= now - _OVERDUE_AFTER_SECONDS:
+        return False
+    return now < queued.period_end().timestamp() + _RESCHEDULE_UNTIL_SECONDS
+
+
+def _send_time(queued: QueuedBatch, now: float, *, hurry: bool = False) -> float:
+    if hurry and queued.rescheduled:
+        return min(queued.send_at, now)
+    return queued.send_at if queued.send_at <= now + MAX_DELAY_SECONDS else now
+
+
+def events_for_response(
+    state: State,
+    queued: QueuedBatch,
+    response: UploadResponse,
+    now: float,
+    random_bytes: RandomBytes,
+    *,
+    possibly_delivered: bool,
+) -> list[Event]:
+    """Return the journal events of the response to a batch.
+
+    possibly_delivered : whether the aggregator may have stored the batch before this attempt
+    """
+    batch, batch_id = queued.batch, str(queued.batch.batch_id)
+    status = effective_status(response, batch_id)
+    action = decide(status, response.problem, possibly_delivered=possibly_delivered)
+    other_clock = is_clock_wrong(response.date, now)
+    if action is not Action.ACCEPT and other_clock:
+        action = Action.PAUSE
+    log_when_unlocked("%s: %s", batch.metric, response.description, level=logging.DEBUG)
+    events: list[Event] = [
+        ResponseReceipt(
+            batch_id,
+            possibly_delivered=possibly_delivered or (status is None and response.request_sent),
+            request_sent=response.request_sent,
+        )
+    ]
+    if is_clock_confirmed(response.date, now):
+        events += _clock_events(state, now)
+    if action not in (Action.RETRY, Action.PAUSE) and state.failures:
+        events += [Backoff(0, 0.0, ""), _reschedule_after_outage(state, now, random_bytes, but=batch_id)]
+    match action:
+        case Action.ACCEPT:
+            events.append(BatchRemoval(batch_id, "acknowledged"))
+            if state.paused_metrics.get(batch.digest):
+                events.append(MetricPause(batch.digest, until=0.0))
+            if state.last_error and not state.failures:
+                events.append(Backoff(0, 0.0, ""))
+            if other_clock:
+                events.append(Backoff(0, now + PAUSE_SECONDS, ""))
+        case Action.RETRY:
+            failures = state.failures + 1
+            wait = backoff_seconds(failures, retry_after_seconds(response.retry_after, now), random_bytes)
+            events.append(Backoff(failures, now + wait, response.description))
+        case Action.PAUSE:
+            if not state.failures:
+                log_when_unlocked(
+                    "the aggregator answered %s. Reports are kept, and the upload is tried again in an hour. Check the url and the "
+                    "aggregator's log",
+                    response.description,
+                )
+            events.append(Backoff(state.failures + 1, now + PAUSE_SECONDS, response.description))
+        case Action.PAUSE_METRIC:
+            if not state.paused_metrics.get(batch.digest):
+                log_when_unlocked(
+                    "%s: the aggregator has no metric of this name. Reports are kept and tried again in an hour. Add the metric to the "
+                    "aggregator's definitions.",
+                    batch.metric,
+                )
+            events.append(Backoff(0, 0.0, f"{response.description} ({batch.metric})"))
+            events.append(MetricPause(batch.digest, until=now + PAUSE_SECONDS))
+        case Action.HOLD_METRIC:
+            if batch.digest not in state.held_digests:
+                log_when_unlocked(
+                    "%s: the aggregator's definition differs from this app's. Reports are held and tried again in a day. Add this app's "
+                    "definition to every process of the aggregator, or ship the current definition with the app.",
+                    batch.metric,
+                )
+            events.append(MetricPause(batch.digest, until=now + HOLD_SECONDS, is_held=True))
+        case Action.SPLIT if len(batch) > 1:
+            halves = (
+                QueuedBatch(half, queued.period_kind, queued.send_at, rescheduled=True)
+                for half in split_batch(batch, random_bytes)
+            )
+            events.append(BatchSplit(batch_id, tuple(halves)))
+        case Action.SPLIT | Action.QUARANTINE:
+            problem = response.problem or str(status)
+            log_when_unlocked(
+                "%s: the aggregator refused a batch (%s). It is not sent again; `hubbub inspect` shows it",
+                batch.metric,
+                problem,
+            )
+            events.append(BatchRemoval(batch_id, "quarantined", problem))
+        case Action.DROP_BATCH:
+            events.append(BatchRemoval(batch_id, "refused"))
+        case Action.DROP_METRIC:
+            same_metric = (other for other, each in state.queue.items() if each.batch.digest == batch.digest)
+            events += [BatchRemoval(other, "expired") for other in same_metric]
+    return events
+
+
+def split_batch(batch: Batch, random_bytes: RandomBytes) -> tuple[Batch, Batch]:
+    """Return two halves of a batch, with new ids. Only for a batch that the aggregator cannot have stored."""
+    n = len(batch)
+    width, cut = len(batch.rows) // n, n // 2
+
+    def part(start: int, end: int) -> Batch:
+        rows = batch.rows[start * width : end * width]
+        return replace(batch, batch_id=new_batch_id(random_bytes), cohorts=batch.cohorts[start:end], rows=rows)
+
+    return part(0, cut), part(cut, n)
+
+
+def _clock_events(state: State, now: float) -> list[Event]:
+    """Events of a clock that an aggregator confirmed: batches of future periods that were never sent are dropped."""
+    events: list[Event] = []
+    if abs(now - state.clock_confirmed_at) > CONFIRM_INTERVAL_SECONDS:
+        events.append(ClockConfirmation(now))
+    latest = utc_day(now + 2 * 86400.0)
+    return events + [
+        BatchRemoval(batch_id, "clock")
+        for batch_id, queued in state.queue.items()
+        if queued.batch.period > latest and not queued.possibly_delivered
+    ]
+
+
+def _reschedule_after_outage(state: State, now: float, random_bytes: RandomBytes, *, but: str) -> Reschedule:
+    """Event that gives each overdue batch its own random time within the next day, so that the end of an outage causes no burst."""
+    overdue = [batch_id for batch_id, queued in state.queue.items() if queued.send_at <= now and batch_id != but]
+    send_at = {batch_id: now + uniform(random_bytes) * OUTAGE_SPREAD_SECONDS for batch_id in overdue}
+    return Reschedule(send_at, overdue=False)

@@ -27,14 +27,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.reports.likelihood_ratios import MIN_PROBABILITY
 from hubbub_decoder.model.bit_covariance import bit_variance
-from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
-from hubbub_decoder.model.random_string import RandomStringMoments
-from hubbub_decoder.model.repetition import Repetition
+from hubbub_decoder.model.evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +78,18 @@ class BitResiduals:
     trace: float
 
     @classmethod
-    def from_counts(cls, counts: BitCounts, design: DesignMatrix, shares: Floats) -> BitResiduals:
+    def from_evidence(cls, evidence: Evidence, design: DesignMatrix, shares: Floats) -> BitResiduals:
         """Bits weighted as at these shares of the candidates and of the unlisted strings, (M + 1,)."""
-        params = counts.metric.params
-        used = np.repeat(counts.reports > 0, params.num_bits)
-        average = np.tile(RandomStringMoments.from_params(params).mean, params.num_cohorts)
+        params = evidence.params
+        used = np.repeat(evidence.used, params.num_bits)
+        average = np.tile(evidence.random_string.mean, params.num_cohorts)
         columns = sparse.hstack([design.matrix.astype(np.float64), sparse.csc_array(average[:, None])], format="csr")
-        contrast = params.q_star - params.p_star
+        contrast = params.mechanism.q_star - params.mechanism.p_star
         mu = np.clip(columns @ np.clip(shares, 0, 1), 0, 1)
-        repetition = Repetition.from_periods(counts.metric, counts.periods)
-        of_report = np.maximum(bit_variance(mu, params, repetition), MIN_PROBABILITY)
-        variance = of_report / (np.maximum(np.repeat(counts.reports, params.num_bits), 1) * contrast**2)
+        of_report = np.maximum(bit_variance(mu, params, evidence.repetition), MIN_PROBABILITY)
+        variance = of_report / (np.maximum(np.repeat(evidence.counts.reports, params.num_bits), 1) * contrast**2)
         weights = np.where(used, 1 / variance, 0)
-        bits = np.where(used, bit_shares(counts).ravel(), 0)
+        bits = np.where(used, evidence.bit_shares.ravel(), 0)
         gram = (columns.T.multiply(weights).tocsr() @ columns).toarray()
         return cls(
             int(used.sum()),

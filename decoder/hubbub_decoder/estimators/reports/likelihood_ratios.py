@@ -84,7 +84,10 @@ def plausible_shares(shares: Floats, std_errors: Floats, no_value: float, unlist
 
 def _bit_ratios(params: Params) -> tuple[float, float]:
     """Ratios of a bit of the value: (1-q*)/(1-p*) where the report's bit is unset, and q*/p* where it is set."""
-    p, q = (min(max(star, MIN_PROBABILITY), 1 - MIN_PROBABILITY) for star in (params.p_star, params.q_star))
+    p, q = (
+        min(max(star, MIN_PROBABILITY), 1 - MIN_PROBABILITY)
+        for star in (params.mechanism.p_star, params.mechanism.q_star)
+    )
     return (1 - q) / (1 - p), q / p
 
 

@@ -41,7 +41,8 @@ from hubbub_decoder.estimators.reports.simulated_information import (
 from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.design_matrix import DesignMatrix
-from hubbub_decoder.model.repetition import ONCE, Repetition
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.model.repetition import ONCE
 
 MAX_CANDIDATES = 1500
 """Most candidates to fit to reports; with more, the gain over their bit counts is not worth the time."""
@@ -71,22 +72,17 @@ def within_size_limit(design: DesignMatrix) -> bool:
     return len(design.groups) <= MAX_CANDIDATES
 
 
-def fit_reports_mixed(
-    reports: Reports, design: DesignMatrix, num_reports: int | None = None, *, seed: int = 0
-) -> FitResult:
+def fit_reports_mixed(evidence: Evidence, design: DesignMatrix, *, seed: int = 0) -> FitResult:
     """Estimate the shares of many candidates; the prior of each makes it noise to the others.
 
-    reports     : at least one      design : made for the same parameters      seed : of the simulated reports
-    num_reports : N, of all cohorts, if `reports` are those of some cohorts
+    evidence : at least one report      design : made for the same parameters      seed : of the simulated reports
 
     Time O(n M h + M**3), memory O(n k / 8 + M**2).
     """
-    counts, repetition = reports.bit_counts(), Repetition.from_periods(reports.metric, reports.periods)
-    clients = repetition.num_clients(reports.num_reports)
-    all_clients = repetition.num_clients(num_reports or reports.num_reports)
-    ordered, mixture = SortedReports.from_reports(reports), Mixture.from_design(design)
+    repetition, clients, all_clients = evidence.repetition, evidence.num_clients, evidence.num_all_clients
+    ordered, mixture = SortedReports.from_reports(evidence.require(Reports)), Mixture.from_design(design)
     rng = np.random.default_rng(seed)
-    bits = pass_bit_messages(counts, design)
+    bits = pass_bit_messages(evidence, design)
     estimates, beliefs = bits.estimates, bits.beliefs
     priors = matching_priors(estimates.shares, estimates.variances, beliefs.means, beliefs.variances)
     state = EmpiricalBayesState(priors, beliefs.unlisted_variance, bits.variance_error)
@@ -98,7 +94,7 @@ def fit_reports_mixed(
         a = information(mixture, z, simulated)
         noise = noise_covariance(mixture, z, simulated, repetition) if last or repetition != ONCE else a
         total = client_covariance(a, noise, z, repetition)
-        residuals = BitResiduals.from_counts(counts, design, z[:-1])
+        residuals = BitResiduals.from_evidence(evidence, design, z[:-1])
         hashing = hash_moments(mixture, z, simulated, residuals, rng)
         model = ScoreModel.from_score(
             z, ordered.score(mixture, z), a, total, hashing, noise if last else None, clients, residuals
@@ -123,7 +119,7 @@ def fit_reports_mixed(
         totals=(sums, variances, reporter_variance(variances, sums, all_clients)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, all_clients)),
     )
-    effective = reports.num_reports / noise_effect(design.params, repetition)
+    effective = evidence.num_reports / noise_effect(design.params, repetition)
     return fit.with_cumulants(score_cumulants(mixture, expected, simulated, effective))
 
 

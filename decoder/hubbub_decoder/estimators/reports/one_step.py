@@ -42,6 +42,7 @@ from hubbub_decoder.estimators.reports.simulated_information import (
     sample_size,
 )
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import Repetition
 
 _ROUNDS = (64, 8, 1, 1, 1)  # each round uses every n-th report
@@ -67,26 +68,22 @@ class _ScoringStep:
     inflation: Floats
 
 
-def fit_reports_one_step(
-    reports: Reports, design: DesignMatrix, num_reports: int | None = None, *, seed: int = 0
-) -> FitResult:
+def fit_reports_one_step(evidence: Evidence, design: DesignMatrix, *, seed: int = 0) -> FitResult:
     """Estimate the shares of the candidates, the unlisted strings and "no value" from the reports.
 
-    reports     : at least one      design : made for the same parameters      seed : of the simulated reports
-    num_reports : N, of all cohorts, if `reports` are those of some cohorts
+    evidence : at least one report      design : made for the same parameters      seed : of the simulated reports
 
     Raises SummaryError for a design of other parameters, or without reports. Time O(n M h + M**3), memory O(n k / 8 + M**2).
     """
-    if design.params != reports.metric.params:
+    if design.params != evidence.params:
         raise SummaryError(
             "the design matrix was made for other parameters than the reports': hash the candidates anew"
         )
-    n = reports.num_reports
-    repetition = Repetition.from_periods(reports.metric, reports.periods)
-    clients, all_clients = repetition.num_clients(n), repetition.num_clients(num_reports or n)
+    n, repetition = evidence.num_reports, evidence.repetition
+    clients, all_clients = evidence.num_clients, evidence.num_all_clients
     if n == 0:
         raise SummaryError("there is no report to fit")
-    ordered, mixture = SortedReports.from_reports(reports), Mixture.from_design(design)
+    ordered, mixture = SortedReports.from_reports(evidence.require(Reports)), Mixture.from_design(design)
     rng = np.random.default_rng(seed)
     z = np.full(mixture.size, 0.5 / mixture.size)
     z[-2:] += 0.25
@@ -101,7 +98,7 @@ def fit_reports_one_step(
         z = plausible_shares(estimate[:-2], errors[:-2], no_value=estimate[-1], unlisted=estimate[-2])
     among_reporters = step.covariance / clients + (_MIN_ERROR_REPORTS / n) ** 2 * np.eye(mixture.size)
     sampling = (np.diag(expected) - np.outer(expected, expected)) / clients
-    residuals = BitResiduals.from_counts(reports.bit_counts(), design, estimate[:-1])
+    residuals = BitResiduals.from_evidence(evidence, design, estimate[:-1])
     hashing = hash_moments(mixture, expected, simulated, residuals, rng)
     of_population = (among_reporters + sampling)[:-1, :-1]
     overdispersion = residuals.overdispersion(estimate[:-1], of_population, step.projected[:-1], hashing)

@@ -81,7 +81,7 @@ def draw_reports(
         true[listed[:, None], positions[component[listed]]] = True
         unlisted = np.flatnonzero(component == len(positions))
         true[unlisted[:, None], draw_bit_positions(params, len(unlisted), rng)] = True
-        reported = np.where(true[:, :k], params.q_star, params.p_star)
+        reported = np.where(true[:, :k], params.mechanism.q_star, params.mechanism.p_star)
         bits = rng.random((size, k)) < reported
         repeated = of_same_response[true[:, :k].astype(np.intp), bits.astype(np.intp)]
         pairs = ((repetition.per_response - 1, repeated), (repetition.per_client - repetition.per_response, reported))
@@ -93,7 +93,12 @@ def draw_reports(
 
 def _repeat_probabilities(params: Params) -> Floats:
     """P(bit of a second report = 1 | true bit, bit of the first report), (2, 2), for two reports of one permanent response."""
-    p, q, a, b = params.prob_p, params.prob_q, params.permanent_q, params.permanent_p
+    p, q, a, b = (
+        params.mechanism.prob_p,
+        params.mechanism.prob_q,
+        params.mechanism.permanent_q,
+        params.mechanism.permanent_p,
+    )
     of_response = np.array([[1 - b, b], [1 - a, a]])[:, None, :] * np.array([[1 - p, 1 - q], [p, q]])
     total = of_response.sum(axis=2)
     return np.asarray(of_response @ np.array([p, q]) / np.where(total > 0, total, 1))

@@ -139,13 +139,19 @@ class Accuracy:
         )
 
     def _bit_variance(self, own: Floats, unknown: float) -> Floats:
-        """Variance (n,) from bit counts, with weights of the cohorts by the load of a bit."""
+        """Variance (n,) from bit counts, with weights of the cohorts by the load of a bit.
+
+        The clients of a cohort are a sample of all clients. A cohort whose bit has another string as well cannot count its own sample, so
+        with one hash the candidate's share x is noise in v of each cohort, and x / N is subtracted from the mean over the cohorts, among
+        the reporters. With several hashes the other bits count it.
+        """
         k, h, _ = self.size
-        of_bit = h * self.clients * self._even_variance(own, unknown)
+        sample = own if h == 1 else np.zeros_like(own)
+        of_bit = h * self.clients * self._even_variance(own, unknown) + sample
         of_one, of_zero = (self.chain.noise(each, self.repetition) for each in (1.0, 0.0))
         slope = (of_one - of_zero) / self.repetition.per_client + 1
         alpha = of_bit - slope * h / k * np.maximum(self.shares.total - own, 0)
-        return uneven_load_variance(self.shares, own, alpha, slope, h / k) / (h * self.clients)
+        return (uneven_load_variance(self.shares, own, alpha, slope, h / k) - sample) / (h * self.clients)
 
     def _likelihood_variance(self, own: Floats, unknown: float) -> Floats:
         """Variance (n,) from the likelihood: exact where all other shares are known, with collisions as noise of each cohort.

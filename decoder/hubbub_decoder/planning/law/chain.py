@@ -33,7 +33,12 @@ class Chain(NamedTuple):
     @classmethod
     def of_params(cls, params: Params) -> Chain:
         """Chain of a definition; of p > q, which imported reports may have, every reported bit is inverted."""
-        a, b, p, q = params.permanent_q, params.permanent_p, params.prob_p, params.prob_q
+        a, b, p, q = (
+            params.mechanism.permanent_q,
+            params.mechanism.permanent_p,
+            params.mechanism.prob_p,
+            params.mechanism.prob_q,
+        )
         numbers = (a, b, p, q) if p < q else (a, b, 1 - p, 1 - q)
         return cls(*(np.asarray(number, np.float64) for number in numbers))
 

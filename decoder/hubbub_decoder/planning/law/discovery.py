@@ -8,6 +8,7 @@ from functools import cached_property
 
 from hubbub.metrics.discovery import Discovery
 from hubbub_decoder.array_types import Floats
+from hubbub_decoder.discovery.discover import DEFAULT_BEAM
 from hubbub_decoder.discovery.power import GroupNoise, detection_limit
 from hubbub_decoder.planning.law.accuracy import Accuracy
 
@@ -19,9 +20,11 @@ class DiscoveryAccuracy(Accuracy):
     """Law of a search and of the estimates of its strings.
 
     discover : groups of the cohorts; `clients` and the m of `size` are those of all groups
+    beam     : number of prefixes that the search keeps after each group
     """
 
     discover: Discovery
+    beam: int = DEFAULT_BEAM
 
     @cached_property
     def held_out(self) -> Accuracy:
@@ -49,7 +52,8 @@ class DiscoveryAccuracy(Accuracy):
 
     def detection_limit(self, power: float) -> float:
         """Smallest share of a string of `longest` symbols that is found with this probability; infinite if none up to .3 is."""
-        return detection_limit(self.discover, self.size[2], self.noise, self.clients, power, self.discover.longest)
+        longest = self.discover.longest
+        return detection_limit(self.discover, self.size[2], self.noise, self.clients, power, longest, self.beam)
 
     def with_groups(self, discover: Discovery) -> DiscoveryAccuracy:
         """Return the law of other groups."""

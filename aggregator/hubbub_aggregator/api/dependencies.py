@@ -24,7 +24,8 @@ from hubbub_aggregator.pipeline.outcome_counters import OutcomeCounters
 from hubbub_aggregator.server.client_address import LOCAL, Proxies, is_direct_local_request
 from hubbub_aggregator.server.rate_limit import RateLimit
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Store
+from hubbub_aggregator.store.interface import PeriodStore, ReportStore
+from hubbub_aggregator.store.tokens import TokenStore
 
 Address = tuple[str, int]
 
@@ -33,10 +34,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Settings, store, clock and the other collaborators of the routes."""
+    """Settings, stores, clock and the other collaborators of the routes."""
 
     active_definitions: ActiveDefinitions
-    store: Store
+    reports: ReportStore
+    periods: PeriodStore
+    tokens: TokenStore
     settings: Settings
     clock: ServiceClock
     outcomes: OutcomeCounters

@@ -1,0 +1,158 @@
+"""Assembly of a client: what it uses of the outside, and the objects that it is built of."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from hubbub.randomness import RandomBytes
+from hubbub.sdk.configuration import Configuration
+from hubbub.sdk.recording.batch_builder import BatchBuilder
+from hubbub.sdk.recording.consent_changes import ConsentLimit, ConsentManager
+from hubbub.sdk.recording.enrollment import Enrollment
+from hubbub.sdk.recording.recorder import Recorder
+from hubbub.sdk.recording.subject_encoders import SubjectEncoders
+from hubbub.sdk.runtime.clock import PeriodClock
+from hubbub.sdk.runtime.machine_id import MachineIdReader
+from hubbub.sdk.storage.compaction import Compactor
+from hubbub.sdk.storage.copy_detection import CopyDetector
+from hubbub.sdk.storage.definition_lease import DefinitionLease
+from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, SystemDisk
+from hubbub.sdk.storage.journal import Journal
+from hubbub.sdk.storage.secret_file import SecretFile
+from hubbub.sdk.storage.state import State
+from hubbub.sdk.upload.transport import HttpTransport, Transport
+from hubbub.sdk.upload.uploader import Sender, Uploader
+
+DETACHED_SEND_DELAY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Collaborators:
+    """Objects that a client is built of, one per concern.
+
+    Internal: for `hubbub.testing` and for tests that need more of a client than its public methods, see `hubbub.client.collaborators`.
+
+    detaches : whether a detached process sends the reports
+    """
+
+    disk: Disk
+    journal: Journal
+    compactor: Compactor
+    encoders: SubjectEncoders
+    enrollment: Enrollment
+    builder: BatchBuilder
+    recorder: Recorder
+    limit: ConsentLimit
+    consent_manager: ConsentManager
+    sender: Sender
+    uploader: Uploader
+    detaches: bool
+
+    def send_all_now(self, seconds: float = math.inf) -> int:
+        """End every period now and send all reports, without their random delays; return the number of attempted uploads.
+
+        Later recordings belong to the next period.
+
+        seconds : no upload is started after this time
+        """
+        deadline = time.monotonic() + seconds
+        batch_ids = self.journal.run(self._end_periods)
+        return sum(self.sender.send_now(batch_id) for batch_id in batch_ids if time.monotonic() < deadline)
+
+    def _end_periods(self, state: State) -> list[str]:
+        self.recorder.record_postponed(state)
+        if not self.journal.lock_unavailable:
+            self.builder.build_all(state, include_open_periods=True)
+        return list(state.queue)
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """What a client uses of the outside. Tests and debug mode replace it.
+
+    transport    : None: HTTP to the configured URL
+    disk         : None: the machine's file system, or memory for durability "memory"
+    clock, random_bytes, machine_id : time, randomness and identity of the machine
+    recorder     : class of the recorder
+    before_stop  : called before the upload thread ends: at `close` and at the end of the program
+    at_exit      : called at the end of the program, after the upload thread has ended
+    """
+
+    transport: Transport | None
+    disk: Disk | None
+    clock: Callable[[], datetime]
+    random_bytes: RandomBytes
+    machine_id: MachineIdReader
+    recorder: type[Recorder] = Recorder
+    before_stop: Callable[[Collaborators], object] = lambda _: None
+    at_exit: Callable[[], object] = lambda: None
+
+
+def build(configuration: Configuration, seams: Seams) -> Collaborators:
+    """Build the collaborators of a client, and hand each to those that need it."""
+    definitions, random_bytes, clock = configuration.definitions, seams.random_bytes, seams.clock
+    in_memory = configuration.durability == "memory"
+    disk = seams.disk or (MemoryDisk() if in_memory else SystemDisk())
+    journal = Journal(configuration.directory, disk)
+    compactor = Compactor(journal, disk)
+    secret_file = SecretFile(journal, disk, random_bytes)
+    today, limit = PeriodClock(clock), ConsentLimit(configuration.consent_limit)
+    lease = DefinitionLease(configuration.directory, disk, (metric.digest for metric in definitions.values()))
+    encoders = SubjectEncoders(journal, secret_file.load, random_bytes)
+    enrollment = Enrollment(
+        journal, definitions, configuration.policy, today, include_client=not configuration.per_subject, lease=lease
+    )
+    builder = BatchBuilder(
+        journal, definitions, encoders, enrollment, today, limits=configuration.limits, random_bytes=random_bytes
+    )
+    recorder = seams.recorder(journal, definitions, encoders, enrollment, builder, today, limit, random_bytes)
+    machine_id = (lambda: None) if in_memory else seams.machine_id
+    copies = CopyDetector(journal, secret_file, machine_id, renew=configuration.renew_identity_when_copied)
+    consent_manager = ConsentManager(
+        journal,
+        compactor,
+        secret_file,
+        encoders,
+        enrollment,
+        builder,
+        copies,
+        limit,
+        clock,
+        before_change=recorder.before_consent_change,
+    )
+    detaches = configuration.detached and _can_detach()
+    sender = Sender(
+        journal,
+        seams.transport or HttpTransport(configuration.url, configuration.ca_certs),
+        disk=disk,
+        clock=clock,
+        random_bytes=random_bytes,
+        limit=limit,
+        prepare=recorder.prepare_upload,
+        sends_after=DETACHED_SEND_DELAY_SECONDS if detaches else 0.0,
+        hurries=configuration.detached and not detaches,
+    )
+    return Collaborators(
+        disk,
+        journal,
+        compactor,
+        encoders,
+        enrollment,
+        builder,
+        recorder,
+        limit,
+        consent_manager,
+        sender,
+        Uploader(journal, compactor, sender),
+        detaches,
+    )
+
+
+def _can_detach() -> bool:
+    from hubbub.sdk.upload.detached import can_detach  # it imports subprocess, which other clients do not need
+
+    return can_detach()

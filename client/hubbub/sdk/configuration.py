@@ -1,0 +1,216 @@
+"""Configuration of a client: the arguments of `Client` and the environment variables of its process, checked.
+
+    DO_NOT_TRACK, HUBBUB_CONSENT   lower the consent, see `hubbub.consent`
+    HUBBUB_URL                     URL of the aggregator, instead of the app's
+    HUBBUB_DEBUG                   debug mode, see `hubbub.sdk.transparency.debug_mode`
+
+A wrong argument raises ParameterError. No environment variable raises an error: one that is not valid is logged and selects the setting
+that sends less. An empty variable is not set. Nothing here writes, logs or connects.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from hubbub.consent import Consent, consent_limit, consent_variable_warning
+from hubbub.errors import ParameterError
+from hubbub.metrics.definitions import Definitions, load_definitions
+from hubbub.privacy.policy import Policy
+from hubbub.sdk.recording.batch_builder import Limits
+from hubbub.wire.urls import check_url
+
+T = TypeVar("T")
+Durability = Literal["process", "power", "memory"]
+MAX_TEXT_CHARACTERS = 1 << 16
+
+_TRUE_VALUES = ("1", "true", "yes", "on")
+_FALSE_VALUES = ("", "0", "false", "no", "off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What a client does: the arguments of `Client`, changed by the environment.
+
+    definitions   : definitions of the app's metrics
+    directory     : state directory, absolute
+    url           : URL of the aggregator, that of HUBBUB_URL if it is set
+    consent_limit : highest consent level of this process
+    is_debug      : whether debug mode replaces the state directory and the transport
+    messages      : (level, text) of what the environment changed, for the log
+
+    The other fields are the arguments of `Client`.
+    """
+
+    definitions: Definitions
+    directory: Path
+    url: str
+    durability: Durability
+    policy: Policy
+    limits: Limits
+    detached: bool
+    per_subject: bool
+    renew_identity_when_copied: bool
+    ca_certs: str | None
+    consent_limit: Consent
+    is_debug: bool
+    messages: tuple[tuple[int, str], ...]
+
+
+def configure(
+    definitions: str | Path | Definitions,
+    state: str | Path,
+    url: str,
+    environment: Mapping[str, str],
+    *,
+    durability: Durability,
+    policy: Policy | None,
+    limits: Limits | None,
+    detached: bool,
+    per_subject: bool,
+    renew_identity_when_copied: bool,
+    ca_certs: str | None,
+    has_transport: bool,
+    has_disk: bool,
+) -> Configuration:
+    """Return the configuration of a client.
+
+    has_transport, has_disk : whether the app gave its own. The URL is not checked if its own transport is used
+    """
+    if durability not in ("process", "power", "memory"):
+        raise ParameterError(f'durability must be "process", "power" or "memory", got {durability!r}')
+    if detached and (durability == "memory" or has_transport or has_disk):
+        raise ParameterError(
+            "detached=True starts a process that reads `state` and sends to `url`, so it cannot be combined with "
+            'durability="memory", transport or disk: omit one of them'
+        )
+    settings = environment_settings(environment)
+    messages = [(logging.WARNING, warning) for warning in settings.warnings]
+    if settings.url is not None:
+        messages.append((logging.INFO, f"HUBBUB_URL is set: reports are sent to {settings.url}"))
+    configuration = Configuration(
+        definitions=definitions if isinstance(definitions, Definitions) else load_definitions(definitions),
+        directory=_absolute("state", state),
+        url=url if settings.url is None else settings.url,
+        durability=durability,
+        policy=_instance_or_default("policy", policy, Policy),
+        limits=_instance_or_default("limits", limits, Limits),
+        detached=detached,
+        per_subject=per_subject,
+        renew_identity_when_copied=renew_identity_when_copied,
+        ca_certs=_check_ca_certs(ca_certs),
+        consent_limit=settings.consent,
+        is_debug=settings.is_debug,
+        messages=tuple(messages),
+    )
+    if settings.is_debug or not has_transport:
+        check_url(configuration.url)
+    return configuration
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSettings:
+    """Settings of the environment.
+
+    consent  : highest consent level of this process
+    url      : URL of the aggregator, or None to use the app's
+    is_debug : whether debug mode is on
+    warnings : one message for each variable that is not valid
+    """
+
+    consent: Consent
+    url: str | None
+    is_debug: bool
+    warnings: tuple[str, ...]
+
+
+def environment_settings(environment: Mapping[str, str]) -> EnvironmentSettings:
+    """Return the settings of environment variables.
+
+    >>> environment_settings({"HUBBUB_URL": "https://telemetry.example.org/"}).url
+    'https://telemetry.example.org'
+    >>> environment_settings({"HUBBUB_URL": "http://example.org"}).consent
+    <Consent.OFF: 'off'>
+    """
+    consent, warnings = consent_limit(environment), [consent_variable_warning(environment)]
+    given_url, url = environment.get("HUBBUB_URL", "").strip(), None
+    if given_url:
+        try:
+            url = check_url(given_url)
+        except ParameterError:  # its message has the URL, which can contain a token
+            consent = Consent.OFF
+            warnings.append(
+                f"HUBBUB_URL ({len(given_url)} characters) must be an https URL, or http to a loopback address, without user name, query "
+                "and fragment. This process records and sends nothing: correct or unset HUBBUB_URL"
+            )
+    debug = environment.get("HUBBUB_DEBUG", "").strip().lower()
+    if debug not in (*_TRUE_VALUES, *_FALSE_VALUES):
+        warnings.append(
+            f"HUBBUB_DEBUG ({len(debug)} characters) must be one of {', '.join(filter(None, (*_TRUE_VALUES, *_FALSE_VALUES)))}: "
+            "debug mode is on, and no report leaves this machine"
+        )
+    return EnvironmentSettings(consent, url, debug not in _FALSE_VALUES, tuple(filter(None, warnings)))
+
+
+def _absolute(name: str, path: str | Path) -> Path:
+    """Return an absolute path, which stays valid when the program changes its working directory."""
+    if not isinstance(path, str | Path) or not str(path).strip() or "\0" in str(path):
+        raise ParameterError(f"{name} must be a path that is not empty, got {path!r}: pass a str or a Path")
+    try:
+        return Path(path).expanduser().absolute()
+    except (OSError, RuntimeError) as problem:
+        raise ParameterError(
+            f"{name}: the path {str(path)!r} cannot be resolved ({problem}): pass an absolute path"
+        ) from None
+
+
+def _check_ca_certs(ca_certs: str | None) -> str | None:
+    """Return the absolute path of a file of certificates; None stays None."""
+    if ca_certs is None:
+        return None
+    path = _absolute("ca_certs", ca_certs)
+    if not os.access(path, os.R_OK) or not path.is_file():
+        raise ParameterError(f"ca_certs must be a readable PEM file of certificates, got {ca_certs!r}")
+    return str(path)
+
+
+def _instance_or_default(name: str, given: T | None, kind: type[T]) -> T:
+    """Return the given instance, or a default one for None."""
+    if not isinstance(given, kind | None):
+        raise ParameterError(f"{name} must be hubbub.{kind.__name__}(...), got {given!r}")
+    return given or kind()
+
+
+def check_consent_text(agreed: str) -> str:
+    """Return the text of a consent, checked."""
+    if not isinstance(agreed, str) or len(agreed) > MAX_TEXT_CHARACTERS:
+        description = f"one of {len(agreed)}" if isinstance(agreed, str) else f"{type(agreed).__name__}: pass str(text)"
+        raise ParameterError(f"text must be a string of at most {MAX_TEXT_CHARACTERS} characters, got {description}")
+    return agreed
+
+
+def check_timeout(timeout: float) -> float:
+    """Return a timeout in seconds, checked, and at most the longest one that threads can wait."""
+    if isinstance(timeout, Real) and not isinstance(timeout, bool):
+        seconds = float(min(timeout, threading.TIMEOUT_MAX / 2))
+        if not math.isnan(seconds):
+            return seconds
+    raise ParameterError(f"timeout must be a number of seconds, got {timeout!r}")
+
+
+def check_subject_id(subject_id: str) -> str:
+    """Return the id of a subject, checked."""
+    if not isinstance(subject_id, str) or not subject_id:
+        given = "''" if isinstance(subject_id, str) else type(subject_id).__name__
+        raise ParameterError(
+            f"subject_id must be a string that is not empty, got {given}: pass the id of one person, and do not "
+            "record for a person without an id"
+        )
+    return subject_id

@@ -1,0 +1,225 @@
+"""What a client holds and has spent: `hubbub inspect` and `hubbub ledger` print it, `Client.inspect` and `Client.ledger` return it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from hubbub.consent import Consent
+from hubbub.metrics.periods import PeriodKind
+from hubbub.privacy.ledger import Account
+from hubbub.sdk.storage import events
+from hubbub.sdk.storage import state as stored
+from hubbub.sdk.storage.accounting import Accounting
+from hubbub.wire.json_values import json_object
+
+
+@dataclass(frozen=True, slots=True)
+class SavedConsent:
+    """Consent that a state directory holds.
+
+    level : level that the user chose
+    text  : text that the user read
+    time  : time at which the user first chose this level and text; None if the user was never asked
+    """
+
+    level: Consent
+    text: str
+    time: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedBatch:
+    """Batch that waits to be sent.
+
+    reports            : number of reports
+    send_time          : earliest time of its upload; None for a batch that was made under consent `local`
+    possibly_delivered : whether the aggregator may have stored it already
+    local              : whether it was made under consent `local`, so that it is never sent
+    body               : bytes of the request, as text
+    """
+
+    batch_id: str
+    metric: str
+    period: str
+    reports: int
+    send_time: datetime | None
+    possibly_delivered: bool
+    local: bool
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedBatch:
+    """Batch that the aggregator refused; it is kept for the developer and not sent again.
+
+    problem : problem type of the refusal
+    body    : bytes of the request, as text
+    """
+
+    metric: str
+    period: str
+    problem: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a client holds and has sent: the result of `Client.inspect`.
+
+    consent     : consent of the user
+    machines    : number of machines on which the directory was used
+    queued      : batches that wait to be sent
+    failures    : failed uploads in a row
+    last_error  : last response or failure; empty after a success
+    quarantined : batches that the aggregator refused
+    last_sent   : bodies of the last batches sent, the newest first
+    accounting  : counters of recordings and reports
+    """
+
+    consent: SavedConsent
+    machines: int
+    queued: tuple[QueuedBatch, ...]
+    failures: int
+    last_error: str
+    quarantined: tuple[QuarantinedBatch, ...]
+    last_sent: tuple[str, ...]
+    accounting: Accounting
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object that `hubbub inspect --json` prints."""
+        return json_object(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerAccount:
+    """Epsilon that one metric definition of one subject has spent and reserved.
+
+    subject          : keyed hash of the subject's id; "" is the client itself
+    digest           : digest of the metric definition
+    units, reports   : spent units and charged reports
+    epsilon_spent    : units * epsilon_per_unit
+    epsilon_reserved : epsilon of the total budget that belongs to this account, spent or not
+
+    The other fields are those of `hubbub.privacy.ledger.Account`.
+    """
+
+    subject: str
+    digest: str
+    metric: str
+    period: PeriodKind
+    next_period_start: str
+    unit: str
+    epsilon_per_unit: float
+    units: int
+    reports: int
+    enrollment: int
+    epoch: int | None
+    reserved_units: float
+    spent_before_enrollment: float
+    refused: str
+    replanned_before: str
+    newest_epoch: int | None
+    response: int | None
+    epsilon_spent: float
+    epsilon_reserved: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Epsilon that a client has spent and reserved: the result of `Client.ledger`.
+
+    consent          : consent level of the user
+    enrollments      : number of enrollments, one for each secret
+    epsilon_total    : spent epsilon by subject, with the cost of drafts; the subject "" is the client itself
+    epsilon_reserved : reserved epsilon by subject
+    accounts         : one for each metric definition and subject
+    accounting       : counters of recordings and reports
+    """
+
+    consent: Consent
+    enrollments: int
+    epsilon_total: Mapping[str, float]
+    epsilon_reserved: Mapping[str, float]
+    accounts: tuple[LedgerAccount, ...]
+    accounting: Accounting
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object that `hubbub ledger --json` prints."""
+        return json_object(self)
+
+
+def inspect_state(state: stored.State, last: int = 1) -> Inspection:
+    """Return consent, queued and quarantined batches, and the bodies of the `last` batches sent, the newest first."""
+    return Inspection(
+        SavedConsent(state.consent, state.consent_text, _utc(state.consent_time) if state.consent_time else None),
+        len(state.machine_tags),
+        tuple(_queued(state, batch_id, queued) for batch_id, queued in state.queue.items()),
+        state.failures,
+        state.last_error,
+        tuple(
+            QuarantinedBatch(batch.metric, batch.period, problem, batch.to_json().decode())
+            for batch, problem in state.quarantine.values()
+        ),
+        tuple(batch.to_json().decode() for batch in state.last_sent.values())[::-1][: max(0, last)],
+        state.accounting(),
+    )
+
+
+def ledger_of_state(state: stored.State) -> Ledger:
+    """Return the epsilon that each metric definition of each subject has spent and reserved."""
+    subjects = sorted(state.digests)
+    return Ledger(
+        state.consent,
+        state.enrollments,
+        {subject: state.spent(subject) for subject in subjects},
+        {subject: state.reserved(subject) for subject in subjects},
+        tuple(map(_ledger_account, state.accounts.values())),
+        state.accounting(),
+    )
+
+
+def _ledger_account(account: Account) -> LedgerAccount:
+    return LedgerAccount(
+        subject=account.subject,
+        digest=account.digest,
+        metric=account.metric,
+        period=account.period,
+        next_period_start=account.next_period_start,
+        unit=account.unit,
+        epsilon_per_unit=account.epsilon_per_unit,
+        units=account.units,
+        reports=account.reports,
+        enrollment=account.enrollment,
+        epoch=account.epoch,
+        reserved_units=account.reserved_units,
+        spent_before_enrollment=account.spent_before_enrollment,
+        refused=account.refused,
+        replanned_before=account.replanned_before,
+        newest_epoch=account.newest_epoch,
+        response=account.response,
+        epsilon_spent=account.spent,
+        epsilon_reserved=account.reserved_epsilon,
+    )
+
+
+def _queued(state: stored.State, batch_id: str, queued: events.QueuedBatch) -> QueuedBatch:
+    batch = queued.batch
+    earliest = max(queued.send_at, state.backoff_until, state.paused_metrics.get(batch.digest, 0.0))
+    return QueuedBatch(
+        batch_id,
+        batch.metric,
+        batch.period,
+        len(batch),
+        None if queued.local else _utc(earliest),
+        queued.possibly_delivered,
+        queued.local,
+        batch.to_json().decode(),
+    )
+
+
+def _utc(moment: float) -> datetime:
+    """Return POSIX seconds as a time in UTC."""
+    return datetime.fromtimestamp(moment, UTC)

@@ -1,0 +1,169 @@
+"""Evidence: the counts that a decoding starts from, with what the model derives from them alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from hubbub.errors import SummaryError
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
+from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub_decoder.array_types import Flags, Floats
+from hubbub_decoder.model.debias import bit_shares
+from hubbub_decoder.model.pattern_likelihood import supports_pattern_likelihood
+from hubbub_decoder.model.random_string import RandomStringMoments
+from hubbub_decoder.model.repetition import Repetition
+
+Collected = BitCounts | PatternCounts | Reports
+_C = TypeVar("_C", BitCounts, PatternCounts, Reports)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a decoding starts from; each number is computed when it is first read, and once. O(m k) beside the source.
+
+    source       : bit counts, pattern counts or reports
+    same_clients : of several periods, whether the same clients report in each, with the same values: their noise then repeats
+    part_of      : evidence of which this is a subset; None: of none
+
+    >>> weekly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, period="week", hold=2)
+    >>> evidence = Evidence(BitCounts(weekly, [300], [[120]], ["1970-01-05", "1970-01-12", "1970-01-19"]))
+    >>> evidence.num_clients, round(evidence.repetition.per_response, 3), evidence.bit_shares.round(3).tolist()
+    (100.0, 1.667, [[0.3]])
+    """
+
+    source: Collected
+    same_clients: bool = True
+    part_of: Evidence | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, BitCounts | PatternCounts | Reports):
+            raise SummaryError(
+                f"summary must be BitCounts, PatternCounts or Reports, got {type(self.source).__name__}: "
+                "hubbub.summary.read_collected(path) reads whichever a file holds"
+            )
+
+    @classmethod
+    def from_summary(cls, summary: Collected, *, same_clients: bool = True) -> Evidence:
+        """Evidence in the form that is fitted: reports of few bits as pattern counts, which hold the same information."""
+        if isinstance(summary, Reports) and supports_pattern_likelihood(summary.metric.params):
+            summary = summary.pattern_counts()
+        return cls(summary, same_clients)
+
+    @property
+    def metric(self) -> Metric:
+        """Definition of the metric."""
+        return self.source.metric
+
+    @property
+    def params(self) -> Params:
+        """Parameters of the metric."""
+        return self.source.metric.params
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        """First days of the periods; () if unknown."""
+        return self.source.periods
+
+    @cached_property
+    def collected(self) -> Collected:
+        """The source; without its periods if each has other clients, since reports of unknown periods count as independent."""
+        return self.source if self.same_clients else replace(self.source, periods=())
+
+    @cached_property
+    def counts(self) -> BitCounts:
+        """Bit counts."""
+        return self.collected.bit_counts()
+
+    @cached_property
+    def num_reports(self) -> int:
+        """Number of reports."""
+        return self.source.num_reports
+
+    @property
+    def num_all_reports(self) -> int:
+        """N, the number of reports with those of which these are a part."""
+        return self.num_reports if self.part_of is None else self.part_of.num_all_reports
+
+    @cached_property
+    def used(self) -> Flags:
+        """Whether a cohort has reports, (m,)."""
+        return np.asarray(self.counts.reports > 0)
+
+    @property
+    def num_used(self) -> int:
+        """Number of cohorts with reports."""
+        return int(self.used.sum())
+
+    @cached_property
+    def repetition(self) -> Repetition:
+        """Numbers of reports of a client and of a permanent response."""
+        return Repetition.from_periods(self.metric, self.collected.periods)
+
+    @property
+    def num_clients(self) -> float:
+        """Number of clients behind these reports."""
+        return self.repetition.num_clients(self.num_reports)
+
+    @property
+    def num_all_clients(self) -> float:
+        """Number of clients behind all N reports."""
+        return self.repetition.num_clients(self.num_all_reports)
+
+    @cached_property
+    def random_string(self) -> RandomStringMoments:
+        """Moments of the bits of a random string: the model of every string that is not a candidate."""
+        return RandomStringMoments.from_params(self.params)
+
+    @cached_property
+    def bit_shares(self) -> Floats:
+        """Estimated share of each cohort's reports whose true bit is one, y, (m, k); nan where a cohort has no reports."""
+        return bit_shares(self.counts)
+
+    @cached_property
+    def any_value_share(self) -> float:
+        """Share of the reports that have a value, if every value were a random string: their debiased ones over the sum of w."""
+        ones = self.bit_shares[self.used].sum(axis=1)
+        return float(np.average(ones, weights=self.counts.reports[self.used]) / self.random_string.mean.sum())
+
+    def require(self, form: type[_C]) -> _C:
+        """The collected data; raises SummaryError if they are not of this form."""
+        if not isinstance(self.collected, form):
+            raise SummaryError(f"{self.metric.name}: needs {form.__name__}, got {type(self.collected).__name__}")
+        return self.collected
+
+    def as_bit_counts(self) -> Evidence:
+        """The same evidence in the form of bit counts."""
+        return replace(self, source=self.source.bit_counts())
+
+    def subset(self, cohorts: Flags) -> Evidence:
+        """Evidence of some cohorts, (m,); the others then have no reports."""
+        return replace(self, source=_take(self.source, cohorts), part_of=self)
+
+    def held_out(self) -> Evidence:
+        """Evidence of the clients that report whole values: all, or with `discover` bit counts of the held-out group."""
+        if self.metric.discover is None:
+            return self
+        group = self.metric.discover.cohorts(len(self.metric.discover.lengths), self.params.num_cohorts)
+        return self.as_bit_counts().subset(np.isin(np.arange(self.params.num_cohorts), group))
+
+
+def _take(collected: Collected, cohorts: Flags) -> Collected:
+    """Data of some cohorts; numbers of ones are not known by cohort."""
+    if isinstance(collected, Reports):
+        kept = cohorts[collected.cohorts]
+        return (
+            collected if kept.all() else replace(collected, cohorts=collected.cohorts[kept], rows=collected.rows[kept])
+        )
+    if isinstance(collected, PatternCounts):
+        return replace(collected, counts=np.where(cohorts[:, None], collected.counts, 0))
+    return replace(
+        collected,
+        reports=np.where(cohorts, collected.reports, 0),
+        ones=np.where(cohorts[:, None], collected.ones, 0),
+        ones_histogram=None,
+    )

@@ -1,0 +1,42 @@
+"""Options of a decoding: what its intervals, its tests and its shares mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Literal
+
+from hubbub.errors import SummaryError
+
+Target = Literal["reporters", "population"]
+"""Shares to estimate: those among the reporters, or those of the population of which the reporters are a random sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of `decode`, `compare`, `associate` and `decode_by_period`; raises SummaryError for values out of range.
+
+    confidence   : level of the intervals, in (0, 1)
+    fdr          : false discovery rate of what is detected, in (0, 1)
+    target       : "reporters": shares among the reporters; "population": of the population of which they are a random sample
+    same_clients : whether the same clients report in each of several periods, with the same values
+
+    >>> Options(confidence=95)
+    Traceback (most recent call last):
+        ...
+    hubbub.errors.SummaryError: confidence must be a number in (0, 1), got 95
+    """
+
+    confidence: float = 0.95
+    fdr: float = 0.05
+    target: Target = "reporters"
+    same_clients: bool = True
+
+    def __post_init__(self) -> None:
+        for name, value in (("confidence", self.confidence), ("fdr", self.fdr)):
+            if not isinstance(value, Real) or not 0 < value < 1:
+                raise SummaryError(f"{name} must be a number in (0, 1), got {value!r}")
+        if self.target not in ("reporters", "population"):
+            raise SummaryError(f'target must be "reporters" or "population", got {self.target!r}')
+        if not isinstance(self.same_clients, bool):
+            raise SummaryError(f"same_clients must be True or False, got {self.same_clients!r}")
