@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 
 from hubbub.metrics.metric import Metric
@@ -100,7 +99,7 @@ def allocate(
         )
     for account in accounts:
         if account.digest not in collected and account.reserved_units != units_kept[account.digest]:
-            yield replace(account, reserved_units=units_kept[account.digest])
+            yield account._replace(reserved_units=units_kept[account.digest])
     for metric, account in requested:
         spent = units_kept.get(account.digest, 0)
         is_new_enrollment = account.enrollment != enrollment
@@ -113,8 +112,8 @@ def allocate(
         granted = 0 if refused else max(0, min(max_units - spent, affordable))
         if not refused and spent + granted <= spent_before:
             refused = _no_budget_left(metric, policy, account, spent)
-        changed = replace(
-            account, reserved_units=spent + granted, spent_before_enrollment=spent_before, refused=refused
+        changed = account._replace(
+            reserved_units=spent + granted, spent_before_enrollment=spent_before, refused=refused
         )
         if is_new_enrollment:
             changed = _forget_values(changed, enrollment)
@@ -126,8 +125,8 @@ def allocate(
 
 def _forget_values(account: Account, enrollment: int) -> Account:
     """Return an account in a new enrollment, without the values and epochs of earlier ones."""
-    return replace(
-        account, enrollment=enrollment, tags=(), tag=b"", sealed=b"", epoch=None, newest_epoch=None, response=None
+    return account._replace(
+        enrollment=enrollment, tags=(), tag=b"", sealed=b"", epoch=None, newest_epoch=None, response=None
     )
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from hubbub.metrics.periods import Period, PeriodKind
 
@@ -15,8 +14,7 @@ Key = tuple[str, str]
 """(subject, digest of the metric definition) of a draft or an account. Subject "" is the client itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedReport:
+class EncodedReport(NamedTuple):
     """Bits of one report after both randomized responses, and the cost of the report.
 
     cohort     : in [0, m)
@@ -66,8 +64,7 @@ class EncodedReport:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(NamedTuple):
     """Ledger account of one metric definition and one subject, at one moment. The units spent of later ones are never fewer.
 
     metric            : name of the metric                   period : kind of its reporting period
@@ -158,8 +155,7 @@ class Account:
             response = report.response  # as it was drawn: other reports may have been charged since
             before = self._newest_epoch()
             newest = report.epoch if before is None else max(before, report.epoch)
-        return replace(
-            self,
+        return self._replace(
             units=self.units + report.costs_unit,
             reports=self.reports + 1,
             tags=(*self.tags, report.tag) if self.unit == "value" and report.costs_unit else self.tags,
@@ -172,7 +168,7 @@ class Account:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as the journal holds them: JSON, with bytes in hex; defaults that seldom differ are left out."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
+        fields = self._asdict()
         if not self.replanned_before:
             del fields["replanned_before"]
         if self.response == self.epoch == self.newest_epoch:  # the clock was never ahead

@@ -106,7 +106,7 @@ def observe(task: Task, history: Recorded) -> Observation:
     for number in range(SECRETS):
         secret = Secret(SeededBytes(f"history {number}")(32))
         accounts = {m.digest: new_account("", m, Period.containing(m.period, START)) for m in task.versions}
-        accounts = {digest: replace(account, reserved_units=math.inf) for digest, account in accounts.items()}
+        accounts = {digest: account._replace(reserved_units=math.inf) for digest, account in accounts.items()}
         encoders = {m.digest: SubjectEncoder(m, secret, system_random_bytes) for m in task.versions}
         of_secret, pattern, true_bits = [], [], []
         for day, (metric, value) in enumerate(zip(task.versions, history, strict=True)):

@@ -9,7 +9,7 @@ the accounts that it charges. Call every method inside `with journal`.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from hubbub.consent import Consent
@@ -171,8 +171,7 @@ class BatchBuilder:
         self._journal.write(
             *(
                 AccountChange(
-                    replace(
-                        account,
+                    account._replace(
                         next_period_start=self._clock.current(account.period).name,
                         replanned_before=max(account.replanned_before, account.next_period_start),
                     )
@@ -253,13 +252,13 @@ class BatchBuilder:
         if start < state.reports_from <= str(self._clock.now().date()):  # a later day was set under a wrong clock
             start = max(start, str(Period.containing(account.period, date.fromisoformat(state.reports_from))))
         if start != account.next_period_start:
-            account = replace(account, next_period_start=start)
+            account = account._replace(next_period_start=start)
             yield start, None, account
         while (period := account.next_period()).next().start <= until:
             if metric is None or not self._is_current(state, account, period):
                 return  # not even a draft: its report would reveal that a value was recorded
             name = account.next_period_start
-            account = replace(account, next_period_start=str(period.next()))
+            account = account._replace(next_period_start=str(period.next()))
             if name < account.replanned_before and (
                 (account.digest, name) in queued or state.was_attempted(account.digest, name)
             ):

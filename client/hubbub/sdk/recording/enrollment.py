@@ -6,8 +6,6 @@ and `after_fork_in_child` inside `with journal`.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import Period
@@ -133,8 +131,8 @@ def _account(state: State, subject: str, metric: Metric, period: Period) -> Acco
     if account is None:
         account = new_account(subject, metric, period)
         sent_until = max((end for _, end in state.attempted_periods.get(metric.digest, ())), default="")
-        return replace(account, replanned_before=sent_until) if sent_until > account.next_period_start else account
+        return account._replace(replanned_before=sent_until) if sent_until > account.next_period_start else account
     is_paused = account.refused or account.enrollment != state.enrollments
     if is_paused and account.next_period_start < str(period):
-        return replace(account, next_period_start=str(period))
+        return account._replace(next_period_start=str(period))
     return account

@@ -11,7 +11,6 @@ Events are named tuples and not dataclasses, because 27 frozen dataclasses would
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, Self
@@ -30,8 +29,7 @@ Runs = list[list[str]]
 """Days as runs [from, to) in their order, ISO 8601."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """Report of the current period, if the period ended now.
 
     num_recordings : recordings of the period that the draft was sampled from
@@ -59,8 +57,7 @@ class Draft:
         return cls(report, fields["period"], fields["num_recordings"], fields.get("local", False), number)
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedBatch:
+class QueuedBatch(NamedTuple):
     """A batch that waits to be sent and acknowledged.
 
     send_at            : time of the upload, POSIX seconds

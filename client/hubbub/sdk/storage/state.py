@@ -11,7 +11,6 @@ Reports are numbered when their batch is created: numbers that the replay never 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from datetime import date
 from typing import assert_never
 
@@ -225,12 +224,12 @@ class State:
     def _enroll(self, number: int, secret_tag: str) -> None:
         if self.enrollments not in (0, number):
             for key, draft in self.drafts.items():  # made under an earlier secret: the empty report replaces it
-                self.drafts[key] = replace(draft, report=replace(draft.report, bits=b"", costs_unit=False), number=b"")
+                self.drafts[key] = draft._replace(report=draft.report._replace(bits=b"", costs_unit=False), number=b"")
         self.enrollments, self.secret_tag = number, secret_tag
 
     def _change_account(self, account: Account) -> None:
         if account.response == account.epoch == account.newest_epoch is not None:
-            account = replace(account, newest_epoch=None, response=None)  # the same account, as a replay reads it
+            account = account._replace(newest_epoch=None, response=None)  # the same account, as a replay reads it
         self.accounts[account.key] = account
         self.digests.setdefault(account.subject, set()).add(account.digest)
         self.earliest_period_end = min(self.earliest_period_end, account.period_end())
@@ -259,7 +258,7 @@ class State:
         if queued is None:
             self._skip_sent_period(digest, period)
             return
-        self.queue[batch_id] = replace(queued, possibly_delivered=True)
+        self.queue[batch_id] = queued._replace(possibly_delivered=True)
         self._remember_sent(queued.batch)
         sent = Period(date.fromisoformat(period), queued.period_kind)
         self._add_attempted(digest, str(sent), str(sent.next()))
@@ -269,7 +268,7 @@ class State:
         for key, account in self.accounts.items():
             if account.digest == digest and account.next_period_start <= period:
                 following = str(Period(date.fromisoformat(period), account.period).next())
-                self.accounts[key] = replace(account, next_period_start=following)
+                self.accounts[key] = account._replace(next_period_start=following)
                 self._add_attempted(digest, period, following)
                 self.drafts.pop(key, None)
 
@@ -279,7 +278,7 @@ class State:
     def _receive_response(self, event: ResponseReceipt) -> None:
         queued = self.queue.get(event.batch_id)
         if queued is not None:
-            self.queue[event.batch_id] = replace(queued, possibly_delivered=event.possibly_delivered)
+            self.queue[event.batch_id] = queued._replace(possibly_delivered=event.possibly_delivered)
             if not event.request_sent and not event.possibly_delivered:
                 self.last_sent.pop(event.batch_id, None)
 
@@ -287,7 +286,7 @@ class State:
         for batch_id, time in send_at.items():
             if batch_id in self.queue:
                 queued = self.queue[batch_id]
-                self.queue[batch_id] = replace(queued, send_at=time, rescheduled=queued.rescheduled or overdue)
+                self.queue[batch_id] = queued._replace(send_at=time, rescheduled=queued.rescheduled or overdue)
 
     def _remove_batch(self, batch_id: str, reason: str, problem: str) -> None:
         queued = self.queue.pop(batch_id, None)
@@ -317,7 +316,7 @@ class State:
         self.machine_tags = ()
         self.secret_tag = ""
         for key, account in self.accounts.items():
-            self.accounts[key] = replace(account, sealed=b"", tag=b"", tags=(), epoch=None)
+            self.accounts[key] = account._replace(sealed=b"", tag=b"", tags=(), epoch=None)
 
     def was_attempted(self, digest: str, period: str) -> bool:
         """Return whether an upload of this definition and period may ever have been sent."""
@@ -367,7 +366,7 @@ class State:
             for key, account in self.accounts.items():
                 if lost and account.digest == digest:
                     before = max(account.replanned_before, lost[-1][1])
-                    self.accounts[key] = replace(account, replanned_before=before)
+                    self.accounts[key] = account._replace(replanned_before=before)
 
     def accounts_of(self, subject: str) -> list[Account]:
         """Return the accounts of one subject, of every definition that it ever had."""
