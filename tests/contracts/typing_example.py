@@ -44,7 +44,6 @@ from hubbub import (
     Several,
     Subject,
     SummaryError,
-    UnaryResponse,
     consent_notice,
     load_definitions,
     parse_definitions,
@@ -182,8 +181,9 @@ def metrics() -> Metric:
     metric = Metric.joint("both", (metric, Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5)))
     assert_type((metric.parts, metric.components), tuple[tuple[Metric, ...], tuple[Metric, ...]])
     assert_type((params.parts, params.offsets), tuple[tuple[Params, ...], tuple[int, ...]])
-    response = UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
-    assert_type((params.mechanism == response, response.prob_f), tuple[bool, float | None])
+
+    assert_type(params.mechanism.prob_f, float | None)
+    assert_type(tuple(params.possible_ones), tuple[int, ...])
     assert_type(metric.kind is Kind.JOINT, bool)
     assert_type(metric.to_dict(), dict[str, Any])
     assert_type(Metric.from_dict(metric.to_dict()), Metric)
