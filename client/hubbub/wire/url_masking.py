@@ -15,7 +15,10 @@ _HOST = r"(?:\[[\w:.%]*\]|[\w.-]*)(?::\d+)?"
 _HOSTS = re.compile(rf"(?:\*\*\*|{_HOST}(?:,{_HOST})*)(?=[/?#]|\Z)")
 _SCHEME = r"(?:[a-z][a-z0-9+.-]+:/{1,2}|postgres(?:ql)?:)"  # one slash: pathlib removes the other
 _URL = re.compile(rf"(\W*{_SCHEME})(.*)", re.DOTALL | re.IGNORECASE)
-_URL_IN_TEXT = re.compile(rf"""(?<![^\s"'`(\[{{<=,]){_SCHEME}""", re.IGNORECASE)
+_BEFORE_URL = r"""(?<![^\s"'`(\[{<=,])"""
+_URL_IN_TEXT = re.compile(_BEFORE_URL + _SCHEME, re.IGNORECASE)
+_NEXT_URL_IN_TEXT = re.compile(rf"{_BEFORE_URL}(?:https?|s3|gs|az|file|sqlite|postgres(?:ql)?):/", re.IGNORECASE)
+"""After the first URL only a known scheme begins another one, because a password may contain `[word:/`."""
 _SHOWS_USER = re.compile(r"\W*(?:postgres(?:ql)?\S*)?", re.IGNORECASE)
 """In a URL of another scheme, the name before the @ is often a token."""
 _SHOWN_PARAMETERS = ("host", "hostaddr", "port")
@@ -54,9 +57,12 @@ def mask_urls(text: str) -> str:
     >>> mask_urls("postgresql://u:a b@host/y -> s3://bucket/c: no space")
     'postgresql://u:***@host/y -> s3://bucket/c: no space'
     """
-    starts = [found.start() for found in _URL_IN_TEXT.finditer(text)]
+    first = _URL_IN_TEXT.search(text)
+    if first is None:
+        return _mask_passwords(text)
+    starts = [first.start(), *(found.start() for found in _NEXT_URL_IN_TEXT.finditer(text, first.start() + 1))]
     parts = [_mask_first(text[start:end]) for start, end in pairwise([*starts, len(text)])]
-    return "".join([_mask_passwords(text[: starts[0]] if starts else text), *parts])
+    return "".join([_mask_passwords(text[: starts[0]]), *parts])
 
 
 def _mask_after(scheme: str, rest: str) -> str:
