@@ -70,6 +70,7 @@ def test_no_error_about_a_proxy_shows_its_password(proxy: str, monkeypatch: pyte
     assert revealed(response.failure) == []
 
 
+@example("[{}]", SecretURL("postgresql://u:s3cret@[::1]:5432", "postgresql", "[::1]:5432", ""))
 @given(MESSAGES, VALID)
 def test_masked_message_shows_no_secret(message: str, url: SecretURL) -> None:
     shown = mask_urls(message.format(url.text))

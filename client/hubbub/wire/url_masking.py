@@ -100,7 +100,9 @@ def _mask_first(text: str) -> str:
         end = _end_of_word(text, signs[-1])
     url = text[:end]
     if "?" not in url and "#" not in url:  # else a character at its end may belong to a secret
-        url = url.rstrip(_PUNCTUATION if "[" in url else f"{_PUNCTUATION}]")
+        url = url.rstrip(_PUNCTUATION)
+        while url.endswith("]") and url.count("]") > url.count("["):  # of the message, not of an IPv6 address
+            url = url[:-1].rstrip(_PUNCTUATION)
     masked = mask_url(url)
     is_whole = masked == url or not masked.endswith(f"/{_MASK}")
     return masked + _mask_passwords(text[len(url) :]) if is_whole else masked
