@@ -48,7 +48,7 @@ def valid_urls(draw: st.DrawFn, schemes: tuple[str, ...], hosts: tuple[str, ...]
 def broken_urls(draw: st.DrawFn, schemes: tuple[str, ...], hosts: tuple[str, ...]) -> str:
     """Draw a URL with one or more mistakes: a password that is not encoded, blanks, a missing part, a bracket too many.
 
-    A password without a host is not one that looks like a host, or like a port and a path: nobody can tell them apart.
+    A password without a host is not one that looks like a host, like a port, or like a path: nobody can tell them apart.
     """
     url = draw(valid_urls(schemes, hosts))
     raw = draw(secrets())
@@ -57,7 +57,7 @@ def broken_urls(draw: st.DrawFn, schemes: tuple[str, ...], hosts: tuple[str, ...
         case 0:
             text = f"{begin}{raw}@{url.host}{url.path}"
         case 1:
-            text = begin + raw.replace("@", "").lstrip("0123456789")
+            text = begin + raw.replace("@", "").lstrip("0123456789/")
         case 2:
             text = f"{begin}{raw}@[{url.host}{url.path}"
         case 3:

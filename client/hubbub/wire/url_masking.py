@@ -30,7 +30,7 @@ def mask_url(url: str) -> str:
     """Return a URL, or a database's name, without its secrets.
 
     >>> mask_url("postgresql://u:sec/r@t@host/y?sslpassword=too"), mask_url("https://token@host:8000/path?key=1#part")
-    ('postgresql://u:***@host/y?sslpassword=***', 'https://***@host:8000/path?key=***#***')
+    ('postgresql://u:***@host/y?***', 'https://***@host:8000/path?***#***')
 
     Nothing but the scheme is shown if the text after it does not begin with a host and a port, or if an @ follows a ? or a #.
 
@@ -50,7 +50,7 @@ def mask_urls(text: str) -> str:
     """Return a message without the secrets of the URLs that it repeats.
 
     >>> mask_urls('cannot PUT (http://key:secret@host/bucket/a?token=b) in 3 s; see "https://example.org/help".')
-    'cannot PUT (http://***@host/bucket/a?token=*** in 3 s; see "https://example.org/help".'
+    'cannot PUT (http://***@host/bucket/a?*** in 3 s; see "https://example.org/help".'
 
     Where a URL ends is not known, because a password may contain blanks. So a URL reaches at least to the last @ before the next URL.
 
@@ -85,10 +85,9 @@ def _mask_after(scheme: str, rest: str) -> str:
 
 
 def _mask_parameter(text: str) -> str:
-    name, equals, value = text.partition("=")
-    if name in _SHOWN_PARAMETERS and re.fullmatch(r"[\w./:,\[\]-]*", value):
-        return text
-    return f"{name}={_MASK}" if equals and re.fullmatch(r"[\w.-]+", name) else _MASK
+    name, _, value = text.partition("=")
+    is_shown = name in _SHOWN_PARAMETERS and re.fullmatch(r"[\w./:,\[\]-]*", value)
+    return text if is_shown else _MASK  # the name as well: after a & that is not encoded it may be a part of a secret
 
 
 def _mask_first(text: str) -> str:

@@ -123,7 +123,7 @@ def test_printed_configuration_masks_the_place_of_segments(definitions_file: str
     result = CliRunner().invoke(
         main, ["serve", definitions_file, "--print-config", "--segments", "s3://s3cret@bucket/p?token=tw0kens"]
     )
-    assert 'segments = "s3://***@bucket/p?token=***"' in result.output
+    assert 'segments = "s3://***@bucket/p?***"' in result.output
 
 
 def test_doctor_masks_the_url_of_the_proxy(definitions_file: str) -> None:
@@ -139,4 +139,4 @@ def test_doctor_masks_the_url_of_the_proxy(definitions_file: str) -> None:
     for more in ([], ["--json"]):
         result = CliRunner().invoke(main, [*arguments, *more])
         assert revealed(result.output) == []
-        assert "no aggregator responds at https://***@127.0.0.1:1/y?a=***" in result.output
+        assert "no aggregator responds at https://***@127.0.0.1:1/y?***" in result.output
