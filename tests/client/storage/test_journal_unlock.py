@@ -1,4 +1,4 @@
-"""An unlocking that fails: no call of the host raises, nothing stays locked, nothing is lost."""
+"""Calls of the disk that fail while files are locked or read: no call of the host raises, nothing stays locked, nothing is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 
 from hubbub import Client
 from hubbub.client import collaborators
-from hubbub.sdk.storage.filesystem import Lock, SystemDisk
+from hubbub.sdk.storage import journal
+from hubbub.sdk.storage.filesystem import File, Lock, SystemDisk, SystemFile
+from hubbub.sdk.upload.uploader import UploadLoop
 from hubbub.testing import deliver
 from tests.client.conftest import Rig, require_balanced
 
@@ -90,3 +92,77 @@ def test_failed_unlock_does_not_raise_or_keep_lock(rig: Rig, unseen_seed: int) -
     assert compactor.acquire(wait=False)
     lease.close()
     compactor.close()
+
+
+class UnreadableFile(SystemFile):
+    """A file of which a read sometimes fails."""
+
+    fails: Callable[[], bool]
+
+    def read(self, start: int, size: int) -> bytes:
+        if self.fails():
+            raise OSError(5, "Input/output error")
+        return super().read(start, size)
+
+
+class OccupiedLock(FailingLock):
+    """A lock that another process sometimes takes in between, and keeps too long."""
+
+    def acquire(self, *, wait: bool) -> bool:
+        return not self._fails() and super().acquire(wait=wait)
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+class UnreadableDisk(FailingDisk):
+    def fails(self) -> bool:
+        return self._chance.random() < self.how_often
+
+    def open(self, path: Path) -> File:
+        if self.fails():
+            raise OSError(5, "Input/output error")
+        file = UnreadableFile(path)
+        file.fails = self.fails
+        return file
+
+    def identity(self, path: Path) -> tuple[int, int] | None:
+        if self.fails():
+            raise OSError(5, "Input/output error")
+        return super().identity(path)
+
+    def lock(self, path: Path) -> Lock:
+        return OccupiedLock(SystemDisk.lock(self, path), self.fails)
+
+
+@pytest.mark.filterwarnings("ignore:consent is local:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:hubbub cannot use its state directory:RuntimeWarning")
+@pytest.mark.parametrize("run", range(6))
+def test_failed_reading_forgets_no_spent_budget(
+    run: int, rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Restarts and calls in a random order, with reads, look-ups and locks that fail: the spent epsilon never falls.
+
+    All files are read without the lock, as large ones are.
+    """
+    monkeypatch.setattr(journal, "MAX_LOCKED_READ_BYTES", 0)
+    monkeypatch.setattr(journal, "LOCK_TIMEOUT_SECONDS", 0.0002)
+    monkeypatch.setattr(UploadLoop, "start", lambda loop: loop)
+    chance = random.Random(unseen_seed + run)  # noqa: S311
+    disk, spent = UnreadableDisk(chance), 0.0
+    names = ["record", "local", "on", "deliver", "compact", "sync", "accounting"]
+    for _ in range(25):
+        disk.how_often = chance.choice((0.02, 0.1, 0.3))
+        client = rig.client(disk=disk)
+        for _ in range(chance.randrange(8)):
+            CALLS[chance.choice(names)](client)
+            rig.clock.move(days=chance.randrange(2))
+        disk.how_often = 0.0
+        client.set_consent("on")
+        client.record("homepage", str(chance.randrange(5)))
+        deliver(client)
+        before, spent = spent, sum(account.epsilon_spent for account in client.ledger().accounts)
+        assert spent >= before
+        require_balanced(client.accounting())
+        client.close()
+    assert spent > 0
