@@ -79,6 +79,13 @@ def test_masked_message_shows_no_secret(message: str, url: SecretURL) -> None:
     assert mask_urls(shown) == shown
 
 
+@given(st.sampled_from(("{} -> {}", "{}: {} failed", "cannot reach {} via {}")), VALID, VALID, st.booleans())
+def test_message_of_two_urls_shows_no_secret(message: str, one: SecretURL, other: SecretURL, is_masked: bool) -> None:
+    """Of every pair of schemes; the first may be masked already."""
+    shown = mask_urls(message.format(mask_url(one.text) if is_masked else one.text, other.text))
+    assert revealed(shown) == []
+
+
 @example("{}", "postgresql", "h.example", ":/[")
 @given(MESSAGES, st.sampled_from(SCHEMES), st.sampled_from(HOSTS), st.text("a :/?#@[]()\"',;\n", max_size=8))
 def test_masked_message_shows_no_password_that_is_not_encoded(message: str, scheme: str, host: str, text: str) -> None:
@@ -104,7 +111,13 @@ def test_message_without_secrets_is_not_changed(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a" * 100_000, "https://" + "a" * 100_000 + "/?b", "secret" * 1_000 + " " + "_" * 100_000]
+    "text",
+    [
+        "a" * 100_000,
+        "https://" + "a" * 100_000 + "/?b",
+        "secret" * 16_667 + " " + "_" * 100_000,
+        "https://" + "]" * 100_000,
+    ],
 )
 @pytest.mark.parametrize("mask", [mask_url, mask_urls])
 def test_time_of_masking_is_linear_in_the_length(mask: Callable[[str], str], text: str) -> None:

@@ -77,6 +77,10 @@ class Params:
             raise ParameterError(
                 f"mechanism was given together with {', '.join(given)}: pass the mechanism or its probabilities"
             )
+        if not isinstance(mechanism, UnaryResponse):
+            raise ParameterError(
+                f"mechanism must be a UnaryResponse, got {type(mechanism).__name__}: pass probabilities instead"
+            )
         set_field(self, "mechanism", mechanism)
         if num_bits == 1 and mechanism.prob_f is None:
             raise ParameterError(

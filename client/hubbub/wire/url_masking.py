@@ -8,7 +8,6 @@ can be read in two ways, because a password may contain every character that sep
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 _MASK = "***"
 _HOST = r"(?:\[[\w:.%]*\]|[\w.-]*)(?::\d+)?"
@@ -23,7 +22,7 @@ _SHOWS_USER = re.compile(r"\W*(?:postgres(?:ql)?\S*)?", re.IGNORECASE)
 """In a URL of another scheme, the name before the @ is often a token."""
 _SHOWN_PARAMETERS = ("host", "hostaddr", "port")
 _PUNCTUATION = ":;.,)}>\"'`"
-_PASSWORD = re.compile(r"((?<!\w)\w*(?:password|secret)\w*\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&]+)", re.IGNORECASE)
+_PASSWORD = re.compile(r"((?<!\w)(?=\w*(?:password|secret))\w++\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&]+)", re.IGNORECASE)
 
 
 def mask_url(url: str) -> str:
@@ -57,12 +56,14 @@ def mask_urls(text: str) -> str:
     >>> mask_urls("postgresql://u:a b@host/y -> s3://bucket/c: no space")
     'postgresql://u:***@host/y -> s3://bucket/c: no space'
     """
-    first = _URL_IN_TEXT.search(text)
-    if first is None:
-        return _mask_passwords(text)
-    starts = [first.start(), *(found.start() for found in _NEXT_URL_IN_TEXT.finditer(text, first.start() + 1))]
-    parts = [_mask_first(text[start:end]) for start, end in pairwise([*starts, len(text)])]
-    return "".join([_mask_passwords(text[: starts[0]]), *parts])
+    shown, rest = [], text
+    while found := _URL_IN_TEXT.search(rest):
+        following = _NEXT_URL_IN_TEXT.search(rest, found.start() + 1)
+        end = len(rest) if following is None else following.start()
+        masked, length = _mask_first(rest[found.start() : end])
+        shown += [_mask_passwords(rest[: found.start()]), masked]
+        rest = rest[found.start() + length :]
+    return "".join([*shown, _mask_passwords(rest)])
 
 
 def _mask_after(scheme: str, rest: str) -> str:
@@ -90,8 +91,8 @@ def _mask_parameter(text: str) -> str:
     return text if is_shown else _MASK  # the name as well: after a & that is not encoded it may be a part of a secret
 
 
-def _mask_first(text: str) -> str:
-    """Mask the URL with which a text begins; the text contains no other URL."""
+def _mask_first(text: str) -> tuple[str, int]:
+    """Mask the URL with which a text begins; return it and the number of characters that it had."""
     end = _end_of_word(text, 0)
     is_masked = _MASK in text[:end] and mask_url(text[:end]) == text[:end]
     signs = [found.end() for found in re.finditer(r"@(?=\S)", text)]
@@ -99,12 +100,19 @@ def _mask_first(text: str) -> str:
         end = _end_of_word(text, signs[-1])
     url = text[:end]
     if "?" not in url and "#" not in url:  # else a character at its end may belong to a secret
-        url = url.rstrip(_PUNCTUATION)
-        while url.endswith("]") and url.count("]") > url.count("["):  # of the message, not of an IPv6 address
-            url = url[:-1].rstrip(_PUNCTUATION)
+        url = _without_punctuation(url)
     masked = mask_url(url)
     is_whole = masked == url or not masked.endswith(f"/{_MASK}")
-    return masked + _mask_passwords(text[len(url) :]) if is_whole else masked
+    return masked, len(url) if is_whole else len(text)
+
+
+def _without_punctuation(url: str) -> str:
+    """Return a URL without the punctuation of the message after it, of which a bracket closes none of the URL's own."""
+    unpaired, end = url.count("]") - url.count("["), len(url)
+    while end and (url[end - 1] in _PUNCTUATION or (url[end - 1] == "]" and unpaired > 0)):
+        end -= 1
+        unpaired -= url[end] == "]"
+    return url[:end]
 
 
 def _mask_passwords(text: str) -> str:

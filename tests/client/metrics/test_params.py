@@ -118,6 +118,11 @@ def test_rejects_mechanism_together_with_its_probabilities() -> None:
         Params(num_bits=8, num_hashes=2, num_cohorts=1, mechanism=mechanism, prob_q=0.5)
 
 
+def test_rejects_mechanism_of_another_type() -> None:
+    with pytest.raises(ParameterError, match="mechanism must be a UnaryResponse, got dict"):
+        Params(num_bits=8, num_hashes=2, num_cohorts=1, mechanism={"prob_p": 0.25})  # type: ignore[arg-type]
+
+
 def test_rejects_google_md5_with_too_many_bits_or_hashes() -> None:
     with pytest.raises(ParameterError, match="num_bits <= 256 and num_hashes <= 16, got 512 and 2"):
         Params(**{**GOOD, "num_bits": 512, "hash_scheme": "google-md5"})

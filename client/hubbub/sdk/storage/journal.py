@@ -187,7 +187,9 @@ class Journal:
             while self._disk.identity(self._path) != (self._inode, self._end):
                 self._catch_up()
         except OSError as problem:
-            if self._has_partial_record:  # the state lacks events: nothing is written on it, and the next call reads all files again
+            if (
+                self._has_partial_record
+            ):  # the state lacks events: nothing is written on it, and the next call reads all files again
                 self._forget_files()
             self.degrade(problem)
 
@@ -259,7 +261,7 @@ class Journal:
             return False
         finally:
             if not done:
-                self._unsynced, self._names_unsynced = True, names
+                self._unsynced, self._names_unsynced = True, names or self._names_unsynced
         with self.thread_lock:
             self._unsynced_files = {inode: each for inode, each in self._unsynced_files.items() if each not in files}
         return True

@@ -32,6 +32,8 @@ MAX_RESPONSE_BYTES = 1 << 16
 POLL_SECONDS = 0.02
 """Interval of the question whether a request is still wanted."""
 
+MAX_REASON_CHARACTERS = 4096
+
 _CONNECTION = re.compile(r"\w+\(host='?(?P<host>[^',]+)'?, port=(?P<port>\d+)\): ")
 """Prefix of urllib3's messages: the class, host and port of a connection or pool."""
 _NO_LINGER = struct.pack("hh" if hasattr(socket, "SO_EXCLUSIVEADDRUSE") else "ii", 1, 0)
@@ -156,7 +158,8 @@ def _through(proxy: str, options: dict[str, Any]) -> Any:
 
 def _describe_error(problem: BaseException, url: str) -> str:
     """Return the reason and address of an error, on one short line of ASCII, because its text may come from the server."""
-    reason = " ".join(mask_urls(_reason(problem)).split())  # it may repeat the URL of a proxy
+    text = _reason(problem)[:MAX_REASON_CHARACTERS]  # of any length, if a proxy answered
+    reason = " ".join(mask_urls(text).split())  # it may repeat the URL of a proxy
     found = _CONNECTION.search(reason)
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
