@@ -138,12 +138,13 @@ class Account(NamedTuple):
         """Return the number from which the permanent response of an epoch is derived. Different units have different numbers.
 
         Normally it is the epoch. If a fast clock was set back, an epoch up to `newest_epoch` may have a permanent response of
-        another value already. It then gets -1 - units, a number that no epoch and no other unit has.
+        another value already. It then gets a number of its units and the epoch, which no epoch and no other unit has: a draft that waits
+        may have been drawn for another epoch at the same units.
         """
         if epoch == self.epoch:
             return epoch if self.response is None else self.response
         newest = self._newest_epoch()
-        return epoch if newest is None or epoch > newest else -1 - self.units
+        return epoch if newest is None or epoch > newest else -1 - (self.units << 32) - (epoch + (1 << 31))
 
     def _newest_epoch(self) -> int | None:
         return self.epoch if self.newest_epoch is None else self.newest_epoch

@@ -247,3 +247,6 @@ def test_report_is_charged_under_the_response_number_that_it_was_drawn_from() ->
     assert account.response_number(10) == draft.response == 10
     account = account.charge(report(15))
     assert account.response_number(15) not in {10, 15, 20}
+    assert (
+        len({account.response_number(epoch) for epoch in range(-5, 15)}) == 20
+    )  # drawn at the same units, charged later
