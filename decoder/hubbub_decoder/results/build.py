@@ -185,7 +185,10 @@ def _tested_estimates(
     adjusted_low, adjusted_high = np.full((2, len(p)), np.nan)
     if detected.any():
         wider = selection_adjusted_level(1 - confidence, int(detected.sum()), int(tested.sum()))
-        adjusted_low, adjusted_high = (np.where(detected, end, np.nan) for end in law.interval(wider, p, retested))
+        # The expansion of a skewed law may cross itself far out, but a higher level never excludes more.
+        adjusted_low, adjusted_high = law.interval(wider, p, retested)
+        adjusted_low = np.where(detected, np.minimum(low, adjusted_low), np.nan)
+        adjusted_high = np.where(detected, np.maximum(high, adjusted_high), np.nan)
     std_errors = law.std_errors(fit.shares)
     columns = {
         "share": fit.shares,
