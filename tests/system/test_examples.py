@@ -33,7 +33,8 @@ def test_programs_that_exit_lose_no_recordings(
 ) -> None:
     name, *rest = [str(tmp_path) if each == "STATE" else each for each in arguments]
     for _ in range(runs):
-        command = [sys.executable, str(EXAMPLES / name), *rest]
+        # from 3.12 on, Python warns of every fork of a process with threads
+        command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", str(EXAMPLES / name), *rest]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
