@@ -71,13 +71,13 @@ def make_summaries(place: Path, metrics: int, periods: int, candidates: int) -> 
     (place / "summaries").mkdir(parents=True)
     (place / "candidates").mkdir()
     for metric in map(_metric, range(metrics)):
-        values = {"string": candidates // 2, "categorical": _CATEGORIES}.get(metric.kind, 2)
+        values = {"string": candidates // 2, "categorical": _CATEGORIES}.get(str(metric.kind), 2)
         population = draw_population(distribution_shares("zipf1", values), _REPORTS, rng)
-        if metric.kind == "string":
+        if metric.kind.needs_candidates:
             write_candidates(
                 [f"v{each}" for each in range(1, candidates + 1)], place / "candidates" / f"{metric.name}.txt"
             )
-        elif metric.kind == "boolean":
+        elif metric.kind.word == "boolean":
             population = dict(zip(("true", "false"), population.values(), strict=True))
         for day in range(periods):
             period = str(_FIRST_DAY + timedelta(day))

@@ -24,7 +24,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub import Buckets, Estimand, Kind, Metric
+from hubbub import Buckets, Estimand, KindWord, Metric
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
@@ -53,7 +53,7 @@ SHAPES: dict[str, Draw] = {
 def planned(k: int, epsilon: float, reports: int, lifetime: float | None = None, periods: int = 1) -> Metric:
     """Ordinal metric with k equal buckets of [0, 1], as `hubbub plan` chooses it."""
     wishes = Wishes(
-        kind=Kind.ORDINAL,
+        kind=KindWord.ORDINAL,
         candidates=k,
         epsilon=epsilon,
         reports=reports,
@@ -75,7 +75,7 @@ def planned(k: int, epsilon: float, reports: int, lifetime: float | None = None,
 def planned_mean(epsilon: float, reports: int, lifetime: float | None = None, periods: int = 1) -> Metric:
     """Metric with estimate = "mean" over [0, 1], as `hubbub plan` chooses it."""
     wishes = Wishes(
-        kind=Kind.ORDINAL,
+        kind=KindWord.ORDINAL,
         estimate=Estimand.MEAN,
         epsilon=epsilon,
         reports=reports,
@@ -198,7 +198,9 @@ def repeated(
     chooses for a boolean metric.
     """
     metric = planned(k, epsilon, clients, lifetime, periods)
-    wishes = Wishes(kind=Kind.BOOLEAN, epsilon=epsilon, reports=clients, share=0.5, lifetime=lifetime, periods=periods)
+    wishes = Wishes(
+        kind=KindWord.BOOLEAN, epsilon=epsilon, reports=clients, share=0.5, lifetime=lifetime, periods=periods
+    )
     bit = plan(wishes).metric
     of_one_bit = planned_mean(epsilon, clients, lifetime, periods)
     days = tuple(f"2026-11-{day:02d}" for day in range(1, periods + 1))

@@ -10,7 +10,8 @@ from hubbub.errors import DefinitionError, HubbubError, InvalidValueError, Param
 from hubbub.metrics.buckets import Buckets, Estimand, Several
 from hubbub.metrics.definitions import Definitions, load_definitions, parse_definitions
 from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import Kind, KindWord
+from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.privacy.policy import Policy
@@ -39,6 +40,7 @@ __all__ = [
     "Inspection",
     "InvalidValueError",
     "Kind",
+    "KindWord",
     "Ledger",
     "Limits",
     "Metric",

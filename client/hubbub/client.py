@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from hubbub.consent import Consent, ConsentRecord
-from hubbub.encoding.bloom import JointValue, Value
 from hubbub.errors import HubbubError, ParameterError
 from hubbub.metrics.definitions import Definitions
+from hubbub.metrics.kinds import JointValue, Value
 from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
 from hubbub.randomness import RandomBytes, system_random_bytes

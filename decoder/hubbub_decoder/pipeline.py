@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 
 from hubbub.errors import SummaryError
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.metric import Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.text import format_count, with_article
 from hubbub_decoder.blas_threads import idle_blas_threads, one_blas_thread
@@ -109,7 +109,7 @@ def decode_evidence(
     progress("testing the goodness of fit", 0.0)
     tests = run_fit_tests(evidence.collected)
     whole = _whole_values(evidence)
-    if evidence.metric.kind is not Kind.STRING:
+    if not evidence.metric.kind.needs_candidates:
         decoding = _decode_categories(whole, candidates, options, weights)
     else:
         progress("hashing the candidates", _HASHING)
@@ -166,7 +166,7 @@ def _decode_categories(
     metric = evidence.metric
     if weights is not None:
         raise CandidateError(
-            f"{metric.name}: categories are not tested, so {with_article(metric.kind)} metric has no weights. Leave out weights (--weights)."
+            f"{metric.name}: categories are not tested, so {with_article(metric.kind.word)} metric has no weights. Leave out weights (--weights)."
         )
     names = category_names(metric, candidates)
     if metric.buckets is not None and metric.buckets.is_mean:
@@ -276,7 +276,7 @@ def category_names(metric: Metric, candidates: Iterable[str] | DesignMatrix | No
     """Names of the categories to show, each once; None: all."""
     if isinstance(candidates, DesignMatrix):
         raise CandidateError(
-            f"{metric.name}: {with_article(metric.kind)} metric has no design matrix. Pass names of categories, or leave candidates out."
+            f"{metric.name}: {with_article(metric.kind.word)} metric has no design matrix. Pass names of categories, or leave candidates out."
         )
     return None if candidates is None else distinct_candidates(candidates)[0]
 

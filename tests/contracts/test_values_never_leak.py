@@ -11,8 +11,8 @@ import pytest
 
 from hubbub import Client, Metric, Params
 from hubbub.client import collaborators
-from hubbub.encoding.bloom import BloomBits
 from hubbub.encoding.responses import PermanentResponse
+from hubbub.metrics.kinds import BloomBits
 from hubbub.sdk.runtime.error_guard import report_failure
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE
 from hubbub.testing import deliver

@@ -29,6 +29,7 @@ from hubbub import (
     Inspection,
     InvalidValueError,
     Kind,
+    KindWord,
     Ledger,
     Limits,
     Metric,
@@ -123,7 +124,7 @@ async def a_server(user: str) -> None:
 
 def definitions_of_metrics(text: str) -> None:
     definitions = parse_definitions(text)
-    definitions = Definitions([metric for metric in definitions.versions() if metric.kind is Kind.STRING])
+    definitions = Definitions([metric for metric in definitions.versions() if metric.kind.needs_candidates])
     assert_type(definitions["homepage"], Metric)
     assert_type(consent_notice(definitions, app="Editor", recipient="Example Ltd", policy=Policy()), str)
     assert_type(definitions.version("homepage", "0123abcd"), Metric | None)
@@ -161,11 +162,11 @@ def metrics() -> Metric:
     assert_type([Several.ONE, Several.SUM, Several.MAX, Several.LAST], list[Several])
     metric = Metric.ordinal("delay", buckets, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     metric = Metric.ordinal("delay", (0, 10, 20), prob_p=0.25, prob_q=0.75, prob_f=0.5)
-    assert_type((metric.buckets, metric.one_hot_names), tuple[Buckets | None, tuple[str, ...]])
+    assert_type((metric.buckets, metric.kind.labels), tuple[Buckets | None, tuple[str, ...]])
     assert_type((metric.name, metric.description, metric.owner, metric.digest), tuple[str, str, str, str])
     assert_type((metric.purpose, metric.review), tuple[str, str])
     assert_type((metric.kind, metric.period), tuple[Kind, PeriodKind])
-    assert_type((metric.other, metric.hold, metric.expires), tuple[str | None, int | None, date | None])
+    assert_type((metric.hold, metric.expires), tuple[int | None, date | None])
     assert_type((metric.categories, metric.params), tuple[tuple[str, ...], Params])
     discovery = Discovery(longest=12, step=2, first=3, alphabet="abc", held_out=0.2)
     assert_type((discovery.longest, discovery.step, discovery.shortest), tuple[int, int, int])
@@ -184,13 +185,25 @@ def metrics() -> Metric:
 
     assert_type(params.mechanism.prob_f, float | None)
     assert_type(tuple(params.possible_ones), tuple[int, ...])
-    assert_type(metric.kind is Kind.JOINT, bool)
+    assert_type(metric.kind.word is KindWord.JOINT, bool)
+    kind = metric.kind
+    assert_type((kind.params, kind.labels, kind.value_noun), tuple[Params, tuple[str, ...], str])
+    assert_type((kind.needs_candidates, kind.has_no_value, kind.num_strings), tuple[bool, bool, int])
+    assert_type((kind.distinct_values, kind.is_valid_at_sight("a")), tuple[float, bool])
+    assert_type((kind.canonical(), kind.to_dict()), tuple[dict[str, Any], dict[str, Any]])
+    assert_type(Kind.from_dict(kind.to_dict()), Kind)
+    kind.require_collectable("delay")
+    kind.true_bits(kind.parse_value("12"), cohort=0)
+    assert_type((params.canonical(), params.to_dict()), tuple[dict[str, Any], dict[str, Any]])
+    assert_type(Params.from_dict(params.to_dict()), Params)
     assert_type(metric.to_dict(), dict[str, Any])
     assert_type(Metric.from_dict(metric.to_dict()), Metric)
     policy = Policy()
     assert_type(policy.objection(metric), str | None)
     assert_type(policy.units(4.39), float)
-    assert_type({Kind.BOOLEAN: 1, Kind.CATEGORICAL: 3, Kind.ORDINAL: 8}, dict[Kind, int])
+    assert_type(
+        {KindWord.STRING: 0, KindWord.BOOLEAN: 1, KindWord.CATEGORICAL: 3, KindWord.ORDINAL: 8}, dict[KindWord, int]
+    )
     assert_type([PeriodKind.DAY, PeriodKind.WEEK, PeriodKind.MONTH], list[PeriodKind])
     return metric.require_collectable()
 

@@ -10,8 +10,9 @@ import sys
 from typing import Any
 
 from hubbub import Encoder, Metric, Params, Secret
-from hubbub.encoding.bloom import Value, bloom_bits
+from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.responses import PermanentResponse
+from hubbub.metrics.kinds import Value
 from hubbub.testing import SeededBytes
 
 METRICS: list[Metric] = [

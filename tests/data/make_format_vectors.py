@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from hubbub import Buckets, Encoder, HubbubError, Metric, Params, PeriodKind, Secret
-from hubbub.encoding.bloom import BloomBits, Value, ValueKey, bloom_bits
-from hubbub.encoding.hashing import google_md5, murmur3_v1
+from hubbub import Encoder, HubbubError, Metric, Params, PeriodKind, Secret
+from hubbub.encoding.bloom import ValueKey, bloom_bits
 from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
 from hubbub.encoding.secret import length_prefixed
+from hubbub.hashing import google_md5, murmur3_v1
 from hubbub.mechanisms.bernoulli import BernoulliMask
 from hubbub.mechanisms.probability import numerator, round_to_dyadic
-from hubbub.mechanisms.unary import PERMANENT_FIELDS
-from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.kinds import BloomBits, Value, kind_from_dict
 from hubbub.metrics.periods import period_number
 from hubbub.randomness import RandomBytes
 from hubbub.testing import SeededBytes
@@ -86,18 +85,13 @@ def pair(permanent_p: float, permanent_q: float) -> dict[str, float]:
 
 
 def metric_of(fields: dict[str, Any]) -> Metric:
-    sizes = ("num_bits", "num_hashes", "num_cohorts", "hash_scheme", "prob_p", "prob_q", *PERMANENT_FIELDS)
     if fields["kind"] == "joint":
         parts = [metric_of(definition(part)) for part in fields["parts"]]
         return Metric.joint(
             fields["name"], parts, period=fields.get("period", "day"), hold=fields.get("hold")
         ).require_collectable()
-    rest: dict[str, Any] = {name: fields[name] for name in ("name", "kind", "other", "period", "hold")}
-    if "buckets" in fields:
-        rest["buckets"] = Buckets.from_dict(fields["buckets"])
-    params = Params(**{name: fields[name] for name in sizes if name in fields})
-    discover = Discovery.from_dict(fields["discover"]) if "discover" in fields else None
-    metric = Metric(**rest, params=params, categories=tuple(fields["categories"]), discover=discover)
+    kind = kind_from_dict({"hash_scheme": "one-hot", "num_hashes": 1, "num_cohorts": 1, **fields})
+    metric = Metric(fields["name"], kind, period=fields["period"], hold=fields["hold"])
     return metric.require_collectable()
 
 

@@ -18,7 +18,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from hubbub import Kind, Metric
+from hubbub import Metric
 from tests.support.enumerate_mechanism import Floats, instantaneous_kernel, permanent_kernel
 
 MAX_PERIODS = 10
@@ -27,7 +27,7 @@ MAX_PERIODS = 10
 def filters_of(metric: Metric) -> list[int]:
     """Return every Bloom filter that a value, or no value, can have."""
     k, h = metric.params.num_bits, metric.params.num_hashes
-    if metric.kind is not Kind.STRING:
+    if not metric.kind.needs_candidates:
         return [0, *(1 << bit for bit in range(k))]
     sizes = range(1, h + 1) if metric.params.hash_scheme == "google-md5" else [h]
     return [

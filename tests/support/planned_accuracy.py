@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hubbub import Metric, Params
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.kinds import KindWord
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Floats
@@ -54,7 +54,7 @@ class Case:
         """Law of the estimates."""
         params = self.metric.params
         return Accuracy(
-            Kind.STRING,
+            KindWord.STRING,
             (params.num_bits, params.num_hashes, params.num_cohorts),
             Chain.of_params(params),
             self.clients,

@@ -18,7 +18,7 @@ from typing import Any
 from click.testing import CliRunner
 from rich.console import Console
 
-from hubbub import Definitions, Kind, Metric
+from hubbub import Definitions, KindWord, Metric
 from hubbub.cli import main
 from hubbub.summary import BitCounts
 from hubbub_aggregator.settings import Settings
@@ -100,13 +100,13 @@ def over_http(aggregator: Aggregator) -> dict[str, Figures]:
 
 def decoder_headlines(metrics: Mapping[str, Metric]) -> dict[str, Figures]:
     """Headlines of decodings: one decoding of each kind, shown with each metric of this kind."""
-    decodings: dict[Kind, Decoding] = {}
+    decodings: dict[KindWord, Decoding] = {}
     for metric in metrics.values():
-        if metric.kind not in decodings:
+        if metric.kind.word not in decodings:
             k, m = metric.params.num_bits, metric.params.num_cohorts
-            candidates = [f"v{i}" for i in range(3)] if metric.kind is Kind.STRING else None
-            decodings[metric.kind] = decode(BitCounts(metric, [100] * m, [[50] * k] * m), candidates)
-    return {name: headline_figures(replace(decodings[each.kind], metric=each)) for name, each in metrics.items()}
+            candidates = [f"v{i}" for i in range(3)] if metric.kind.needs_candidates else None
+            decodings[metric.kind.word] = decode(BitCounts(metric, [100] * m, [[50] * k] * m), candidates)
+    return {name: headline_figures(replace(decodings[each.kind.word], metric=each)) for name, each in metrics.items()}
 
 
 def headline_figures(decoding: Decoding) -> Figures:

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from hubbub.cli import main
 from hubbub.metrics.definitions import parse_definitions
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.kinds import KindWord
 from hubbub.privacy.plain_words import certainty_percent
 from tests.support.paths import DOCS, REPOSITORY
 
@@ -44,7 +44,7 @@ def run(code: str, folder: Path) -> str:
 
 def test_page_has_a_definition_of_every_kind() -> None:
     definitions = parse_definitions(definitions_text())
-    assert {metric.kind for metric in definitions.values()} == set(Kind)
+    assert {metric.kind.word for metric in definitions.values()} == set(KindWord)
     assert any(metric.discover for metric in definitions.values())
     assert any(metric.buckets and metric.buckets.is_mean for metric in definitions.values())
 

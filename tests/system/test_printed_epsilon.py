@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from hubbub import Encoder, Kind, Metric, Params, Policy, Secret, parse_definitions
+from hubbub import Encoder, KindWord, Metric, Params, Policy, Secret, parse_definitions
 from hubbub.client import collaborators
 from hubbub.privacy import epsilon_lifetime, epsilon_permanent, privacy_figures
 from hubbub.testing import deliver
@@ -67,12 +67,12 @@ def random_metrics(number: int, rng: random.Random) -> Iterator[Metric]:
         pair = {"prob_p": p, "prob_q": q, "permanent_p": b, "permanent_q": a}
         fields: dict[str, Any] = {"hold": rng.choice([None, 1, 2, 3, 30]), "description": "d", "owner": "o"}
         fields["period"] = rng.choice(["day", "week", "month"])
-        kind = rng.choice(list(Kind))
-        if kind is Kind.BOOLEAN:
+        kind = rng.choice(list(KindWord))
+        if kind is KindWord.BOOLEAN:
             yield Metric.boolean(f"random_{i}", **noise, **fields)
             continue
         noise = rng.choice([noise, pair])
-        if kind is Kind.CATEGORICAL:
+        if kind is KindWord.CATEGORICAL:
             categories = tuple(f"c{n}" for n in range(rng.randint(2, 9)))
             yield Metric.categorical(f"random_{i}", categories, **noise, **fields)
         else:
@@ -98,10 +98,10 @@ def as_toml(metric: Metric) -> str:
     noise = params.mechanism.fields
     lines += [f"{name} = {each!r}" for name, each in noise.items()]
     lines += ["expires = 2099-01-01"] + ([f"hold = {metric.hold}"] if metric.hold else [])
-    if metric.kind is Kind.STRING:
+    if metric.kind.needs_candidates:
         lines += [f"{name} = {getattr(params, name)}" for name in ("num_bits", "num_hashes", "num_cohorts")]
         lines += [f"hash_scheme = {json.dumps(params.hash_scheme)}"]
-    if metric.kind is Kind.CATEGORICAL:
+    if metric.kind.word is KindWord.CATEGORICAL:
         lines += [f"categories = {json.dumps(metric.categories)}"]
     return "[[metric]]\n" + "\n".join(lines) + "\n"
 
@@ -135,7 +135,7 @@ def enumerated(metric: Metric, policy: Policy) -> Figures:
     fits = [math.floor(limit / unit + 1e-6) for limit in (policy.epsilon_enrollment, policy.epsilon_metric)]
     if report > policy.epsilon_report or not fits[0]:
         return figures | {"per enrollment": math.inf, "lifetime": math.inf}
-    if label == "per value" and metric.kind is not Kind.STRING:
+    if label == "per value" and not metric.kind.needs_candidates:
         fits[0] = min(fits[0], len(filters_of(metric)))
     units = {"units per enrollment": fits[0], "units lifetime": fits[1]}
     return figures | units | {"per enrollment": fits[0] * unit, "lifetime": fits[1] * unit}
@@ -199,7 +199,7 @@ def test_loss_of_histories_is_at_most_the_printed_cost_of_their_units(metric: Me
             lost = np.where(same_changes(histories) > 0, lost, 0)
         claimed = used * figures.epsilon_unit
         assert (lost <= claimed + 1e-9).all()
-        if figures.unit != "value" and start == 0 and metric.kind is not Kind.STRING:
+        if figures.unit != "value" and start == 0 and not metric.kind.needs_candidates:
             assert is_close(float(lost.max()), float(claimed.max()))  # the bound is tight
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.periods import PeriodKind
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.wire.problems import ProblemType
@@ -82,7 +82,7 @@ class MetricDefinition(BaseModel):
     model_config = ConfigDict(extra="allow")  # the other fields of the definition
 
     name: str
-    kind: Kind
+    kind: KindWord
     digest: str
     privacy: PrivacyFigures
 

@@ -9,7 +9,8 @@ from xml.etree.ElementTree import Element
 from hubbub.metrics.buckets import Buckets, format_number
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.metric import Kind, Metric, has_expired
+from hubbub.metrics.kinds import BooleanKind, CategoricalKind, JointKind, OrdinalKind, StringKind
+from hubbub.metrics.metric import Metric, has_expired
 from hubbub.pages.html_page import element, page
 from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
 from hubbub.privacy.linkability import linkability_warning
@@ -19,11 +20,11 @@ from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
 
 _KINDS = {
-    Kind.STRING: "any text; only its hashed bits are reported",
-    Kind.CATEGORICAL: "one of a list of categories",
-    Kind.BOOLEAN: "yes or no",
-    Kind.ORDINAL: "a number, reported as its bucket",
-    Kind.JOINT: "several values in one report",
+    StringKind: "any text; only its hashed bits are reported",
+    CategoricalKind: "one of a list of categories",
+    BooleanKind: "yes or no",
+    OrdinalKind: "a number, reported as its bucket",
+    JointKind: "several values in one report",
 }
 _UNITS = {"epoch": "epoch", "value": "unchanging value"}
 _LIMITS = ("epsilon_report", "epsilon_enrollment", "epsilon_metric", "epsilon_total")
@@ -180,9 +181,9 @@ def _values(metric: Metric) -> str:
     """Return the values of a metric, or of a part, in words."""
     if metric.buckets is not None:
         return _buckets(metric.buckets)
-    if metric.kind is Kind.CATEGORICAL:
-        return f"{_KINDS[metric.kind]}: {', '.join(metric.categories)}"
-    return _KINDS[metric.kind]
+    if isinstance(metric.kind, CategoricalKind):
+        return f"{_KINDS[type(metric.kind)]}: {', '.join(metric.categories)}"
+    return _KINDS[type(metric.kind)]
 
 
 def _buckets(buckets: Buckets) -> str:
@@ -190,7 +191,7 @@ def _buckets(buckets: Buckets) -> str:
     unit = f" {buckets.unit}" if buckets.unit else ""
     if buckets.is_mean:
         return f"a number from {edges[0]} to {edges[-1]}{unit}, of which only the mean is estimated"
-    return f"{_KINDS[Kind.ORDINAL]}: {', '.join(buckets.labels)}{unit}"
+    return f"{_KINDS[OrdinalKind]}: {', '.join(buckets.labels)}{unit}"
 
 
 def _discovery(metric: Metric, discover: Discovery) -> str:

@@ -61,7 +61,7 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
 
     from hubbub.cli.definition_lint import cap_problems, placeholder_problems, registry_warnings
     from hubbub.metrics.definitions import load_definitions
-    from hubbub.metrics.metric import Kind, has_expired
+    from hubbub.metrics.metric import has_expired
     from hubbub.privacy.allocation import policy_problems, policy_warnings
     from hubbub.privacy.linkability import linkability_warning
     from hubbub.privacy.policy import Policy
@@ -81,8 +81,7 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
         f"{metric.name}: num_cohorts = {metric.params.num_cohorts}: a detected candidate may be a frequent unlisted string. "
         "Use 8 or more cohorts."
         for metric in collected
-        if any(part.kind is Kind.STRING for part in metric.components)
-        and metric.params.num_cohorts < _MIN_STRING_COHORTS
+        if metric.kind.num_strings and metric.params.num_cohorts < _MIN_STRING_COHORTS
     )
     warnings += registry_warnings(collected, today)
     accepted = [metric for metric in loaded.versions() if not has_expired(metric, today)]

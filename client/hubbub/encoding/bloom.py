@@ -1,37 +1,10 @@
-"""Bloom bits: the true bits of a value, for each kind of metric."""
+"""Bloom bits: the true bits of a value, and the key that tells recorded values apart."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
-
-from hubbub.encoding.hashing import google_md5, murmur3_v1
 from hubbub.errors import InvalidValueError
-from hubbub.metrics.buckets import finite_number
-from hubbub.metrics.metric import Kind, Metric
-from hubbub.text import with_article
-
-if TYPE_CHECKING:
-    from decimal import Decimal
-    from fractions import Fraction
-
-Value: TypeAlias = "str | bool | float | Decimal | Fraction | None"
-JointValue: TypeAlias = "tuple[Value, ...] | Mapping[str, Value]"
-"""Values of the parts of a joint metric: in the order of the parts, or by name."""
-
-
-DIGEST_BYTES = 16
-
-
-class BloomBits(int):
-    """True bits of a value in one cohort: bit i is one where the Bloom filter, the category or the bucket sets bit i.
-
-    value_digest : first 16 bytes of SHA-256 of a string; empty for "no value" and for metrics without hashing. For a joint metric the
-                   digests of its string parts are concatenated, with 16 zero bytes for a string part without a value
-    """
-
-    value_digest: bytes = b""
+from hubbub.metrics.kinds import DIGEST_BYTES, BloomBits, JointValue, Value
+from hubbub.metrics.metric import Metric
 
 
 class ValueKey:
@@ -47,9 +20,8 @@ class ValueKey:
     __slots__ = ("_row_bytes", "num_bytes")
 
     def __init__(self, metric: Metric) -> None:
-        strings = sum(part.kind is Kind.STRING for part in metric.components)
         self._row_bytes = metric.params.row_bytes
-        self.num_bytes = self._row_bytes + DIGEST_BYTES * strings
+        self.num_bytes = self._row_bytes + DIGEST_BYTES * metric.kind.num_strings
 
     def __call__(self, bloom: BloomBits) -> bytes:
         """Return the key of a value's Bloom bits: `num_bytes` bytes."""
@@ -60,9 +32,6 @@ class ValueKey:
         bloom = BloomBits(int.from_bytes(key[: self._row_bytes], "little"))
         bloom.value_digest = key[self._row_bytes :]
         return bloom
-
-
-_HASH_FUNCTIONS = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
 
 
 def bloom_bits(metric: Metric, value: Value | JointValue, cohort: int, threshold: float | None = None) -> BloomBits:
@@ -88,128 +57,8 @@ def bloom_bits(metric: Metric, value: Value | JointValue, cohort: int, threshold
     >>> bin(bloom_bits(joint, (True, "windows"), 0)), bin(bloom_bits(joint, {"os": "linux"}, 0))
     ('0b1001', '0b10')
     """
-    if (
-        type(value) is str and metric.kind is Kind.STRING and value.isascii()
-    ):  # the common case, without the other checks
-        return _string_bits(metric, value.encode(), cohort)
-    if metric.parts:
-        return _joint_bits(metric, value, cohort)
-    if metric.buckets is not None:
-        number = metric.buckets.default if value is None else recorded_number(metric, value)
-        if number is not None and metric.buckets.is_mean:
-            return _threshold_bit(
-                metric.name, metric.buckets.fraction(number), (cohort, metric.params.num_cohorts), threshold
-            )
-        return BloomBits(0 if number is None else 1 << metric.buckets.index_of(number))
-    if value is None:
-        return BloomBits(0)
-    if metric.kind is Kind.BOOLEAN:
-        if not isinstance(value, bool):
-            raise InvalidValueError(
-                f"{metric.name}: a boolean metric accepts True, False or None, got {with_article(type(value).__name__)}"
-            )
-        return BloomBits(value)
-    if not isinstance(value, str):
-        raise InvalidValueError(
-            f"{metric.name}: a {metric.kind} metric accepts a str or None, got {with_article(type(value).__name__)}"
-        )
-    if metric.kind is Kind.CATEGORICAL:
-        return _category_bit(metric, value)
-    text = _utf8(value)
-    if text is None:  # not raised in _utf8: the UnicodeEncodeError there contains the value
-        raise InvalidValueError(f"{metric.name}: the value cannot be encoded as UTF-8: remove lone surrogates")
-    return _string_bits(metric, text, cohort)
-
-
-def _joint_bits(metric: Metric, value: Value | JointValue, cohort: int) -> BloomBits:
-    """Return the bits of all parts, one part after the other, and the digests of all string parts."""
-    bits, digests, offset = 0, b"", 0
-    for part, of_part in zip(metric.parts, _values(metric, value), strict=True):
-        try:
-            bloom = bloom_bits(part, of_part, cohort)
-        except InvalidValueError as problem:
-            raise InvalidValueError(f"{metric.name}: part {problem}") from None
-        bits |= bloom << offset
-        offset += part.params.num_bits
-        if part.kind is Kind.STRING:
-            digests += bloom.value_digest.ljust(DIGEST_BYTES, b"\0")
-    joint = BloomBits(bits)
-    joint.value_digest = digests
-    return joint
-
-
-def _values(metric: Metric, value: Value | JointValue) -> tuple[Value, ...]:
-    """Return the value of each part."""
-    names = [part.name for part in metric.parts]
-    if value is None:
-        return (None,) * len(names)
-    if isinstance(value, Mapping):
-        if not value.keys() <= set(names):
-            raise InvalidValueError(
-                f"{metric.name}: the mapping has keys that are no parts of the metric: use {', '.join(names)} only"
-            )
-        return tuple(value.get(name) for name in names)
-    if not isinstance(value, tuple):
-        raise InvalidValueError(
-            f"{metric.name}: a joint metric accepts a tuple or a mapping of {', '.join(names)}, or None, got {type(value).__name__}"
-        )
-    if len(value) != len(names):
-        raise InvalidValueError(
-            f"{metric.name}: the tuple must have {len(names)} values ({', '.join(names)}), got {len(value)}"
-        )
-    return value
-
-
-def recorded_number(metric: Metric, value: Value | JointValue) -> float:
-    """Return the value of an ordinal metric as a double.
-
-    Raises InvalidValueError for anything but a finite real number; its message never contains the value.
-    """
-    number = finite_number(value)
-    if number is None:
-        problem = "NaN or an infinity" if isinstance(value, float) else with_article(type(value).__name__)
-        raise InvalidValueError(f"{metric.name}: an ordinal metric accepts a finite number or None, got {problem}")
-    return number
-
-
-def _threshold_bit(name: str, fraction: float, cohort: tuple[int, int], threshold: float | None) -> BloomBits:
-    """Return whether a number's fraction reaches the threshold; cohort : c, m of the thresholds from c / m to (c + 1) / m."""
-    c, m = cohort
-    if threshold is None and c < fraction * m < c + 1:
-        raise InvalidValueError(
-            f"{name}: threshold is missing, and the bit of this number depends on it: use Encoder.bloom_bits"
-        )
-    return BloomBits(fraction >= ((c + 1) / m if threshold is None else threshold))
-
-
-def _string_bits(metric: Metric, text: bytes, cohort: int) -> BloomBits:
-    params, discover = metric.params, metric.discover
-    hashed = text if discover is None else discover.fragment(text, discover.group(cohort, params.num_cohorts))
-    bits = _bits_at(_HASH_FUNCTIONS[params.hash_scheme](hashed, cohort, params.num_bits, params.num_hashes))
-    bits.value_digest = hashlib.sha256(text).digest()[:DIGEST_BYTES]
-    return bits
-
-
-def _utf8(value: str) -> bytes | None:
     try:
-        return value.encode()
-    except UnicodeEncodeError:
-        return None
-
-
-def _bits_at(positions: Iterable[int]) -> BloomBits:
-    bits = 0
-    for position in positions:
-        bits |= 1 << position
-    return BloomBits(bits)
-
-
-def _category_bit(metric: Metric, value: str) -> BloomBits:
-    if value in metric.categories:
-        return BloomBits(1 << metric.categories.index(value))
-    if metric.other is not None:
-        return BloomBits(1 << metric.categories.index(metric.other))
-    raise InvalidValueError(
-        f"{metric.name}: the value is none of the {len(metric.categories)} categories: "
-        "add it to `categories`, or set `other` to the category of unknown values"
-    )
+        return metric.kind.true_bits(value, cohort, threshold)
+    except InvalidValueError as problem:
+        message = f"{metric.name}: {problem}"
+    raise InvalidValueError(message)  # not in the handler: an exception without context has no frames to leak a value

@@ -13,10 +13,11 @@ Source: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2.
 
 from __future__ import annotations
 
-from hubbub.encoding.bloom import BloomBits, JointValue, Value, bloom_bits
+from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
 from hubbub.encoding.secret import Secret
 from hubbub.errors import InvalidValueError, ParameterError
+from hubbub.metrics.kinds import BloomBits, JointValue, MeanKind, Value
 from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.report import Report
@@ -52,7 +53,7 @@ class Encoder:
         self.metric = metric.require_collectable()
         self.cohort = _cohort(metric, secret)
         self._threshold = None
-        if metric.buckets is not None and metric.buckets.is_mean:
+        if isinstance(metric.kind, MeanKind):
             self._threshold = secret.threshold(metric.name, self.cohort, metric.params.num_cohorts)
         self._permanent_response = PermanentResponse(metric, secret)
         self._instantaneous_response = InstantaneousResponse(metric.params, random_bytes)

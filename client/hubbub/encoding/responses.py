@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hubbub.encoding.bloom import BloomBits, ValueKey
+from hubbub.encoding.bloom import ValueKey
 from hubbub.encoding.secret import Secret, length_prefixed
+from hubbub.metrics.kinds import BloomBits
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.randomness import RandomBytes

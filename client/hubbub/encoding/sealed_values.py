@@ -17,8 +17,9 @@ from __future__ import annotations
 import math
 import struct
 
-from hubbub.encoding.bloom import BloomBits, ValueKey
+from hubbub.encoding.bloom import ValueKey
 from hubbub.encoding.secret import Secret
+from hubbub.metrics.kinds import BloomBits
 from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes
 

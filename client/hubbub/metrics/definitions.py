@@ -26,19 +26,20 @@ from hubbub.errors import DefinitionError, HubbubError
 from hubbub.mechanisms.unary import PERMANENT_FIELDS
 from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets
 from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import KindWord, kind_word
+from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.text import format_count, format_names, with_article
 
 _PROBABILITIES = ("prob_p", "prob_q")
 _SIZES = ("num_bits", "num_hashes", "num_cohorts")
 _REQUIRED = ("name", "kind", "description", "owner", "expires")
-_FIELDS_OF_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    Kind.STRING: (_SIZES, ("hash_scheme", "discover")),
-    Kind.CATEGORICAL: (("categories",), ("other",)),
-    Kind.BOOLEAN: ((), ()),
-    Kind.JOINT: (("part",), ()),
-    Kind.ORDINAL: (BUCKET_FIELDS[:1], BUCKET_FIELDS[1:]),
+_FIELDS_OF_KIND: Mapping[KindWord, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    KindWord.STRING: (_SIZES, ("hash_scheme", "discover")),
+    KindWord.CATEGORICAL: (("categories",), ("other",)),
+    KindWord.BOOLEAN: ((), ()),
+    KindWord.JOINT: (("part",), ()),
+    KindWord.ORDINAL: (BUCKET_FIELDS[:1], BUCKET_FIELDS[1:]),
 }
 _REGISTRY = ("purpose", "review")
 _OPTIONAL = ("period", "hold", *_REGISTRY)
@@ -134,9 +135,9 @@ def _metric(table: dict[str, Any]) -> Metric:
 def _check_keys(table: dict[str, Any]) -> None:
     """Raise DefinitionError for a key that no metric of this kind has."""
     kind = table.get("kind")
-    kinds = [Kind(kind)] if kind in tuple(Kind) else list(Kind)
+    kinds = [KindWord(kind)] if kind in tuple(KindWord) else list(KindWord)
     fields = (field for each in kinds for group in _FIELDS_OF_KIND[each] for field in group)
-    chances = () if kinds == [Kind.JOINT] else (*_PROBABILITIES, *PERMANENT_FIELDS)
+    chances = () if kinds == [KindWord.JOINT] else (*_PROBABILITIES, *PERMANENT_FIELDS)
     allowed = sorted({*_REQUIRED, *chances, *fields, *_OPTIONAL})
     unknown = next((field for field in table if field not in allowed), None)
     if unknown is None:
@@ -151,7 +152,7 @@ def _check_keys(table: dict[str, Any]) -> None:
 
 def _parse_metric(table: dict[str, Any]) -> Metric:
     _check_keys(table)
-    is_joint = table.get("kind") == Kind.JOINT
+    is_joint = table.get("kind") == KindWord.JOINT
     _check_required(table, _REQUIRED if is_joint else (*_REQUIRED, *_PROBABILITIES))
     kind = _kind(table)
     for field in ("description", "owner", *(field for field in _REGISTRY if field in table)):
@@ -174,7 +175,7 @@ def _parse_parts(tables: Any) -> list[Metric]:
         try:
             _check_required(table, ("name", "kind", *_PROBABILITIES))
             kind = _kind(table)
-            if kind is Kind.JOINT:
+            if kind is KindWord.JOINT:
                 raise DefinitionError(
                     "kind must be string, categorical or boolean, got 'joint': list its parts instead"
                 )
@@ -210,12 +211,9 @@ def _check_required(table: dict[str, Any], required: tuple[str, ...]) -> None:
         )
 
 
-def _kind(table: dict[str, Any]) -> Kind:
+def _kind(table: dict[str, Any]) -> KindWord:
     """Return the kind of a table that has the fields which its kind requires."""
-    try:
-        kind = Kind(table["kind"])
-    except ValueError:
-        raise DefinitionError(f"kind must be one of {', '.join(Kind)}, got {table['kind']!r}") from None
+    kind = kind_word(table["kind"])
     required = _FIELDS_OF_KIND[kind][0]
     for field in required:
         if field not in table:
@@ -223,21 +221,21 @@ def _kind(table: dict[str, Any]) -> Kind:
     return kind
 
 
-def _parse_mechanism(table: dict[str, Any], kind: Kind, shared: dict[str, Any]) -> Metric:
+def _parse_mechanism(table: dict[str, Any], kind: KindWord, shared: dict[str, Any]) -> Metric:
     """Return the metric of a table's mechanism: kind, sizes and probabilities."""
     probabilities = {field: table[field] for field in (*_PROBABILITIES, *PERMANENT_FIELDS) if field in table}
     match kind:
-        case Kind.STRING:
+        case KindWord.STRING:
             sizes = {field: table[field] for field in (*_SIZES, "hash_scheme") if field in table}
             discover = Discovery.from_dict(table["discover"]) if "discover" in table else None
             return Metric.string(table["name"], Params(**sizes, **probabilities), discover=discover, **shared)
-        case Kind.CATEGORICAL:
+        case KindWord.CATEGORICAL:
             if not isinstance(table["categories"], list):
                 raise DefinitionError(f"categories must be a list of strings, got {table['categories']!r}")
             return Metric.categorical(
                 table["name"], tuple(table["categories"]), other=table.get("other"), **probabilities, **shared
             )
-        case Kind.ORDINAL:
+        case KindWord.ORDINAL:
             return Metric.ordinal(table["name"], Buckets.from_dict(table), **probabilities, **shared)
         case _:
             return Metric.boolean(table["name"], **probabilities, **shared)

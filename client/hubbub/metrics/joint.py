@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hubbub.errors import DefinitionError, ParameterError
+from hubbub.errors import ParameterError
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.params import MAX_BITS, Params
 
@@ -90,12 +90,6 @@ class JointParams(Params):
 
     def __reduce__(self) -> tuple[type[JointParams], tuple[tuple[Params, ...]]]:
         return JointParams, (self._parts,)
-
-
-def check_part_names(name: str, parts: Sequence[str]) -> None:
-    """Raise DefinitionError if two parts of a joint metric have one name."""
-    if len(set(parts)) != len(parts):
-        raise DefinitionError(f"{name}: the parts must have distinct names, got {', '.join(parts)}")
 
 
 def _listed(numbers: set[int]) -> str:

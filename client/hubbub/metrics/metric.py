@@ -3,53 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from enum import StrEnum
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
-from hubbub.errors import DefinitionError, ParameterError
+from hubbub.errors import DefinitionError, InvalidValueError
 from hubbub.metrics.buckets import Buckets
-from hubbub.metrics.canonical import (
-    canonical_json,
-    digest_fields,
-    mechanism_from_dict,
-    mechanism_to_dict,
-)
 from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.joint import JointParams, check_part_names
+from hubbub.metrics.kinds import (
+    BooleanKind,
+    CategoricalKind,
+    JointKind,
+    Kind,
+    NumberKind,
+    StringKind,
+    check_number_of_categories,
+    kind_from_dict,
+    ordinal_kind,
+)
 from hubbub.metrics.params import MEAN_COHORTS, Params
 from hubbub.metrics.periods import PeriodKind
-from hubbub.metrics.rules import (
-    check_bloom_filter,
-    check_categories,
-    check_collectable,
-    check_number_of_categories,
-    check_review,
-    check_scheme,
-)
-from hubbub.text import with_article
-
-_E = TypeVar("_E", bound=StrEnum)
-_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
-
-
-def is_metric_name(name: object) -> bool:
-    """Return whether a string is a valid metric name."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
-
-
-class Kind(StrEnum):
-    """Type of a metric's values."""
-
-    STRING = "string"
-    CATEGORICAL = "categorical"
-    BOOLEAN = "boolean"
-    ORDINAL = "ordinal"
-    JOINT = "joint"
+from hubbub.metrics.rules import check_metric_name, check_review
 
 
 @dataclass(frozen=True)
@@ -57,22 +35,14 @@ class Metric:
     """Definition of one metric. Do not change a definition after collection has started: add a new version instead.
 
     name        : lower-case letters, digits, `_ . -`, at most 64 characters, starting with a letter
-    kind        : `string` (Bloom filter), `categorical` (one bit per category), `boolean` (one bit), `ordinal` (one bit per bucket),
-                  `joint` (two or three parts)
-    params      : parameters of the mechanism; one-hot for categorical, boolean and ordinal metrics, threshold-v1 for ordinal metrics
-                  that estimate a mean, JointParams for joint metrics
-    categories  : categories of a categorical metric, in the order of their bits
-    other       : category that replaces unknown values; None: unknown values are invalid
+    kind        : kind of its values, with the parameters of the mechanism: `StringKind`, `CategoricalKind`, `BooleanKind`, `OrdinalKind`,
+                  `MeanKind` or `JointKind`
     period      : reporting period: a client sends one report for each
     hold        : epoch length in periods. All reports of an epoch repeat the value of its first report, and each epoch
                   has new permanent noise. None: the permanent noise of a value never changes under one secret
-    discover    : prefix groups of a string metric whose strings `hubbub discover` finds; None: each client reports the whole string
     expires     : first day without collection
     description, owner, purpose : documentation for users; the reports do not depend on them
     review      : http or https address of the review that approved this version; "": none
-    parts       : metrics whose values a joint metric reports together; their names are local to it. Period, hold and expiry
-                  are those of the joint metric
-    buckets     : buckets of an ordinal metric, and what it reports of several recordings
 
     `digest` covers every field on which the bits of a report depend.
 
@@ -82,59 +52,33 @@ class Metric:
 
     name: str
     kind: Kind
-    params: Params
-    categories: tuple[str, ...] = ()
-    other: str | None = None
     period: PeriodKind = PeriodKind.DAY
     hold: int | None = None
     expires: date | None = None
     description: str = ""
     owner: str = ""
-    discover: Discovery | None = None
-    parts: tuple[Metric, ...] = ()
-    buckets: Buckets | None = None
     purpose: str = ""
     review: str = ""
 
     def __post_init__(self) -> None:
-        if not is_metric_name(self.name):
+        check_metric_name(self.name)
+        if not isinstance(self.kind, Kind):
             raise DefinitionError(
-                f"a metric's name must have at most 64 lower-case letters, digits, '_', '.' and '-', starting with a letter; "
-                f"got {self.name!r}"
+                f"{self.name}: kind must be a Kind, got {self.kind!r}: use Metric.string(...), for example"
             )
-        object.__setattr__(self, "kind", _member(Kind, "kind", self.kind, self.name))
-        object.__setattr__(self, "period", _member(PeriodKind, "period", self.period, self.name))
-        object.__setattr__(self, "categories", tuple(self.categories))
-        object.__setattr__(self, "parts", tuple(self.parts))
+        if self.period not in tuple(PeriodKind):
+            raise DefinitionError(f"{self.name}: period must be one of {', '.join(PeriodKind)}, got {self.period!r}")
+        object.__setattr__(self, "period", PeriodKind(self.period))
         if self.hold is not None and (isinstance(self.hold, bool) or not isinstance(self.hold, int) or self.hold < 1):
             raise DefinitionError(f"{self.name}: hold must be an integer >= 1, got {self.hold!r}")
         check_review(self.name, self.review)
-        match self.kind:
-            case Kind.STRING:
-                check_bloom_filter(self.name, self.params)
-            case Kind.CATEGORICAL:
-                self._check_categorical()
-            case Kind.BOOLEAN:
-                check_scheme(self.name, self.kind, self.params, 1)
-            case Kind.ORDINAL:
-                self._check_ordinal()
-            case Kind.JOINT:
-                self._check_joint()
-        if self.kind is not Kind.ORDINAL and self.buckets is not None:
-            raise DefinitionError(f"{self.name}: only an ordinal metric has buckets, got {with_article(self.kind)} one")
-        if self.kind is not Kind.JOINT and self.parts:
-            raise DefinitionError(f"{self.name}: only a joint metric has parts, got {with_article(self.kind)} one")
-        if self.kind is not Kind.CATEGORICAL and (self.categories or self.other is not None):
-            raise DefinitionError(
-                f"{self.name}: only a categorical metric has categories, got {with_article(self.kind)} one"
-            )
-        if self.discover is not None:
-            self._check_discover(self.discover)
 
     @classmethod
-    def string(cls, name: str, params: Params, **fields: Any) -> Metric:
+    def string(cls, name: str, params: Params, *, discover: Discovery | None = None, **fields: Any) -> Metric:
         """Return a string metric: Bloom filter, cohorts, decoded with a list of candidates."""
-        return cls(name, Kind.STRING, params, **fields)
+        with name_errors(name):
+            kind = StringKind(params, discover)
+        return cls(name, kind, **fields)
 
     @classmethod
     def categorical(
@@ -149,17 +93,23 @@ class Metric:
         permanent_q: float | None = None,
         **fields: Any,
     ) -> Metric:
-        """Return a categorical metric (basic RAPPOR): one bit per category, decoded in closed form."""
-        check_number_of_categories(name, len(categories))
-        params = Params.one_hot(
-            len(categories),
-            prob_p=prob_p,
-            prob_q=prob_q,
-            prob_f=prob_f,
-            permanent_p=permanent_p,
-            permanent_q=permanent_q,
-        )
-        return cls(name, Kind.CATEGORICAL, params, tuple(categories), **fields)
+        """Return a categorical metric (basic RAPPOR): one bit per category, decoded in closed form.
+
+        other : category that replaces unknown values; None: unknown values are invalid
+        """
+        other = fields.pop("other", None)
+        with name_errors(name):
+            check_number_of_categories(len(categories))
+            params = Params.one_hot(
+                len(categories),
+                prob_p=prob_p,
+                prob_q=prob_q,
+                prob_f=prob_f,
+                permanent_p=permanent_p,
+                permanent_q=permanent_q,
+            )
+            kind = CategoricalKind(params, tuple(categories), other)
+        return cls(name, kind, **fields)
 
     @classmethod
     def boolean(
@@ -177,7 +127,7 @@ class Metric:
         params = Params.one_hot(
             1, prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
         )
-        return cls(name, Kind.BOOLEAN, params, **fields)
+        return cls(name, BooleanKind(params), **fields)
 
     @classmethod
     def ordinal(
@@ -209,7 +159,7 @@ class Metric:
             permanent_p=permanent_p,
             permanent_q=permanent_q,
         )
-        return cls(name, Kind.ORDINAL, params, buckets=buckets, **fields)
+        return cls(name, ordinal_kind(params, buckets), **fields)
 
     @classmethod
     def joint(cls, name: str, parts: Sequence[Metric], **fields: Any) -> Metric:
@@ -223,56 +173,14 @@ class Metric:
         parts = tuple(parts)
         if not all(isinstance(part, Metric) for part in parts):
             raise DefinitionError(f"{name}: parts must be metrics, such as Metric.string(...), got {parts!r}")
-        try:
-            params = _joint_params(parts)
-        except ParameterError as problem:
-            raise DefinitionError(f"{name}: {problem}") from None
-        return cls(name, Kind.JOINT, params, parts=parts, **fields)
-
-    def _check_joint(self) -> None:
-        params = tuple(part.params for part in self.parts)
-        if not isinstance(self.params, JointParams) or self.params.parts != params:
-            raise DefinitionError(
-                f"{self.name}: the parameters of a joint metric must be those of its parts; use Metric.joint(...)"
-            )
-        check_part_names(self.name, [part.name for part in self.parts])
-        for part in self.parts:
+        for part in parts:
             if part.hold is not None or part.expires is not None or part.period is not PeriodKind.DAY:
                 raise DefinitionError(
-                    f"{self.name}: part {part.name} must not have period, hold or expires: set them for the joint metric"
+                    f"{name}: part {part.name} must not have period, hold or expires: set them for the joint metric"
                 )
-            if part.kind is Kind.ORDINAL:
-                raise DefinitionError(
-                    f"{self.name}: part {part.name} must be a string, categorical or boolean metric, got an ordinal one: "
-                    "declare its buckets as categories"
-                )
-            if part.discover is not None:
-                raise DefinitionError(
-                    f"{self.name}: part {part.name} must not have a discover table: its cohort is that of the joint metric"
-                )
-
-    def _check_discover(self, discover: Discovery) -> None:
-        if self.kind is not Kind.STRING or self.params.hash_scheme != "murmur3-v1":
-            raise DefinitionError(
-                f"{self.name}: only a string metric with hash_scheme = 'murmur3-v1' has a discover table, "
-                f"got a {self.kind} metric with {self.params.hash_scheme}"
-            )
-        try:
-            discover.check_cohorts(self.params.num_cohorts)
-        except DefinitionError as problem:
-            raise DefinitionError(f"{self.name}: {problem}") from None
-
-    def _check_categorical(self) -> None:
-        check_number_of_categories(self.name, len(self.categories))
-        check_scheme(self.name, self.kind, self.params, len(self.categories))
-        check_categories(self.name, self.categories, self.other)
-
-    def _check_ordinal(self) -> None:
-        if not isinstance(self.buckets, Buckets):
-            raise DefinitionError(
-                f"{self.name}: an ordinal metric needs buckets, got {self.buckets!r}: pass Buckets((0, 10, 20))"
-            )
-        check_scheme(self.name, self.kind, self.params, len(self.buckets), self.buckets.hash_scheme)
+        with name_errors(name):
+            kind = JointKind.of_pairs((part.name, part.kind) for part in parts)
+        return cls(name, kind, **fields)
 
     def require_collectable(self) -> Metric:
         """Return the metric if new clients may report it.
@@ -280,22 +188,34 @@ class Metric:
         Raises DefinitionError for parameters that only imported reports may have: p > q, a cohort number that is not a power of two,
         or a permanent response with noise that has no finite epsilon.
         """
-        if self.parts:
-            for part in self.parts:
-                try:
-                    part.require_collectable()
-                except DefinitionError as problem:
-                    raise DefinitionError(f"{self.name}: part {problem}") from None
-            return self
-        check_collectable(self.name, self.params)
+        self.kind.require_collectable(self.name)
         return self
 
     @property
-    def one_hot_names(self) -> tuple[str, ...]:
-        """Name of each bit of a metric without hashing: its categories, the labels of its buckets, or "true"; () of a string metric."""
-        if self.kind is Kind.BOOLEAN:
-            return ("true",)
-        return self.categories if self.buckets is None else self.buckets.labels
+    def params(self) -> Params:
+        """Sizes and mechanism of the bits of a report."""
+        return self.kind.params
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Categories of a categorical metric, in the order of their bits; of every other metric ()."""
+        return self.kind.categories if isinstance(self.kind, CategoricalKind) else ()
+
+    @property
+    def buckets(self) -> Buckets | None:
+        """Buckets of an ordinal metric."""
+        return self.kind.buckets if isinstance(self.kind, NumberKind) else None
+
+    @property
+    def discover(self) -> Discovery | None:
+        """Groups of a string metric whose strings `hubbub discover` finds."""
+        return self.kind.discover if isinstance(self.kind, StringKind) else None
+
+    @cached_property
+    def parts(self) -> tuple[Metric, ...]:
+        """Parts of a joint metric, each as a metric whose name is local to it; of every other metric ()."""
+        parts = self.kind.parts if isinstance(self.kind, JointKind) else {}
+        return tuple(Metric(name, kind) for name, kind in parts.items())
 
     @property
     def components(self) -> tuple[Metric, ...]:
@@ -305,21 +225,9 @@ class Metric:
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of every field on which the bits of a report depend, in canonical JSON."""
-        canonical = {**self._digest_fields, "hold": self.hold, "period": self.period}
-        if self.discover is not None:
-            canonical["discover"] = self.discover.digest_fields(self.params.num_cohorts)
-        if self.buckets is not None:
-            canonical["buckets"] = self.buckets.digest_fields()
-        return hashlib.sha256(b"hubbub-metric-v1\n" + canonical_json(canonical).encode()).hexdigest()
-
-    @property
-    def _digest_fields(self) -> dict[str, Any]:
-        mechanism = (
-            {"parts": [part._digest_fields for part in self.parts]}
-            if self.parts
-            else digest_fields(self.params, self.categories, self.other)
-        )
-        return {**mechanism, "kind": self.kind, "name": self.name}
+        fields = {**self.kind.canonical(), "name": self.name, "hold": self.hold, "period": self.period}
+        canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(b"hubbub-metric-v1\n" + canonical.encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the definition as JSON values; `from_dict` returns an equal metric."""
@@ -329,21 +237,12 @@ class Metric:
             "description": self.description,
             "owner": self.owner,
             **{field: value for field in ("purpose", "review") if (value := getattr(self, field))},
-            **self._mechanism_dict,
+            **self.kind.to_dict(),
             "period": str(self.period),
             "hold": self.hold,
             "expires": self.expires.isoformat() if self.expires else None,
-            **({} if self.buckets is None else {"buckets": self.buckets.to_dict()}),
             "digest": self.digest,
-            **({} if self.discover is None else {"discover": self.discover.to_dict()}),
         }
-
-    @property
-    def _mechanism_dict(self) -> dict[str, Any]:
-        if self.parts:
-            parts = ({"name": part.name, "kind": str(part.kind), **part._mechanism_dict} for part in self.parts)
-            return {"parts": list(parts)}
-        return mechanism_to_dict(self.params, self.categories, self.other)
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Metric:
@@ -352,15 +251,12 @@ class Metric:
         Raises DefinitionError if a field is missing or invalid, or if the stored digest differs from the computed one.
         """
         try:
-            name, kind = fields["name"], fields["kind"]
-            parts = tuple(
-                cls(part["name"], part["kind"], **mechanism_from_dict(part)) for part in fields.get("parts", ())
-            )
-            mechanism = {"params": _joint_params(parts), "parts": parts} if parts else mechanism_from_dict(fields)
+            name = fields["name"]
+            with name_errors(name):
+                kind = kind_from_dict(fields)
             metric = cls(
                 name,
                 kind,
-                **mechanism,
                 period=fields["period"],
                 hold=fields["hold"],
                 expires=date.fromisoformat(fields["expires"]) if fields["expires"] else None,
@@ -368,8 +264,6 @@ class Metric:
                 owner=fields["owner"],
                 purpose=fields.get("purpose", ""),
                 review=fields.get("review", ""),
-                discover=Discovery.from_dict(fields["discover"]) if "discover" in fields else None,
-                buckets=Buckets.from_dict(fields["buckets"]) if "buckets" in fields else None,
             )
             stored_digest = fields["digest"]
         except (KeyError, TypeError) as problem:
@@ -389,12 +283,10 @@ def has_expired(metric: Metric, day: date) -> bool:
     return metric.expires is not None and day >= metric.expires
 
 
-def _joint_params(parts: Sequence[Metric]) -> JointParams:
-    return JointParams(tuple(part.params for part in parts))
-
-
-def _member(kinds: type[_E], field: str, value: str, name: str) -> _E:
+@contextmanager
+def name_errors(name: str) -> Iterator[None]:
+    """Put the name of a metric before the message of a DefinitionError or InvalidValueError."""
     try:
-        return kinds(value)
-    except ValueError:
-        raise DefinitionError(f"{name}: {field} must be one of {', '.join(kinds)}, got {value!r}") from None
+        yield
+    except (DefinitionError, InvalidValueError) as problem:
+        raise type(problem)(f"{name}: {problem}") from None

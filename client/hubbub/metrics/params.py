@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hubbub.errors import ParameterError
-from hubbub.mechanisms.unary import UnaryResponse
+from hubbub.mechanisms.unary import PERMANENT_FIELDS, UnaryResponse
 
 HASH_SCHEMES = ("murmur3-v1", "google-md5", "one-hot", "threshold-v1")
 """Mappings from a value to bits: two Bloom filters, one bit per category, and one bit that compares a number with a threshold."""
@@ -139,6 +141,36 @@ class Params:
             permanent_p=permanent_p,
             permanent_q=permanent_q,
             hash_scheme="one-hot",
+        )
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the fields of a metric's digest: probabilities as numerators, so that equal bits have equal digests."""
+        return {**self._sizes, **self.mechanism.digest_fields}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values; `from_dict` reads them."""
+        return {**self._sizes, **self.mechanism.fields}
+
+    @property
+    def _sizes(self) -> dict[str, Any]:
+        return {
+            "hash_scheme": self.hash_scheme,
+            "num_bits": self.num_bits,
+            "num_hashes": self.num_hashes,
+            "num_cohorts": self.num_cohorts,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Params:
+        """Return the parameters among JSON values. Raises KeyError, TypeError or ParameterError."""
+        return cls(
+            num_bits=fields["num_bits"],
+            num_hashes=fields["num_hashes"],
+            num_cohorts=fields["num_cohorts"],
+            prob_p=fields["prob_p"],
+            prob_q=fields["prob_q"],
+            **{name: fields[name] for name in PERMANENT_FIELDS if name in fields},
+            hash_scheme=fields["hash_scheme"],
         )
 
     @property

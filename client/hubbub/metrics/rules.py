@@ -1,63 +1,31 @@
-"""Rules for the parameters and categories of a metric: of its definition, and of its collection from clients."""
+"""Rules for the name, the texts and the collection of a metric."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from urllib.parse import urlsplit
 
 from hubbub.errors import DefinitionError
-from hubbub.metrics.params import MAX_BITS, Params
-from hubbub.text import with_article
+from hubbub.metrics.params import Params
 
-MIN_STRING_BITS = 8
 MAX_CLIENT_COHORTS = 256
+_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 PLACEHOLDER = "TODO"
 """First word of a text that `hubbub plan` writes and that a person has to replace."""
 
 
-def check_bloom_filter(name: str, params: Params) -> None:
-    """Raise DefinitionError unless the parameters suit a string metric."""
-    if params.hash_scheme in ("one-hot", "threshold-v1"):
-        raise DefinitionError(f"{name}: a string metric needs a Bloom filter; use hash_scheme = 'murmur3-v1'")
-    if params.num_bits < MIN_STRING_BITS:
+def is_metric_name(name: object) -> bool:
+    """Return whether a string is a valid metric name."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def check_metric_name(name: object) -> None:
+    """Raise DefinitionError unless a string is a valid metric name."""
+    if not is_metric_name(name):
         raise DefinitionError(
-            f"{name}: num_bits of a string metric must be {MIN_STRING_BITS} to {MAX_BITS}, got {params.num_bits}"
+            f"a metric's name must have at most 64 lower-case letters, digits, '_', '.' and '-', starting with a letter; got {name!r}"
         )
-
-
-def check_scheme(name: str, kind: str, params: Params, num_bits: int, scheme: str = "one-hot") -> None:
-    """Raise DefinitionError unless the parameters have one bit for each of `num_bits` values."""
-    if params.hash_scheme != scheme or params.num_bits != num_bits:
-        raise DefinitionError(
-            f"{name}: {with_article(kind)} metric needs {scheme} parameters of {num_bits} bits, "
-            f"got {params.hash_scheme} of {params.num_bits}"
-        )
-
-
-def check_number_of_categories(name: str, number: int) -> None:
-    """Raise DefinitionError unless a categorical metric can have so many categories."""
-    if not 2 <= number <= MAX_BITS:
-        raise DefinitionError(
-            f"{name}: a categorical metric needs 2 to {MAX_BITS} categories, got {number}: "
-            f"use a boolean metric for one category, a string metric for more than {MAX_BITS}"
-        )
-
-
-def check_categories(name: str, categories: Sequence[str], other: str | None) -> None:
-    """Raise DefinitionError unless the categories are distinct strings of UTF-8, with `other` among them."""
-    for category in categories:
-        if not isinstance(category, str) or not category:
-            raise DefinitionError(f"{name}: a category must be a non-empty string, got {category!r}")
-        if any("\ud800" <= character <= "\udfff" for character in category):
-            raise DefinitionError(
-                f"{name}: categories must be encodable as UTF-8, got {category!r}: remove lone surrogates"
-            )
-    if len(set(categories)) != len(categories):
-        repeated = sorted({c for c in categories if categories.count(c) > 1})
-        raise DefinitionError(f"{name}: categories must be distinct, got {', '.join(repeated)} more than once")
-    if other is not None and other not in categories:
-        raise DefinitionError(f"{name}: other must be one of the categories, got {other!r}")
 
 
 def check_collectable(name: str, params: Params) -> None:

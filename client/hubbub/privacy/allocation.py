@@ -19,7 +19,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.policy import Policy
-from hubbub.privacy.pricing import affordable_units, cost_text, distinct_values, shown_epsilon, unit_price
+from hubbub.privacy.pricing import affordable_units, cost_text, shown_epsilon, unit_price
 from hubbub.text import format_count
 
 
@@ -46,7 +46,7 @@ def policy_warnings(policy: Policy, metrics: Sequence[Metric], today: date) -> I
             continue
         cost = f"{metric.name}: {cost_text(account.unit, account.epsilon_per_unit)}"
         units = f"{account.reserved_units:g} {account.unit}{'' if account.reserved_units == 1 else 's'}"
-        max_units = min(distinct_values(metric), policy.units(account.epsilon_per_unit, 0))
+        max_units = min(metric.kind.distinct_values, policy.units(account.epsilon_per_unit, 0))
         if account.unit != "value":
             yield f"{cost}, also if the value does not change. A client stops reporting after {units}"
         elif account.reserved_units < max_units or account.reserved_units == 1:
@@ -106,7 +106,7 @@ def allocate(
         spent_before = spent if is_new_enrollment else account.spent_before_enrollment
         max_units = policy.units(account.epsilon_per_unit, spent_before)
         if account.unit == "value":
-            max_units = min(max_units, spent_before + distinct_values(metric))
+            max_units = min(max_units, spent_before + metric.kind.distinct_values)
         refused = policy.objection(metric) or ""
         affordable = affordable_units(epsilon_left, account.epsilon_per_unit)
         granted = 0 if refused else max(0, min(max_units - spent, affordable))

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import MeanKind, OrdinalKind
+from hubbub.metrics.metric import Metric
 from hubbub.privacy.loss import epsilon, epsilon_permanent
-from hubbub.privacy.pricing import affordable_units, distinct_values, shown_epsilon, unit_price
+from hubbub.privacy.pricing import affordable_units, shown_epsilon, unit_price
 from hubbub.wire.json_values import replace_non_finite
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
         )
         enrollment = min(lifetime, affordable_units(policy.epsilon_enrollment, price.epsilon))
         if price.unit == "value":
-            enrollment = min(enrollment, distinct_values(metric))
+            enrollment = min(enrollment, metric.kind.distinct_values)
     return PrivacyFigures(
         period=str(metric.period),
         hold=metric.hold,
@@ -152,10 +153,10 @@ def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
 
 def _condition(metric: Metric) -> str:
     """Return the histories between which a sum over the distinct values of a metric is a bound."""
-    if metric.buckets is not None and metric.buckets.is_mean:
+    if isinstance(metric.kind, MeanKind):
         return "between histories that cross the client's threshold at the same times"
-    changing = "buckets" if metric.kind is Kind.ORDINAL else "values"
-    no_value = ', "no value" among them,' if metric.buckets is None or metric.buckets.default is None else ""
+    changing = "buckets" if isinstance(metric.kind, OrdinalKind) else "values"
+    no_value = ', "no value" among them,' if metric.kind.has_no_value else ""
     return f"between histories whose {changing}{no_value} change at the same times"
 
 

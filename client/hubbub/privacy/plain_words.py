@@ -6,8 +6,10 @@ Every certainty on a page or in a text for users comes from `certainty_text`, wi
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import JointKind, Kind, MeanKind, OrdinalKind
+from hubbub.metrics.metric import Metric
 
 CERTAIN = "practically certain"
 _CERTAIN_PERCENT = 99.9
@@ -57,13 +59,17 @@ def changed_text(metric: Metric | None = None) -> str:
     return f"if {_condition(metric)[1]}"
 
 
+_CONDITIONS: Mapping[type[Kind], tuple[str, str]] = {
+    MeanKind: (
+        "your number stays on the same side of a limit that this device chose at random",
+        f"it crosses this limit, {CERTAIN} that it did",
+    ),
+    OrdinalKind: ("your number stays in the same range", f"it leaves this range, {CERTAIN} that it did"),
+    JointKind: ("none of your answers changes", f"one of your answers changes, {CERTAIN} that one changed"),
+}
+"""That nothing changes, and the change with its certainty, of each kind with words of its own."""
+
+
 def _condition(metric: Metric | None) -> tuple[str, str]:
-    """Return that nothing changes, and the change with its certainty."""
-    if metric is not None and metric.buckets is not None and metric.buckets.is_mean:
-        limit = "a limit that this device chose at random"
-        return f"your number stays on the same side of {limit}", f"it crosses this limit, {CERTAIN} that it did"
-    if metric is not None and metric.kind is Kind.ORDINAL:
-        return "your number stays in the same range", f"it leaves this range, {CERTAIN} that it did"
-    if metric is not None and metric.kind is Kind.JOINT:
-        return "none of your answers changes", f"one of your answers changes, {CERTAIN} that one changed"
-    return "your answer does not change", f"your answer changes, {CERTAIN} that it changed"
+    usual = ("your answer does not change", f"your answer changes, {CERTAIN} that it changed")
+    return usual if metric is None else _CONDITIONS.get(type(metric.kind), usual)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.metric import Metric
 from hubbub.privacy.loss import epsilon, epsilon_permanent
 
 ROUNDING_SLACK = 1e-9
@@ -55,26 +55,6 @@ def affordable_units(epsilon: float, price: float) -> float:
     if epsilon == math.inf:
         return math.inf
     return max(0, math.floor((epsilon + ROUNDING_SLACK) / price))
-
-
-def distinct_values(metric: Metric) -> float:
-    """Return the number of values with different Bloom bits, "no value" included; infinite for strings.
-
-    >>> distinct_values(Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5))
-    2
-    """
-    match metric.kind:
-        case Kind.BOOLEAN:
-            return 2
-        case Kind.CATEGORICAL:
-            return len(metric.categories) + 1
-        case Kind.JOINT:
-            return math.prod(map(distinct_values, metric.parts))
-        case Kind.ORDINAL:
-            absent = metric.buckets is None or metric.buckets.default is None or metric.buckets.is_mean
-            return metric.params.num_bits + absent
-        case _:
-            return math.inf
 
 
 def cost_text(unit: str, epsilon: float) -> str:

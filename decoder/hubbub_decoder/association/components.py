@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.errors import CandidateError
@@ -45,13 +46,13 @@ class Components:
 
         Raises CandidateError for a string part without candidates, and for candidates with the same bits in every cohort.
         """
-        if part.kind is not Kind.STRING:
+        if not part.kind.needs_candidates:
             if candidates is not None:
                 raise CandidateError(f"{part.name}: a {part.kind} part has its own values. Leave out its candidates.")
             names = part.categories or ("true",)
             positions = np.arange(len(names)).reshape(1, -1, 1)
             mixture = Mixture(part.params, positions, np.ones(part.params.num_bits + 1))
-            rest = "false" if part.kind is Kind.BOOLEAN else NO_VALUE
+            rest = "false" if part.kind.word is KindWord.BOOLEAN else NO_VALUE
             return cls(part, (*names, rest), len(names), mixture)
         if candidates is None:
             raise CandidateError(
@@ -76,7 +77,7 @@ class Components:
         bits = np.ascontiguousarray(np.unpackbits(rows, axis=1, count=k, bitorder="little").T).astype(bool)
         positions = self.mixture.positions
         ratios = self.mixture.ratios(bits, positions[cohort if len(positions) > 1 else 0])
-        return ratios if self.metric.kind is Kind.STRING else np.delete(ratios, -2, axis=0)
+        return ratios if self.metric.kind.needs_candidates else np.delete(ratios, -2, axis=0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hubbub.errors import SummaryError
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import Dependence, IndependenceTest, fit_dependence
@@ -87,7 +88,7 @@ def _check_reports(reports: object, options: Options) -> None:
             "Retain the reports (`hubbub serve --keep-reports NAME=N`) and pull them (`hubbub pull --reports`)."
         )
     metric = reports.metric
-    if metric.kind is not Kind.JOINT:
+    if metric.kind.word is not KindWord.JOINT:
         raise SummaryError(
             f"{metric.name}: a {metric.kind} metric has no parts, so nothing can be associated. Use decode()."
         )

@@ -13,9 +13,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.encoding.bloom import Value
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.secret import Secret
+from hubbub.metrics.kinds import Value
 from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub_decoder.array_types import Bits

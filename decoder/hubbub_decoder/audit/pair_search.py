@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.encoding.bloom import Value
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import KindWord, Value
+from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import Event, bound_of_event, choose_event
 from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedValue
@@ -85,9 +85,9 @@ def _values_of_part(metric: Metric) -> list[Value]:
     With `discover`, the first strings differ in their first symbol, so that their fragments differ in every group. With n-grams they
     repeat the symbols in which they differ up to the last group's.
     """
-    if metric.kind is Kind.BOOLEAN:
+    if metric.kind.word is KindWord.BOOLEAN:
         return [True, False, None]
-    if metric.kind is Kind.CATEGORICAL:
+    if metric.kind.word is KindWord.CATEGORICAL:
         return [*metric.categories, None]
     if metric.buckets is not None and metric.buckets.is_mean:
         ends = {  # their bits are the same for all thresholds

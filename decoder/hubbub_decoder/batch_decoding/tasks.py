@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hubbub.errors import HubbubError, SummaryError
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.metric import Metric
 from hubbub.text import DISTRIBUTION, escape_untrusted
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.options import Options
@@ -54,11 +55,11 @@ class Task:
     @property
     def reason_to_skip(self) -> str | None:
         """Reason why `decode` cannot estimate this metric; None: it can."""
-        if self.metric.kind is Kind.JOINT:
+        if self.metric.kind.word is KindWord.JOINT:
             return "a joint metric is estimated by `hubbub associate`"
         if self.metric.discover is not None:
             return "the strings of a metric with `discover` are found by `hubbub discover`"
-        if self.metric.kind is Kind.STRING and self.candidates is None:
+        if self.metric.kind.needs_candidates and self.candidates is None:
             return f"no candidates: add {self.metric.name}.txt to the directory of --candidates"
         return None
 
@@ -158,7 +159,7 @@ def _header(path: Path) -> tuple[Metric, tuple[str, ...]]:
 
 
 def _candidates_of(metric: Metric, candidates: Path | None) -> Path | None:
-    if candidates is None or metric.kind is not Kind.STRING:
+    if candidates is None or not metric.kind.needs_candidates:
         return None
     try:
         return candidates if not candidates.is_dir() else next(_candidate_files(candidates, metric.name), None)

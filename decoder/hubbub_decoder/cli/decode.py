@@ -97,7 +97,6 @@ def command(
 
     from rich.console import Console
 
-    from hubbub.metrics.metric import Kind
     from hubbub_decoder.comparison.trends import decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.combine import combine, describe
@@ -126,12 +125,12 @@ def command(
     with elapsed_time(stderr) as show_stage:
         parts = read_all(summaries, show_stage)
         summary = combine(parts)
-        if summary.metric.kind is Kind.STRING and candidates_path is None and map_path is None:
+        if summary.metric.kind.needs_candidates and candidates_path is None and map_path is None:
             raise CandidateError(
                 f"{summary.metric.name}: a string metric can only be decoded for given strings. Pass --candidates FILE or --map FILE."
             )
         if map_path is not None:
-            if summary.metric.kind is not Kind.STRING:
+            if not summary.metric.kind.needs_candidates:
                 raise click.UsageError(
                     f"{summary.metric.name} is a {summary.metric.kind} metric and needs no map. Leave out --map."
                 )

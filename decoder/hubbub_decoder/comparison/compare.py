@@ -9,7 +9,7 @@ from numbers import Real
 import numpy as np
 
 from hubbub.errors import SummaryError
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.metric import Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.blas_threads import one_blas_thread
@@ -73,7 +73,9 @@ def common_candidates(
     metric: Metric, candidates: Iterable[str] | DesignMatrix | None
 ) -> Sequence[str] | DesignMatrix | None:
     """Candidates of all samples: hashed once, or names of categories (None: all)."""
-    return hash_candidates(metric, candidates)[0] if metric.kind is Kind.STRING else category_names(metric, candidates)
+    return (
+        hash_candidates(metric, candidates)[0] if metric.kind.needs_candidates else category_names(metric, candidates)
+    )
 
 
 def compare_decodings(
@@ -233,7 +235,7 @@ def _category_rows(
 ) -> tuple[Change, ...]:
     """Tested changes of all categories shown."""
     metric: Metric = first.metric
-    names = [name for name in metric.one_hot_names if name in decodings[0]]
+    names = [name for name in metric.kind.labels if name in decodings[0]]
     pair = [
         Sample(evidence, np.array([each[name].share for name in names]))
         for evidence, each in zip((first, second), decodings, strict=True)

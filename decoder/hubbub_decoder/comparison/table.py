@@ -12,7 +12,6 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from hubbub.metrics.metric import Kind
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.results.table import format_q_value, hidden_rows
 
@@ -38,7 +37,7 @@ class ComparisonTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         comparison = self.comparison
         yield Text(headline(comparison), style="bold")
-        every = self.everything or comparison.metric.kind is not Kind.STRING
+        every = self.everything or not comparison.metric.kind.needs_candidates
         shown = comparison.changes if every else comparison.detected
         rows = shown[: self.top]
         if rows:
@@ -52,7 +51,7 @@ class ComparisonTable:
         bar_width = min(_BAR_WIDTH, max(0, width - _OTHER_WIDTH))
         bar_width -= 1 - bar_width % 2  # an odd number has a middle
         table = Table(box=None, pad_edge=False, header_style="dim")
-        kind = "candidate" if self.comparison.metric.kind is Kind.STRING else "category"
+        kind = self.comparison.metric.kind.value_noun
         table.add_column(kind, overflow="fold", min_width=9)
         interval = f"{100 * self.comparison.confidence:.4g}% interval"
         for name in ("a", "b", "change", interval, "q value"):

@@ -12,7 +12,6 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from hubbub.metrics.metric import Kind
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.comparison.table import overlap_line
 from hubbub_decoder.results.table import format_q_value
@@ -47,7 +46,7 @@ class TrendTable:
             f"{format_count(reports, 'report')}",
             style="bold",
         )
-        every = self.everything or trends.metric.kind is not Kind.STRING
+        every = self.everything or not trends.metric.kind.needs_candidates
         rows = [name for name in trends.candidates if every or trends.has_signal(name)][: self.top]
         if rows:
             yield self._table(rows, options.max_width)
@@ -64,7 +63,7 @@ class TrendTable:
         room = max(1, (width - _OTHER_WIDTH - points) // _SHARE_WIDTH)
         shown = trends.decodings[-room:]
         table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("candidate" if trends.metric.kind is Kind.STRING else "category", overflow="fold", min_width=9)
+        table.add_column(trends.metric.kind.value_noun, overflow="fold", min_width=9)
         table.add_column("", width=points, no_wrap=True)
         for decoding in shown:
             table.add_column(decoding.periods[0], justify="right", no_wrap=True)

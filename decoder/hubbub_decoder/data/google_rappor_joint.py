@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.errors import DefinitionError
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary import Reports
 from hubbub.text import escape_untrusted
@@ -76,7 +77,7 @@ def read_joint_reports(path: str | Path, metric: Metric) -> Reports:
 
 def _bits(path: str | Path, line: int, part: Metric, cell: str) -> str:
     bits, k = cell.strip(), part.params.num_bits
-    if part.kind is Kind.BOOLEAN and bits in ("TRUE", "FALSE"):
+    if part.kind.word is KindWord.BOOLEAN and bits in ("TRUE", "FALSE"):
         return "1" if bits == "TRUE" else "0"
     if len(bits) != k or bits.strip("01"):
         raise ForeignFileError(

@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.metric import Metric
 from hubbub.text import escape_untrusted, with_article
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import read_text
@@ -60,20 +61,20 @@ def draw_from_distribution(
         raise PopulationError(
             f'{metric.name}: a metric with estimate = "mean" has numbers, and no named values. Give a population (--population).'
         )
-    match metric.kind:
-        case Kind.STRING:
+    match metric.kind.word:
+        case KindWord.STRING:
             return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
-        case Kind.CATEGORICAL | Kind.ORDINAL:
-            values = metric.one_hot_names
-        case Kind.BOOLEAN:
+        case KindWord.CATEGORICAL | KindWord.ORDINAL:
+            values = metric.kind.labels
+        case KindWord.BOOLEAN:
             values = ("true", "false")
-        case Kind.JOINT:
+        case KindWord.JOINT:
             raise PopulationError(
                 f"{metric.name}: a joint metric has no named distribution. Give a population of combinations (--population)."
             )
     if num_values not in (None, len(values)):
         raise PopulationError(
-            f"{metric.name}: {with_article(metric.kind)} metric has {len(values)} values, got {num_values}. Leave out num_values (--values)."
+            f"{metric.name}: {with_article(metric.kind.word)} metric has {len(values)} values, got {num_values}. Leave out num_values (--values)."
         )
     shares = distribution_shares(distribution, len(values)).values()
     return draw_population(dict(zip(values, shares, strict=True)), num_reports, rng)

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.metrics.buckets import Buckets, finite_number, format_number
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import BooleanKind, CategoricalKind
+from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.counting import count_patterns
@@ -303,14 +304,15 @@ def value_positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
     """Bit positions of values in every cohort, (M, m, h); k for no bit. One-hot metrics have one cohort."""
     if metric.discover is not None:
         return discovery_positions(values, metric.params, metric.discover)
-    if metric.kind is Kind.STRING:
+    if metric.kind.needs_candidates:
         return bit_positions(values, metric.params)
     if metric.buckets is not None:
         bits = [_bucket_of(metric.name, metric.buckets, value) for value in values]
         return np.array(bits, np.int16).reshape(-1, 1, 1)
-    bit_of = {"true": 0, "false": 1} if metric.kind is Kind.BOOLEAN else {c: i for i, c in enumerate(metric.categories)}
-    if metric.other is not None:
-        bits = [bit_of.get(value, bit_of[metric.other]) for value in values]
+    names = ("true", "false") if isinstance(metric.kind, BooleanKind) else metric.kind.labels
+    bit_of = {name: bit for bit, name in enumerate(names)}
+    if isinstance(metric.kind, CategoricalKind) and metric.kind.other is not None:
+        bits = [bit_of.get(value, bit_of[metric.kind.other]) for value in values]
     else:
         unknown = next((value for value in values if value not in bit_of), None)
         if unknown is not None:

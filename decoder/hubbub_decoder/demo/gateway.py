@@ -14,10 +14,10 @@ from multiprocessing import get_context
 
 import urllib3
 
-from hubbub.encoding.bloom import Value
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.secret import Secret
 from hubbub.errors import HubbubError
+from hubbub.metrics.kinds import Value
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 from hubbub.wire.batch import CONTENT_TYPE, Batch

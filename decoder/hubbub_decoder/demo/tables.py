@@ -8,7 +8,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hubbub.metrics.metric import Kind
 from hubbub.privacy import sequential
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
@@ -27,7 +26,7 @@ def comparison_table(comparison: Comparison, names: Mapping[str, str], max_rows:
     table.add_column("", max_width=26, style="dim")  # wraps on a narrow terminal, so that no figure is cut
     for heading in ("true share", "estimate", f"{decoding.confidence:.0%} interval"):
         table.add_column(heading, justify="right", no_wrap=True)
-    tested = decoding.metric.kind is Kind.STRING
+    tested = decoding.metric.kind.needs_candidates
     table.add_column("detected" if tested else "", no_wrap=True)
     table.add_column("", no_wrap=True)
     scale = max((estimate.high for estimate in rows), default=1.0)
@@ -56,7 +55,7 @@ def summary_line(comparison: Comparison, shown: int) -> str:
     tested = len(decoding.estimates)
     present = sum(comparison.true_share(estimate) > 0 for estimate in decoding.estimates)
     sentences = [f"{tested - shown} more candidates are not shown."] if tested > shown else []
-    if decoding.metric.kind is Kind.STRING:
+    if decoding.metric.kind.needs_candidates:
         absent = tested - present
         false = f" and {comparison.false_detections} of {absent} absent candidates" if absent else ""
         sentences.append(f"Detected {comparison.true_detections} of {present} reported candidates{false}.")

@@ -47,7 +47,7 @@ def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str,
 
     Raises CandidateError for a name that is no category of the metric.
     """
-    names = metric.one_hot_names
+    names = metric.kind.labels
     for name in asked or ():
         if name not in names:
             raise CandidateError(
@@ -59,7 +59,7 @@ def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str,
 
 def fit_categories(evidence: Evidence, selected: Sequence[str]) -> FitResult:
     """Estimate the shares of the selected categories; the others together count as unlisted."""
-    n, params, names = evidence.num_reports, evidence.params, evidence.metric.one_hot_names
+    n, params, names = evidence.num_reports, evidence.params, evidence.metric.kind.labels
     repetition = evidence.repetition
     shown = np.array([names.index(name) for name in selected])
     hidden = np.setdiff1d(np.arange(len(names)), shown)
@@ -144,7 +144,7 @@ def category_intervals(
     divided by the design effect, the ratio of the count's variance to that of as many clients (Rao & Scott 1981). An end beyond 0 or 1 is
     not clipped: it is that of the shifted gamma law.
     """
-    n, params, names = evidence.num_reports, evidence.params, evidence.metric.one_hot_names
+    n, params, names = evidence.num_reports, evidence.params, evidence.metric.kind.labels
     repetition = evidence.repetition
     ones, tail = evidence.counts.ones[0][[names.index(name) for name in selected]], (1 - level) / 2
     noise = _noise(params, repetition)

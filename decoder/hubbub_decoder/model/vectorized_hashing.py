@@ -1,4 +1,4 @@
-"""Bits that candidates set in every cohort, hashed with numpy: the vectorized equal of `hubbub.encoding.hashing`.
+"""Bits that candidates set in every cohort, hashed with numpy: the vectorized equal of `hubbub.hashing`.
 
 The client's scalar functions define the schemes, and a test compares both. Symbols: M candidates, m cohorts, k bits, h hashes.
 """

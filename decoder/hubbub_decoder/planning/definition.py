@@ -10,7 +10,8 @@ from typing import Any
 from hubbub.mechanisms.probability import DYADIC_DIGITS
 from hubbub.metrics.buckets import Buckets, Estimand, format_number
 from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.rules import PLACEHOLDER
 from hubbub_decoder.planning.law.chain import Chain
@@ -41,13 +42,13 @@ def build_metric(
         probabilities |= {"permanent_p": _up(b), "permanent_q": 1 - _up(1 - a)}
     fields: dict[str, Any] = {"period": wishes.period, "hold": wishes.hold}
     match wishes.kind:
-        case Kind.STRING:
+        case KindWord.STRING:
             k, h, m = size
             params = Params(num_bits=k, num_hashes=h, num_cohorts=m, **probabilities)
             return Metric.string(name, params, discover=discover, **fields)
-        case Kind.CATEGORICAL:
+        case KindWord.CATEGORICAL:
             return Metric.categorical(name, tuple(values), **probabilities, **fields)
-        case Kind.ORDINAL:
+        case KindWord.ORDINAL:
             default = values[0] if wishes.estimate is Estimand.MEAN else None
             buckets = Buckets(tuple(values), default=default, estimate=wishes.estimate)
             return Metric.ordinal(name, buckets, **probabilities, **fields)
@@ -64,9 +65,9 @@ def toml_lines(metric: Metric) -> Iterator[str]:
     yield "[[metric]]"
     for field in ("name", "kind", "description", "owner"):
         yield f"{field} = {_toml_string(getattr(metric, field))}"
-    if metric.kind is Kind.STRING:
+    if metric.kind.needs_candidates:
         yield from (f"{field} = {getattr(params, field)}" for field in ("num_bits", "num_hashes", "num_cohorts"))
-    if metric.kind is Kind.CATEGORICAL:
+    if metric.kind.word is KindWord.CATEGORICAL:
         yield f"categories = [{', '.join(map(_toml_string, metric.categories))}]"
     if metric.buckets is not None:
         yield f"edges = [{', '.join(map(format_number, metric.buckets.edges))}]"

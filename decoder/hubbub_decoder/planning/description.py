@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.metric import Metric
 from hubbub.privacy import PrivacyFigures, amplified, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import replace_non_finite
@@ -147,15 +148,15 @@ def describe(
             "and hubbub discover."
         )
     params = metric.params
-    kind = Kind.BOOLEAN if metric.buckets is not None and metric.buckets.is_mean else metric.kind
-    default = DISCOVERED if kind is Kind.STRING else len(metric.one_hot_names)
+    kind = KindWord.BOOLEAN if metric.buckets is not None and metric.buckets.is_mean else metric.kind.word
+    default = DISCOVERED if kind is KindWord.STRING else len(metric.kind.labels)
     fields = (
         kind,
         (params.num_bits, params.num_hashes, params.num_cohorts),
         Chain.of_params(params),
         reports,
         repetition_of(periods, metric.hold),
-        Shares.zipf(candidates or default, 0.5 if kind is Kind.BOOLEAN else 1.0),
+        Shares.zipf(candidates or default, 0.5 if kind is KindWord.BOOLEAN else 1.0),
         data_of(kind, params.num_bits, retained=retained),
     )
     discover = metric.discover
@@ -163,9 +164,9 @@ def describe(
     return describe_accuracy(metric, law)
 
 
-def data_of(kind: Kind, num_bits: int, *, retained: bool) -> Data:
+def data_of(kind: KindWord, num_bits: int, *, retained: bool) -> Data:
     """What the decoder estimates shares from: an aggregator stores pattern counts of at most 16 bits."""
-    if kind is not Kind.STRING:
+    if kind is not KindWord.STRING:
         return "bits"
     return "patterns" if num_bits <= PATTERN_BITS else "reports" if retained else "bits"
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from hubbub.metrics.buckets import Buckets, Estimand
 from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import MEAN_COHORTS
 from hubbub.privacy import amplified, epsilon
 from hubbub.privacy.allocation import policy_problems, policy_warnings
@@ -97,7 +98,7 @@ def plan(
     """
     kind = wishes.law_kind
     number = wishes.candidates if wishes.longest is None else DISCOVERED
-    shares = Shares.zipf(number, 0.5 if kind is Kind.BOOLEAN else 1.0)
+    shares = Shares.zipf(number, 0.5 if kind is KindWord.BOOLEAN else 1.0)
     smallest = wishes.share or float(shares.values[0])
     mean_share = (smallest + shares.total / shares.count) / 2 if wishes.longest is None else _FIRST_SHARE
     chosen: tuple[str, ...] = ()
@@ -109,7 +110,7 @@ def plan(
     def noise(hashes: int, of_chain: Chain) -> float:
         return noise_of(wishes, mean_share, of_chain, hashes)
 
-    many = wishes.kind is Kind.STRING and wishes.longest is None
+    many = wishes.kind is KindWord.STRING and wishes.longest is None
     chains = {h: chain_of(wishes, mean_share, h) for h in (_HASHES if many else _HASHES[:1])}
     h, chain = min(chains.items(), key=lambda each: noise(*each))
     clients = float(wishes.reports or MAX_REPORTS)
@@ -131,11 +132,11 @@ def plan(
         bits, discover = best_groups(wishes.longest, wishes.alphabet, max(cohorts), wishes.bits, of_groups)
         size, mean_share = (bits, h, max(cohorts)), of_groups(bits, discover).detection_limit(POWER)
         smallest, chain = wishes.share or mean_share, chain_of(wishes, mean_share, h)
-    elif wishes.kind is Kind.STRING:
+    elif wishes.kind is KindWord.STRING:
         counted = replace(wishes, retained=False)  # the law of bits orders sizes as that of reports does, and is fast
         size = best_size(h, cohorts, wishes.bits, lambda each: law(each, chain, counted), smallest)
     values: Sequence[Any] = categories or [f"category {i + 1}" for i in range(wishes.candidates)]
-    if wishes.kind is Kind.ORDINAL:
+    if wishes.kind is KindWord.ORDINAL:
         values = edges or range(wishes.candidates + 1)
     metric = build_metric(wishes, name, size, chain, values, discover)
     metric = replace(metric, description=description, owner=owner, expires=expires)
@@ -178,7 +179,7 @@ def _notes(planned: Plan) -> Iterator[str]:
             f"Without lifetime there is no permanent noise: {wishes.periods} reports cost epsilon = "
             f"{wishes.periods * epsilon(params):.3f} together. Pass lifetime to bound any number of reports."
         )
-    if unit is not None and wishes.hold is None and wishes.law_kind is not Kind.BOOLEAN:
+    if unit is not None and wishes.hold is None and wishes.law_kind is not KindWord.BOOLEAN:
         reach, wanted = math.tanh(unit / 4), math.expm1(wishes.epsilon) / (math.exp(wishes.epsilon) + 3)
         if wanted > reach:
             yield (
@@ -237,7 +238,7 @@ def _allowed_cohorts(wishes: Wishes, local: float) -> tuple[int, ...]:
         return COHORTS
     reports = wishes.reports or 0
     fixed = MEAN_COHORTS if wishes.estimate is Estimand.MEAN else 1
-    choices = COHORTS if wishes.kind is Kind.STRING else (fixed,)
+    choices = COHORTS if wishes.kind is KindWord.STRING else (fixed,)
     kept = tuple(m for m in choices if reports >= m and amplified(local, reports // m, DELTA) <= wishes.central)
     if not kept:
         least = min(choices)

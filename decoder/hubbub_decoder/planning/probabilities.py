@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.kinds import KindWord
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.planning.law.chain import Chain
 
@@ -37,7 +37,7 @@ class Limits:
     unit_reports : t >= 1; infinite: any number of reports
     """
 
-    kind: Kind
+    kind: KindWord
     num_hashes: int
     report: float
     unit: float = math.inf
@@ -51,11 +51,11 @@ def best_chain(limits: Limits, objective: Objective, *, symmetric: bool = False)
     symmetric : whether the permanent response treats ones and zeros alike, a = 1 - b; always for boolean metrics
 
     >>> from hubbub_decoder.model.repetition import Repetition
-    >>> best = best_chain(Limits(Kind.STRING, 1, report=2.0), lambda chain: chain.noise(0.0, Repetition()))
+    >>> best = best_chain(Limits(KindWord.STRING, 1, report=2.0), lambda chain: chain.noise(0.0, Repetition()))
     >>> [round(float(each), 4) for each in best]  # OUE: q = 1/2, p = 1 / (e**2 + 1), without a permanent response
     [1.0, 0.0, 0.1192, 0.5]
     """
-    symmetric = symmetric or limits.kind is Kind.BOOLEAN
+    symmetric = symmetric or limits.kind is KindWord.BOOLEAN
     if limits.unit == math.inf:
         totals = [math.inf]
     elif limits.unit_reports == math.inf:
@@ -86,12 +86,12 @@ def _best_of(limits: Limits, bit_epsilon: float, objective: Objective, symmetric
     return Chain(*(np.asarray(np.broadcast_to(each, values.shape)[best]) for each in chains))
 
 
-def _permanent_range(kind: Kind, bit_epsilon: float, symmetric: bool) -> tuple[float, float]:
+def _permanent_range(kind: KindWord, bit_epsilon: float, symmetric: bool) -> tuple[float, float]:
     """Range of the log-odds of a; a single point where only one response has this epsilon."""
     if bit_epsilon == math.inf:
         return 0.0, 0.0
     if symmetric:
-        point = bit_epsilon if kind is Kind.BOOLEAN else bit_epsilon / 2
+        point = bit_epsilon if kind is KindWord.BOOLEAN else bit_epsilon / 2
         return point, point
     return min(-2.0, bit_epsilon / 2 - 2), bit_epsilon + 6.0
 

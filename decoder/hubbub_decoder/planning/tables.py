@@ -10,7 +10,6 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from hubbub.metrics.metric import Kind
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
 from hubbub_decoder.planning.definition import shortest_decimal
@@ -49,7 +48,7 @@ def figure_rows(descriptions: Sequence[Description]) -> Iterator[tuple[str, list
 
 def _figures(each: Description) -> Iterator[tuple[str, str]]:
     params, privacy, law = each.metric.params, each.privacy, each.accuracy
-    if each.metric.kind is Kind.STRING:
+    if each.metric.kind.needs_candidates:
         yield "bits, hashes, cohorts", f"{params.num_bits}, {params.num_hashes}, {params.num_cohorts}"
     fields = params.mechanism.fields.items()
     yield "probabilities", "\n".join(f"{field} = {shortest_decimal(each)}" for field, each in fields)

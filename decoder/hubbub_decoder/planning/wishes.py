@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass
 
 from hubbub.metrics.buckets import Estimand
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.kinds import MIN_STRING_BITS, KindWord
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
-from hubbub.metrics.rules import MIN_STRING_BITS
 from hubbub.text import with_article
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.repetition import Repetition
@@ -40,7 +39,7 @@ class Wishes:
     alphabet   : characters of these strings; None: bytes
     """
 
-    kind: Kind = Kind.STRING
+    kind: KindWord = KindWord.STRING
     candidates: int = 1
     epsilon: float
     lifetime: float | None = None
@@ -60,7 +59,7 @@ class Wishes:
 
     def __post_init__(self) -> None:
         """Raise PlanError for a value out of range, or for wishes that exclude each other."""
-        for name, kinds in (("kind", Kind), ("period", PeriodKind), ("estimate", Estimand)):
+        for name, kinds in (("kind", KindWord), ("period", PeriodKind), ("estimate", Estimand)):
             if getattr(self, name) not in tuple(kinds):
                 raise PlanError(
                     f"{name} must be one of {', '.join(kinds)}, got {getattr(self, name)!r}: pass one of them."
@@ -90,11 +89,11 @@ class Wishes:
             raise PlanError(
                 f"bits must be an integer in [{MIN_STRING_BITS}, {MAX_BITS}], got {self.bits!r}: a report of strings has so many. Pass bits = 128."
             )
-        if self.kind is Kind.JOINT:
+        if self.kind is KindWord.JOINT:
             raise PlanError(
                 "A joint metric was asked for, and its epsilon is the sum of its parts'. Plan each part with its share of epsilon."
             )
-        if self.estimate is Estimand.MEAN and self.kind is not Kind.ORDINAL:
+        if self.estimate is Estimand.MEAN and self.kind is not KindWord.ORDINAL:
             raise PlanError(
                 f"estimate = mean needs numbers, and {with_article(self.kind)} metric has none. Pass kind = ordinal."
             )
@@ -118,16 +117,16 @@ class Wishes:
             raise PlanError(
                 "central without reports: the other reports of a cohort hide a client. Pass the number of reports."
             )
-        if self.central is not None and self.retained and self.kind is Kind.STRING:
+        if self.central is not None and self.retained and self.kind is KindWord.STRING:
             raise PlanError(
                 "central and retained exclude each other: a retained report may be the only one of its cohort in its commit, and then "
                 "nothing hides it. Leave out one of them."
             )
 
     @property
-    def law_kind(self) -> Kind:
+    def law_kind(self) -> KindWord:
         """Kind with the same law of bits and epsilons: boolean, for the one bit of a mean."""
-        return Kind.BOOLEAN if self.estimate is Estimand.MEAN else self.kind
+        return KindWord.BOOLEAN if self.estimate is Estimand.MEAN else self.kind
 
     def _check_discovery(self) -> None:
         if self.longest is None:
@@ -136,7 +135,7 @@ class Wishes:
                     "alphabet without longest: only strings without a list have one. Pass longest = 24, for example."
                 )
             return
-        if self.kind is not Kind.STRING or self.candidates != 1:
+        if self.kind is not KindWord.STRING or self.candidates != 1:
             raise PlanError(
                 f"longest = {self.longest} with kind = {self.kind} and candidates = {self.candidates}: strings are found without a list. "
                 "Pass kind = string, and leave out candidates."
@@ -168,16 +167,16 @@ def repetition_of(periods: int, hold: int | None) -> Repetition:
     return Repetition(periods, (epochs * (hold or periods) ** 2 + rest**2) / periods)
 
 
-def _check_candidates(kind: Kind, number: int) -> None:
-    if kind is Kind.BOOLEAN and number != 1:
+def _check_candidates(kind: KindWord, number: int) -> None:
+    if kind is KindWord.BOOLEAN and number != 1:
         raise PlanError(
             f"candidates = {number}: a boolean metric has one bit, as a metric with estimate = mean has, and needs no candidates. Leave out candidates."
         )
-    named = {Kind.CATEGORICAL: "categories", Kind.ORDINAL: "buckets"}.get(kind)
+    named = {KindWord.CATEGORICAL: "categories", KindWord.ORDINAL: "buckets"}.get(kind)
     if named is not None and not 2 <= number <= MAX_BITS:
         raise PlanError(
             f"candidates = {number}: {with_article(kind)} metric has 2 to {MAX_BITS} {named}. "
-            f"Pass another number{', or kind = string for more' if kind is Kind.CATEGORICAL else ''}."
+            f"Pass another number{', or kind = string for more' if kind is KindWord.CATEGORICAL else ''}."
         )
     if number > MAX_CANDIDATES:
         raise PlanError(f"candidates = {number:,}: at most {MAX_CANDIDATES:,} can be planned. Pass fewer candidates.")

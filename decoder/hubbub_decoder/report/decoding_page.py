@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.kinds import KindWord
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
@@ -70,7 +70,7 @@ def render_decoding(
     path       : labels and addresses of the pages above this one
     """
     rows = [_row(estimate, truth) for estimate in _shown(decoding)]
-    tested = decoding.metric.kind is Kind.STRING
+    tested = decoding.metric.kind.needs_candidates
     return render(
         "decoding.html.j2",
         scripts,
@@ -81,7 +81,7 @@ def render_decoding(
         tested=tested,
         truth=truth,
         level=_level(decoding),
-        noun="candidates" if tested else "buckets" if decoding.metric.kind is Kind.ORDINAL else "categories",
+        noun="candidates" if tested else "buckets" if decoding.metric.kind.word is KindWord.ORDINAL else "categories",
         figures=list(_figures(decoding)),
         periods=period_text(decoding.periods),
         sentences=[*match_lines(decoding), *summary_lines(decoding, quantiles=False)],
@@ -136,7 +136,7 @@ def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
         f"{decoding.num_reports:,}",
         "intervals are for these reporters" if decoding.target == "reporters" else "intervals are for the population",
     )
-    if decoding.metric.kind is Kind.STRING:
+    if decoding.metric.kind.needs_candidates:
         yield (
             "Detected",
             f"{len(decoding.detected):,} of {len(decoding):,}",
@@ -159,7 +159,7 @@ def _chart_data(
 ) -> dict[str, Any]:
     """Numbers of the charts, with the rows in the order of the table."""
     estimates = [row.estimate for row in rows]
-    tested = decoding.metric.kind is Kind.STRING
+    tested = decoding.metric.kind.needs_candidates
     known_joint = any(math.isfinite(e.simultaneous_low) for e in estimates) and len(estimates) > 1
     data: dict[str, Any] = {
         "level": _level(decoding),

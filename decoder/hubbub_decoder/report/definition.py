@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import CategoricalKind
+from hubbub.metrics.metric import Metric
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
@@ -24,12 +25,13 @@ def definition_rows(metric: Metric) -> Iterator[tuple[str, str]]:
     yield "Reporting period", str(metric.period)
     if metric.hold is not None:
         yield "Epoch (hold)", f"{metric.hold} periods"
-    if metric.categories:
-        shown = ", ".join(map(escape_untrusted, metric.categories[:20]))
-        yield "Categories", shown + (f" and {len(metric.categories) - 20} more" if len(metric.categories) > 20 else "")
-    if metric.other is not None:
-        yield "Category of unknown values", escape_untrusted(metric.other)
-    if metric.kind is Kind.STRING:
+    if isinstance(metric.kind, CategoricalKind):
+        categories, other = metric.kind.categories, metric.kind.other
+        shown = ", ".join(map(escape_untrusted, categories[:20]))
+        yield "Categories", shown + (f" and {len(categories) - 20} more" if len(categories) > 20 else "")
+        if other is not None:
+            yield "Category of unknown values", escape_untrusted(other)
+    if metric.kind.needs_candidates:
         sizes = ((params.num_bits, "bit"), (params.num_hashes, "hash"), (params.num_cohorts, "cohort"))
         yield "Bloom filter", ", ".join(format_count(number, noun) for number, noun in sizes)
     yield "Hash scheme", params.hash_scheme

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.metric import Metric
 from hubbub.text import escape_untrusted
 from hubbub_decoder.comparison.results import Comparison
 from hubbub_decoder.comparison.trend_table import change_lines
@@ -91,9 +92,9 @@ def render_metric(
             "means": mean_chart(means, unit),
         },
         metric=metric,
-        tested=metric.kind is Kind.STRING,
+        tested=metric.kind.needs_candidates,
         level=min(levels, default=""),
-        noun={Kind.STRING: "candidates", Kind.ORDINAL: "buckets"}.get(metric.kind, "categories"),
+        noun={KindWord.STRING: "candidates", KindWord.ORDINAL: "buckets"}.get(metric.kind.word, "categories"),
         trends=trends[:MAX_ROWS],
         num_trends=len(trends),
         days=days,

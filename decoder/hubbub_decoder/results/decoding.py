@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.csv_cells import csv_bytes
@@ -94,7 +94,7 @@ class Decoding(Result):
 
     def __repr__(self) -> str:
         candidates = format_count(len(self), "candidate")
-        shown = f"{len(self.detected):,} of {candidates} detected" if self.metric.kind is Kind.STRING else candidates
+        shown = f"{len(self.detected):,} of {candidates} detected" if self.metric.kind.needs_candidates else candidates
         return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {shown}>"
 
     def __len__(self) -> int:

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hubbub.metrics.buckets import Buckets
-from hubbub.metrics.metric import Kind
 from hubbub.text import format_count
 from hubbub_decoder.results.estimates import Estimate
 from hubbub_decoder.results.ordinal import Numbers
@@ -59,7 +58,7 @@ def plot_intervals(
     """
     rows = _largest(decoding, top)
     axes = axes_or_new(ax, row_height(len(rows)))
-    _draw_rows(axes, rows, truth, tested=decoding.metric.kind is Kind.STRING)
+    _draw_rows(axes, rows, truth, tested=decoding.metric.kind.needs_candidates)
     limit = decoding.detection_limit
     if rows and 0 < limit <= max(e.high for e in rows):
         axes.axvline(limit, color=INK, linewidth=0.8, linestyle=":", label=f"detection limit {100 * limit:.2f} %")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from hubbub.metrics.metric import Kind
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.evidence import Collected, Evidence
@@ -24,7 +23,7 @@ def bit_residuals(summary: Collected, decoding: Decoding, design: DesignMatrix |
     returns : None for another kind, because its estimates fit all counts exactly, and if the share of unlisted strings is not determined
     """
     metric, unlisted = decoding.metric, decoding.unlisted.share
-    if metric.kind is not Kind.STRING or np.isnan(unlisted):
+    if not metric.kind.needs_candidates or np.isnan(unlisted):
         return None
     evidence, params = Evidence(summary).held_out(), metric.params
     if design is None:

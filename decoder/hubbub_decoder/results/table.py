@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.kinds import KindWord
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.text import escape_untrusted, format_count
@@ -49,7 +49,7 @@ class DecodingTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(headline(self.decoding), style="bold")
-        tested = self.decoding.metric.kind is Kind.STRING
+        tested = self.decoding.metric.kind.needs_candidates
         rows = self.decoding.detected if tested and not self.everything else in_order(self.decoding)
         every, rows = rows, largest_rows(rows, self.top)
         if rows or self.decoding.unlisted_strings:
@@ -62,14 +62,14 @@ class DecodingTable:
 
     def _table(self, rows: tuple[Estimate, ...], width: int) -> Table:
         decoding = self.decoding
-        tested = decoding.metric.kind is Kind.STRING
+        tested = decoding.metric.kind.needs_candidates
         wide = width >= _OTHER_WIDTH + _SECOND_WIDTH + _MIN_BAR_WIDTH
         second = wide if tested else width >= _OTHER_WIDTH + _SECOND_WIDTH - _Q_WIDTH and len(rows) > 1
         taken = _OTHER_WIDTH + _SECOND_WIDTH * second - _Q_WIDTH * (not tested)
         bar_width = min(_BAR_WIDTH, max(0, width - taken))
         between = " .. " if width >= _NARROW else " ..\n"
         table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("candidate" if tested else _value_name(decoding.metric.kind), overflow="fold", min_width=9)
+        table.add_column(decoding.metric.kind.value_noun, overflow="fold", min_width=9)
         table.add_column("share", justify="right", no_wrap=True)
         table.add_column(f"{100 * decoding.confidence:.4g}%{between[-1]}interval", justify="right", no_wrap=True)
         if second:
@@ -130,10 +130,6 @@ def in_order(decoding: Decoding) -> tuple[Estimate, ...]:
         return decoding.estimates
     position = {bucket.label: i for i, bucket in enumerate(decoding.numbers.buckets)}
     return tuple(sorted(decoding.estimates, key=lambda e: position[e.candidate]))
-
-
-def _value_name(kind: Kind) -> str:
-    return "bucket" if kind is Kind.ORDINAL else "category"
 
 
 def format_q_value(q: float) -> str:
@@ -201,17 +197,17 @@ def match_lines(decoding: Decoding) -> Iterator[str]:
 
 def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str]:
     """Yield the lines below the table: totals, mean and `quantiles`, number of detected candidates, detection limit."""
-    kind = decoding.metric.kind
+    kind = decoding.metric.kind.word
     buckets = decoding.metric.buckets
-    if kind is not Kind.BOOLEAN and not (buckets is not None and buckets.is_mean):
-        values = {Kind.CATEGORICAL: "categories", Kind.ORDINAL: "buckets"}.get(kind, "")
-        listed = "candidates" if kind is Kind.STRING else values
-        unlisted = "unlisted strings" if kind is Kind.STRING else f"other {values}"
+    if kind is not KindWord.BOOLEAN and not (buckets is not None and buckets.is_mean):
+        values = {KindWord.CATEGORICAL: "categories", KindWord.ORDINAL: "buckets"}.get(kind, "")
+        listed = "candidates" if kind is KindWord.STRING else values
+        unlisted = "unlisted strings" if kind is KindWord.STRING else f"other {values}"
         if decoding.num_kept is not None:
             listed = format_count(decoding.num_kept, "kept candidate")
             unlisted = "other candidates and unlisted strings"
         totals = [(listed, decoding.listed_total)]
-        if kind is Kind.STRING or decoding.unlisted.std_error != 0:
+        if kind is KindWord.STRING or decoding.unlisted.std_error != 0:
             totals.append((unlisted, decoding.unlisted))
         totals.append(("no value", decoding.no_value))
         if all(math.isnan(total.share) for _, total in totals):
@@ -222,7 +218,7 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
         yield from mean_lines(decoding.numbers, buckets, decoding.confidence)
         if quantiles:
             yield from quantile_lines(decoding.numbers, buckets, decoding.confidence)
-    if kind is not Kind.STRING:
+    if kind is not KindWord.STRING:
         return
     detected, tested = len(decoding.detected), len(decoding.estimates)
     yield f"Detected: {detected:,} of {tested:,} (false discovery rate {decoding.fdr:.0%}); {tested - detected:,} not detected."

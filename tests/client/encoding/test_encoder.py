@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from hubbub import Encoder, InvalidValueError, Metric, Params, PeriodKind, Secret
-from hubbub.encoding.bloom import BloomBits, Value, bloom_bits
+from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
 from hubbub.errors import DefinitionError, HubbubError, ParameterError
+from hubbub.metrics.kinds import BloomBits, Value
 from hubbub.randomness import system_random_bytes
 from hubbub.testing import SeededBytes
 from tests.support.paths import DATA

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from hubbub.encoding.hashing import google_md5, murmur3_v1
+from hubbub.hashing import google_md5, murmur3_v1
 from tests.support.paths import DATA
 
 ALPHA = 1e-6

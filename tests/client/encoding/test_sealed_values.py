@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hubbub import Metric, Params, Secret
-from hubbub.encoding.bloom import BloomBits, bloom_bits
+from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.sealed_values import Sealer
+from hubbub.metrics.kinds import BloomBits
 from hubbub.randomness import system_random_bytes
 from tests.client.conftest import HOMEPAGE, SURVEY
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hubbub import Buckets, DefinitionError, InvalidValueError, Metric, parse_definitions
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.metrics.buckets import finite_number
-from hubbub.privacy.pricing import distinct_values
+from hubbub.metrics.kinds import OrdinalKind, ordinal_kind
 
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 METRIC = Metric.ordinal("delay", (0, 10, 20, 50), **NOISE)
@@ -41,7 +41,7 @@ expires = 2099-01-01
 def test_parses_an_ordinal_metric() -> None:
     metric = parse_definitions(TABLE)["delay"]
     assert metric.buckets == Buckets((0, 10, 20.5, 50), "sum", "min", (4, 15, 30), 0)  # type: ignore[arg-type]
-    assert metric.one_hot_names == ("below 10", "10 to 20.5", "20.5 or more")
+    assert metric.kind.labels == ("below 10", "10 to 20.5", "20.5 or more")
     assert metric.params.num_bits == 3
     assert Metric.from_dict(metric.to_dict()) == metric
 
@@ -75,14 +75,11 @@ def test_rejects_invalid_buckets_with_name_value_and_rule(old: str, new: str, me
     assert str(caught.value).startswith("delay: ")
 
 
-def test_rejects_buckets_of_other_kinds_and_an_ordinal_metric_without() -> None:
-    survey = Metric.boolean("survey", **NOISE)
-    with pytest.raises(DefinitionError, match="only an ordinal metric has buckets, got a boolean one"):
-        replace(survey, buckets=METRIC.buckets)
+def test_rejects_an_ordinal_metric_without_buckets() -> None:
     with pytest.raises(DefinitionError, match="an ordinal metric needs buckets, got None"):
-        replace(METRIC, buckets=None)
+        ordinal_kind(METRIC.params, None)
     with pytest.raises(DefinitionError, match="an ordinal metric needs one-hot parameters of 4 bits"):
-        replace(METRIC, buckets=Buckets((0, 1, 2, 3, 4)))
+        OrdinalKind(METRIC.params, Buckets((0, 1, 2, 3, 4)))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +118,7 @@ def test_a_period_without_recording_reports_no_value_or_the_default() -> None:
     assert bloom_bits(METRIC, None, cohort=0) == 0
     counter = Metric.ordinal("clicks", Buckets((0, 1, 5, 10), default=0), **NOISE)
     assert bloom_bits(counter, None, cohort=0) == 1
-    assert (distinct_values(METRIC), distinct_values(counter)) == (4, 3)
+    assert (METRIC.kind.distinct_values, counter.kind.distinct_values) == (4, 3)
 
 
 @given(
@@ -160,8 +157,8 @@ def test_digest_covers_what_the_bits_depend_on() -> None:
         replace(METRIC.buckets, default=0),
         replace(METRIC.buckets, unit="ms"),
     ]
-    digests = [replace(METRIC, buckets=each).digest for each in changed]
-    assert replace(METRIC, buckets=same).digest == METRIC.digest
+    digests = [replace(METRIC, kind=OrdinalKind(METRIC.params, each)).digest for each in changed]
+    assert replace(METRIC, kind=OrdinalKind(METRIC.params, same)).digest == METRIC.digest
     assert len({METRIC.digest, *digests}) == 5
 
 

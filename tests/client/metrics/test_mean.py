@@ -13,9 +13,9 @@ from scipy.stats import binom, kstest
 from hubbub import Buckets, DefinitionError, Encoder, InvalidValueError, Metric, Params, Secret, parse_definitions
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.metrics.buckets import Estimand
+from hubbub.metrics.kinds import ordinal_kind
 from hubbub.privacy import epsilon, privacy_figures
 from hubbub.privacy.policy import Policy
-from hubbub.privacy.pricing import distinct_values
 from hubbub.testing import SeededBytes
 
 ALPHA = 1e-6
@@ -67,9 +67,9 @@ def test_rejects_invalid_means_with_the_field_to_change(old: str, new: str, mess
 
 def test_rejects_parameters_of_the_other_estimate() -> None:
     with pytest.raises(DefinitionError, match="needs one-hot parameters of 2 bits, got threshold-v1 of 1"):
-        replace(METRIC, buckets=Buckets((0, 10, 50)))
+        ordinal_kind(METRIC.params, Buckets((0, 10, 50)))
     with pytest.raises(DefinitionError, match="needs threshold-v1 parameters of 1 bits, got one-hot of 1"):
-        replace(METRIC, params=Params.one_hot(1, **NOISE))
+        replace(METRIC, kind=replace(METRIC.kind, params=Params.one_hot(1, **NOISE)))
 
 
 def test_metrics_of_a_distribution_have_no_new_field() -> None:
@@ -126,7 +126,7 @@ def test_bit_without_the_threshold_it_depends_on_is_an_error() -> None:
 
 
 def test_a_value_costs_as_much_as_a_bit_and_there_are_two() -> None:
-    assert distinct_values(METRIC) == 2
+    assert METRIC.kind.distinct_values == 2
     figures = privacy_figures(METRIC, Policy())
     assert figures.epsilon_report == epsilon(Params.one_hot(1, **NOISE))
     assert figures.epsilon_enrollment == pytest.approx(2 * figures.epsilon_unit)

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub import Kind, Metric, Params, Secret
+from hubbub import Metric, Params, Secret
+from hubbub.metrics.kinds import CategoricalKind
 from hubbub.metrics.periods import Period
 from hubbub.privacy.allocation import new_account
 from hubbub.privacy.loss import epsilon
@@ -94,8 +95,8 @@ def random_task(chance: random.Random) -> Task:
     changes: list[dict[str, Any]] = [{"prob_q": 1 - 2**-24, "hold": hold}, {"prob_q": 1, "hold": hold}]
     changes[1] |= {"hold": 1, "period": "week"} if hold == 7 else {"hold": hold, "period": "month"}
     second, _ = random_metric(random.Random(seed), **chance.choice(changes))  # noqa: S311
-    if metric.kind is Kind.CATEGORICAL and chance.random() < 0.5:
-        second = replace(metric, other=chance.choice([None, "a"]))
+    if isinstance(metric.kind, CategoricalKind) and chance.random() < 0.5:
+        second = replace(metric, kind=replace(metric.kind, other=chance.choice([None, "a"])))
     first_days = chance.choice([days, chance.randrange(1, days)])
     chance.shuffle(values)
     return Task((metric,) * first_days + (second,) * (days - first_days), tuple(values[: 4 if days == 2 else 3]))

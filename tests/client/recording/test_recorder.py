@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 from scipy import stats
 
-from hubbub import Kind, Metric, ParameterError, Params, PeriodKind, Policy
+from hubbub import Metric, ParameterError, Params, PeriodKind, Policy
 from hubbub.client import collaborators
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.privacy.ledger import Account, Key
@@ -28,12 +28,8 @@ from hubbub.testing import ManualClock, SeededBytes, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 ALPHA = 1e-6
-PLAIN = Metric(  # no noise (p = 0, q = 1, f = 0): the report has the selected value
-    "plain",
-    Kind.CATEGORICAL,
-    Params.one_hot(5, prob_p=0, prob_q=1, prob_f=0),
-    categories=("a", "b", "c", "d", "e"),
-)
+PLAIN = Metric.categorical("plain", ("a", "b", "c", "d", "e"), prob_p=0, prob_q=1, prob_f=0)
+"""Metric without noise: the report has the selected value."""
 HELD = Metric.categorical("held", ("a", "b", "c"), prob_p=0, prob_q=1, prob_f=0, hold=7)
 
 

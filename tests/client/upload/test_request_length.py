@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hubbub import Client, Definitions, Kind, Metric, Params, PeriodKind
+from hubbub import Client, Definitions, KindWord, Metric, Params, PeriodKind
 from hubbub.metrics.periods import Period
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import UNLIMITED, ManualClock, SeededBytes, deliver
@@ -56,10 +56,10 @@ def sizes(num_bits: int, num_cohorts: int) -> Params:
 @st.composite
 def metrics(draw: st.DrawFn, name: str) -> Metric:
     period, hold = draw(st.sampled_from(PeriodKind)), draw(st.none() | st.integers(1, 9))
-    match draw(st.sampled_from(Kind)):
-        case Kind.BOOLEAN:
+    match draw(st.sampled_from(KindWord)):
+        case KindWord.BOOLEAN:
             return Metric.boolean(name, prob_p=0.25, prob_q=0.75, prob_f=0.5, period=period, hold=hold)
-        case Kind.CATEGORICAL:
+        case KindWord.CATEGORICAL:
             categories = tuple(f"c{number}" for number in range(draw(st.integers(2, 1024))))
             return Metric.categorical(name, categories, prob_p=0.25, prob_q=0.75, prob_f=0.5, period=period, hold=hold)
         case _:
@@ -76,9 +76,9 @@ def definitions(draw: st.DrawFn) -> Definitions:
 def value_of(metric: Metric, number: int) -> str | bool | None:
     if number == 0:
         return None
-    if metric.kind is Kind.CATEGORICAL:
+    if metric.kind.word is KindWord.CATEGORICAL:
         return metric.categories[number % len(metric.categories)]
-    return bool(number % 2) if metric.kind is Kind.BOOLEAN else "v" * number
+    return bool(number % 2) if metric.kind.word is KindWord.BOOLEAN else "v" * number
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hubbub import Buckets, Estimand, Metric, Params
-from hubbub.encoding.bloom import Value
 from hubbub.metrics.discovery import Discovery, Method
+from hubbub.metrics.kinds import Value
 from hubbub_decoder.audit.bound import Event
 from hubbub_decoder.audit.clients import AuditedValue, ClientReports
 from hubbub_decoder.audit.distinguisher import Distinguisher, true_bits

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from hubbub import Metric, Params
 from hubbub.cli import main
-from hubbub.encoding.hashing.google_md5 import bit_positions
+from hubbub.hashing.google_md5 import bit_positions
 from hubbub.summary import BitCounts, PatternCounts, Reports, read_collected, read_summary
 from hubbub_decoder.data.google_rappor import (
     categories_of_map,

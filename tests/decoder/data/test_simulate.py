@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, chisquare, norm
 
 from hubbub import Encoder, Metric, Params, Secret
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.kinds import KindWord
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.testing import SeededBytes
 from hubbub_decoder import PopulationError
@@ -35,7 +35,7 @@ def client_counts(metric: Metric, population: dict[str, int], no_value: int, see
     """Pattern counts of one report per value, each from a new client with its own secret."""
     random_bytes = SeededBytes(seed)
     values: list[str | bool | None] = [value for value, count in population.items() for _ in range(count)]
-    if metric.kind is Kind.BOOLEAN:
+    if metric.kind.word is KindWord.BOOLEAN:
         values = [value == "true" for value in values]
     values += [None] * no_value
     return PatternCounts.from_reports(

@@ -152,7 +152,7 @@ def test_smoothed_shares_are_a_distribution_and_closer_where_it_is_smooth(unseen
     raw = smoothed = 0.0
     for _ in range(20):
         drawn = chance.multinomial(20_000, true)
-        counts = simulate_bit_counts(metric, dict(zip(metric.one_hot_names, drawn.tolist(), strict=True)), chance)
+        counts = simulate_bit_counts(metric, dict(zip(metric.kind.labels, drawn.tolist(), strict=True)), chance)
         assert metric.buckets is not None
         fit = fit_buckets(Evidence(counts), metric.buckets, "reporters")
         assert fit.guess.min() >= 0
@@ -193,7 +193,7 @@ def test_intervals_cover_mean_quantiles_and_distribution_function(
         shares = chance.dirichlet(np.full(size, 2.0))
         n, absent = int(10 ** chance.uniform(4.3, 6)), 0.0 if default is not None else float(chance.uniform(0, 0.4))
         drawn = chance.multinomial(n, [*(shares * (1 - absent)), absent])
-        population = dict(zip(metric.one_hot_names, drawn[:-1].tolist(), strict=True))
+        population = dict(zip(metric.kind.labels, drawn[:-1].tolist(), strict=True))
         counts = simulate_bit_counts(metric, population, chance, no_value=int(drawn[-1]))
         numbers = build_numbers(fit_buckets(Evidence(counts), metric.buckets, target), 0.95)  # type: ignore[arg-type]
         true = drawn[:-1] / drawn[:-1].sum() if target == "reporters" else shares

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from hubbub.metrics.definitions import parse_definitions
-from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.metric import Metric
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.law.accuracy import Accuracy
@@ -37,13 +38,13 @@ def test_toml_without_expiry_has_a_comment_to_complete() -> None:
     assert parse_definitions(completed)["homepage"].expires == TOMORROW
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.JOINT])
-def test_rounded_probabilities_keep_the_epsilons(kind: Kind, unseen_seed: int) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in KindWord if kind is not KindWord.JOINT])
+def test_rounded_probabilities_keep_the_epsilons(kind: KindWord, unseen_seed: int) -> None:
     rng = np.random.default_rng(unseen_seed)
     for _ in range(5):
         report = float(np.exp(rng.uniform(-2, 1.5)))
         lifetime = report * float(rng.uniform(1, 4))
-        candidates = 1 if kind is Kind.BOOLEAN else 20
+        candidates = 1 if kind is KindWord.BOOLEAN else 20
         wishes = Wishes(kind=kind, epsilon=report, lifetime=lifetime, reports=100_000, candidates=candidates, periods=7)
         params = plan(wishes, expires=TOMORROW).metric.params
         assert epsilon(params) <= report
@@ -71,9 +72,9 @@ def held(**other: Any) -> Metric:
     return plan(Wishes(**stated | other), expires=TOMORROW).metric
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.JOINT])
-def test_changing_values_choose_as_many_epochs_as_values(kind: Kind) -> None:
-    metric = held(kind=kind, candidates=1 if kind is Kind.BOOLEAN else 20)
+@pytest.mark.parametrize("kind", [kind for kind in KindWord if kind is not KindWord.JOINT])
+def test_changing_values_choose_as_many_epochs_as_values(kind: KindWord) -> None:
+    metric = held(kind=kind, candidates=1 if kind is KindWord.BOOLEAN else 20)
     assert metric.hold == 5
     assert epsilon(metric.params, 5) <= 6 / 4
 
@@ -107,7 +108,7 @@ def test_chosen_epoch_has_the_smallest_variance_of_all_lengths(unseen_seed: int)
 
 def test_boolean_stays_symmetric() -> None:
     params = plan(
-        Wishes(kind=Kind.BOOLEAN, epsilon=1, lifetime=2, reports=1000, periods=30), expires=TOMORROW
+        Wishes(kind=KindWord.BOOLEAN, epsilon=1, lifetime=2, reports=1000, periods=30), expires=TOMORROW
     ).metric.params
     assert params.mechanism.prob_f is not None
 
@@ -170,7 +171,7 @@ def brute_force(wishes: Wishes) -> float:
         chain = Chain(*(np.asarray(each[cell]) for each in (a, b, p, q)))
         for k in (64, 128, wishes.bits):
             for m in (32, 64, 128, 256):
-                law = Accuracy(Kind.STRING, (k, h, m), chain, wishes.reports, repetition, shares)
+                law = Accuracy(KindWord.STRING, (k, h, m), chain, wishes.reports, repetition, shares)
                 best = min(best, law.mean_variance(wishes.share))
     return best
 

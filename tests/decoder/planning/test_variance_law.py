@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from hubbub import Metric, Params
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.kinds import KindWord
 from hubbub.privacy import epsilon
 from hubbub_decoder import decode
 from hubbub_decoder.data.simulate import simulate_bit_counts
@@ -37,9 +37,11 @@ def params(k: int, h: int, m: int, **response: float) -> Params:
 @pytest.mark.parametrize("reports", [1, 3, math.inf])
 def test_epsilon_of_a_chain_is_that_of_its_definition(response: dict[str, float], reports: float) -> None:
     string = params(16, 2, 1, **response)
-    assert float(Chain.of_params(string).epsilon(Kind.STRING, 2, reports)) == pytest.approx(epsilon(string, reports))
+    assert float(Chain.of_params(string).epsilon(KindWord.STRING, 2, reports)) == pytest.approx(
+        epsilon(string, reports)
+    )
     one = Params.one_hot(1, prob_p=0.125, prob_q=0.625, prob_f=0.25)
-    assert float(Chain.of_params(one).epsilon(Kind.BOOLEAN, 1, reports)) == pytest.approx(epsilon(one, reports))
+    assert float(Chain.of_params(one).epsilon(KindWord.BOOLEAN, 1, reports)) == pytest.approx(epsilon(one, reports))
 
 
 @pytest.mark.parametrize("response", RESPONSES, ids=str)
@@ -77,7 +79,7 @@ def test_bit_law_is_the_declared_variance_of_least_squares(
     definition = Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=p, prob_q=q, prob_f=f)
     metric, clients = Metric.string("s", definition), 10_000_000
     shares, ratios = Shares.zipf(6), []
-    law = Accuracy(Kind.STRING, (k, h, m), Chain.of_params(definition), clients, Repetition(), shares)
+    law = Accuracy(KindWord.STRING, (k, h, m), Chain.of_params(definition), clients, Repetition(), shares)
     for run in range(6):
         people = {f"{run} {i}": round(clients * share) for i, share in enumerate(shares.values)}
         counts = simulate_bit_counts(metric, people, np.random.default_rng(run))
@@ -179,7 +181,7 @@ def test_pattern_law_is_the_information_of_cohorts_with_uneven_loads(p: float, q
     """
     definition = Params(num_bits=12, num_hashes=1, num_cohorts=400, prob_p=p, prob_q=q, prob_f=0.0)
     law = Accuracy(
-        Kind.STRING, (12, 1, 400), Chain.of_params(definition), 1.0, Repetition(), Shares.zipf(30), "patterns"
+        KindWord.STRING, (12, 1, 400), Chain.of_params(definition), 1.0, Repetition(), Shares.zipf(30), "patterns"
     )
     table, rng, weights = FilterTable.from_params(definition), np.random.default_rng(1), 1 / np.arange(1, 31)
     shares, filters = weights / weights.sum(), np.flatnonzero(table.filters)

@@ -16,10 +16,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from hubbub.consent import Consent
-from hubbub.encoding.bloom import BloomBits, JointValue, Value
 from hubbub.errors import InvalidValueError
 from hubbub.metrics.definitions import Definitions
-from hubbub.metrics.metric import Kind, Metric, has_expired
+from hubbub.metrics.kinds import BloomBits, JointValue, Value
+from hubbub.metrics.metric import Metric, has_expired
 from hubbub.privacy.ledger import Account
 from hubbub.randomness import RandomBytes, uniform_below
 from hubbub.sdk.recording.batch_builder import BatchBuilder
@@ -130,7 +130,7 @@ class Recorder:
             raise _Ignored("no-state")
         subject = "" if subject_id is None else self._encoders.subject(state, secret, subject_id)
         encoder = self._encoders.encoder(metric, subject, secret)
-        if metric.kind is Kind.STRING and type(value) is str and value.isascii():
+        if metric.kind.is_valid_at_sight(value):
             return subject, encoder, value  # valid; its bits are computed only if it becomes the draft
         try:
             return subject, encoder, encoder.check(value)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hubbub.encoding.bloom import BloomBits, JointValue, Value, recorded_number
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.sealed_values import Sealer
 from hubbub.encoding.secret import SECRET_BYTES, Secret
-from hubbub.metrics.metric import Metric
+from hubbub.metrics.kinds import BloomBits, JointValue, NumberKind, Value
+from hubbub.metrics.metric import Metric, name_errors
 from hubbub.metrics.periods import period_number
 from hubbub.privacy.ledger import Account, EncodedReport, Key
 from hubbub.randomness import RandomBytes
@@ -42,9 +42,10 @@ class SubjectEncoder:
         The Bloom bits; the number itself where the number of a period depends on all its recordings.
         """
         metric = self.encoder.metric
-        if metric.buckets is None or not metric.buckets.accumulates:
+        if not isinstance(metric.kind, NumberKind) or not metric.kind.buckets.accumulates:
             return self.bloom_bits(value)
-        return None if value is None else recorded_number(metric, value)
+        with name_errors(metric.name):
+            return None if value is None else metric.kind.number(value)
 
     def add_recording(
         self, value: Value | JointValue | BloomBits, sealed: bytes

@@ -113,7 +113,7 @@ def _about_changes(metrics: list[Metric]) -> Iterator[str]:
     """Yield what a change tells a reader, if there are metrics whose epsilon holds for unchanging values only."""
     if not metrics:
         return
-    changed_by_absence = [metric.name for metric in metrics if metric.buckets is None or metric.buckets.default is None]
+    changed_by_absence = [metric.name for metric in metrics if metric.kind.has_no_value]
     absence = f" A day, week or month without an answer is a change, too ({', '.join(changed_by_absence)})."
     yield (
         "A reader who recognizes the reports of this device can see that an answer changed, and when."

@@ -24,7 +24,7 @@ from typing import TextIO
 from urllib.parse import urlsplit
 
 from hubbub.consent import Consent
-from hubbub.encoding.bloom import JointValue, Value
+from hubbub.metrics.kinds import JointValue, Value
 from hubbub.metrics.metric import Metric
 from hubbub.sdk.assembly import Collaborators, Seams
 from hubbub.sdk.configuration import Configuration

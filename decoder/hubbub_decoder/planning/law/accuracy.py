@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.kinds import KindWord
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.message_passing import too_crowded
 from hubbub_decoder.model.distributions import norm
@@ -42,7 +42,7 @@ class Accuracy:
     data       : what is decoded
     """
 
-    kind: Kind
+    kind: KindWord
     size: tuple[int, int, int]
     chain: Chain
     clients: float
@@ -61,7 +61,7 @@ class Accuracy:
     @cached_property
     def unknown(self) -> float:
         """t, sum of the squares of the unknown shares of other strings; 0 for categories, which share no bits."""
-        if self.kind is not Kind.STRING:
+        if self.kind is not KindWord.STRING:
             return 0.0
         if self._is_crowded:
             return float(self.shares.numbers @ self.shares.values**2)
@@ -117,7 +117,7 @@ class Accuracy:
 
     def _variance(self, share: Floats, unknown: float) -> Floats:
         """Variance given t; where no candidate is subtracted, t has the candidate's own share, which is no noise to it."""
-        if self.kind is not Kind.STRING:
+        if self.kind is not KindWord.STRING:
             return self.chain.noise(share, self.repetition) / (self.clients * self.repetition.per_client)
         if not math.isfinite(unknown) or (self._is_crowded and self.size[2] == 1):
             return np.full(np.shape(share), np.inf)

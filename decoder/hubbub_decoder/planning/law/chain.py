@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hubbub.metrics.metric import Kind
+from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.repetition import Repetition
@@ -77,7 +77,7 @@ class Chain(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray((instantaneous + repetition.per_response * permanent) / ((a - b) * (q - p)) ** 2)
 
-    def epsilon(self, kind: Kind, num_hashes: int, reports: float) -> Floats:
+    def epsilon(self, kind: KindWord, num_hashes: int, reports: float) -> Floats:
         """Epsilon of t reports of one value, as in `hubbub.privacy.loss` for h <= k / 2.
 
             string, categorical : h (T_1 + T_0)          boolean : max(T_1, T_0)
@@ -92,5 +92,5 @@ class Chain(NamedTuple):
             zeros = np.where(q < 1, np.exp(reports * np.log(np.where(q < 1, (1 - q) / (1 - p), 0.5))), 0.0)
             one = np.log((a + (1 - a) * ones) / (b + (1 - b) * ones))
             zero = np.log((1 - b + b * zeros) / (1 - a + a * zeros))
-        worst = np.maximum(one, zero) if kind is Kind.BOOLEAN else num_hashes * (one + zero)
+        worst = np.maximum(one, zero) if kind is KindWord.BOOLEAN else num_hashes * (one + zero)
         return np.asarray(np.nan_to_num(worst, nan=0.0, posinf=np.inf))

@@ -5,6 +5,6 @@ hubbub_decoder/model/design_matrix.py has the same functions for arrays of value
 
 from __future__ import annotations
 
-from hubbub.encoding.hashing import google_md5, murmur3_v1
+from hubbub.hashing import google_md5, murmur3_v1
 
 __all__ = ["google_md5", "murmur3_v1"]

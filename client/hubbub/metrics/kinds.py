@@ -1,0 +1,555 @@
+"""Kinds of values: which values a metric accepts, and the true bits that a client computes from one of them.
+
+    StringKind        Bloom filter of a string, or of the fragment that the client's cohort reports
+    CategoricalKind   one bit for each category                    BooleanKind   one bit
+    OrdinalKind       one bit for each bucket of numbers           MeanKind      one bit: a number reaches the client's threshold
+    JointKind         the bits of two or three parts, one part after the other
+
+A kind is what differs between metrics besides their periods and their documentation; `Metric` adds these and the name, also to messages.
+Its word is the `kind` of a definition. A mean has the word of an ordinal metric.
+
+Source: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2 (string) and 4 (one-hot); docs/explanation/format.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from hubbub.errors import DefinitionError, InvalidValueError, ParameterError
+from hubbub.hashing import google_md5, murmur3_v1
+from hubbub.metrics.buckets import Buckets, finite_number
+from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.joint import JointParams
+from hubbub.metrics.params import MAX_BITS, Params
+from hubbub.metrics.rules import check_collectable, check_metric_name
+from hubbub.text import with_article
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+    from fractions import Fraction
+
+Value: TypeAlias = "str | bool | float | Decimal | Fraction | None"
+JointValue: TypeAlias = "tuple[Value, ...] | Mapping[str, Value]"
+"""Values of the parts of a joint metric: in the order of the parts, or by name."""
+
+DIGEST_BYTES = 16
+MIN_STRING_BITS = 8
+
+
+class BloomBits(int):
+    """True bits of a value in one cohort: bit i is one where the Bloom filter, the category or the bucket sets bit i.
+
+    value_digest : first 16 bytes of SHA-256 of a string; empty for "no value" and for metrics without hashing. For a joint metric the
+                   digests of its string parts are concatenated, with 16 zero bytes for a string part without a value
+    """
+
+    value_digest: bytes = b""
+
+
+class KindWord(StrEnum):
+    """Word of a kind in definitions, commands and wishes."""
+
+    STRING = "string"
+    CATEGORICAL = "categorical"
+    BOOLEAN = "boolean"
+    ORDINAL = "ordinal"
+    JOINT = "joint"
+
+
+@dataclass(frozen=True)
+class Kind(ABC):
+    """Kind of a metric's values.
+
+    params : sizes and mechanism of its bits
+
+    word             : its word in definitions
+    needs_candidates : whether its values are unknown strings, so that the analyst lists candidates and the decoder tests them
+    value_noun       : one of its values in tables
+    """
+
+    params: Params
+
+    word: ClassVar[KindWord]
+    needs_candidates: ClassVar[bool] = False
+    value_noun: ClassVar[str] = "category"
+
+    def __str__(self) -> str:
+        return self.word
+
+    @abstractmethod
+    def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
+        """Return the true bits of a value in a cohort. Raises InvalidValueError; its message never contains the value."""
+
+    @abstractmethod
+    def parse_value(self, text: str) -> Value | JointValue:
+        """Return the value that a text on the command line stands for. Raises InvalidValueError."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Name of each bit; () if the bits are hashed or those of parts."""
+        return ()
+
+    @property
+    def num_strings(self) -> int:
+        """Number of strings in a value: each has a digest of 16 bytes in the value's key."""
+        return 0
+
+    @property
+    def has_no_value(self) -> bool:
+        """Whether a period without a recording is reported as such, and not as a default."""
+        return True
+
+    @property
+    def distinct_values(self) -> float:
+        """Number of values with different true bits, "no value" included; infinite for strings."""
+        return self.params.num_bits + self.has_no_value
+
+    def is_valid_at_sight(self, value: object) -> bool:
+        """Return whether a value is valid for certain, without computing its bits; False: `true_bits` decides."""
+        return False
+
+    def require_collectable(self, name: str) -> None:
+        """Raise DefinitionError, with the metric's name, for parameters that only imported reports may have."""
+        check_collectable(name, self.params)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the fields of the metric's digest."""
+        return {"categories": [], "other": None, "kind": self.word, **self.params.canonical()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values; `kind_from_dict` reads them."""
+        return {**self.params.to_dict(), "categories": [], "other": None}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
+        """Return the kind of the fields that `to_dict` returned. Raises KeyError, TypeError, DefinitionError, ParameterError."""
+        return cls(Params.from_dict(fields))
+
+    def _check_scheme(self, num_bits: int, scheme: str = "one-hot") -> None:
+        if self.params.hash_scheme != scheme or self.params.num_bits != num_bits:
+            raise DefinitionError(
+                f"{with_article(self.word)} metric needs {scheme} parameters of {num_bits} bits, "
+                f"got {self.params.hash_scheme} of {self.params.num_bits}"
+            )
+
+
+_HASH_FUNCTIONS = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
+
+
+@dataclass(frozen=True)
+class StringKind(Kind):
+    """Any string, as a Bloom filter: bit i is one if one of the h hashes has position i.
+
+    discover : groups of cohorts that report fragments, whose strings `hubbub discover` finds; None: each client reports the whole string
+    """
+
+    discover: Discovery | None = None
+
+    word = KindWord.STRING
+    needs_candidates = True
+    value_noun = "candidate"
+
+    def __post_init__(self) -> None:
+        if self.params.hash_scheme not in _HASH_FUNCTIONS:
+            raise DefinitionError("a string metric needs a Bloom filter; use hash_scheme = 'murmur3-v1'")
+        if self.params.num_bits < MIN_STRING_BITS:
+            raise DefinitionError(
+                f"num_bits of a string metric must be {MIN_STRING_BITS} to {MAX_BITS}, got {self.params.num_bits}"
+            )
+        if self.discover is None:
+            return
+        if self.params.hash_scheme != "murmur3-v1":
+            raise DefinitionError(
+                f"only a string metric with hash_scheme = 'murmur3-v1' has a discover table, got {self.params.hash_scheme}"
+            )
+        self.discover.check_cohorts(self.params.num_cohorts)
+
+    @property
+    def num_strings(self) -> int:
+        return 1
+
+    @property
+    def distinct_values(self) -> float:
+        return math.inf
+
+    def is_valid_at_sight(self, value: object) -> bool:
+        return type(value) is str and value.isascii()
+
+    def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
+        if value is None:
+            return BloomBits(0)
+        text = _utf8(_require_str(self, value))
+        if text is None:  # not raised in _utf8: the UnicodeEncodeError there contains the value
+            raise InvalidValueError("the value cannot be encoded as UTF-8: remove lone surrogates")
+        params, discover = self.params, self.discover
+        hashed = text if discover is None else discover.fragment(text, discover.group(cohort, params.num_cohorts))
+        bits = _bits_at(_HASH_FUNCTIONS[params.hash_scheme](hashed, cohort, params.num_bits, params.num_hashes))
+        bits.value_digest = hashlib.sha256(text).digest()[:DIGEST_BYTES]
+        return bits
+
+    def parse_value(self, text: str) -> Value:
+        return text
+
+    def canonical(self) -> dict[str, Any]:
+        if self.discover is None:
+            return super().canonical()
+        return {**super().canonical(), "discover": self.discover.digest_fields(self.params.num_cohorts)}
+
+    def to_dict(self) -> dict[str, Any]:
+        discover = {} if self.discover is None else {"discover": self.discover.to_dict()}
+        return {**super().to_dict(), **discover}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
+        discover = Discovery.from_dict(fields["discover"]) if "discover" in fields else None
+        return cls(Params.from_dict(fields), discover)
+
+
+@dataclass(frozen=True)
+class CategoricalKind(Kind):
+    """One of 2 to 1024 categories, in the order of their bits (basic RAPPOR).
+
+    other : category that replaces unknown values; None: unknown values are invalid
+    """
+
+    categories: tuple[str, ...]
+    other: str | None = None
+
+    word = KindWord.CATEGORICAL
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "categories", tuple(self.categories))
+        check_number_of_categories(len(self.categories))
+        self._check_scheme(len(self.categories))
+        for category in self.categories:
+            if not isinstance(category, str) or not category:
+                raise DefinitionError(f"a category must be a non-empty string, got {category!r}")
+            if any("\ud800" <= character <= "\udfff" for character in category):
+                raise DefinitionError(
+                    f"categories must be encodable as UTF-8, got {category!r}: remove lone surrogates"
+                )
+        if len(set(self.categories)) != len(self.categories):
+            repeated = sorted({c for c in self.categories if self.categories.count(c) > 1})
+            raise DefinitionError(f"categories must be distinct, got {', '.join(repeated)} more than once")
+        if self.other is not None and self.other not in self.categories:
+            raise DefinitionError(f"other must be one of the categories, got {self.other!r}")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.categories
+
+    def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
+        if value is None:
+            return BloomBits(0)
+        known = _require_str(self, value) in self.categories
+        if not known and self.other is None:
+            raise InvalidValueError(
+                f"the value is none of the {len(self.categories)} categories: "
+                "add it to `categories`, or set `other` to the category of unknown values"
+            )
+        return BloomBits(1 << self.categories.index(value if known else self.other))
+
+    def parse_value(self, text: str) -> Value:
+        return text
+
+    def canonical(self) -> dict[str, Any]:
+        return {**super().canonical(), "categories": list(self.categories), "other": self.other}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "categories": list(self.categories), "other": self.other}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
+        return cls(Params.from_dict(fields), tuple(fields["categories"]), fields["other"])
+
+
+@dataclass(frozen=True)
+class BooleanKind(Kind):
+    """True or not: False and "no value" have no bit and are one value."""
+
+    word = KindWord.BOOLEAN
+
+    def __post_init__(self) -> None:
+        self._check_scheme(1)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ("true",)
+
+    def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
+        if value is not None and not isinstance(value, bool):
+            raise InvalidValueError(
+                f"a boolean metric accepts True, False or None, got {with_article(type(value).__name__)}"
+            )
+        return BloomBits(bool(value))
+
+    def parse_value(self, text: str) -> Value:
+        if text not in ("true", "false"):
+            raise InvalidValueError("a value of a boolean metric must be true or false")
+        return text == "true"
+
+
+@dataclass(frozen=True)
+class NumberKind(Kind):
+    """Numbers in declared buckets."""
+
+    buckets: Buckets
+
+    word = KindWord.ORDINAL
+    value_noun = "bucket"
+
+    def __post_init__(self) -> None:
+        if self.buckets.is_mean != isinstance(self, MeanKind):
+            raise DefinitionError(
+                f"{type(self).__name__} does not estimate the {self.buckets.estimate}: use Metric.ordinal(...)"
+            )
+        self._check_scheme(len(self.buckets), self.buckets.hash_scheme)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.buckets.labels
+
+    @property
+    def has_no_value(self) -> bool:
+        return self.buckets.default is None
+
+    def number(self, value: object) -> float:
+        """Return a recorded value as a double. Raises InvalidValueError for anything but a finite real number."""
+        number = finite_number(value)
+        if number is None:
+            problem = "NaN or an infinity" if isinstance(value, float) else with_article(type(value).__name__)
+            raise InvalidValueError(f"an ordinal metric accepts a finite number or None, got {problem}")
+        return number
+
+    def parse_value(self, text: str) -> Value:
+        try:
+            return float(text)
+        except ValueError:
+            raise InvalidValueError("a value of an ordinal metric must be a number such as 12.5") from None
+
+    def canonical(self) -> dict[str, Any]:
+        return {**super().canonical(), "buckets": self.buckets.digest_fields()}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "buckets": self.buckets.to_dict()}
+
+
+@dataclass(frozen=True)
+class OrdinalKind(NumberKind):
+    """The bucket of a number, to estimate the distribution of the numbers, its quantiles and its mean."""
+
+    def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
+        number = self.buckets.default if value is None else self.number(value)
+        return BloomBits(0 if number is None else 1 << self.buckets.index_of(number))
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
+        buckets = Buckets.from_dict(fields["buckets"]) if "buckets" in fields else None
+        return ordinal_kind(Params.from_dict(fields), buckets)
+
+
+@dataclass(frozen=True)
+class MeanKind(NumberKind):
+    """Whether a number reaches the client's threshold, to estimate the mean of the numbers alone.
+
+    threshold of `true_bits` : `Secret.threshold` of the client. None is enough if the bit is the same for all thresholds of the cohort
+
+    Source: Ding, Kulkarni, Yekhanin 2017 (1BitMean); `Buckets`.
+    """
+
+    @property
+    def distinct_values(self) -> float:
+        return 2
+
+    def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
+        number = self.number(self.buckets.default if value is None else value)
+        fraction, m = self.buckets.fraction(number), self.params.num_cohorts
+        if threshold is None and cohort < fraction * m < cohort + 1:
+            raise InvalidValueError(
+                "threshold is missing, and the bit of this number depends on it: use Encoder.bloom_bits"
+            )
+        return BloomBits(fraction >= ((cohort + 1) / m if threshold is None else threshold))
+
+
+def ordinal_kind(params: Params, buckets: Buckets | None) -> OrdinalKind | MeanKind:
+    """Return the kind of numbers in buckets: their distribution, or with `estimate = "mean"` their mean alone."""
+    if not isinstance(buckets, Buckets):
+        raise DefinitionError(f"an ordinal metric needs buckets, got {buckets!r}: pass Buckets((0, 10, 20))")
+    return (MeanKind if buckets.is_mean else OrdinalKind)(params, buckets)
+
+
+@dataclass(frozen=True)
+class JointKind(Kind):
+    """Values of two or three parts, reported together: string, categorical or boolean, each by its name.
+
+    parts : kind of each part by its name, in the order of their bits
+    """
+
+    params: Params = field(init=False)
+    parts: Mapping[str, Kind]
+
+    word = KindWord.JOINT
+
+    def __post_init__(self) -> None:
+        for name, part in self.parts.items():
+            check_metric_name(name)
+            if isinstance(part, NumberKind):
+                raise DefinitionError(
+                    f"part {name} must be a string, categorical or boolean metric, got an ordinal one: "
+                    "declare its buckets as categories"
+                )
+            if isinstance(part, StringKind) and part.discover is not None:
+                raise DefinitionError(
+                    f"part {name} must not have a discover table: its cohort is that of the joint metric"
+                )
+        try:
+            params = JointParams([part.params for part in self.parts.values()])
+        except ParameterError as problem:
+            raise DefinitionError(str(problem)) from None
+        object.__setattr__(self, "params", params)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.parts.items()))
+
+    @property
+    def num_strings(self) -> int:
+        return sum(part.num_strings for part in self.parts.values())
+
+    @property
+    def distinct_values(self) -> float:
+        return math.prod(part.distinct_values for part in self.parts.values())
+
+    def require_collectable(self, name: str) -> None:
+        for of_part, part in self.parts.items():
+            part.require_collectable(f"{name}: part {of_part}")
+
+    def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
+        bits, digests, offset = 0, b"", 0
+        for (name, part), of_part in zip(self.parts.items(), self._values(value), strict=True):
+            try:
+                bloom = part.true_bits(of_part, cohort)
+            except InvalidValueError as problem:
+                raise InvalidValueError(f"part {name}: {problem}") from None
+            bits |= bloom << offset
+            offset += part.params.num_bits
+            digests += bloom.value_digest.ljust(DIGEST_BYTES * part.num_strings, b"\0")
+        joint = BloomBits(bits)
+        joint.value_digest = digests
+        return joint
+
+    def _values(self, value: Any) -> Sequence[Value]:
+        """Return the value of each part."""
+        names = ", ".join(self.parts)
+        if value is None:
+            return (None,) * len(self.parts)
+        if isinstance(value, Mapping):
+            if not value.keys() <= self.parts.keys():
+                raise InvalidValueError(f"the mapping has keys that are no parts of the metric: use {names} only")
+            return [value.get(name) for name in self.parts]
+        if not isinstance(value, tuple):
+            raise InvalidValueError(
+                f"a joint metric accepts a tuple or a mapping of {names}, or None, got {type(value).__name__}"
+            )
+        if len(value) != len(self.parts):
+            raise InvalidValueError(f"the tuple must have {len(self.parts)} values ({names}), got {len(value)}")
+        return value
+
+    def parse_value(self, text: str) -> JointValue:
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise InvalidValueError(
+                'a value of a joint metric must be a JSON object of its parts, such as {"part": "value"}'
+            )
+        return value
+
+    def canonical(self) -> dict[str, Any]:
+        return {
+            "kind": self.word,
+            "parts": [{**part.canonical(), "name": name} for name, part in self.parts.items()],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        parts = [{"name": name, "kind": str(part), **part.to_dict()} for name, part in self.parts.items()]
+        return {"parts": parts}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
+        return cls.of_pairs([(part["name"], kind_from_dict(part)) for part in fields["parts"]])
+
+    @classmethod
+    def of_pairs(cls, parts: Iterable[tuple[str, Kind]]) -> JointKind:
+        """Return the joint kind of (name, kind) pairs. Raises DefinitionError if two have one name."""
+        pairs = tuple(parts)
+        if len(dict(pairs)) != len(pairs):
+            raise DefinitionError(f"the parts must have distinct names, got {', '.join(name for name, _ in pairs)}")
+        return cls(dict(pairs))
+
+
+KINDS: Mapping[KindWord, type[Kind]] = {
+    each.word: each for each in (StringKind, CategoricalKind, BooleanKind, OrdinalKind, JointKind)
+}
+_FIELDS_OF_ONE_KIND: Mapping[str, KindWord] = {
+    "discover": KindWord.STRING,
+    "categories": KindWord.CATEGORICAL,
+    "other": KindWord.CATEGORICAL,
+    "buckets": KindWord.ORDINAL,
+    "parts": KindWord.JOINT,
+}
+
+
+def kind_from_dict(fields: Mapping[str, Any]) -> Kind:
+    """Return the kind of JSON values with the entry `kind`. Raises KeyError, TypeError, DefinitionError, ParameterError."""
+    word = kind_word(fields["kind"])
+    for name, owner in _FIELDS_OF_ONE_KIND.items():
+        if fields.get(name) and word is not owner:
+            raise DefinitionError(f"only {with_article(owner)} metric has {name}, got {with_article(word)} one")
+    kind = KINDS[word].from_dict(fields)
+    for name in kind.to_dict().keys() - fields.keys():
+        raise KeyError(name)
+    return kind
+
+
+def kind_word(word: object) -> KindWord:
+    """Return the word of a kind; raises DefinitionError for any other."""
+    if isinstance(word, str) and word in tuple(KindWord):
+        return KindWord(word)
+    raise DefinitionError(f"kind must be one of {', '.join(KindWord)}, got {word!r}")
+
+
+def check_number_of_categories(number: int) -> None:
+    """Raise DefinitionError unless a categorical metric can have so many categories."""
+    if not 2 <= number <= MAX_BITS:
+        raise DefinitionError(
+            f"a categorical metric needs 2 to {MAX_BITS} categories, got {number}: "
+            f"use a boolean metric for one category, a string metric for more than {MAX_BITS}"
+        )
+
+
+def _require_str(kind: Kind, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidValueError(f"a {kind} metric accepts a str or None, got {with_article(type(value).__name__)}")
+    return value
+
+
+def _utf8(value: str) -> bytes | None:
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        return None
+
+
+def _bits_at(positions: Iterable[int]) -> BloomBits:
+    bits = 0
+    for position in positions:
+        bits |= 1 << position
+    return BloomBits(bits)
