@@ -10,6 +10,7 @@ from itertools import count
 import numpy as np
 
 from hubbub.errors import SummaryError
+from hubbub.metrics.kinds import MeanKind
 from hubbub.metrics.metric import Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.text import format_count, with_article
@@ -169,12 +170,12 @@ def _decode_categories(
             f"{metric.name}: categories are not tested, so {with_article(metric.kind.word)} metric has no weights. Leave out weights (--weights)."
         )
     names = category_names(metric, candidates)
-    if metric.buckets is not None and metric.buckets.is_mean:
+    if isinstance(metric.kind, MeanKind):
         if names is not None:
             raise CandidateError(
                 f'{metric.name}: its reports estimate a mean (estimate = "mean"), and no share of any value. Leave candidates out.'
             )
-        decoding = build_mean_decoding(evidence, metric.buckets, options)
+        decoding = build_mean_decoding(evidence, metric.kind.buckets, options)
     else:
         selected = select_categories(metric, names)
         decoding = build_category_decoding(fit_categories(evidence, selected), selected, evidence, options)

@@ -71,7 +71,7 @@ class Kind(ABC):
 
     word             : its word in definitions
     needs_candidates : whether its values are unknown strings, so that the analyst lists candidates and the decoder tests them
-    value_noun       : one of its values in tables
+    value_noun       : one of its values in tables, with its plural `value_nouns`
     """
 
     params: Params
@@ -79,6 +79,7 @@ class Kind(ABC):
     word: ClassVar[KindWord]
     needs_candidates: ClassVar[bool] = False
     value_noun: ClassVar[str] = "category"
+    value_nouns: ClassVar[str] = "categories"
 
     def __str__(self) -> str:
         return self.word
@@ -155,6 +156,7 @@ class StringKind(Kind):
     word = KindWord.STRING
     needs_candidates = True
     value_noun = "candidate"
+    value_nouns = "candidates"
 
     def __post_init__(self) -> None:
         if self.params.hash_scheme not in _HASH_FUNCTIONS:
@@ -304,6 +306,7 @@ class NumberKind(Kind):
 
     word = KindWord.ORDINAL
     value_noun = "bucket"
+    value_nouns = "buckets"
 
     def __post_init__(self) -> None:
         if self.buckets.is_mean != isinstance(self, MeanKind):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.metrics.kinds import KindWord, Value
+from hubbub.metrics.kinds import BooleanKind, CategoricalKind, MeanKind, OrdinalKind, Value
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import Event, bound_of_event, choose_event
@@ -85,19 +85,16 @@ def _values_of_part(metric: Metric) -> list[Value]:
     With `discover`, the first strings differ in their first symbol, so that their fragments differ in every group. With n-grams they
     repeat the symbols in which they differ up to the last group's.
     """
-    if metric.kind.word is KindWord.BOOLEAN:
+    if isinstance(metric.kind, BooleanKind):
         return [True, False, None]
-    if metric.kind.word is KindWord.CATEGORICAL:
-        return [*metric.categories, None]
-    if metric.buckets is not None and metric.buckets.is_mean:
-        ends = {  # their bits are the same for all thresholds
-            0.0: metric.buckets.edges[0],
-            1.0: metric.buckets.edges[1],
-        }
-        known = metric.buckets.default is not None and metric.buckets.fraction(metric.buckets.default) in ends
-        return [*ends.values(), *([None] if known else [])]
-    if metric.buckets is not None:
-        return [*metric.buckets.edges[:-1], None]
+    if isinstance(metric.kind, CategoricalKind):
+        return [*metric.kind.categories, None]
+    if isinstance(metric.kind, MeanKind):
+        buckets = metric.kind.buckets  # the bits of its edges are the same for all thresholds
+        known = buckets.default is not None and buckets.fraction(buckets.default) in (0.0, 1.0)
+        return [*buckets.edges, *([None] if known else [])]
+    if isinstance(metric.kind, OrdinalKind):
+        return [*metric.kind.buckets.edges[:-1], None]
     strings: list[Value] = []
     covered = np.zeros(metric.params.num_bits, bool)
     for number in range(1, _MAX_STRINGS_TRIED + 1):

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.kinds import BooleanKind, JointKind, MeanKind
 from hubbub.metrics.metric import Metric
 from hubbub.text import escape_untrusted, with_article
 from hubbub_decoder.array_types import Floats
@@ -57,21 +57,17 @@ def draw_from_distribution(
 
     num_values : number of values of a string metric, 100 if None; other metrics use their own values
     """
-    if metric.buckets is not None and metric.buckets.is_mean:
+    if isinstance(metric.kind, MeanKind):
         raise PopulationError(
             f'{metric.name}: a metric with estimate = "mean" has numbers, and no named values. Give a population (--population).'
         )
-    match metric.kind.word:
-        case KindWord.STRING:
-            return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
-        case KindWord.CATEGORICAL | KindWord.ORDINAL:
-            values = metric.kind.labels
-        case KindWord.BOOLEAN:
-            values = ("true", "false")
-        case KindWord.JOINT:
-            raise PopulationError(
-                f"{metric.name}: a joint metric has no named distribution. Give a population of combinations (--population)."
-            )
+    if isinstance(metric.kind, JointKind):
+        raise PopulationError(
+            f"{metric.name}: a joint metric has no named distribution. Give a population of combinations (--population)."
+        )
+    if metric.kind.needs_candidates:
+        return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
+    values = ("true", "false") if isinstance(metric.kind, BooleanKind) else metric.kind.labels
     if num_values not in (None, len(values)):
         raise PopulationError(
             f"{metric.name}: {with_article(metric.kind.word)} metric has {len(values)} values, got {num_values}. Leave out num_values (--values)."

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.metrics.buckets import Buckets, finite_number, format_number
-from hubbub.metrics.kinds import BooleanKind, CategoricalKind
+from hubbub.metrics.kinds import BooleanKind, CategoricalKind, MeanKind
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 from hubbub.summary import BitCounts, PatternCounts
@@ -94,7 +94,7 @@ def simulate_two_periods(
 
     Raises PopulationError as `simulate_bit_counts` does, and for another number of periods.
     """
-    if metric.buckets is not None and metric.buckets.is_mean:
+    if isinstance(metric.kind, MeanKind):
         raise PopulationError(
             f'{metric.name}: two periods of a metric with estimate = "mean" cannot be simulated. Use `simulate_bit_counts`.'
         )
@@ -279,8 +279,8 @@ def _blocks(
     block_size = max(1, _CELLS_PER_BLOCK // (params.num_cohorts * params.num_hashes))
     for start in range(0, len(values), block_size):
         block = slice(start, start + block_size)
-        if metric.buckets is not None and metric.buckets.is_mean:
-            yield _threshold_positions(metric, metric.buckets, values[block], counts[block], rng)
+        if isinstance(metric.kind, MeanKind):
+            yield _threshold_positions(metric, metric.kind.buckets, values[block], counts[block], rng)
         else:
             yield value_positions(metric, values[block]), counts[block]
 

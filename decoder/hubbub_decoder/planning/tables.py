@@ -10,6 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from hubbub.metrics.kinds import MeanKind
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
 from hubbub_decoder.planning.definition import shortest_decimal
@@ -75,8 +76,8 @@ def _figures(each: Description) -> Iterator[tuple[str, str]]:
         f"{format_count(each.periods, 'period')} of {format_count(each.reports, 'report')}, {_DATA[law.data]}, {shares}",
     )
     name, unit = "detection limit", ""
-    if each.metric.buckets is not None and each.metric.buckets.is_mean:
-        low, high = each.metric.buckets.edges
+    if isinstance(each.metric.kind, MeanKind):
+        low, high = each.metric.kind.buckets.edges
         error, unit = law.std_error(0.0), " of the range"
         yield "standard error of the mean", f"{_percent(error)}{unit}: {error * (high - low):.3g}"
     else:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.metrics.kinds import KindWord
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
@@ -81,7 +80,7 @@ def render_decoding(
         tested=tested,
         truth=truth,
         level=_level(decoding),
-        noun="candidates" if tested else "buckets" if decoding.metric.kind.word is KindWord.ORDINAL else "categories",
+        noun=decoding.metric.kind.value_nouns,
         figures=list(_figures(decoding)),
         periods=period_text(decoding.periods),
         sentences=[*match_lines(decoding), *summary_lines(decoding, quantiles=False)],

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.text import escape_untrusted
 from hubbub_decoder.comparison.results import Comparison
@@ -94,7 +93,7 @@ def render_metric(
         metric=metric,
         tested=metric.kind.needs_candidates,
         level=min(levels, default=""),
-        noun={KindWord.STRING: "candidates", KindWord.ORDINAL: "buckets"}.get(metric.kind.word, "categories"),
+        noun=metric.kind.value_nouns,
         trends=trends[:MAX_ROWS],
         num_trends=len(trends),
         days=days,

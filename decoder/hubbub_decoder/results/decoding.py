@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
+from hubbub.metrics.kinds import MeanKind
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub_decoder.data.candidates import distinct_candidates
@@ -215,7 +216,7 @@ class Decoding(Result):
         """
         path = Path(path)
         check_table_path(path)
-        is_mean = self.metric.buckets is not None and self.metric.buckets.is_mean
+        is_mean = isinstance(self.metric.kind, MeanKind)
         if is_mean and path.suffix.lower() != ".json":
             raise OutputError(
                 f'{path} would have no rows: {self.metric.name} estimates a mean (estimate = "mean"). Use .json.'

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hubbub.metrics.buckets import Buckets
+from hubbub.metrics.kinds import MeanKind, OrdinalKind
 from hubbub.text import format_count
 from hubbub_decoder.results.estimates import Estimate
 from hubbub_decoder.results.ordinal import Numbers
@@ -175,20 +176,19 @@ def _draw_numbers(decoding: Decoding, figure: Figure) -> Figure:
 
 
 def _numbers_of(decoding: Decoding) -> tuple[Numbers, Buckets]:
-    numbers, buckets = decoding.numbers, decoding.metric.buckets
-    if numbers is None or buckets is None or buckets.is_mean:
+    numbers, kind = decoding.numbers, decoding.metric.kind
+    if numbers is None or not isinstance(kind, OrdinalKind):
         raise ValueError(
             f"{decoding.metric.name} is no ordinal metric, or estimates a mean alone, and has no distribution function. Use plot_intervals."
         )
-    return numbers, buckets
+    return numbers, kind.buckets
 
 
 def _largest(decoding: Decoding, top: int) -> list[Estimate]:
     """Return the largest estimates; those of buckets in the order of their edges."""
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}. It is the largest number of candidates in the plot.")
-    buckets = decoding.metric.buckets
-    if buckets is not None and buckets.is_mean:
+    if isinstance(decoding.metric.kind, MeanKind):
         raise ValueError(
             f'{decoding.metric.name} estimates a mean (estimate = "mean"), which has no plot. Print decoding.numbers.'
         )

@@ -13,7 +13,6 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from hubbub.metrics.kinds import KindWord
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.text import escape_untrusted, format_count
@@ -197,17 +196,16 @@ def match_lines(decoding: Decoding) -> Iterator[str]:
 
 def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str]:
     """Yield the lines below the table: totals, mean and `quantiles`, number of detected candidates, detection limit."""
-    kind = decoding.metric.kind.word
+    kind = decoding.metric.kind
     buckets = decoding.metric.buckets
-    if kind is not KindWord.BOOLEAN and not (buckets is not None and buckets.is_mean):
-        values = {KindWord.CATEGORICAL: "categories", KindWord.ORDINAL: "buckets"}.get(kind, "")
-        listed = "candidates" if kind is KindWord.STRING else values
-        unlisted = "unlisted strings" if kind is KindWord.STRING else f"other {values}"
+    if kind.params.num_bits > 1:  # one bit has one share, which is in the table
+        listed = kind.value_nouns
+        unlisted = "unlisted strings" if kind.needs_candidates else f"other {listed}"
         if decoding.num_kept is not None:
             listed = format_count(decoding.num_kept, "kept candidate")
             unlisted = "other candidates and unlisted strings"
         totals = [(listed, decoding.listed_total)]
-        if kind is KindWord.STRING or decoding.unlisted.std_error != 0:
+        if kind.needs_candidates or decoding.unlisted.std_error != 0:
             totals.append((unlisted, decoding.unlisted))
         totals.append(("no value", decoding.no_value))
         if all(math.isnan(total.share) for _, total in totals):
@@ -218,7 +216,7 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
         yield from mean_lines(decoding.numbers, buckets, decoding.confidence)
         if quantiles:
             yield from quantile_lines(decoding.numbers, buckets, decoding.confidence)
-    if kind is not KindWord.STRING:
+    if not kind.needs_candidates:
         return
     detected, tested = len(decoding.detected), len(decoding.estimates)
     yield f"Detected: {detected:,} of {tested:,} (false discovery rate {decoding.fdr:.0%}); {tested - detected:,} not detected."
