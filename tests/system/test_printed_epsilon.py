@@ -93,7 +93,8 @@ def metrics() -> dict[str, Metric]:
 def as_toml(metric: Metric) -> str:
     params = metric.params
     lines = [
-        f"{name} = {json.dumps(getattr(metric, name))}" for name in ("name", "kind", "description", "owner", "period")
+        f"{name} = {json.dumps(str(getattr(metric, name)))}"
+        for name in ("name", "kind", "description", "owner", "period")
     ]
     noise = params.mechanism.fields
     lines += [f"{name} = {each!r}" for name, each in noise.items()]
@@ -162,7 +163,8 @@ def test_printed_epsilon_is_the_enumerated_epsilon_rounded_up(
 def test_test_metrics_cover_all_kinds(metrics: dict[str, Metric]) -> None:
     shapes = ((m, m.params) for m in metrics.values())
     combinations = {
-        (m.kind, m.hold is None, p.has_permanent_noise, p.mechanism.prob_f is None, p.hash_scheme) for m, p in shapes
+        (m.kind.word, m.hold is None, p.has_permanent_noise, p.mechanism.prob_f is None, p.hash_scheme)
+        for m, p in shapes
     }
     assert len(combinations) == (4 + 4 + 3) * 2  # no noise, symmetric, asymmetric: booleans have two of the three
     refused = sum(Policy().objection(metric) is not None for metric in metrics.values())

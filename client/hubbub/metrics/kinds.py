@@ -516,10 +516,11 @@ def kind_from_dict(fields: Mapping[str, Any]) -> Kind:
     for name, owner in _FIELDS_OF_ONE_KIND.items():
         if fields.get(name) and word is not owner:
             raise DefinitionError(f"only {with_article(owner)} metric has {name}, got {with_article(word)} one")
-    kind = KINDS[word].from_dict(fields)
-    for name in kind.to_dict().keys() - fields.keys():
-        raise KeyError(name)
-    return kind
+    if word is not KindWord.JOINT and not fields.keys() >= {"categories", "other"}:
+        raise DefinitionError(
+            "categories or other is missing: the definition was changed or damaged after it was written"
+        )
+    return KINDS[word].from_dict(fields)
 
 
 def kind_word(word: object) -> KindWord:
