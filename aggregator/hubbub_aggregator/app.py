@@ -56,6 +56,7 @@ logger = logging.getLogger(__name__)
 _FLUSH_SECONDS = 1.0  # SIGKILL loses the refusals counted since the last flush
 _DISK_CHECK_SECONDS = 1.0
 _FILE_CHECK_SECONDS = 0.4
+_CLOCK_CHECK_SECONDS = 60.0  # far below the tolerance of 10 minutes, so that replicas see one jump as one
 _IN_DOUBT = (
     "a file of the database was removed, replaced or damaged while it is served, so nothing is stored: "
     "see the aggregator's log for the next step"
@@ -122,6 +123,7 @@ def create_app(
             ),
             PeriodicJob("flush_refusals", lambda: outcomes.flush(store), _FLUSH_SECONDS, job_health),
             PeriodicJob("check_disk", disk.measure, _DISK_CHECK_SECONDS, job_health),
+            PeriodicJob("check_clock", service_clock.observe, _CLOCK_CHECK_SECONDS, job_health),
             PeriodicJob("check_files", store.check_files, _FILE_CHECK_SECONDS, job_health),
         )
         if reload is not None:

@@ -10,7 +10,7 @@ from hubbub_aggregator.errors import FilesInDoubtError, JobError, StoreError
 
 logger = logging.getLogger(__name__)
 
-JOBS = ("commit", "fold_and_expire", "compute_figures", "flush_refusals", "check_disk", "check_files")
+JOBS = ("commit", "fold_and_expire", "compute_figures", "flush_refusals", "check_disk", "check_clock", "check_files")
 
 
 def failure_text(problem: Exception) -> str:

@@ -25,6 +25,7 @@ from hubbub.cli.findings import Health
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.batch_validation import admit
+from hubbub_aggregator.app import _CLOCK_CHECK_SECONDS
 from hubbub_aggregator.cli.database_checks import check_clock
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import open_postgres, open_sqlite, transaction
@@ -424,6 +425,34 @@ def test_row_with_two_candidate_times_is_read(store: SqlStore) -> None:
     clock = CredibleClock(store, lambda: seconds + 40 * DAY + 5, lambda: 105.0, "boot")
     assert clock.reading().status is ClockStatus.IN_DOUBT
     assert store.clock() == StoredClock(ClockState(2, seconds + 40 * DAY + 5, agreed=12), "boot", 105)
+
+
+@pytest.mark.parametrize("jump", [40 * DAY, -40 * DAY])
+def test_two_replicas_that_look_each_minute_agree_24_hours_after_a_jump(jump: float) -> None:
+    """Replicas that look once an hour would each take the other's new time for another jump, for ever."""
+    world, store = World(), MemoryClockStore()
+    clocks = [CredibleClock(store, world.wall, partial(world.elapsed, each), "boot") for each in (0, 1)]
+    world.offset += jump
+    for _ in range(round(SETTLING / _CLOCK_CHECK_SECONDS) + 2):
+        for clock in clocks:
+            world.now += _CLOCK_CHECK_SECONDS / 2
+            clock.observe()
+    assert all(clock.reading().may_delete for clock in clocks)
+    assert clocks[0]().timestamp() == pytest.approx(world.wall(), abs=_CLOCK_CHECK_SECONDS)
+
+
+def test_jump_is_seen_long_before_the_next_fold(
+    store: SqlStore, definitions: Definitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubbub_aggregator.app._CLOCK_CHECK_SECONDS", 0.02)
+    clock = SteppedClock(store)
+    with running(definitions, store, Settings(fold_interval=3600), clock) as aggregator:
+        assert aggregator.get("/readyz").json["clock"] == "credible"
+        clock.wall += 40 * DAY
+        deadline = time.monotonic() + 60
+        while aggregator.get("/readyz").json["clock"] == "credible":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 class SteppedClock:

@@ -1,7 +1,8 @@
 """Journal events, what they are about, and their JSON: the one place that knows it.
 
 An event holds new values, such as the recordings of a draft or the units of an account. So a later event about the same item repairs a
-lost one, and applying an event twice is harmless. A record of a file is `encode_records` of an event:
+lost one, and applying an event twice is harmless. Only two counts are added up, and would be too high: `IgnoredRecordings` and
+`BatchCreation.stood_in`. A record of a file is `encode_records` of an event:
 
     {"event": WORD, FIELD: VALUE, ...}        bytes in hex; of the classes and their words see `_WORDS`
 
