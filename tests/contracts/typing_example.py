@@ -193,6 +193,8 @@ def metrics() -> Metric:
     assert_type((kind.distinct_values, kind.is_valid_at_sight("a")), tuple[float, bool])
     assert_type((kind.canonical(), kind.to_dict()), tuple[dict[str, Any], dict[str, Any]])
     assert_type(Kind.from_dict(kind.to_dict()), Kind)
+    assert_type((kind.required_fields, kind.optional_fields), tuple[tuple[str, ...], tuple[str, ...]])
+    assert_type((Kind.from_table(kind.to_table(), {"prob_p": 0}), kind.named_values), tuple[Kind, tuple[str, ...]])
     kind.require_collectable("delay")
     kind.true_bits(kind.parse_value("12"), cohort=0)
     assert_type((params.canonical(), params.to_dict()), tuple[dict[str, Any], dict[str, Any]])

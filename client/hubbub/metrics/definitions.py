@@ -24,23 +24,12 @@ from typing import Any
 
 from hubbub.errors import DefinitionError, HubbubError
 from hubbub.mechanisms.unary import PERMANENT_FIELDS
-from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets
-from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.kinds import KindWord, kind_word
-from hubbub.metrics.metric import Metric
-from hubbub.metrics.params import Params
+from hubbub.metrics.kinds import KINDS, KindWord, kind_word
+from hubbub.metrics.metric import Metric, name_errors
 from hubbub.text import format_count, format_names, with_article
 
 _PROBABILITIES = ("prob_p", "prob_q")
-_SIZES = ("num_bits", "num_hashes", "num_cohorts")
 _REQUIRED = ("name", "kind", "description", "owner", "expires")
-_FIELDS_OF_KIND: Mapping[KindWord, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    KindWord.STRING: (_SIZES, ("hash_scheme", "discover")),
-    KindWord.CATEGORICAL: (("categories",), ("other",)),
-    KindWord.BOOLEAN: ((), ()),
-    KindWord.JOINT: (("part",), ()),
-    KindWord.ORDINAL: (BUCKET_FIELDS[:1], BUCKET_FIELDS[1:]),
-}
 _REGISTRY = ("purpose", "review")
 _OPTIONAL = ("period", "hold", *_REGISTRY)
 
@@ -136,7 +125,7 @@ def _check_keys(table: dict[str, Any]) -> None:
     """Raise DefinitionError for a key that no metric of this kind has."""
     kind = table.get("kind")
     kinds = [KindWord(kind)] if kind in tuple(KindWord) else list(KindWord)
-    fields = (field for each in kinds for group in _FIELDS_OF_KIND[each] for field in group)
+    fields = (field for each in kinds for field in (*KINDS[each].required_fields, *KINDS[each].optional_fields))
     chances = () if kinds == [KindWord.JOINT] else (*_PROBABILITIES, *PERMANENT_FIELDS)
     allowed = sorted({*_REQUIRED, *chances, *fields, *_OPTIONAL})
     unknown = next((field for field in table if field not in allowed), None)
@@ -175,18 +164,8 @@ def _parse_parts(tables: Any) -> list[Metric]:
         try:
             _check_required(table, ("name", "kind", *_PROBABILITIES))
             kind = _kind(table)
-            if kind is KindWord.JOINT:
-                raise DefinitionError(
-                    "kind must be string, categorical or boolean, got 'joint': list its parts instead"
-                )
-            groups = (
-                "name",
-                "kind",
-                *_PROBABILITIES,
-                *PERMANENT_FIELDS,
-                *_FIELDS_OF_KIND[kind][0],
-                *_FIELDS_OF_KIND[kind][1],
-            )
+            fields = (*KINDS[kind].required_fields, *KINDS[kind].optional_fields)
+            groups = ("name", "kind", *_PROBABILITIES, *PERMANENT_FIELDS, *fields)
             unknown = next((field for field in table if field not in groups), None)
             if unknown is not None:
                 raise DefinitionError(f"unknown key {unknown!r}: a {kind} part has {', '.join(sorted(groups))}")
@@ -214,7 +193,7 @@ def _check_required(table: dict[str, Any], required: tuple[str, ...]) -> None:
 def _kind(table: dict[str, Any]) -> KindWord:
     """Return the kind of a table that has the fields which its kind requires."""
     kind = kind_word(table["kind"])
-    required = _FIELDS_OF_KIND[kind][0]
+    required = KINDS[kind].required_fields
     for field in required:
         if field not in table:
             raise DefinitionError(f"{field} is missing: {with_article(kind)} metric needs {', '.join(required)}")
@@ -224,18 +203,6 @@ def _kind(table: dict[str, Any]) -> KindWord:
 def _parse_mechanism(table: dict[str, Any], kind: KindWord, shared: dict[str, Any]) -> Metric:
     """Return the metric of a table's mechanism: kind, sizes and probabilities."""
     probabilities = {field: table[field] for field in (*_PROBABILITIES, *PERMANENT_FIELDS) if field in table}
-    match kind:
-        case KindWord.STRING:
-            sizes = {field: table[field] for field in (*_SIZES, "hash_scheme") if field in table}
-            discover = Discovery.from_dict(table["discover"]) if "discover" in table else None
-            return Metric.string(table["name"], Params(**sizes, **probabilities), discover=discover, **shared)
-        case KindWord.CATEGORICAL:
-            if not isinstance(table["categories"], list):
-                raise DefinitionError(f"categories must be a list of strings, got {table['categories']!r}")
-            return Metric.categorical(
-                table["name"], tuple(table["categories"]), other=table.get("other"), **probabilities, **shared
-            )
-        case KindWord.ORDINAL:
-            return Metric.ordinal(table["name"], Buckets.from_dict(table), **probabilities, **shared)
-        case _:
-            return Metric.boolean(table["name"], **probabilities, **shared)
+    with name_errors(table["name"]):
+        of_table = KINDS[kind].from_table(table, probabilities)
+    return Metric(table["name"], of_table, **shared)

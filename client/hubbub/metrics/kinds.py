@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from hubbub.errors import DefinitionError, InvalidValueError, ParameterError
 from hubbub.hashing import google_md5, murmur3_v1
-from hubbub.metrics.buckets import Buckets, finite_number
+from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets, finite_number
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.joint import JointParams
-from hubbub.metrics.params import MAX_BITS, Params
+from hubbub.metrics.params import MAX_BITS, MEAN_COHORTS, Params
 from hubbub.metrics.rules import check_collectable, check_metric_name
 from hubbub.text import with_article
 
@@ -70,6 +70,7 @@ class Kind(ABC):
     params : sizes and mechanism of its bits
 
     word             : its word in definitions
+    required_fields, optional_fields : those of its table in a definitions file, besides the probabilities
     needs_candidates : whether its values are unknown strings, so that the analyst lists candidates and the decoder tests them
     value_noun       : one of its values in tables, with its plural `value_nouns`
     """
@@ -77,6 +78,8 @@ class Kind(ABC):
     params: Params
 
     word: ClassVar[KindWord]
+    required_fields: ClassVar[tuple[str, ...]] = ()
+    optional_fields: ClassVar[tuple[str, ...]] = ()
     needs_candidates: ClassVar[bool] = False
     value_noun: ClassVar[str] = "category"
     value_nouns: ClassVar[str] = "categories"
@@ -96,6 +99,11 @@ class Kind(ABC):
     def labels(self) -> tuple[str, ...]:
         """Name of each bit; () if the bits are hashed or those of parts."""
         return ()
+
+    @property
+    def named_values(self) -> tuple[str, ...]:
+        """Values that a population or a list of categories may name; () of strings and joint values."""
+        return self.labels
 
     @property
     def num_strings(self) -> int:
@@ -133,6 +141,15 @@ class Kind(ABC):
         """Return the kind of the fields that `to_dict` returned. Raises KeyError, TypeError, DefinitionError, ParameterError."""
         return cls(Params.from_dict(fields))
 
+    @classmethod
+    @abstractmethod
+    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> Kind:
+        """Return the kind of a table in a definitions file that has all required fields. Raises DefinitionError, ParameterError."""
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the fields of a table in a definitions file, without those that have their default; `from_table` reads them."""
+        return {}
+
     def _check_scheme(self, num_bits: int, scheme: str = "one-hot") -> None:
         if self.params.hash_scheme != scheme or self.params.num_bits != num_bits:
             raise DefinitionError(
@@ -154,6 +171,8 @@ class StringKind(Kind):
     discover: Discovery | None = None
 
     word = KindWord.STRING
+    required_fields = ("num_bits", "num_hashes", "num_cohorts")
+    optional_fields = ("hash_scheme", "discover")
     needs_candidates = True
     value_noun = "candidate"
     value_nouns = "candidates"
@@ -210,8 +229,20 @@ class StringKind(Kind):
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
-        discover = Discovery.from_dict(fields["discover"]) if "discover" in fields else None
-        return cls(Params.from_dict(fields), discover)
+        return cls(Params.from_dict(fields), _discovery(fields))
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> StringKind:
+        sizes = {name: table[name] for name in (*cls.required_fields, "hash_scheme") if name in table}
+        return cls(Params(**sizes, **probabilities), _discovery(table))
+
+    def to_table(self) -> dict[str, Any]:
+        fields = {name: getattr(self.params, name) for name in self.required_fields}
+        if self.params.hash_scheme != "murmur3-v1":
+            fields["hash_scheme"] = self.params.hash_scheme
+        if self.discover is not None:
+            fields["discover"] = {name: each for name, each in self.discover.to_dict().items() if each is not None}
+        return fields
 
 
 @dataclass(frozen=True)
@@ -225,10 +256,12 @@ class CategoricalKind(Kind):
     other: str | None = None
 
     word = KindWord.CATEGORICAL
+    required_fields = ("categories",)
+    optional_fields = ("other",)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "categories", tuple(self.categories))
-        check_number_of_categories(len(self.categories))
+        _check_number_of_categories(len(self.categories))
         self._check_scheme(len(self.categories))
         for category in self.categories:
             if not isinstance(category, str) or not category:
@@ -271,6 +304,21 @@ class CategoricalKind(Kind):
     def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
         return cls(Params.from_dict(fields), tuple(fields["categories"]), fields["other"])
 
+    @classmethod
+    def one_hot(cls, categories: Sequence[str], other: str | None, probabilities: Mapping[str, Any]) -> CategoricalKind:
+        """Return the kind of categories with one bit for each."""
+        _check_number_of_categories(len(categories))
+        return cls(Params.one_hot(len(categories), **probabilities), tuple(categories), other)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> CategoricalKind:
+        if not isinstance(table["categories"], list):
+            raise DefinitionError(f"categories must be a list of strings, got {table['categories']!r}")
+        return cls.one_hot(table["categories"], table.get("other"), probabilities)
+
+    def to_table(self) -> dict[str, Any]:
+        return {"categories": list(self.categories), **({} if self.other is None else {"other": self.other})}
+
 
 @dataclass(frozen=True)
 class BooleanKind(Kind):
@@ -285,6 +333,10 @@ class BooleanKind(Kind):
     def labels(self) -> tuple[str, ...]:
         return ("true",)
 
+    @property
+    def named_values(self) -> tuple[str, ...]:
+        return ("true", "false")
+
     def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
         if value is not None and not isinstance(value, bool):
             raise InvalidValueError(
@@ -297,6 +349,10 @@ class BooleanKind(Kind):
             raise InvalidValueError("a value of a boolean metric must be true or false")
         return text == "true"
 
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> BooleanKind:
+        return cls(Params.one_hot(1, **probabilities))
+
 
 @dataclass(frozen=True)
 class NumberKind(Kind):
@@ -305,6 +361,8 @@ class NumberKind(Kind):
     buckets: Buckets
 
     word = KindWord.ORDINAL
+    required_fields = BUCKET_FIELDS[:1]
+    optional_fields = BUCKET_FIELDS[1:]
     value_noun = "bucket"
     value_nouns = "buckets"
 
@@ -343,6 +401,14 @@ class NumberKind(Kind):
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "buckets": self.buckets.to_dict()}
 
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> OrdinalKind | MeanKind:
+        return ordinal_kind(Buckets.from_dict(table), probabilities)
+
+    def to_table(self) -> dict[str, Any]:
+        fields = self.buckets.to_dict()
+        return {name: fields[name] for name in BUCKET_FIELDS if fields.get(name) not in (None, "", [])}
+
 
 @dataclass(frozen=True)
 class OrdinalKind(NumberKind):
@@ -354,8 +420,10 @@ class OrdinalKind(NumberKind):
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
-        buckets = Buckets.from_dict(fields["buckets"]) if "buckets" in fields else None
-        return ordinal_kind(Params.from_dict(fields), buckets)
+        if "buckets" not in fields:
+            raise DefinitionError("an ordinal metric needs buckets, got none: pass Buckets((0, 10, 20))")
+        buckets = Buckets.from_dict(fields["buckets"])
+        return (MeanKind if buckets.is_mean else OrdinalKind)(Params.from_dict(fields), buckets)
 
 
 @dataclass(frozen=True)
@@ -381,10 +449,15 @@ class MeanKind(NumberKind):
         return BloomBits(fraction >= ((cohort + 1) / m if threshold is None else threshold))
 
 
-def ordinal_kind(params: Params, buckets: Buckets | None) -> OrdinalKind | MeanKind:
+def ordinal_kind(buckets: Buckets, probabilities: Mapping[str, Any]) -> OrdinalKind | MeanKind:
     """Return the kind of numbers in buckets: their distribution, or with `estimate = "mean"` their mean alone."""
-    if not isinstance(buckets, Buckets):
-        raise DefinitionError(f"an ordinal metric needs buckets, got {buckets!r}: pass Buckets((0, 10, 20))")
+    params = Params(
+        num_bits=len(buckets),
+        num_hashes=1,
+        num_cohorts=MEAN_COHORTS if buckets.is_mean else 1,
+        hash_scheme=buckets.hash_scheme,
+        **probabilities,
+    )
     return (MeanKind if buckets.is_mean else OrdinalKind)(params, buckets)
 
 
@@ -399,6 +472,7 @@ class JointKind(Kind):
     parts: Mapping[str, Kind]
 
     word = KindWord.JOINT
+    required_fields = ("part",)
 
     def __post_init__(self) -> None:
         for name, part in self.parts.items():
@@ -490,6 +564,11 @@ class JointKind(Kind):
         return cls.of_pairs([(part["name"], kind_from_dict(part)) for part in fields["parts"]])
 
     @classmethod
+    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> JointKind:
+        """Raise DefinitionError: the parts are tables of their own, which `definitions.py` reads."""
+        raise DefinitionError("kind must be string, categorical or boolean, got 'joint': list its parts instead")
+
+    @classmethod
     def of_pairs(cls, parts: Iterable[tuple[str, Kind]]) -> JointKind:
         """Return the joint kind of (name, kind) pairs. Raises DefinitionError if two have one name."""
         pairs = tuple(parts)
@@ -530,13 +609,17 @@ def kind_word(word: object) -> KindWord:
     raise DefinitionError(f"kind must be one of {', '.join(KindWord)}, got {word!r}")
 
 
-def check_number_of_categories(number: int) -> None:
+def _check_number_of_categories(number: int) -> None:
     """Raise DefinitionError unless a categorical metric can have so many categories."""
     if not 2 <= number <= MAX_BITS:
         raise DefinitionError(
             f"a categorical metric needs 2 to {MAX_BITS} categories, got {number}: "
             f"use a boolean metric for one category, a string metric for more than {MAX_BITS}"
         )
+
+
+def _discovery(fields: Mapping[str, Any]) -> Discovery | None:
+    return Discovery.from_dict(fields["discover"]) if "discover" in fields else None
 
 
 def _require_str(kind: Kind, value: object) -> str:

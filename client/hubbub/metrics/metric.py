@@ -11,7 +11,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from hubbub.errors import DefinitionError, InvalidValueError
+from hubbub.errors import DefinitionError, HubbubError, InvalidValueError
 from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.kinds import (
@@ -21,11 +21,10 @@ from hubbub.metrics.kinds import (
     Kind,
     NumberKind,
     StringKind,
-    check_number_of_categories,
     kind_from_dict,
     ordinal_kind,
 )
-from hubbub.metrics.params import MEAN_COHORTS, Params
+from hubbub.metrics.params import Params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.rules import check_metric_name, check_review
 
@@ -97,18 +96,14 @@ class Metric:
 
         other : category that replaces unknown values; None: unknown values are invalid
         """
-        other = fields.pop("other", None)
+        other = fields.pop(
+            "other", None
+        )  # a keyword of its own would refuse `**probabilities` of type dict[str, float]
+        probabilities = {"prob_p": prob_p, "prob_q": prob_q, "prob_f": prob_f}
         with name_errors(name):
-            check_number_of_categories(len(categories))
-            params = Params.one_hot(
-                len(categories),
-                prob_p=prob_p,
-                prob_q=prob_q,
-                prob_f=prob_f,
-                permanent_p=permanent_p,
-                permanent_q=permanent_q,
+            kind = CategoricalKind.one_hot(
+                categories, other, probabilities | {"permanent_p": permanent_p, "permanent_q": permanent_q}
             )
-            kind = CategoricalKind(params, tuple(categories), other)
         return cls(name, kind, **fields)
 
     @classmethod
@@ -148,18 +143,9 @@ class Metric:
         """
         if not isinstance(buckets, Buckets):
             buckets = Buckets(tuple(buckets))
-        params = Params(
-            num_bits=len(buckets),
-            num_hashes=1,
-            num_cohorts=MEAN_COHORTS if buckets.is_mean else 1,
-            hash_scheme=buckets.hash_scheme,
-            prob_p=prob_p,
-            prob_q=prob_q,
-            prob_f=prob_f,
-            permanent_p=permanent_p,
-            permanent_q=permanent_q,
-        )
-        return cls(name, ordinal_kind(params, buckets), **fields)
+        probabilities = {"prob_p": prob_p, "prob_q": prob_q, "prob_f": prob_f}
+        kind = ordinal_kind(buckets, probabilities | {"permanent_p": permanent_p, "permanent_q": permanent_q})
+        return cls(name, kind, **fields)
 
     @classmethod
     def joint(cls, name: str, parts: Sequence[Metric], **fields: Any) -> Metric:

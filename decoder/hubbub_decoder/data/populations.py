@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from hubbub.metrics.kinds import BooleanKind, JointKind, MeanKind
+from hubbub.metrics.kinds import JointKind, MeanKind
 from hubbub.metrics.metric import Metric
 from hubbub.text import escape_untrusted, with_article
 from hubbub_decoder.array_types import Floats
@@ -67,7 +67,7 @@ def draw_from_distribution(
         )
     if metric.kind.needs_candidates:
         return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
-    values = ("true", "false") if isinstance(metric.kind, BooleanKind) else metric.kind.labels
+    values = metric.kind.named_values
     if num_values not in (None, len(values)):
         raise PopulationError(
             f"{metric.name}: {with_article(metric.kind.word)} metric has {len(values)} values, got {num_values}. Leave out num_values (--values)."

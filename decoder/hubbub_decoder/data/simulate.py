@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.metrics.buckets import Buckets, finite_number, format_number
-from hubbub.metrics.kinds import BooleanKind, CategoricalKind, MeanKind
+from hubbub.metrics.kinds import CategoricalKind, MeanKind
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 from hubbub.summary import BitCounts, PatternCounts
@@ -309,8 +309,7 @@ def value_positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
     if metric.buckets is not None:
         bits = [_bucket_of(metric.name, metric.buckets, value) for value in values]
         return np.array(bits, np.int16).reshape(-1, 1, 1)
-    names = ("true", "false") if isinstance(metric.kind, BooleanKind) else metric.kind.labels
-    bit_of = {name: bit for bit, name in enumerate(names)}
+    bit_of = {name: bit for bit, name in enumerate(metric.kind.named_values)}
     if isinstance(metric.kind, CategoricalKind) and metric.kind.other is not None:
         bits = [bit_of.get(value, bit_of[metric.kind.other]) for value in values]
     else:

@@ -61,30 +61,20 @@ def toml_lines(metric: Metric) -> Iterator[str]:
 
     Without `expires`, a comment stands in its place.
     """
-    params = metric.params
     yield "[[metric]]"
     for field in ("name", "kind", "description", "owner"):
         yield f"{field} = {_toml_string(getattr(metric, field))}"
-    if metric.kind.needs_candidates:
-        yield from (f"{field} = {getattr(params, field)}" for field in ("num_bits", "num_hashes", "num_cohorts"))
-    if metric.kind.word is KindWord.CATEGORICAL:
-        yield f"categories = [{', '.join(map(_toml_string, metric.categories))}]"
-    if metric.buckets is not None:
-        yield f"edges = [{', '.join(map(format_number, metric.buckets.edges))}]"
-        yield f"several = {_toml_string(metric.buckets.several)}"
-        if metric.buckets.is_mean and metric.buckets.default is not None:
-            yield f"estimate = {_toml_string(metric.buckets.estimate)}"
-            yield f"default = {format_number(metric.buckets.default)}"
-    yield from (f"{field} = {shortest_decimal(each)}" for field, each in params.mechanism.fields.items())
+    fields = metric.kind.to_table()
+    discover = fields.pop("discover", {})
+    yield from (f"{field} = {_toml_value(value)}" for field, value in fields.items())
+    yield from (f"{field} = {shortest_decimal(each)}" for field, each in metric.params.mechanism.fields.items())
     yield f"period = {_toml_string(metric.period)}"
     if metric.hold is not None:
         yield f"hold = {metric.hold}"
     yield "# expires = YYYY-MM-DD" if metric.expires is None else f"expires = {metric.expires}"
-    if metric.discover is not None:
+    if discover:
         yield "\n[metric.discover]"
-        for field, value in metric.discover.to_dict().items():
-            if value is not None:
-                yield f"{field} = {_toml_string(value) if isinstance(value, str) else value}"
+        yield from (f"{field} = {_toml_value(value)}" for field, value in discover.items())
 
 
 def shortest_decimal(probability: float) -> str:
@@ -99,6 +89,15 @@ def shortest_decimal(probability: float) -> str:
         if round(float(text) * (1 << DYADIC_DIGITS)) == wanted:
             return text
     return repr(probability)
+
+
+def _toml_value(value: str | float | Sequence[str | float]) -> str:
+    """Text, number, or list of texts or numbers."""
+    if isinstance(value, str):
+        return _toml_string(value)
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    return format_number(value)
 
 
 def _toml_string(text: str) -> str:

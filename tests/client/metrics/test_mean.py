@@ -13,7 +13,7 @@ from scipy.stats import binom, kstest
 from hubbub import Buckets, DefinitionError, Encoder, InvalidValueError, Metric, Params, Secret, parse_definitions
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.metrics.buckets import Estimand
-from hubbub.metrics.kinds import ordinal_kind
+from hubbub.metrics.kinds import OrdinalKind
 from hubbub.privacy import epsilon, privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.testing import SeededBytes
@@ -67,7 +67,7 @@ def test_rejects_invalid_means_with_the_field_to_change(old: str, new: str, mess
 
 def test_rejects_parameters_of_the_other_estimate() -> None:
     with pytest.raises(DefinitionError, match="needs one-hot parameters of 2 bits, got threshold-v1 of 1"):
-        ordinal_kind(METRIC.params, Buckets((0, 10, 50)))
+        OrdinalKind(METRIC.params, Buckets((0, 10, 50)))
     with pytest.raises(DefinitionError, match="needs threshold-v1 parameters of 1 bits, got one-hot of 1"):
         replace(METRIC, kind=replace(METRIC.kind, params=Params.one_hot(1, **NOISE)))
 
