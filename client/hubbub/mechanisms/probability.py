@@ -28,7 +28,7 @@ def round_to_dyadic(name: str, probability: float, digits: int) -> float:
     """
     if isinstance(probability, bool) or not isinstance(probability, float | Rational):
         raise ParameterError(f"{name} must be a number in [0, 1], got {probability!r}: write it as 0.25")
-    if not math.isfinite(probability) or not 0 <= probability <= 1:
+    if not 0 <= probability <= 1:
         raise ParameterError(f"{name} must be in [0, 1], got {probability}: it is a probability")
     numerator = round(probability * (1 << digits))  # exact: the factor is a power of two
     if 0 < probability < 1 and numerator in (0, 1 << digits):

@@ -71,7 +71,7 @@ class Buckets:
         object.__setattr__(self, "estimate", Estimand(self.estimate))
         if self.is_mean:
             self._check_mean()
-        elif not MIN_BUCKETS <= len(self) <= MAX_BITS:
+        elif not MIN_BUCKETS + 1 <= len(self.edges) <= MAX_BITS + 1:
             raise DefinitionError(
                 f"edges must be {MIN_BUCKETS + 1} to {MAX_BITS + 1} numbers, got {len(self.edges)}: k buckets have k + 1 edges"
             )

@@ -101,7 +101,7 @@ def parse_definitions(text: str) -> Definitions:
         raise DefinitionError(f"definitions must be TOML text, got {type(text).__name__}: pass a str")
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
+    except (ValueError, RecursionError) as problem:  # also of an integer with 5,000 digits, and of 1,000 nested lists
         raise DefinitionError(f"is not TOML: {problem}") from None
     tables = document.pop("metric", None)
     if document:

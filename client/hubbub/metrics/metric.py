@@ -252,7 +252,9 @@ class Metric:
                 review=fields.get("review", ""),
             )
             stored_digest = fields["digest"]
-        except (KeyError, TypeError) as problem:
+        except HubbubError:
+            raise
+        except (KeyError, TypeError, ValueError) as problem:
             raise DefinitionError(
                 f"this is not a metric definition: {problem} is missing or has the wrong type"
             ) from None

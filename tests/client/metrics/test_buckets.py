@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hubbub import Buckets, DefinitionError, InvalidValueError, Metric, parse_definitions
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.metrics.buckets import finite_number
-from hubbub.metrics.kinds import OrdinalKind, ordinal_kind
+from hubbub.metrics.kinds import OrdinalKind
 
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 METRIC = Metric.ordinal("delay", (0, 10, 20, 50), **NOISE)
@@ -75,9 +75,13 @@ def test_rejects_invalid_buckets_with_name_value_and_rule(old: str, new: str, me
     assert str(caught.value).startswith("delay: ")
 
 
-def test_rejects_an_ordinal_metric_without_buckets() -> None:
-    with pytest.raises(DefinitionError, match="an ordinal metric needs buckets, got None"):
-        ordinal_kind(METRIC.params, None)
+@pytest.mark.parametrize("edges", [(), (0,), (0, 10)])
+def test_rejects_fewer_than_two_buckets(edges: tuple[float, ...]) -> None:
+    with pytest.raises(DefinitionError, match=f"edges must be 3 to 1025 numbers, got {len(edges)}"):
+        Buckets(edges)
+
+
+def test_rejects_parameters_of_other_buckets() -> None:
     with pytest.raises(DefinitionError, match="an ordinal metric needs one-hot parameters of 4 bits"):
         OrdinalKind(METRIC.params, Buckets((0, 1, 2, 3, 4)))
 

@@ -1,0 +1,88 @@
+"""Kinds as JSON values and as tables of definitions: both round trips, and damage in any field of any kind."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hubbub import Buckets, Discovery, Estimand, HubbubError, Metric, Params, Several
+from hubbub.metrics.kinds import KINDS, kind_from_dict
+
+NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+ASYMMETRIC: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "permanent_p": 0.125, "permanent_q": 0.625}
+PARAMS = Params(num_bits=64, num_hashes=2, num_cohorts=64, **NOISE)
+OS = Metric.categorical("os", ("linux", "macos", "other"), other="other", **NOISE)
+DELAY = Metric.ordinal("delay", Buckets((0, 10, 50, 100), several=Several.MAX, unit="ms", default=0), **NOISE)
+METRICS = (
+    Metric.string("homepage", PARAMS, hold=4, description="start page", owner="a@example.org"),
+    Metric.string("words", replace(PARAMS, num_cohorts=128), discover=Discovery(longest=8)),
+    Metric.categorical("browser", ("firefox", "chromium"), **ASYMMETRIC),
+    OS,
+    Metric.boolean("dark", **NOISE),
+    DELAY,
+    Metric.ordinal("size", Buckets((0, 512), estimate=Estimand.MEAN, default=0), **NOISE),
+    Metric.joint("os_and_page", (OS, Metric.string("page", PARAMS))),
+)
+WRONG_VALUES: tuple[Any, ...] = (
+    None, True, 0, -1, 3, 10**400, 0.5, float("nan"), float("inf"), "", "a", "\ud800", "1/2", [], [0], [None], {}, {"a": 1},
+)  # fmt: skip
+DAMAGES = 4_000
+
+
+def damaged(fields: Any, rng: random.Random) -> Any:
+    """JSON values with one entry, at a random depth, deleted, replaced or added."""
+    containers = [fields]
+    for each in containers:
+        containers.extend(
+            child
+            for child in (each.values() if isinstance(each, dict) else each)
+            if isinstance(child, dict | list) and child
+        )
+    place = rng.choice(containers)
+    key = rng.choice(list(place)) if isinstance(place, dict) else rng.randrange(len(place))
+    match rng.randrange(3):
+        case 0:
+            del place[key]
+        case 1:
+            place[key] = rng.choice(WRONG_VALUES)
+        case _ if isinstance(place, dict):
+            place[rng.choice(("discover", "categories", "other", "buckets", "parts", "kind", "x"))] = rng.choice(
+                WRONG_VALUES
+            )
+        case _:
+            place.append(rng.choice(WRONG_VALUES))
+    return fields
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_damaged_definitions_raise_errors_of_this_package_alone(metric: Metric, unseen_seed: int) -> None:
+    rng = random.Random(unseen_seed)  # noqa: S311  (which damage)
+    original = json.dumps(metric.to_dict())
+    refused = 0
+    for _ in range(DAMAGES):
+        fields = damaged(json.loads(original), rng)
+        try:
+            read = Metric.from_dict(fields)
+        except HubbubError:
+            refused += 1
+        else:
+            assert read.digest == metric.digest, fields
+    assert refused > DAMAGES / 4
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_kinds_round_trip_through_json_values(metric: Metric) -> None:
+    fields = {**metric.kind.to_dict(), "kind": metric.kind.word}
+    assert kind_from_dict(json.loads(json.dumps(fields))) == metric.kind
+
+
+@pytest.mark.parametrize("metric", [each for each in METRICS if not each.parts], ids=lambda metric: metric.name)
+def test_kinds_round_trip_through_tables_of_definitions(metric: Metric) -> None:
+    kind, table = metric.kind, metric.kind.to_table()
+    assert set(kind.required_fields) <= set(table) <= {*kind.required_fields, *kind.optional_fields}
+    noise = ASYMMETRIC if metric.params.mechanism.prob_f is None else NOISE
+    assert KINDS[kind.word].from_table(table, noise) == kind
