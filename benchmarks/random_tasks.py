@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.pages import put_section
 from benchmarks.runs import commit_seed
 from benchmarks.warning_rates import Alarm, alarms, rates
-from hubbub_decoder import decode
+from hubbub_decoder import Finding, decode
 from tests.support.random_tasks import KINDS, Score, Task, clustered_mean, draw_task, score, simulate_task
 
 COVERAGES = ("all", "absent", "top 20", "totals", "selected")
@@ -48,7 +48,7 @@ class Outcome:
     task: Task
     score: Score | None
     seconds: float
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Finding, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     error: str = ""
 

@@ -79,7 +79,7 @@ class Alarm:
 
 def alarms(decoding: Decoding, population: Mapping[str, int], task: Task) -> Iterator[Alarm]:
     """Yield an alarm for each kind of warning with an entry in `RIGHT`."""
-    given = {getattr(warning, "kind", "") for warning in decoding.warnings}
+    given = {warning.kind for warning in decoding.warnings}
     truth = Truth.of_decoding(decoding, population, task)
     for kind, is_right in RIGHT.items():
         right = is_right(truth)

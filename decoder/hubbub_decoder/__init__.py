@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.planning.wishes import Wishes
     from hubbub_decoder.report.write import write_report
     from hubbub_decoder.results.decoding import Decoding
-    from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
+    from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate
     from hubbub_decoder.results.unlisted_strings import UnlistedString
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "Description",
     "Discoveries",
     "Estimate",
+    "Finding",
     "FitTest",
     "ForeignFileError",
     "OutputError",
@@ -112,6 +113,7 @@ _MODULES = {
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",
+    "Finding": "results.estimates",
     "FitTest": "results.estimates",
     "ShareEstimate": "results.estimates",
     "UnlistedString": "results.unlisted_strings",

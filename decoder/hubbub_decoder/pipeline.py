@@ -37,6 +37,7 @@ from hubbub_decoder.options import Options, Target
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_category_decoding, build_decoding, build_mean_decoding
 from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.estimates import Finding
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 from hubbub_decoder.results.unlisted_strings import build_unlisted_string
 
@@ -127,7 +128,7 @@ def decode_evidence(
             num_kept=None if len(selection.columns) == len(design.groups) else len(selection.columns),
         )
         decoding = replace(decoding, warnings=_warnings(evidence, whole, design, repeated, selection, fit, decoding))
-    failed = warnings.warn_failed_fit_tests(tests, evidence.counts)
+    failed = warnings.failed_fit_tests(tests, evidence.counts)
     return replace(decoding, fit_tests=tests, warnings=(*decoding.warnings, *failed))
 
 
@@ -179,7 +180,8 @@ def _decode_categories(
     else:
         selected = select_categories(metric, names)
         decoding = build_category_decoding(fit_categories(evidence, selected), selected, evidence, options)
-    found = (*warnings.warn_counts(evidence.counts), *warnings.warn_impossible_totals(decoding))
+    counts = evidence.counts
+    found = (*warnings.few_reports(counts), *warnings.rejected_reports(counts), *warnings.impossible_totals(decoding))
     return replace(decoding, warnings=found)
 
 
@@ -290,23 +292,25 @@ def _warnings(
     selection: Selection,
     fit: FitResult,
     decoding: Decoding,
-) -> tuple[str, ...]:
+) -> tuple[Finding, ...]:
     """Warnings about the decoding of a string metric, in the order of its steps."""
     reports = whole.source if isinstance(whole.source, Reports) else None
-    few_cohorts = selection.evidence.num_used < warnings.MIN_COHORTS
     return (
-        *warnings.warn_counts(evidence.counts),
-        *warnings.warn_padded_candidates(design),
-        *warnings.warn_merged_candidates(design, repeated),
-        *warnings.warn_header_line(design, decoding),
-        *warnings.warn_separators(design),
-        *warnings.warn_screening(design, selection, few_cohorts=few_cohorts),
-        *warnings.warn_unused_reports(reports, design.take(selection.columns)),
-        *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
-        *warnings.warn_few_cohorts(selection.evidence.counts, decoding),
-        *warnings.warn_unlisted_strings(decoding),
-        *warnings.warn_unsubtracted_candidates(decoding, fit),
-        *warnings.warn_undetermined_totals(decoding, fit),
-        *warnings.warn_impossible_totals(decoding, None if _is_pattern_fit(whole) else fit),
-        *warnings.warn_nothing_detected(decoding),
+        *warnings.few_reports(evidence.counts),
+        *warnings.rejected_reports(evidence.counts),
+        *warnings.padded_candidates(design),
+        *warnings.repeated_candidates(repeated),
+        *warnings.merged_candidates(design),
+        *warnings.header_line(design, decoding),
+        *warnings.unsplit_candidates(design),
+        *warnings.quoted_candidates(design),
+        *warnings.screened_candidates(design, selection),
+        *warnings.unused_reports(reports, design.take(selection.columns)),
+        *warnings.undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
+        *warnings.few_cohorts(selection.evidence.counts, decoding),
+        *warnings.unlisted_strings(decoding),
+        *warnings.unsubtracted_candidates(decoding, fit),
+        *warnings.undetermined_totals(decoding, fit),
+        *warnings.impossible_totals(decoding, None if _is_pattern_fit(whole) else fit),
+        *warnings.nothing_detected(decoding),
     )

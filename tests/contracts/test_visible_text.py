@@ -32,7 +32,7 @@ from hubbub.summary import BitCounts
 from hubbub.text import visible_text
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_decoder import Decoding, Wishes, decode, plan
+from hubbub_decoder import Decoding, Finding, Wishes, decode, plan
 from hubbub_decoder.planning.page import render_page
 from hubbub_decoder.report.decoding_page import render_decoding
 from hubbub_decoder.report.index_page import MetricRow, Problem, render_index
@@ -98,7 +98,7 @@ def decodings(texts: list[str]) -> list[Decoding]:
 
 
 def of_decoding(texts: list[str]) -> str:
-    shown = (replace(each, warnings=(texts[7],)) for each in decodings(texts))
+    shown = (replace(each, warnings=(Finding("kind", texts[6], texts[7]),)) for each in decodings(texts))
     about: dict[str, Any] = {"provenance": [(texts[3], texts[4])], "path": [(texts[5], "index.html")]}
     return "".join(render_decoding(each, inline_scripts(), **about) for each in shown)
 

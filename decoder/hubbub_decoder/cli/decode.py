@@ -110,7 +110,7 @@ def command(
     from hubbub_decoder.report.provenance import provenance_rows
     from hubbub_decoder.report.write import write_report
     from hubbub_decoder.results.table import DecodingTable
-    from hubbub_decoder.results.warnings import warn_repeated_inputs
+    from hubbub_decoder.results.warnings import repeated_inputs
 
     if candidates_path is not None and map_path is not None:
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
@@ -167,7 +167,7 @@ def command(
         )
         if words is not None:
             decoding = decoding.match_unlisted(words)
-        input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
+        input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)
     design = candidates if isinstance(candidates, DesignMatrix) else None

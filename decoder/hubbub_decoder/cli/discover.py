@@ -70,7 +70,7 @@ def command(
     from hubbub_decoder.data.output_files import check_result_paths
     from hubbub_decoder.discovery.discover import discover
     from hubbub_decoder.results.table import DecodingTable
-    from hubbub_decoder.results.warnings import warn_repeated_inputs
+    from hubbub_decoder.results.warnings import repeated_inputs
 
     check_result_paths(out, inputs=summaries)
     stderr = Console(stderr=True)
@@ -87,7 +87,7 @@ def command(
             progress=_groups_of(summary.metric, show_stage),
         )
     if found.decoding is not None:
-        input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
+        input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         found = replace(found, decoding=replace(found.decoding, warnings=(*input_warnings, *found.decoding.warnings)))
     stderr.print(f"searched {describe(summary)}", highlight=False)
     for text in _beam_warnings(

@@ -71,6 +71,7 @@ def google_rappor(
     Example:
       hubbub import google-rappor --params params.csv --counts counts.csv --map map.csv --out summary.parquet
     """
+    from dataclasses import asdict
 
     from rich.console import Console
 
@@ -93,6 +94,7 @@ def google_rappor(
         write_summary_file,
     )
     from hubbub_decoder.errors import ForeignFileError
+    from hubbub_decoder.results.estimates import Finding
 
     if counts_path is None and reports_path is None:
         raise click.UsageError("Pass --counts or --reports.")
@@ -107,7 +109,7 @@ def google_rappor(
     if candidates_out is not None:
         check_output_path(candidates_out)
     stderr = Console(stderr=True)
-    warnings: list[str] = []
+    warnings: list[Finding] = []
     written: list[str] = [str(out)]
     by_md5 = categories = None
     with stderr.status("importing ..."):
@@ -119,8 +121,12 @@ def google_rappor(
         p, q = params.mechanism.prob_p, params.mechanism.prob_q
         if p > q:
             warnings.append(
-                f"{params_path} has p = {p:g} > q = {q:g}, so reported ones indicate true zeros. If the two were swapped, all estimates "
-                "are wrong. Check them against the clients' parameters."
+                Finding(
+                    "swapped_probabilities",
+                    f"{params_path} has p = {p:g} > q = {q:g}, so reported ones indicate true zeros. If the two were swapped, all estimates "
+                    "are wrong.",
+                    "Check them against the clients' parameters.",
+                )
             )
         metric = (
             Metric.string(name, params)
@@ -168,7 +174,7 @@ def google_rappor(
             "kind": str(summary.metric.kind),
             "num_reports": summary.num_reports,
             "map_is_google_md5": by_md5,
-            "warnings": warnings,
+            "warnings": [asdict(warning) for warning in warnings],
         }
         print_json(result)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from numbers import Real
 
 import numpy as np
@@ -29,6 +30,7 @@ from hubbub_decoder.model.evidence import Collected, Evidence
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.pipeline import category_names, collect_evidence, decode_evidence, hash_candidates
 from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.estimates import Finding
 
 
 @one_blas_thread()
@@ -295,14 +297,12 @@ def _totals(fit: ChangeFit, decodings: Sequence[Decoding]) -> tuple[Change, ...]
     return tuple(rows)
 
 
-def _warnings(decodings: Sequence[Decoding]) -> tuple[str, ...]:
-    """Warnings of both decodings; one that both have is listed once."""
+def _warnings(decodings: Sequence[Decoding]) -> tuple[Finding, ...]:
+    """Warnings of both decodings, each with the name of its sample; one that both have is listed once."""
     first, second = (decoding.warnings for decoding in decodings)
-    both = [f"a and b: {text}" for text in first if text in second]
-    rest = [
-        f"{name}: {text}"
-        for name, texts, other in (("a", first, second), ("b", second, first))
-        for text in texts
-        if text not in other
-    ]
-    return (*both, *rest)
+    named = (
+        *(("a and b", warning) for warning in first if warning in second),
+        *(("a", warning) for warning in first if warning not in second),
+        *(("b", warning) for warning in second if warning not in first),
+    )
+    return tuple(replace(warning, text=f"{name}: {warning.text}") for name, warning in named)

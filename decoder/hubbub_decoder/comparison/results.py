@@ -15,6 +15,7 @@ from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding, json_fields
+from hubbub_decoder.results.estimates import Finding
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -67,7 +68,7 @@ class Comparison(Result):
     totals: tuple[Change, ...]
     overlap: Overlap
     same_clients: bool
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Finding, ...] = ()
 
     @property
     def detected(self) -> tuple[Change, ...]:
@@ -103,7 +104,7 @@ class Comparison(Result):
             "same_clients": self.same_clients,
             "overlap": json_fields(self.overlap),
             "totals": [json_fields(change) for change in self.totals],
-            "warnings": list(self.warnings),
+            "warnings": [asdict(warning) for warning in self.warnings],
             "changes": [json_fields(change) for change in self.changes],
         }
 

@@ -20,7 +20,7 @@ from hubbub_decoder.data.output_files import atomic_write, check_table_path
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
-from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
+from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate
 from hubbub_decoder.results.ordinal import Numbers
 from hubbub_decoder.results.table import DecodingTable, to_html
 from hubbub_decoder.results.unlisted_strings import UnlistedString, matching_words
@@ -53,7 +53,7 @@ class Decoding(Result):
                       as unlisted
     no_value        : share of reports in which nothing was recorded; boolean metric: share of false
     detection_limit : smallest share that is detected with probability 0.9, even if no other candidate is present; nan for categories
-    warnings        : sentences to read before using the estimates
+    warnings        : findings to read before using the estimates
     periods         : first days of the reporting periods, as the summary lists them
     fit_tests       : goodness-of-fit tests; each with p < 1e-6 adds a warning
     num_kept        : number of candidates that a lasso kept; None if all candidates were estimated
@@ -77,7 +77,7 @@ class Decoding(Result):
     unlisted: ShareEstimate
     no_value: ShareEstimate
     detection_limit: float
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Finding, ...] = ()
     periods: tuple[str, ...] = ()
     fit_tests: tuple[FitTest, ...] = ()
     num_kept: int | None = None
@@ -156,7 +156,7 @@ class Decoding(Result):
             "unlisted_strings": [json_fields(string) for string in self.unlisted_strings],
             "num_more_candidates": self.num_more_candidates,
             **({} if self.numbers is None else {"numbers": json_fields(self.numbers)}),
-            "warnings": list(self.warnings),
+            "warnings": [asdict(warning) for warning in self.warnings],
             "fit_tests": [asdict(test) for test in self.fit_tests],
             "estimates": [json_fields(estimate) for estimate in self.estimates],
         }

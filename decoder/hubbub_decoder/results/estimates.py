@@ -1,4 +1,4 @@
-"""Result types: `ShareEstimate`, `Estimate` of one candidate, and `FitTest`."""
+"""Result types: `ShareEstimate`, `Estimate` of one candidate, `FitTest` and `Finding`."""
 
 from __future__ import annotations
 
@@ -85,3 +85,20 @@ class FitTest(Result):
     statistic: float
     degrees_of_freedom: int
     p_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Warning about a result: what was found, and what to do. `str(finding)` is both in one line.
+
+    kind   : stable word for programs, such as few_reports
+    text   : what was found, with its numbers and its meaning
+    remedy : next step; may be empty
+    """
+
+    kind: str
+    text: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.remedy}" if self.remedy else self.text

@@ -155,8 +155,8 @@ def test_decode_adds_up_summaries(summary: Path, candidates: Path) -> None:
 
 def test_decode_warns_about_inputs_with_the_same_reports(summary: Path, candidates: Path) -> None:
     def warnings(*paths: Path) -> list[str]:
-        lines: list[str] = json.loads(hubbub("decode", *paths, "--candidates", candidates, "--json").stdout)["warnings"]
-        return [warning for warning in lines if "count twice" in warning or "counts twice" in warning]
+        found = json.loads(hubbub("decode", *paths, "--candidates", candidates, "--json").stdout)["warnings"]
+        return [f"{each['text']} {each['remedy']}" for each in found if each["kind"] == "repeated_inputs"]
 
     counts = read_summary(summary)
     assert isinstance(counts, BitCounts)
@@ -392,7 +392,7 @@ def test_decode_warns_when_reports_are_decoded_from_their_counts(
         (tmp_path / "names.txt").write_text("".join(f"v{i}\n" for i in range(number)))
         arguments = ("decode", tmp_path / "reports.parquet", "--candidates", tmp_path / "names.txt")
         warnings = json.loads(hubbub(*arguments, "--json").stdout)["warnings"]
-        assert any("Only the bit counts of these reports were used" in warning for warning in warnings) == (number > 20)
+        assert any(warning["kind"] == "unused_reports" for warning in warnings) == (number > 20)
     assert "Only the bit counts of these reports were used" in " ".join(hubbub(*arguments).stdout.split())
 
 

@@ -257,7 +257,7 @@ def test_import_warns_about_swapped_probabilities_and_rejects_empty_counts(tmp_p
     swapped = imported("--params", params, "--counts", counts, "--out", out, "--json")
     assert swapped.exit_code == 0
     assert "has p = 0.75 > q = 0.25" in swapped.stderr
-    assert "If the two were swapped" in json.loads(swapped.stdout)["warnings"][0]
+    assert "If the two were swapped" in json.loads(swapped.stdout)["warnings"][0]["text"]
     other = imported("--params", params, "--counts", counts, "--out", tmp_path / "s.csv")
     assert other.exit_code == 1
     assert "s.csv must end in .parquet" in other.stderr

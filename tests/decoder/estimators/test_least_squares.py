@@ -193,7 +193,7 @@ def test_undetermined_shares_are_nan_and_warned_about() -> None:
     assert all(math.isnan(decoding[name].share) and not decoding[name].detected for name in square)
     assert abs(decoding[alone].share - 0.5) < 6 * decoding[alone].std_error
     assert math.isfinite(decoding.listed_total.share)  # the sum of the four is determined
-    assert any("The shares of 4 candidates are not determined" in warning for warning in decoding.warnings)
+    assert any("The shares of 4 candidates are not determined" in warning.text for warning in decoding.warnings)
 
 
 @pytest.mark.slow

@@ -109,7 +109,7 @@ def test_cohorts_in_the_wrong_order_fail_a_goodness_of_fit_test(unseen_seed: int
         turned = BitCounts(counts.metric, counts.reports[order], counts.ones[order])
         decoding = decode(turned)
         p_values[name] = {test.name: test.p_value for test in decoding.fit_tests}["thresholds"]
-        assert any("More numbers reach high thresholds" in text for text in decoding.warnings) == (name == "wrong")
+        assert any("More numbers reach high thresholds" in each.text for each in decoding.warnings) == (name == "wrong")
     assert p_values["wrong"] < 1e-30
     assert p_values["right"] > ALPHA
 

@@ -83,7 +83,7 @@ def test_frequent_unlisted_string_is_separated_and_matched(
     assert decoding.match_unlisted(words).unlisted_strings[0].matches == ()
     truly_unlisted = 1 - (none + sum(population[word] for word in listed)) / num_reports
     assert abs(decoding.unlisted.share - truly_unlisted) < SIX_SIGMA * decoding.unlisted.std_error
-    assert "A string with 6." in " ".join(decoding.warnings)
+    assert "A string with 6." in " ".join(map(str, decoding.warnings))
     assert with_the.unlisted_strings == ()
 
 

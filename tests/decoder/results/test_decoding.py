@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import json
 import math
-import pickle
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +20,7 @@ from rich.console import Console
 from hubbub import Metric, Params, SummaryError
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import find_implausible
-from hubbub_decoder import CandidateError, Decoding, Estimate, OutputError, ShareEstimate, decode
+from hubbub_decoder import CandidateError, Decoding, Estimate, Finding, OutputError, ShareEstimate, decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.estimators import message_passing
@@ -32,7 +30,7 @@ from hubbub_decoder.model.evidence import Collected, Evidence
 from hubbub_decoder.options import Options
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.table import DecodingTable, summary_lines
-from hubbub_decoder.results.warnings import MIN_REPORTS_PER_COHORT, DecodingWarning, warn_impossible_totals
+from hubbub_decoder.results.warnings import MIN_REPORTS_PER_COHORT, impossible_totals
 
 HOMEPAGE = Metric.string(
     "homepage", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
@@ -111,7 +109,7 @@ def by_hand() -> Decoding:
         unlisted=ShareEstimate(0.16, 0.04, 0.0816, 0.2384),
         no_value=ShareEstimate(0.1, 0.02, 0.0608, 0.1392),
         detection_limit=0.08,
-        warnings=("Something is implausible.",),
+        warnings=(Finding("failed_fit_test", "Something is implausible."),),
     )
 
 
@@ -196,7 +194,7 @@ def test_decoding_is_a_collection_of_estimates_with_repr_and_html(decoding: Deco
     assert "a.example" in decoding
     assert "z.example" not in decoding
     assert "b.test" in by_hand()
-    html = replace(by_hand(), warnings=("<script>",))._repr_html_()
+    html = replace(by_hand(), warnings=(Finding("<script>", "<script>", "<script>"),))._repr_html_()
     assert "45.20% .. 54.80%" in html
     assert html.startswith("<pre")
     assert "<script>" not in html
@@ -275,15 +273,15 @@ def test_warns_about_a_list_without_the_reported_strings(unseen_seed: int) -> No
     rng = np.random.default_rng(unseen_seed)
     counts = simulate_bit_counts(HOMEPAGE, {f"{unseen_seed} {i}": 50_000 for i in range(3)}, rng)
     wrong = decode(counts, ["a", "b", "c"])
-    assert [getattr(w, "kind", "") for w in wrong.warnings].count("nothing_detected") == 1
+    assert [warning.kind for warning in wrong.warnings].count("nothing_detected") == 1
     assert warned(wrong, "The frequent strings may be missing from the list, or the candidates")
 
 
-def test_warnings_keep_their_kind_in_copies() -> None:
-    warning = DecodingWarning("Too few.", "few_reports")
-    for copied in (pickle.loads(pickle.dumps(warning)), copy.deepcopy(warning)):  # noqa: S301, its own bytes
-        assert copied == "Too few."
-        assert copied.kind == "few_reports"
+def test_table_and_json_have_text_and_remedy_of_a_warning() -> None:
+    for remedy, line in (("Decode 240.", "Warning: Too few. Decode 240."), ("", "Warning: Too few.")):
+        decoding = replace(by_hand(), warnings=(Finding("few_reports", "Too few.", remedy),))
+        assert decoding.to_dict()["warnings"] == [{"kind": "few_reports", "text": "Too few.", "remedy": remedy}]
+        assert rendered(decoding).splitlines()[-1] == line
 
 
 @pytest.mark.parametrize(("error", "determined"), [(0.249, True), (0.251, False), (math.nan, False)])
@@ -478,7 +476,7 @@ def test_rejects_confidence_and_fdr_outside_zero_and_one(settings: dict[str, Any
 
 
 def warned(decoding: Decoding, words: str) -> bool:
-    return any(words in warning for warning in decoding.warnings)
+    return any(words in str(warning) for warning in decoding.warnings)
 
 
 def test_genuine_reports_give_no_warnings(decoding: Decoding) -> None:
@@ -574,7 +572,7 @@ def test_fit_test_and_plausibility_check_warn_once() -> None:
         "shape",
         "cohorts",
     }
-    warnings = decode(counts, ["a"]).warnings
+    warnings = [str(warning) for warning in decode(counts, ["a"]).warnings]
     assert sum("how many ones" in warning or "numbers of ones" in warning for warning in warnings) == 1
     assert sum("cohorts are unequal" in warning or "differ in size" in warning for warning in warnings) == 1
 
@@ -707,8 +705,8 @@ def test_warns_about_totals_outside_0_and_100_percent(total: str, share: float, 
     reports = MIN_REPORTS_PER_COHORT * HOMEPAGE.params.num_cohorts
     estimate = ShareEstimate(share, 0.04, share - 0.08, share + 0.08)
     decoding = replace(by_hand(), metric=HOMEPAGE, num_reports=reports, **{total: estimate})  # type: ignore[arg-type]
-    found = list(warn_impossible_totals(decoding))
-    assert [f"{share:.1%}, which is {impossible} by more than 4 standard errors" in text for text in found] == (
+    found = list(impossible_totals(decoding))
+    assert [f"{share:.1%}, which is {impossible} by more than 4 standard errors" in each.text for each in found] == (
         [True] if impossible else []
     )
 

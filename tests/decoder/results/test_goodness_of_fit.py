@@ -200,7 +200,9 @@ def test_decoding_reports_failed_fit_tests_with_a_remedy(unseen_seed: int) -> No
     reports = reported(string_params(h=3), unseen_seed % (1 << 62))
     decoding = decode(relabeled(string_params(), reports), ["a", "b"])
     assert {"patterns", "number_of_ones", "equal_cohorts"} <= {test.name for test in decoding.fit_tests}
-    assert any("No set of strings" in warning and "Compare num_bits" in warning for warning in decoding.warnings)
+    assert any(
+        "No set of strings" in warning.text and "Compare num_bits" in warning.remedy for warning in decoding.warnings
+    )
     by_name = {test["name"]: test for test in decoding.to_dict()["fit_tests"]}
     assert by_name["patterns"]["p_value"] < ALPHA
     assert by_name["patterns"]["degrees_of_freedom"] > 200  # 227 minus merged cells

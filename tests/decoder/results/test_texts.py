@@ -16,7 +16,7 @@ from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.report.write import write_report
 from hubbub_decoder.results.table import needed_reports
 from hubbub_decoder.results.unlisted_strings import UnlistedString
-from hubbub_decoder.results.warnings import warn_unlisted_strings
+from hubbub_decoder.results.warnings import unlisted_strings
 
 UNLISTED = UnlistedString(0.09, 0.01, 0.07, 0.11, num_strings=1, separated=True, signature=())
 
@@ -48,8 +48,8 @@ def test_smaller_detection_limits_differ(decoding: Decoding, lowest: float) -> N
 @pytest.mark.parametrize("number", [1, 2])
 def test_warnings_about_unlisted_strings_agree_in_number(decoding: Decoding, number: int, separated: bool) -> None:
     string = replace(UNLISTED, num_strings=number, separated=separated)
-    (text,) = warn_unlisted_strings(replace(decoding, unlisted_strings=(string,)))
-    text = str(text)
+    (finding,) = unlisted_strings(replace(decoding, unlisted_strings=(string,)))
+    text = str(finding)
     assert (" Its " in text, "it widens" in text) == (number == 1, number == 1 and not separated)
     assert (" Their " in text, "they widen" in text) == (number == 2, number == 2 and not separated)
     assert ("which word it is" in text, "which words they are" in text) == (number == 1, number == 2)
