@@ -32,7 +32,7 @@ from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import Decoding, decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.simulate import simulate_pattern_counts
+from hubbub_decoder.simulation import simulate_pattern_counts
 
 HERE = Path(__file__).parent
 DISTRIBUTIONS = ("unif", "exp", "gauss", "zipf1", "zipf1.5")

@@ -35,9 +35,10 @@ from hubbub_decoder.audit.bound import epsilon_lower_bounds
 from hubbub_decoder.audit.distinguisher import true_bits
 from hubbub_decoder.audit.independence import independence_test_of_metrics, independence_tests
 from hubbub_decoder.audit.loss_law import declared_event, loss_law
-from hubbub_decoder.audit.pair_search import audited_values, declared_pair
+from hubbub_decoder.audit.pair_search import declared_pair
 from hubbub_decoder.audit.replay import replay_tests_of
 from hubbub_decoder.audit.trials import Schedule
+from hubbub_decoder.kinds.operations import operations_of
 from tests.support.paths import REPOSITORY
 from tests.support.printed_figures import printed_figures
 
@@ -133,7 +134,7 @@ def run(file: Path, trials: int | None) -> int:
 
 def _trials_needed(metric: Metric, reports: int, claim: float, confidence: float) -> float:
     """Clients of an audit for a bound of 95 % of the claim with power 99 %."""
-    bits = [true_bits(metric, value) for value in audited_values(metric)]
+    bits = [true_bits(metric, value) for value in operations_of(metric).audited_values()]
     schedule = Schedule.of(reports, metric.hold)
     return 4 * declared_pair(metric, bits, schedule, claim, 1 - confidence)[2]
 
@@ -217,7 +218,7 @@ def run_cells(most: int, only: list[str]) -> int:
 
 def _expected_bound(metric: Metric, reports: int, trials: int, alpha: float) -> float:
     """Bound of the declared pair and event for so many trials of each value, at the expected counts."""
-    bits = [true_bits(metric, value) for value in audited_values(metric)]
+    bits = [true_bits(metric, value) for value in operations_of(metric).audited_values()]
     schedule = Schedule.of(reports, metric.hold)
     i, j, _ = declared_pair(metric, bits, schedule, declared_epsilon(metric, reports), alpha)
     law = loss_law(metric, bits[i], bits[j], schedule.per_epoch, schedule.epochs)

@@ -24,7 +24,7 @@ from benchmarks.environment import CACHE, EnvironmentUnavailableError, make_envi
 from benchmarks.pages import put_section
 from hubbub import Metric
 from hubbub_decoder import decode
-from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.simulation import simulate_bit_counts
 
 HEADING = "## Randomized response and a trusted curator"
 REQUIREMENTS = ("opendp==0.16.0",)

@@ -31,9 +31,9 @@ from hubbub_decoder.comparison.compare import compare_decodings
 from hubbub_decoder.comparison.covariance import Sample
 from hubbub_decoder.comparison.fit import fit_changes
 from hubbub_decoder.comparison.overlap import MAX_STD_ERROR
-from hubbub_decoder.data.simulate import simulate_two_periods
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.simulation import simulate_two_periods
 from tests.support.period_tasks import PeriodScore, PeriodTask, draw_period_task, score_periods
 from tests.support.random_tasks import clustered_mean
 

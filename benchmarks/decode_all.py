@@ -31,7 +31,7 @@ from hubbub import Metric, Params
 from hubbub.summary import write_summary
 from hubbub_decoder.data.candidates import write_candidates
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.simulation import simulate_bit_counts
 
 _REPORTS, _CATEGORIES, _FIRST_DAY = 100_000, 20, date(2024, 6, 1)
 _NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}

@@ -27,7 +27,7 @@ from hubbub.summary import Summary, read_summary, write_summary
 from hubbub_decoder import decode
 from hubbub_decoder.data.candidates import write_candidates
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
+from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts
 
 _REPORTS = 1_000_000
 _POPULATION_SEED = 1

@@ -14,7 +14,7 @@ import numpy as np
 
 from hubbub import Encoder, Metric, Params, Secret
 from hubbub_decoder.data.populations import distribution_shares
-from hubbub_decoder.data.simulate import simulate_reports
+from hubbub_decoder.simulation import simulate_reports
 
 ROUNDS, REPEATS = 5_000, 7
 CASES = [(k, pqf) for k in (8, 32, 128, 1024) for pqf in ((0.25, 0.75, 0.5), (0.39, 0.61, 0.45))]

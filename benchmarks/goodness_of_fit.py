@@ -26,8 +26,8 @@ from benchmarks.pages import put_section
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.simulate import simulate_pattern_counts, simulate_reports
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
+from hubbub_decoder.simulation import simulate_pattern_counts, simulate_reports
 
 HERE = Path(__file__).parent
 HEADING = "## Goodness of fit"

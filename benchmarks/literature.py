@@ -20,7 +20,7 @@ from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.simulate import simulate_pattern_counts, simulate_reports
+from hubbub_decoder.simulation import simulate_pattern_counts, simulate_reports
 
 HEADING = "## Configurations from the literature"
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from benchmarks.runs import REPORTS, Run, compare, put_table
 from hubbub import Metric, Params
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.simulation import simulate_bit_counts
 
 HEADING = "## Many candidates of bit counts"
 

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 
 from hubbub import Buckets, Estimand, KindWord, Metric
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Target
 from hubbub_decoder.planning.plan import plan
 from hubbub_decoder.planning.wishes import Wishes
+from hubbub_decoder.simulation import consecutive_periods, simulate_bit_counts
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 _EMS_TOLERANCE = 1e-3  # times e**eps, of the log-likelihood, as in the paper

@@ -16,8 +16,8 @@ import numpy as np
 from hubbub import Metric, Params
 from hubbub.summary import Reports
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.pipeline import decode
+from hubbub_decoder.simulation import simulate_reports
 
 CASES = [
     (128, 2, 64, 200, (0.25, 0.75, 0.5)),

@@ -13,7 +13,7 @@ from benchmarks.environment import peak_megabytes
 from hubbub import Metric
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder import decode
-from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_reports
+from hubbub_decoder.simulation import simulate_bit_counts, simulate_reports
 from tests.support.oracle_cells import Cell, Score, choose_params, error_ratio, mean_and_error, total_variation
 
 MAX_RETAINED_CELLS = 10_000_000

@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     from hubbub_decoder.comparison.trends import Trends, decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.pull import pull_reports, pull_summary
-    from hubbub_decoder.data.simulate import (
-        simulate_bit_counts,
-        simulate_pattern_counts,
-        simulate_reports,
-        simulate_two_periods,
-    )
-    from hubbub_decoder.data.simulate_joint import simulate_joint_reports
     from hubbub_decoder.discovery.discover import Discoveries, discover
     from hubbub_decoder.errors import (
         CandidateError,
@@ -51,6 +44,13 @@ if TYPE_CHECKING:
     from hubbub_decoder.results.decoding import Decoding
     from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate
     from hubbub_decoder.results.unlisted_strings import UnlistedString
+    from hubbub_decoder.simulation import (
+        simulate_bit_counts,
+        simulate_joint_reports,
+        simulate_pattern_counts,
+        simulate_reports,
+        simulate_two_periods,
+    )
 
 __all__ = [
     "Association",
@@ -107,7 +107,7 @@ _MODULES = {
     "ThreeWayCell": "association.three_way",
     "Association": "association.association",
     "Cell": "association.association",
-    "simulate_joint_reports": "data.simulate_joint",
+    "simulate_joint_reports": "simulation",
     "Trends": "comparison.trends",
     "decode_by_period": "comparison.trends",
     "decode": "pipeline",
@@ -127,10 +127,10 @@ _MODULES = {
     "pull_reports": "data.pull",
     "pull_summary": "data.pull",
     "read_candidates": "data.candidates",
-    "simulate_bit_counts": "data.simulate",
-    "simulate_pattern_counts": "data.simulate",
-    "simulate_reports": "data.simulate",
-    "simulate_two_periods": "data.simulate",
+    "simulate_bit_counts": "simulation",
+    "simulate_pattern_counts": "simulation",
+    "simulate_reports": "simulation",
+    "simulate_two_periods": "simulation",
     "write_report": "report.write",
 }
 """The module of each public name; exceptions are in `errors`."""

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from hubbub import Metric, Params
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.simulation import simulate_bit_counts
 
 ALPHA = 1e-6
 

@@ -10,8 +10,8 @@ import pytest
 from hubbub import Metric
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.simulation import simulate_bit_counts
 from tests.support.oracle_cells import Cell, choose_params, error_ratio, norm_sub
 from tests.support.oracle_laws import LAWS, draw_estimates, mean_variance
 

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
-from hubbub_decoder.data.simulate import (
+from hubbub_decoder.simulation import (
     consecutive_periods,
     simulate_bit_counts,
     simulate_pattern_counts,

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts, simulate_reports
 
 FILE = Path(__file__).parents[1] / "data" / "recorded_decodes.json"
 FIRST_ROWS = 12

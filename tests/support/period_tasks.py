@@ -21,7 +21,7 @@ import numpy as np
 from hubbub import Metric, Params
 from hubbub_decoder import Comparison
 from hubbub_decoder.array_types import Floats, Indices
-from hubbub_decoder.data.simulate import Transitions
+from hubbub_decoder.simulation import Transitions
 from tests.support.random_tasks import shares_of
 
 OVERLAPS = (0.0, 0.5, 1.0)

@@ -19,18 +19,18 @@ from hubbub.metrics.kinds import KindWord
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.data.simulate import (
-    consecutive_periods,
-    simulate_bit_counts,
-    simulate_pattern_counts,
-    simulate_reports,
-)
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.accuracy import Accuracy, Data
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
 from hubbub_decoder.planning.plan import plan
 from hubbub_decoder.planning.wishes import Wishes
+from hubbub_decoder.simulation import (
+    consecutive_periods,
+    simulate_bit_counts,
+    simulate_pattern_counts,
+    simulate_reports,
+)
 
 DATA: tuple[Data, ...] = ("bits", "patterns", "reports")
 _CLIENTS: dict[Data, int] = {"bits": 300_000, "patterns": 100_000, "reports": 4_000}

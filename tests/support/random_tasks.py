@@ -24,7 +24,7 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import Decoding
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts, simulate_reports
 
 KINDS = ("bits", "patterns", "reports")
 BIT_RANGES = ((8, 10), (11, 16), (17, 64), (65, 256))

@@ -23,13 +23,13 @@ from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedClient, AuditedValu
 from hubbub_decoder.audit.distinguisher import true_bits
 from hubbub_decoder.audit.pair_search import (
     Candidate,
-    audited_values,
     choose,
     declared_candidate,
     declared_pair,
     find_candidates,
 )
 from hubbub_decoder.audit.trials import Laboratory, Progress, Schedule
+from hubbub_decoder.kinds.operations import operations_of
 
 MIN_TRIALS, DEFAULT_TRIALS, MAX_DEFAULT_TRIALS = 4_000, 200_000, 2_000_000
 _ROUNDING_SLACK = 1e-9
@@ -99,11 +99,11 @@ def audit_metric(
                  4,000 and 2,000,000
     confidence : of the bound, in (0, 1)
     seed       : of the seeds that the client receives; the encoder of this project ignores them
-    values     : values to compare, None among them for "no value"; None: `audited_values`
+    values     : values to compare, None among them for "no value"; None: those of the kind's `audited_values`
     """
     schedule = Schedule.of(reports, metric.hold)
     claim = declared_epsilon(metric, reports) if claim is None else claim
-    values = audited_values(metric) if values is None else values
+    values = operations_of(metric).audited_values() if values is None else values
     _check(values, confidence, trials, claim)
     i, j, each = declared_pair(metric, [true_bits(metric, value) for value in values], schedule, claim, 1 - confidence)
     needed = 4 * math.ceil(each) if math.isfinite(each) else math.inf

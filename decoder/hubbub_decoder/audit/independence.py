@@ -27,9 +27,9 @@ from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, EncoderClient, SeveralEncoders, value_text
 from hubbub_decoder.audit.distinguisher import first_bits, true_bits
-from hubbub_decoder.audit.pair_search import audited_values
 from hubbub_decoder.audit.replay import FALSE_ALARM, NoiseTest
 from hubbub_decoder.audit.trials import Laboratory, Schedule
+from hubbub_decoder.kinds.operations import operations_of
 
 _MAX_REPORTS, _MIN_CLIENTS = 262_144, 4_096
 _REPORTS_OF_A_NOISE = 8
@@ -56,9 +56,9 @@ def independence_tests(
     Without `hold`, equal Bloom bits of two values may have one noise, so clients in whose cohort the bits are equal do not count.
 
     client : None: the encoder of this project
-    values : the first two and the last are in the history of every client; None: `audited_values`
+    values : the first two and the last are in the history of every client; None: those of the kind's `audited_values`
     """
-    history = _history(metric, values or audited_values(metric))
+    history = _history(metric, values or operations_of(metric).audited_values())
     t = metric.hold or _reports_of_a_noise([metric])
     cohorts, events = _observe(client or EncoderClient(metric), [metric], history, t, clients, seed)
     bits = [true_bits(metric, value) for value in history]
@@ -90,7 +90,7 @@ def independence_test_of_metrics(
     """
     widths = [metric.params.num_bits for metric in metrics]
     ends = np.cumsum(widths).tolist()
-    first = tuple(audited_values(metric)[0] for metric in metrics)
+    first = tuple(operations_of(metric).audited_values()[0] for metric in metrics)
     cohorts, events = _observe(
         client or SeveralEncoders(tuple(metrics)), metrics, [first], _reports_of_a_noise(metrics), clients, seed
     )

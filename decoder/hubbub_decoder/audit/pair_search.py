@@ -22,7 +22,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.metrics.kinds import BooleanKind, CategoricalKind, MeanKind, OrdinalKind, Value
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import Event, bound_of_event, choose_event
@@ -39,8 +38,6 @@ from hubbub_decoder.audit.distinguisher import (
 from hubbub_decoder.audit.loss_law import declared_event, loss_law, trials_needed
 from hubbub_decoder.audit.trials import Laboratory, Schedule
 
-_MIN_STRINGS = 8
-_MAX_STRINGS_TRIED = 4_096
 _MAX_PAIRS_BY_DIVERGENCE = 66
 _ALPHA_OF_CHOICE = 0.05
 Histogram = NDArray[np.int64]
@@ -62,52 +59,6 @@ class Choice:
 
     candidate: Candidate
     event: Event
-
-
-def audited_values(metric: Metric) -> list[AuditedValue]:
-    """Values that an audit compares: "no value", and values that together set every bit in some cohort.
-
-    The parts of a joint metric change together: its first value has the first value of each part, and so on.
-
-    >>> audited_values(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5))
-    [True, False, None]
-    """
-    if not metric.parts:
-        return list(_values_of_part(metric))
-    of_parts = [_values_of_part(part) for part in metric.parts]
-    together = [tuple(values[row % len(values)] for values in of_parts) for row in range(max(map(len, of_parts)))]
-    return list(dict.fromkeys([*together, (None,) * len(of_parts)]))
-
-
-def _values_of_part(metric: Metric) -> list[Value]:
-    """Values of a metric without parts.
-
-    With `discover`, the first strings differ in their first symbol, so that their fragments differ in every group. With n-grams they
-    repeat the symbols in which they differ up to the last group's.
-    """
-    if isinstance(metric.kind, BooleanKind):
-        return [True, False, None]
-    if isinstance(metric.kind, CategoricalKind):
-        return [*metric.kind.categories, None]
-    if isinstance(metric.kind, MeanKind):
-        buckets = metric.kind.buckets  # the bits of its edges are the same for all thresholds
-        known = buckets.default is not None and buckets.fraction(buckets.default) in (0.0, 1.0)
-        return [*buckets.edges, *([None] if known else [])]
-    if isinstance(metric.kind, OrdinalKind):
-        return [*metric.kind.buckets.edges[:-1], None]
-    strings: list[Value] = []
-    covered = np.zeros(metric.params.num_bits, bool)
-    for number in range(1, _MAX_STRINGS_TRIED + 1):
-        string = f"v{number}" if metric.discover is None else f"{number}v"
-        if metric.discover is not None and metric.discover.method == "ngrams":
-            string *= metric.discover.longest
-        bits = true_bits(metric, string).any(axis=0)
-        if len(strings) < _MIN_STRINGS or (bits & ~covered).any():
-            strings.append(string)
-            covered |= bits
-        if covered.all() and len(strings) >= _MIN_STRINGS:
-            break
-    return [*strings, None]
 
 
 def declared_pair(

@@ -14,7 +14,6 @@ from hubbub_decoder.cli.shared import ShowStage, elapsed_time
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from rich.console import Console
 
     from hubbub.metrics.metric import Metric
 
@@ -85,7 +84,6 @@ def command(
     from rich.console import Console
 
     from hubbub.cli.definitions_file import definitions_with
-    from hubbub.summary import read_reports
     from hubbub.text import format_count
     from hubbub_decoder.data.output_files import (
         check_parquet_path,
@@ -94,14 +92,15 @@ def command(
         write_report_file,
         write_summary_file,
     )
-    from hubbub_decoder.data.populations import draw_from_distribution, draw_population, read_population
-    from hubbub_decoder.data.simulate import (
+    from hubbub_decoder.data.populations import draw_population
+    from hubbub_decoder.errors import PopulationError
+    from hubbub_decoder.kinds.operations import operations_of
+    from hubbub_decoder.simulation import (
         consecutive_periods,
         simulate_bit_counts,
         simulate_pattern_counts,
         simulate_reports,
     )
-    from hubbub_decoder.errors import PopulationError
 
     if (distribution is None) == (population_path is None):
         raise click.UsageError("Pass either --distribution or --population.")
@@ -112,21 +111,15 @@ def command(
         check_table_path(truth_out, (".csv",))
     definition = definitions_with(definitions, [metric])[metric]
     stderr = Console(stderr=True)
-    if definition.parts:
-        if population_path is None or kind != "reports" or periods or no_value or truth_out is not None:
-            raise click.UsageError(
-                f"{metric} is a joint metric. Pass --population with a column for each part and count, and --kind reports, without "
-                "--periods, --no-value and --truth-out."
-            )
-        _simulate_joint(definition, population_path, reports, seed, out, stderr)
-        if as_json:
-            print_json({"out": str(out), "metric": metric, "num_reports": read_reports(out).num_reports})
-        return
+    if definition.parts and (population_path is None or kind != "reports" or truth_out is not None):
+        raise click.UsageError(
+            f"{metric} is a joint metric. Pass --population with a column for each part and count, and --kind reports, without --truth-out."
+        )
     rng = np.random.default_rng(seed)
     with elapsed_time(stderr) as show_stage:
         show_stage("simulating")
         if population_path is not None:
-            population, without = read_population(population_path)
+            population, without = _read_population(definition, population_path)
             if reports is not None:
                 total = sum(population.values()) + without
                 population = draw_population({value: n / total for value, n in population.items()}, reports, rng)
@@ -135,7 +128,7 @@ def command(
         elif reports is None:
             raise PopulationError("A distribution has no size. Pass the number of reports with --reports.")
         else:
-            population = draw_from_distribution(definition, distribution or "", values, reports, rng)
+            population = operations_of(definition).draw(distribution or "", values, reports, rng)
         num_clients = sum(population.values()) + no_value
         first_days = consecutive_periods(definition, periods) if periods else ()
         if kind == "reports":
@@ -171,29 +164,10 @@ def _counted(
         done += len(cohorts)
 
 
-def _simulate_joint(
-    metric: Metric, population_path: Path, reports: int | None, seed: int | None, out: Path, stderr: Console
-) -> None:
-    """Write simulated reports of a joint metric; `reports` of them are drawn from the population, with replacement."""
-    import numpy as np
+def _read_population(metric: Metric, path: Path) -> tuple[dict[Any, int], int]:
+    """Number of clients with each value, or combination of values, and without a value."""
+    from hubbub_decoder.data.populations import read_joint_population, read_population
 
-    from hubbub.summary import write_reports
-    from hubbub.text import format_count
-    from hubbub_decoder.data.populations import read_joint_population
-    from hubbub_decoder.data.simulate_joint import simulate_joint_reports
-
-    rng = np.random.default_rng(seed)
-    population = read_joint_population(population_path, [part.name for part in metric.parts])
-    if reports is not None:
-        counts = np.array(list(population.values()), float)
-        population = dict(zip(population, rng.multinomial(reports, counts / counts.sum()).tolist(), strict=True))
-    with elapsed_time(stderr) as show_stage:
-        show_stage("simulating")
-        simulated = simulate_joint_reports(metric, population, rng)
-    write_reports(simulated, out)
-    stderr.print(
-        f"wrote {out}: {format_count(simulated.num_reports, 'report')} of {metric.name}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    if metric.parts:
+        return read_joint_population(path, [part.name for part in metric.parts]), 0
+    return read_population(path)

@@ -24,11 +24,12 @@ from hubbub_decoder.data.combine import combine
 from hubbub_decoder.inference.intervals import normal_interval
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.evidence import Collected, Evidence
 from hubbub_decoder.options import Options, Target
-from hubbub_decoder.pipeline import category_names, collect_evidence, decode_evidence, hash_candidates
+from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Finding
 
@@ -76,9 +77,7 @@ def common_candidates(
     metric: Metric, candidates: Iterable[str] | DesignMatrix | None
 ) -> Sequence[str] | DesignMatrix | None:
     """Candidates of all samples: hashed once, or names of categories (None: all)."""
-    return (
-        hash_candidates(metric, candidates)[0] if metric.kind.needs_candidates else category_names(metric, candidates)
-    )
+    return operations_of(metric).rows(candidates)
 
 
 def compare_decodings(

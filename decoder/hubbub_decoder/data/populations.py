@@ -18,9 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from hubbub.metrics.kinds import JointKind, MeanKind
-from hubbub.metrics.metric import Metric
-from hubbub.text import escape_untrusted, with_article
+from hubbub.text import escape_untrusted
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import read_text
 from hubbub_decoder.data.csv_cells import text_of_cell
@@ -50,33 +48,7 @@ def distribution_shares(distribution: str, num_values: int) -> dict[str, float]:
     return {f"v{i}": share for i, share in enumerate((weights / weights.sum()).tolist(), start=1)}
 
 
-def draw_from_distribution(
-    metric: Metric, distribution: str, num_values: int | None, num_reports: int, rng: np.random.Generator
-) -> dict[str, int]:
-    """Random population of a named distribution: the number of reports of each value of the metric.
-
-    num_values : number of values of a string metric, 100 if None; other metrics use their own values
-    """
-    if isinstance(metric.kind, MeanKind):
-        raise PopulationError(
-            f'{metric.name}: a metric with estimate = "mean" has numbers, and no named values. Give a population (--population).'
-        )
-    if isinstance(metric.kind, JointKind):
-        raise PopulationError(
-            f"{metric.name}: a joint metric has no named distribution. Give a population of combinations (--population)."
-        )
-    if metric.kind.needs_candidates:
-        return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
-    values = metric.kind.named_values
-    if num_values not in (None, len(values)):
-        raise PopulationError(
-            f"{metric.name}: {with_article(metric.kind.word)} metric has {len(values)} values, got {num_values}. Leave out num_values (--values)."
-        )
-    shares = distribution_shares(distribution, len(values)).values()
-    return draw_population(dict(zip(values, shares, strict=True)), num_reports, rng)
-
-
-def draw_population(shares: dict[str, float], num_reports: int, rng: np.random.Generator) -> dict[str, int]:
+def draw_population(shares: Mapping[Any, float], num_reports: int, rng: np.random.Generator) -> dict[Any, int]:
     """Multinomial draw of the number of reports of each value; the remainder to a total share of 1 has no value."""
     weights = np.array([*shares.values(), max(0.0, 1 - sum(shares.values()))])
     drawn = rng.multinomial(num_reports, weights / weights.sum())

@@ -19,7 +19,7 @@ from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import fit_dependence
 from hubbub_decoder.association.margins import fit_point
 from hubbub_decoder.association.moments import CohortMoments
-from hubbub_decoder.data.simulate import simulate_reports
+from hubbub_decoder.simulation import simulate_reports
 
 ALPHA = 1e-6
 Table = NDArray[np.float64]

@@ -15,8 +15,9 @@ from hubbub_decoder.audit.audit import audit_metric, declared_epsilon
 from hubbub_decoder.audit.clients import EncoderClient
 from hubbub_decoder.audit.distinguisher import true_bits
 from hubbub_decoder.audit.loss_law import loss_law, trials_needed
-from hubbub_decoder.audit.pair_search import audited_values, declared_pair
+from hubbub_decoder.audit.pair_search import declared_pair
 from hubbub_decoder.audit.trials import Schedule
+from hubbub_decoder.kinds.operations import operations_of
 
 CONFIDENCE = 1 - 1e-6
 
@@ -103,7 +104,7 @@ def test_bound_of_the_encoder_reaches_the_declared_epsilon(name: str, unseen_see
     """85 % of the claim, with confidence and power 1 - 1e-6: the declared law gives the trials; half as many more choose the event."""
     tightness = TIGHTNESS.get(name, 0.85)
     metric, reports = CELLS[name]
-    schedule, values = Schedule.of(reports, metric.hold), audited_values(metric)
+    schedule, values = Schedule.of(reports, metric.hold), operations_of(metric).audited_values()
     claim, bits = declared_epsilon(metric, reports), [true_bits(metric, value) for value in values]
     i, j, _ = declared_pair(metric, bits, schedule, claim, 1e-6)
     law = loss_law(metric, bits[i], bits[j], schedule.per_epoch, schedule.epochs)

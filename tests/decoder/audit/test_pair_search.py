@@ -13,8 +13,9 @@ from hubbub.metrics.kinds import Value
 from hubbub_decoder.audit.bound import Event
 from hubbub_decoder.audit.clients import AuditedValue, ClientReports
 from hubbub_decoder.audit.distinguisher import Distinguisher, true_bits
-from hubbub_decoder.audit.pair_search import Candidate, audited_values, choose, declared_pair, learned_candidates
+from hubbub_decoder.audit.pair_search import Candidate, choose, declared_pair, learned_candidates
 from hubbub_decoder.audit.trials import Laboratory, Schedule
+from hubbub_decoder.kinds.operations import operations_of
 
 
 def test_pair_with_an_extreme_bit_is_found_among_many_values() -> None:
@@ -30,7 +31,7 @@ def test_pair_with_an_extreme_bit_is_found_among_many_values() -> None:
 def test_audited_strings_set_every_bit(k: int, m: int) -> None:
     params = Params(num_bits=k, num_hashes=1, num_cohorts=m, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     metric = Metric.string("page", params)
-    values = audited_values(metric)
+    values = operations_of(metric).audited_values()
     assert values[-1] is None
     assert np.any([true_bits(metric, value).any(axis=0) for value in values], axis=0).all()
 
@@ -39,7 +40,7 @@ def test_audited_strings_set_every_bit(k: int, m: int) -> None:
 def test_audited_pair_differs_in_every_group(method: Method) -> None:
     params = Params(num_bits=256, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     metric = Metric.string("page", params, discover=Discovery(longest=3, step=1, held_out=0.2, method=method))
-    values = audited_values(metric)
+    values = operations_of(metric).audited_values()
     bits = [true_bits(metric, value) for value in values]
     i, j, _ = declared_pair(metric, bits, Schedule(1, 1), 2.0, 0.01)
     differ = (bits[i] != bits[j]).any(axis=1)
@@ -51,7 +52,7 @@ def test_audited_pair_differs_in_every_group(method: Method) -> None:
 def test_no_value_is_the_declared_neighbour_of_many_hashes() -> None:
     params = Params(num_bits=8, num_hashes=6, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     metric = Metric.string("page", params)
-    values = audited_values(metric)
+    values = operations_of(metric).audited_values()
     i, j, needed = declared_pair(metric, [true_bits(metric, each) for each in values], Schedule(1, 1), 4.73, 0.01)
     assert values[j] is None
     assert values[i] is not None
@@ -64,7 +65,7 @@ def test_audited_numbers_of_a_mean_have_one_bit_for_all_thresholds(default: floa
     metric = Metric.ordinal(
         "use", Buckets((0, 50), default=default, estimate=Estimand.MEAN), prob_p=0.25, prob_q=0.75, prob_f=0.5
     )
-    assert audited_values(metric) == values
+    assert operations_of(metric).audited_values() == values
     first, second = (true_bits(metric, value) for value in values[:2])
     assert (first.tolist(), second.tolist()) == ([[0]] * 16, [[1]] * 16)
 
@@ -72,11 +73,13 @@ def test_audited_numbers_of_a_mean_have_one_bit_for_all_thresholds(default: floa
 def test_values_of_a_joint_metric_have_every_value_of_each_part() -> None:
     noise = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
     parts = (Metric.boolean("paid", **noise), Metric.categorical("os", tuple("abcd"), **noise))
-    values = audited_values(Metric.joint("device", parts))
+    values = operations_of(Metric.joint("device", parts)).audited_values()
     assert values[:2] == [(True, "a"), (False, "b")]
     assert values[-1] == (None, None)
     for number, part in enumerate(parts):
-        assert {value[number] for value in values if isinstance(value, tuple)} == set(audited_values(part))
+        assert {value[number] for value in values if isinstance(value, tuple)} == set(
+            operations_of(part).audited_values()
+        )
 
 
 def laboratory_of(rates: list[float]) -> Laboratory:

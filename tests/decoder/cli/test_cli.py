@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from hubbub import Metric, Params, load_definitions
 from hubbub.cli import main
 from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_to_bytes, write_summary
-from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators.reports import mixed_effects
+from hubbub_decoder.simulation import simulate_bit_counts
 
 DEFINITIONS = """
 [[metric]]

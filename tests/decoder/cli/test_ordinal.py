@@ -13,8 +13,8 @@ from hubbub import Buckets, Estimand, KindWord, load_definitions
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode, plan
-from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.planning.wishes import Wishes
+from hubbub_decoder.simulation import simulate_bit_counts
 from tests.decoder.cli.test_cli import error_of, hubbub
 
 DEFINITION = """

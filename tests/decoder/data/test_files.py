@@ -20,10 +20,10 @@ from hubbub_decoder.data.output_files import atomic_write, write_population
 from hubbub_decoder.data.populations import (
     DISTRIBUTIONS,
     distribution_shares,
-    draw_from_distribution,
     draw_population,
     read_population,
 )
+from hubbub_decoder.kinds.operations import operations_of
 
 
 def test_text_file_has_one_candidate_per_line_unchanged(tmp_path: Path) -> None:
@@ -278,13 +278,13 @@ def test_drawn_population_has_the_requested_size() -> None:
 def test_population_of_a_categorical_metric_has_its_categories() -> None:
     rng = np.random.default_rng(0)
     os = Metric.categorical("os", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0)
-    assert list(draw_from_distribution(os, "zipf1", None, 100, rng)) == ["a", "b"]
-    assert list(draw_from_distribution(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0), "zipf1", 2, 100, rng)) == [
+    assert list(operations_of(os).draw("zipf1", None, 100, rng)) == ["a", "b"]
+    assert list(operations_of(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0)).draw("zipf1", 2, 100, rng)) == [
         "true",
         "false",
     ]
     with pytest.raises(PopulationError, match=r"has 2 values, got 3\. Leave out num_values \(--values\)"):
-        draw_from_distribution(os, "zipf1", 3, 100, rng)
+        operations_of(os).draw("zipf1", 3, 100, rng)
     with pytest.raises(PopulationError, match="at least 1 value"):
         distribution_shares("zipf1", 0)
     with pytest.raises(PopulationError, match="distribution must be one of"):

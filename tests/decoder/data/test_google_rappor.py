@@ -29,9 +29,9 @@ from hubbub_decoder.data.google_rappor import (
     read_reports,
     read_summary_files,
 )
-from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.errors import ForeignFileError
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.simulation import simulate_reports
 from tests.support.paths import DATA
 
 APP = DATA / "google_rappor"

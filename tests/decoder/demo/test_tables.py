@@ -11,12 +11,12 @@ from rich.console import Console, RenderableType
 from hubbub import Metric, Params
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder import decode
-from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.demo.page import write_pages
 from hubbub_decoder.demo.tables import comparison_table, privacy_table
 from hubbub_decoder.results.plot_style import detached_axes, figure_of
 from hubbub_decoder.results.plots import plot_against_truth
+from hubbub_decoder.simulation import simulate_bit_counts
 
 PARAMS = Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 

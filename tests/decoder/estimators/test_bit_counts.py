@@ -12,13 +12,13 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators.bit_counts import _whiten_bits, fit_bits
 from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.estimators.message_passing import Beliefs, HashedCohorts, estimate_given_beliefs
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
+from hubbub_decoder.simulation import simulate_bit_counts
 
 ALPHA = 1e-6
 

@@ -12,11 +12,11 @@ from scipy.stats import binom, norm
 from hubbub import Metric, SummaryError
 from hubbub.summary import BitCounts
 from hubbub_decoder import CandidateError, decode
-from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators import categories
 from hubbub_decoder.estimators.categories import category_intervals, category_shares, simultaneous_level, total_variance
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Target
+from hubbub_decoder.simulation import simulate_bit_counts
 
 ALPHA = 1e-6
 COLOURS = ("red", "green", "blue", "none of these")

@@ -9,12 +9,12 @@ from scipy.stats import poisson
 import hubbub_decoder.estimators.least_squares as fit_module
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
-from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators import lasso_screening
 from hubbub_decoder.estimators.lasso_screening import independent_numbers, lasso_columns, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.simulation import simulate_bit_counts
 
 ALPHA = 1e-6
 PARAMS = Params(num_bits=16, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)

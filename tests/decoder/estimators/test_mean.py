@@ -18,13 +18,13 @@ from hubbub.summary import BitCounts, PatternCounts
 from hubbub.testing import SeededBytes
 from hubbub_decoder import compare, decode
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.data.populations import draw_from_distribution
-from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.errors import CandidateError, OutputError, PopulationError
 from hubbub_decoder.estimators.ordinal import IntervalEstimate, estimate_mean
+from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Target
 from hubbub_decoder.results.ordinal import Mean
+from hubbub_decoder.simulation import consecutive_periods, simulate_bit_counts, simulate_pattern_counts
 
 ALPHA = 1e-6
 
@@ -96,7 +96,7 @@ def test_what_needs_shares_is_refused_with_the_reason(tmp_path: Any) -> None:
         decode(counts).save(tmp_path / "x.csv")
     chance = np.random.default_rng(0)
     with pytest.raises(PopulationError, match="no named values"):
-        draw_from_distribution(metric, "zipf", None, 10, chance)
+        operations_of(metric).draw("zipf", None, 10, chance)
     with pytest.raises(PopulationError, match="'many' is not a number of this ordinal metric"):
         simulate_bit_counts(metric, {"many": 3}, chance)
 

@@ -13,10 +13,10 @@ from hubbub import Buckets, Metric
 from hubbub.summary import BitCounts
 from hubbub_decoder import compare, decode
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators.ordinal import BucketShares, fit_buckets
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.results.ordinal import QUANTILES, Numbers, build_numbers
+from hubbub_decoder.simulation import simulate_bit_counts
 
 ALPHA = 1e-6
 EDGES = (0, 1, 3, 10, 20)

@@ -10,10 +10,10 @@ from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.data.simulate import simulate_pattern_counts
 from hubbub_decoder.estimators import message_passing
 from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.model.pattern_likelihood import supports_pattern_likelihood
+from hubbub_decoder.simulation import simulate_pattern_counts
 
 ALPHA = 1e-6
 

@@ -11,7 +11,6 @@ from scipy.stats import binom, chi2
 from hubbub import Metric, Params
 from hubbub.summary import Reports
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.estimators.least_squares import use_fixed_effects
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, HashMoments
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, matching_priors
@@ -21,6 +20,7 @@ from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.pipeline import decode
+from hubbub_decoder.simulation import simulate_reports
 
 ALPHA = 1e-6
 NAMES = [f"v{i}" for i in range(6)]

@@ -16,7 +16,6 @@ from hubbub import Metric, Params
 from hubbub.errors import SummaryError
 from hubbub.summary import Reports
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.estimators.fit_result import FitResult, is_determined
 from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, Overdispersion
@@ -29,6 +28,7 @@ from hubbub_decoder.model.random_string import filter_probabilities
 from hubbub_decoder.model.repetition import ONCE, Repetition
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 from hubbub_decoder.pipeline import decode
+from hubbub_decoder.simulation import simulate_reports
 from tests.support.enumerate_mechanism import instantaneous_kernel, of_all_bits, permanent_kernel
 
 ALPHA = 1e-6

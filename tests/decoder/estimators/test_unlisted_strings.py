@@ -11,8 +11,8 @@ import pytest
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
 from hubbub_decoder.model.vectorized_hashing import bit_positions
+from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts, simulate_reports
 
 SIX_SIGMA = 6
 WORDS = 1_000

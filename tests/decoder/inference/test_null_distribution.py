@@ -12,8 +12,8 @@ from scipy.stats import binom, norm
 from hubbub import Metric, Params
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.inference.null_distribution import NullDistribution, collision_p_value
+from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts
 
 ALPHA = 1e-6
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hubbub import Metric, Params
-from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.inference.residual_bits import ResidualBits
 from hubbub_decoder.inference.unlisted_search import find_strings
 from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.simulation import simulate_bit_counts
 
 
 def test_a_standard_error_costs_less_than_five_searches_of_the_variance(monkeypatch: pytest.MonkeyPatch) -> None:

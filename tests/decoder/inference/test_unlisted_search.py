@@ -13,12 +13,12 @@ from scipy.stats import binom, nbinom
 
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
-from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts
 from hubbub_decoder.inference.residual_bits import Others, ResidualBits, log_noise_and_gamma
 from hubbub_decoder.inference.unlisted_search import find_strings
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import distinct_bit_probabilities
 from hubbub_decoder.model.vectorized_hashing import bit_positions
+from hubbub_decoder.simulation import consecutive_periods, simulate_bit_counts
 
 
 def params(k: int, h: int, m: int, scheme: str = "murmur3-v1") -> Params:

@@ -11,9 +11,9 @@ from hubbub import Metric, Params
 from hubbub.errors import SummaryError
 from hubbub.metrics.discovery import Discovery
 from hubbub.summary import BitCounts, PatternCounts, Reports
-from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.model.evidence import Collected, Evidence
 from hubbub_decoder.model.repetition import ONCE
+from hubbub_decoder.simulation import simulate_reports
 
 FORMS = (BitCounts, PatternCounts, Reports)
 PERIODS = ("2026-03-02", "2026-03-09", "2026-03-16")

@@ -13,7 +13,6 @@ from hubbub import Metric, Params
 from hubbub.metrics.kinds import KindWord
 from hubbub.privacy import epsilon
 from hubbub_decoder import decode
-from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators.categories import total_variance
 from hubbub_decoder.model.pattern_likelihood import FilterTable
 from hubbub_decoder.model.pattern_repetition import repeated_score_covariance
@@ -23,6 +22,7 @@ from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares, posterior_variances
 from hubbub_decoder.planning.law.likelihood import LikelihoodLaw, johnson_eigenvalues
 from hubbub_decoder.planning.law.uneven_load import least_variance, uneven_load_variance
+from hubbub_decoder.simulation import simulate_bit_counts
 from tests.support.planned_accuracy import DATA, draw_case, draw_planned_case, mean_ratio, measure
 
 ALPHA = 1e-6

@@ -22,7 +22,6 @@ from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import find_implausible
 from hubbub_decoder import CandidateError, Decoding, Estimate, Finding, OutputError, ShareEstimate, decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.estimators import message_passing
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.multiple_testing import q_values
@@ -31,6 +30,7 @@ from hubbub_decoder.options import Options
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.table import DecodingTable, summary_lines
 from hubbub_decoder.results.warnings import MIN_REPORTS_PER_COHORT, impossible_totals
+from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts
 
 HOMEPAGE = Metric.string(
     "homepage", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)

@@ -13,7 +13,7 @@ import pytest
 import hubbub_decoder
 from hubbub import Metric, Params
 from hubbub_decoder import Estimate, decode
-from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.simulation import simulate_bit_counts
 
 
 def dataclasses_in(annotation: Any) -> Iterator[type]:

@@ -11,7 +11,6 @@ from scipy import stats
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
-from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.model.pattern_likelihood import FilterTable
 from hubbub_decoder.results.estimates import FitTest
 from hubbub_decoder.results.goodness_of_fit import (
@@ -20,6 +19,7 @@ from hubbub_decoder.results.goodness_of_fit import (
     _TabulatedComponents,
     run_fit_tests,
 )
+from hubbub_decoder.simulation import simulate_reports
 
 ALPHA = 1e-6
 

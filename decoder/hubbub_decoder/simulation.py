@@ -5,7 +5,7 @@ and the noise of every bit are independent. After PRR and IRR a bit is one with 
 `draw_bits` draws with exactly these probabilities.
 
 In several periods every client keeps its value, its cohort and, within an epoch of `hold`, its permanent response
-(`model/repetition.py`).
+(`model/repetition.py`). The bits of the parts of a joint metric are independent given the cohort and the values.
 """
 
 from __future__ import annotations
@@ -13,27 +13,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.metrics.buckets import Buckets, finite_number, format_number
-from hubbub.metrics.kinds import CategoricalKind, MeanKind
+from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
 from hubbub.metrics.periods import Period
-from hubbub.summary import BitCounts, PatternCounts
+from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.summary.counting import count_patterns
 from hubbub_decoder.array_types import Indices
 from hubbub_decoder.data.populations import count_values
 from hubbub_decoder.errors import PopulationError
+from hubbub_decoder.kinds.operations import CELLS_PER_BLOCK, KindOperations, operations_of
 from hubbub_decoder.model.repetition import epoch_sizes
-from hubbub_decoder.model.vectorized_hashing import bit_positions, discovery_positions
-
-_CELLS_PER_BLOCK = 1 << 22
 
 Population = Mapping[str, int] | Iterable[str | None]
-"""Number of clients with each value, or the value of each client (`populations.count_values`). The values of a boolean metric are "true" and "false", those of an ordinal metric numbers as text
-or labels of its buckets."""
+"""Number of clients with each value, or the value of each client (`populations.count_values`). The values of a boolean metric are "true"
+and "false", those of an ordinal metric numbers as text or labels of its buckets."""
+
+JointPopulation = Mapping[Any, int]
+"""Number of clients with each combination of values, a tuple; None: no value of the part."""
 
 Transitions = Mapping[tuple[str | None, str | None], int] | Mapping[tuple[str, str], int]
 """Number of clients with each pair of values in two periods; None: no value."""
@@ -57,12 +59,13 @@ def simulate_bit_counts(
     Raises PopulationError for arguments of the wrong type, for negative numbers, and for values that a categorical or boolean metric
     does not have.
     """
-    counts_of, no_value = _clients_by_value(metric, population, no_value)
+    operations, counts_of, no_value = _clients_by_value(metric, population, no_value)
+    _require_one_block(metric)
     params = metric.params
     m, k = params.num_cohorts, params.num_bits
     reports = _draw_cohorts(np.array([no_value]), m, rng)[0]
     true_ones = np.zeros((m, k + 1), np.int64)  # the last column collects missing positions of coincident hashes
-    for positions, counts in _blocks(metric, counts_of, rng):
+    for positions, counts in operations.true_bits(counts_of, rng):
         in_cohort = _draw_cohorts(counts, m, rng)
         reports = reports + in_cohort.sum(axis=0)
         cohort = np.broadcast_to(np.arange(m)[:, None], positions.shape)
@@ -94,20 +97,18 @@ def simulate_two_periods(
 
     Raises PopulationError as `simulate_bit_counts` does, and for another number of periods.
     """
-    if isinstance(metric.kind, MeanKind):
-        raise PopulationError(
-            f'{metric.name}: two periods of a metric with estimate = "mean" cannot be simulated. Use `simulate_bit_counts`.'
-        )
     if len(periods) not in (0, 2):
         raise PopulationError(f"{metric.name}: periods must be two first days, or (), got {len(periods)}.")
-    _check_arguments(metric, {value or "": 0 for pair in transitions for value in pair}, 0)
-    _check_arguments(metric, {str(pair): number for pair, number in transitions.items()}, 0)
+    operations = operations_of(_require_metric(metric))
+    _require_one_block(metric)
+    for before_after, number in transitions.items():
+        _check_number(metric, "the number of reports of a value", number)
+        for value in before_after:
+            operations.check_value("" if value is None else value)
     params, one_epoch = metric.params, len(epoch_sizes(metric, periods)) == 1
     m, k = params.num_cohorts, params.num_bits
     values = sorted({value for pair in transitions for value in pair if value is not None})
-    positions = np.full((len(values) + 1, m, params.num_hashes), k, np.int64)
-    if values:
-        positions[:-1] = value_positions(metric, values)
+    positions = np.concatenate([operations.positions(values), operations.no_bits]) if values else operations.no_bits
     index = {None: len(values)} | {value: i for i, value in enumerate(values)}
     clients = np.zeros((2, m, k), np.int64)  # of those that keep their value, and of those that change it
     true_ones = np.zeros((3, m, k + 1), np.int64)  # of those that keep it, and in each period of those that change it
@@ -141,46 +142,80 @@ def simulate_pattern_counts(
     metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0, periods: Sequence[str] = ()
 ) -> PatternCounts:
     """Random pattern counts of a population, k <= 16; parameters and errors as for `simulate_bit_counts`."""
-    counts_of, no_value = _clients_by_value(metric, population, no_value)
-    counts = PatternCounts.empty(metric).counts.copy()
-    for cohorts, rows in simulate_reports(metric, counts_of, rng, no_value=no_value, periods=periods):
+    counts = PatternCounts.empty(_require_metric(metric)).counts.copy()
+    for cohorts, rows in simulate_reports(metric, population, rng, no_value=no_value, periods=periods):
         counts += count_patterns(cohorts, rows, metric.params.num_cohorts, metric.params.num_bits)
     return PatternCounts(metric, counts, periods)
 
 
 def simulate_reports(
-    metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0, periods: Sequence[str] = ()
+    metric: Metric,
+    population: Population | JointPopulation,
+    rng: np.random.Generator,
+    *,
+    no_value: int = 0,
+    periods: Sequence[str] = (),
 ) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
     """Yield random reports of a population in blocks, in the order of the values; the periods of a block follow each other.
 
-    yields : cohorts (n,) uint16, packed bits (n, ceil(k / 8)) uint8
+    population : of a joint metric, the number of clients with each combination of values, a tuple; None: no value of the part
+    yields     : cohorts (n,) uint16, packed bits (n, ceil(k / 8)) uint8
+
     Parameters and errors as for `simulate_bit_counts`.
     """
-    counts_of, no_value = _clients_by_value(metric, population, no_value)
-    params = metric.params
-    k, epochs = params.num_bits, epoch_sizes(metric, periods)
-    block_size = max(1, _CELLS_PER_BLOCK // k)
-    nothing = np.full((1, params.num_cohorts, params.num_hashes), k, np.int16)
-    for positions, counts in (*_blocks(metric, counts_of, rng), (nothing, np.array([no_value]))):
+    operations, counts_of, no_value = _clients_by_value(metric, population, no_value)
+    params, blocks, epochs = metric.params, operations.blocks, epoch_sizes(metric, periods)
+    block_size = max(1, CELLS_PER_BLOCK // params.num_bits)
+    for positions, counts in (*operations.true_bits(counts_of, rng), (operations.no_bits, np.array([no_value]))):
         value_of = np.repeat(np.arange(len(counts)), counts)
         for start in range(0, len(value_of), block_size):
             values = value_of[start : start + block_size]
             cohorts = rng.integers(params.num_cohorts, size=len(values), dtype=np.uint16)
-            true_bits = positions[values, cohorts].astype(np.intp)
+            in_cohort = cohorts if positions.shape[1] > 1 else np.zeros_like(cohorts)
+            true_bits = positions[values, in_cohort].astype(np.intp)
             for size in epochs:
-                if size == 1:
-                    yield (
-                        cohorts,
-                        _pack(_randomize(true_bits, k, params.mechanism.q_star, params.mechanism.p_star, rng)),
-                    )
-                    continue
-                permanent = _randomize(true_bits, k, params.mechanism.permanent_q, params.mechanism.permanent_p, rng)
-                for _ in range(size):
-                    ones, zeros = (
-                        draw_bits(chance, permanent.shape, rng)
-                        for chance in (params.mechanism.prob_q, params.mechanism.prob_p)
-                    )
-                    yield cohorts, _pack(np.where(permanent, ones, zeros))
+                for bits in _respond(blocks, true_bits, size, rng):
+                    yield cohorts, np.packbits(bits, axis=1, bitorder="little")
+
+
+def simulate_joint_reports(metric: Metric, population: JointPopulation, rng: np.random.Generator) -> Reports:
+    """Random reports of one period of a joint metric, in the order of the population; errors as of `simulate_reports`."""
+    if not metric.parts:
+        raise PopulationError(
+            f"{metric.name}: the metric is a {metric.kind} one and has no parts. Use `simulate_reports`."
+        )
+    blocks = list(simulate_reports(metric, population, rng))
+    return Reports(metric, *(np.concatenate(arrays) for arrays in zip(*blocks, strict=True)))
+
+
+def _respond(
+    blocks: Sequence[Params], true_bits: Indices, size: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.bool_]]:
+    """Yield the bits (n, k) of each of `size` reports of an epoch; a single report draws both responses at once."""
+    columns = np.split(true_bits, np.cumsum([params.num_hashes for params in blocks])[:-1], axis=1)
+    if size == 1:
+        yield np.hstack(
+            [
+                _randomize(of_block, params.num_bits, params.mechanism.q_star, params.mechanism.p_star, rng)
+                for params, of_block in zip(blocks, columns, strict=True)
+            ]
+        )
+        return
+    permanent = [
+        _randomize(of_block, params.num_bits, params.mechanism.permanent_q, params.mechanism.permanent_p, rng)
+        for params, of_block in zip(blocks, columns, strict=True)
+    ]
+    for _ in range(size):
+        yield np.hstack(
+            [_instantaneous(params.mechanism, bits, rng) for params, bits in zip(blocks, permanent, strict=True)]
+        )
+
+
+def _instantaneous(
+    mechanism: UnaryResponse, permanent: NDArray[np.bool_], rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    ones, zeros = (draw_bits(chance, permanent.shape, rng) for chance in (mechanism.prob_q, mechanism.prob_p))
+    return np.where(permanent, ones, zeros)
 
 
 def _randomize(
@@ -190,11 +225,6 @@ def _randomize(
     bits = draw_bits(from_zero, (len(true_bits), num_bits + 1), rng)
     np.put_along_axis(bits, true_bits, draw_bits(from_one, true_bits.shape, rng), axis=1)
     return bits[:, :num_bits]
-
-
-def _pack(bits: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Bits (n, k) of reports as they are sent, (n, ceil(k / 8))."""
-    return np.packbits(bits, axis=1, bitorder="little")
 
 
 def consecutive_periods(metric: Metric, number: int) -> tuple[str, ...]:
@@ -227,122 +257,42 @@ def draw_bits(probability: float, shape: tuple[int, ...], rng: np.random.Generat
     return bits
 
 
-def _clients_by_value(metric: Metric, population: Population, no_value: int) -> tuple[Mapping[str, int], int]:
-    """Return the number of clients with each value and without one, after the checks and with the default of an ordinal metric."""
+def _clients_by_value(
+    metric: Metric, population: Population | JointPopulation, no_value: int
+) -> tuple[KindOperations[Any], Mapping[Any, int], int]:
+    """Return the operations of the metric, and the number of clients with each value and without one, after those that report a default."""
+    operations = operations_of(_require_metric(metric))
     counts_of, missing = count_values(population)
-    _check_arguments(metric, counts_of, no_value)
-    return _with_default(metric, counts_of, no_value + missing)
+    for value, number in counts_of.items():
+        operations.check_value(value)
+        _check_number(metric, "the number of reports of a value", number)
+    _check_number(metric, "no_value", no_value)
+    no_value, default = no_value + missing, operations.default_value()
+    if default is None or not no_value:
+        return operations, counts_of, no_value
+    return operations, {**counts_of, default: counts_of.get(default, 0) + no_value}, 0
 
 
-def _check_arguments(metric: Metric, population: Mapping[str, int], no_value: int) -> None:
-    """Raise PopulationError for an argument of the wrong type and for a negative number of reports."""
+def _require_metric(metric: Metric) -> Metric:
     if not isinstance(metric, Metric):
         raise PopulationError(
             f"metric must be a Metric, got {type(metric).__name__}. Pass Metric.string(...), for example."
         )
+    return metric
+
+
+def _require_one_block(metric: Metric) -> None:
     if metric.parts:
         raise PopulationError(
-            f"{metric.name}: a joint metric needs a population of combinations. Use `simulate_joint_reports`, or `hubbub simulate` with "
+            f"{metric.name}: counts do not show how the parts of a joint metric depend. Use `simulate_reports`, or `hubbub simulate` with "
             "--population of one column for each part."
         )
-    for value in population:
-        if not isinstance(value, str):
-            raise PopulationError(f"{metric.name}: a value of the population must be a string, got {value!r}.")
-    for name, number in (
-        *(("the number of reports of a value", each) for each in population.values()),
-        ("no_value", no_value),
-    ):
-        if not isinstance(number, Integral):
-            raise PopulationError(f"{metric.name}: {name} must be an integer, got {number!r}.")
-        if number < 0:
-            raise PopulationError(f"{metric.name}: {name} must not be negative, got {number}.")
 
 
-def _with_default(metric: Metric, population: Mapping[str, int], no_value: int) -> tuple[Mapping[str, int], int]:
-    """Population and number of clients without a value, after those report the `default` of an ordinal metric."""
-    if metric.buckets is None or metric.buckets.default is None or not no_value:
-        return population, no_value
-    text = format_number(metric.buckets.default)
-    return {**population, text: population.get(text, 0) + no_value}, 0
-
-
-def _blocks(
-    metric: Metric, population: Mapping[str, int], rng: np.random.Generator
-) -> Iterator[tuple[NDArray[np.int16], NDArray[np.int64]]]:
-    """Yield blocks of values: bit positions (M, m, h) and numbers of reports (M,).
-
-    rng : thresholds of clients, of a metric that estimates a mean
-    """
-    counts = np.array(list(population.values()), np.int64)
-    params = metric.params
-    values = list(population)
-    block_size = max(1, _CELLS_PER_BLOCK // (params.num_cohorts * params.num_hashes))
-    for start in range(0, len(values), block_size):
-        block = slice(start, start + block_size)
-        if isinstance(metric.kind, MeanKind):
-            yield _threshold_positions(metric, metric.kind.buckets, values[block], counts[block], rng)
-        else:
-            yield value_positions(metric, values[block]), counts[block]
-
-
-def _threshold_positions(
-    metric: Metric, buckets: Buckets, values: list[str], counts: NDArray[np.int64], rng: np.random.Generator
-) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-    """Positions (2 M, m, 1) and numbers of clients (2 M,): position 0 if the number reaches the threshold (c + U) / m of cohort c.
-
-    Of the clients with u m = c + r, a binomial number at the rate r has U <= r, and the bit in cohort c.
-    """
-    m = metric.params.num_cohorts
-    places = m * np.array([buckets.fraction(_number_of(metric.name, value)) for value in values])
-    reached = np.concatenate([np.ceil(places), np.floor(places)])
-    with_last = rng.binomial(counts, places - np.floor(places))
-    positions = (np.arange(m) >= reached[:, None]).astype(np.int16)[:, :, None]
-    return positions, np.concatenate([with_last, counts - with_last])
-
-
-def value_positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
-    """Bit positions of values in every cohort, (M, m, h); k for no bit. One-hot metrics have one cohort."""
-    if metric.discover is not None:
-        return discovery_positions(values, metric.params, metric.discover)
-    if metric.kind.needs_candidates:
-        return bit_positions(values, metric.params)
-    if metric.buckets is not None:
-        bits = [_bucket_of(metric.name, metric.buckets, value) for value in values]
-        return np.array(bits, np.int16).reshape(-1, 1, 1)
-    bit_of = {name: bit for bit, name in enumerate(metric.kind.named_values)}
-    if isinstance(metric.kind, CategoricalKind) and metric.kind.other is not None:
-        bits = [bit_of.get(value, bit_of[metric.kind.other]) for value in values]
-    else:
-        unknown = next((value for value in values if value not in bit_of), None)
-        if unknown is not None:
-            raise PopulationError(
-                f"{metric.name}: {unknown!r} is not a value of this {metric.kind} metric "
-                f"({', '.join(list(bit_of)[:8])}{', ...' if len(bit_of) > 8 else ''}). Use these values only."
-            )
-        bits = [bit_of[value] for value in values]
-    return np.array(bits, np.int16).reshape(-1, 1, 1)
-
-
-def _bucket_of(name: str, buckets: Buckets, value: str) -> int:
-    """Bucket of a number as text, or of a label."""
-    if value in buckets.labels:
-        return buckets.labels.index(value)
-    return buckets.index_of(_number_of(name, value, buckets.labels))
-
-
-def _number_of(name: str, value: str, labels: Sequence[str] = ()) -> float:
-    """Number as text; labels : of the buckets that a value may be instead."""
-    try:
-        number = finite_number(float(value))
-    except ValueError:
-        number = None
-    if number is None:
-        listed = f" ({', '.join(labels[:8])}{', ...' if len(labels) > 8 else ''})" if labels else ""
-        raise PopulationError(
-            f"{name}: {value!r} is {'neither a number nor a bucket' if labels else 'not a number'} of this ordinal metric{listed}. "
-            "Use these values only."
-        )
-    return number
+def _check_number(metric: Metric, name: str, number: object) -> None:
+    """Raise PopulationError unless a number of clients is an integer >= 0."""
+    if not isinstance(number, Integral) or number < 0:
+        raise PopulationError(f"{metric.name}: {name} must be an integer >= 0, got {number!r}.")
 
 
 def _draw_cohorts(counts: NDArray[np.int64], num_cohorts: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -15,10 +15,17 @@ from hubbub.metrics.kinds import KindWord
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.testing import SeededBytes
 from hubbub_decoder import PopulationError
-from hubbub_decoder.data.simulate import draw_bits, simulate_bit_counts, simulate_pattern_counts, simulate_reports
 from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.random_string import RandomStringMoments
+from hubbub_decoder.model.repetition import epoch_numbers
+from hubbub_decoder.simulation import (
+    consecutive_periods,
+    draw_bits,
+    simulate_bit_counts,
+    simulate_pattern_counts,
+    simulate_reports,
+)
 
 ALPHA = 1e-6
 
@@ -140,7 +147,7 @@ def test_cohorts_are_uniform(unseen_seed: int) -> None:
 
 
 def test_number_of_reports_does_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hubbub_decoder.data.simulate._CELLS_PER_BLOCK", 100)
+    monkeypatch.setattr("hubbub_decoder.simulation.CELLS_PER_BLOCK", 100)
     population = {f"v{i}": i for i in range(40)}
     rng = np.random.default_rng(0)
     total = sum(population.values()) + 7
@@ -174,7 +181,7 @@ def test_unknown_category_becomes_other_or_is_rejected() -> None:
         simulate_bit_counts(
             Metric.categorical("os", ("a", "b_"), prob_p=0, prob_q=1, prob_f=0), {"b": 1}, np.random.default_rng(0)
         )
-    with pytest.raises(PopulationError, match="must not be negative, got -1"):
+    with pytest.raises(PopulationError, match="must be an integer >= 0, got -1"):
         simulate_bit_counts(STRING, {"b": -1}, np.random.default_rng(0))
 
 
@@ -182,13 +189,13 @@ def test_unknown_category_becomes_other_or_is_rejected() -> None:
     ("metric", "population", "no_value", "message"),
     [
         ("s", {"a": 1}, 0, "metric must be a Metric, got str"),
-        (STRING, {"a": 1.5}, 0, "must be an integer, got 1.5"),
+        (STRING, {"a": 1.5}, 0, "must be an integer >= 0, got 1.5"),
         (STRING, {1: 1}, 0, "must be a string, got 1"),
         (STRING, 5, 0, "must be a dict .* got int"),
         (STRING, "abc", 0, "must be a dict .* got str"),
         (STRING, ["a", 5], 0, "must be a string, a bool or None, got 5"),
-        (STRING, {"a": 1}, -1, "no_value must not be negative, got -1"),
-        (STRING, {"a": 1}, 1.0, "no_value must be an integer, got 1.0"),
+        (STRING, {"a": 1}, -1, "no_value must be an integer >= 0, got -1"),
+        (STRING, {"a": 1}, 1.0, "no_value must be an integer >= 0, got 1.0"),
     ],
 )
 @pytest.mark.parametrize("simulate", [simulate_bit_counts, simulate_pattern_counts])
@@ -197,3 +204,27 @@ def test_rejects_arguments_of_the_wrong_type(
 ) -> None:
     with pytest.raises(PopulationError, match=message):
         simulate(metric, population, np.random.default_rng(0), no_value=no_value)
+
+
+@pytest.mark.parametrize("hold", [1, 2, None])
+def test_clients_of_every_kind_repeat_their_permanent_response_within_an_epoch(hold: int | None) -> None:
+    """Without instantaneous noise, all reports of a client in one epoch are equal, and those of another epoch differ."""
+    chances: dict[str, Any] = {"prob_p": 0, "prob_q": 1, "prob_f": 0.5}
+    string = Metric.string("s", Params(num_bits=64, num_hashes=2, num_cohorts=8, **chances), hold=hold)
+    systems = Metric.categorical("os", tuple("abcdefghij"), **chances, hold=hold)
+    parts = (Metric.string("s", string.params), Metric.categorical("os", tuple("abcdefghij"), **chances))
+    populations: dict[Metric, dict[Any, int]] = {
+        string: {"x": 50, "y": 20},
+        systems: {"a": 50, "j": 20},
+        Metric.ordinal("n", range(0, 60, 5), **chances, hold=hold): {"1": 50, "50": 20},
+        Metric.joint("joint", parts, hold=hold): {("x", "a"): 40, (None, "b"): 20, ("y", None): 10},
+    }
+    for metric, population in populations.items():
+        periods = consecutive_periods(metric, 4)
+        blocks = [rows for _, rows in simulate_reports(metric, population, np.random.default_rng(0), periods=periods)]
+        assert sum(map(len, blocks)) == 4 * 70
+        epochs = epoch_numbers(metric, periods) if hold else [0] * 4
+        for start in range(0, len(blocks), 4):
+            for i, j in itertools.combinations(range(4), 2):
+                equal = (blocks[start + i] == blocks[start + j]).all(axis=1)
+                assert equal.all() if epochs[i] == epochs[j] else not equal.all(), (metric.kind, i, j)

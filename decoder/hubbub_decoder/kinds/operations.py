@@ -1,0 +1,141 @@
+"""`KindOperations`: what differs between kinds in decoding, simulation and audit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.metrics.kinds import Kind
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
+from hubbub.text import with_article
+from hubbub_decoder.data.populations import distribution_shares, draw_population
+from hubbub_decoder.errors import PopulationError
+from hubbub_decoder.estimators.lasso_screening import Method
+from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.options import Options
+from hubbub_decoder.results.decoding import Decoding
+
+CELLS_PER_BLOCK = 1 << 22
+
+Candidates: TypeAlias = Iterable[str] | DesignMatrix | None
+Progress: TypeAlias = Callable[[str, float], None]
+Positions: TypeAlias = NDArray[np.int16]
+
+K = TypeVar("K", bound=Kind)
+
+
+@dataclass(frozen=True)
+class KindOperations(ABC, Generic[K]):
+    """Operations of a metric's kind."""
+
+    metric: Metric
+    kind: K
+
+    _classes: ClassVar[dict[type[Kind], type[KindOperations[Any]]]] = {}
+
+    def __init_subclass__(cls, *, of: type[Kind] | None = None) -> None:
+        if of is not None:
+            KindOperations._classes[of] = cls
+
+    @abstractmethod
+    def decode(
+        self,
+        evidence: Evidence,
+        candidates: Candidates,
+        options: Options,
+        *,
+        method: Method,
+        weights: Mapping[str, float] | None,
+        progress: Progress,
+    ) -> Decoding:
+        """Decode evidence with at least one report; parameters as of `pipeline.decode`. Raises CandidateError, SummaryError."""
+
+    def check_decodable(self) -> None:
+        """Raise SummaryError if the metric has no shares of single values."""
+
+    @abstractmethod
+    def rows(self, candidates: Candidates) -> DesignMatrix | Sequence[str] | None:
+        """Rows of a decoding, prepared once for several: hashed candidates, or names of categories (None: all). Raises CandidateError."""
+
+    @abstractmethod
+    def positions(self, values: Sequence[Any]) -> Positions:
+        """True bits of values of a population, (M, m, h): positions within each block of `blocks`, k of the block for no bit.
+
+        Raises PopulationError for a value that the metric does not have.
+        """
+
+    @property
+    def blocks(self) -> tuple[Params, ...]:
+        """Parameters of the parts of a report, each with h columns of the positions."""
+        return (self.metric.params,)
+
+    @property
+    def no_bits(self) -> Positions:
+        """Positions of a client without a value, (1, m, h)."""
+        columns = [np.full(params.num_hashes, params.num_bits, np.int16) for params in self.blocks]
+        return np.tile(np.concatenate(columns), (1, self.metric.params.num_cohorts, 1))
+
+    def true_bits(
+        self, population: Mapping[Any, int], rng: np.random.Generator
+    ) -> Iterator[tuple[Positions, NDArray[np.int64]]]:
+        """Yield true bits of a population in blocks of values: positions (M, m, h) and numbers of clients (M,).
+
+        rng : thresholds of clients, where the bits depend on them
+        """
+        counts = np.array(list(population.values()), np.int64)
+        values = list(population)
+        params = self.metric.params
+        size = max(1, CELLS_PER_BLOCK // (params.num_cohorts * params.num_hashes))
+        for start in range(0, len(values), size):
+            block = slice(start, start + size)
+            yield self._draw_bits(values[block], counts[block], rng)
+
+    def _draw_bits(
+        self, values: list[Any], counts: NDArray[np.int64], rng: np.random.Generator
+    ) -> tuple[Positions, NDArray[np.int64]]:
+        del rng
+        return self.positions(values), counts
+
+    def check_value(self, value: object) -> None:
+        """Raise PopulationError if a value of a population has the wrong type."""
+        if not isinstance(value, str):
+            raise PopulationError(f"{self.metric.name}: a value of the population must be a string, got {value!r}.")
+
+    def default_value(self) -> str | None:
+        """Value, as text, that a client without a value reports; None: it reports "no value"."""
+        return None
+
+    def draw(
+        self, distribution: str, num_values: int | None, num_reports: int, rng: np.random.Generator
+    ) -> dict[str, int]:
+        """Random population of a named distribution over the metric's values. Raises PopulationError.
+
+        num_values : number of values of a string metric, 100 if None; others use their own
+        """
+        values = self.kind.named_values
+        if num_values not in (None, len(values)):
+            raise PopulationError(
+                f"{self.metric.name}: {with_article(self.kind.word)} metric has {len(values)} values, got {num_values}. Leave out num_values (--values)."
+            )
+        shares = distribution_shares(distribution, len(values)).values()
+        return draw_population(dict(zip(values, shares, strict=True)), num_reports, rng)
+
+    @abstractmethod
+    def audited_values(self) -> list[Any]:
+        """Values that an audit compares: "no value" (None), and values that together set every bit in some cohort."""
+
+
+def operations_of(metric: Metric) -> KindOperations[Any]:
+    """Return the operations of a metric's kind.
+
+    >>> operations_of(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5)).audited_values()
+    [True, False, None]
+    """
+    return KindOperations._classes[type(metric.kind)](metric, metric.kind)
