@@ -196,6 +196,8 @@ def metrics() -> Metric:
     assert_type((kind.required_fields, kind.optional_fields), tuple[tuple[str, ...], tuple[str, ...]])
     assert_type((Kind.from_table(kind.to_table(), {"prob_p": 0}), kind.named_values), tuple[Kind, tuple[str, ...]])
     kind.require_collectable("delay")
+    for fact in (*kind.facts(), *metric.facts()):
+        assert_type((fact.label, fact.line(most=20)), tuple[str, str])
     kind.true_bits(kind.parse_value("12"), cohort=0)
     assert_type((params.canonical(), params.to_dict()), tuple[dict[str, Any], dict[str, Any]])
     assert_type(Params.from_dict(params.to_dict()), Params)

@@ -6,10 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from xml.etree.ElementTree import Element
 
-from hubbub.metrics.buckets import Buckets, format_number
 from hubbub.metrics.definitions import Definitions
-from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.kinds import BooleanKind, CategoricalKind, JointKind, OrdinalKind, StringKind
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.pages.html_page import element, page
 from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
@@ -19,13 +16,6 @@ from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
 
-_KINDS = {
-    StringKind: "any text; only its hashed bits are reported",
-    CategoricalKind: "one of a list of categories",
-    BooleanKind: "yes or no",
-    OrdinalKind: "a number, reported as its bucket",
-    JointKind: "several values in one report",
-}
 _UNITS = {"epoch": "epoch", "value": "unchanging value"}
 _LIMITS = ("epsilon_report", "epsilon_enrollment", "epsilon_metric", "epsilon_total")
 
@@ -130,7 +120,7 @@ def _version(metric: Metric) -> Iterator[Element]:
     linked = linkability_warning(metric)
     if linked is not None:
         yield element("p", linked.removeprefix(f"{metric.name}: "), class_="note")
-    yield _facts(*_collected(metric))
+    yield _facts(*((fact.label.capitalize(), fact.line(), "") for fact in metric.facts()))
     figures = privacy_figures(metric, Policy())
     titles = {"lifetime": "Lifetime epsilon"}
     yield _facts(
@@ -140,11 +130,7 @@ def _version(metric: Metric) -> Iterator[Element]:
         )
     )
     yield _facts(*_in_words(figures))
-    parts = [(f" of {part.name}", part) for part in metric.parts] or [("", metric)]
-    yield _facts(
-        *((f"Parameters{of}", _sizes(part), _probabilities(part)) for of, part in parts),
-        ("Digest", element("code", metric.digest[:12], title=metric.digest), "of this version"),
-    )
+    yield _facts(("Digest", element("code", metric.digest[:12], title=metric.digest), "of this version"))
 
 
 def _in_words(figures: PrivacyFigures) -> Iterator[tuple[str, str, str]]:
@@ -164,51 +150,6 @@ def _in_words(figures: PrivacyFigures) -> Iterator[tuple[str, str, str]]:
         )
     else:
         yield "Lifetime", "no reports", "the default policy blocks the metric"
-
-
-def _collected(metric: Metric) -> Iterator[tuple[str, str, str]]:
-    hold = "" if metric.hold is None else f"; new permanent noise after {format_count(metric.hold, str(metric.period))}"
-    yield "Reports", f"one per {metric.period}", f"per client, also without a value{hold}"
-    parts = metric.parts or (metric,)
-    for part in parts:
-        name = f"Value of {part.name}" if metric.parts else "Value"
-        yield name, str(part.kind), _values(part)
-    if metric.discover is not None:
-        yield "Discovery", "parts of values", _discovery(metric, metric.discover)
-
-
-def _values(metric: Metric) -> str:
-    """Return the values of a metric, or of a part, in words."""
-    if metric.buckets is not None:
-        return _buckets(metric.buckets)
-    if isinstance(metric.kind, CategoricalKind):
-        return f"{_KINDS[type(metric.kind)]}: {', '.join(metric.categories)}"
-    return _KINDS[type(metric.kind)]
-
-
-def _buckets(buckets: Buckets) -> str:
-    edges = list(map(format_number, buckets.edges))
-    unit = f" {buckets.unit}" if buckets.unit else ""
-    if buckets.is_mean:
-        return f"a number from {edges[0]} to {edges[-1]}{unit}, of which only the mean is estimated"
-    return f"{_KINDS[OrdinalKind]}: {', '.join(buckets.labels)}{unit}"
-
-
-def _discovery(metric: Metric, discover: Discovery) -> str:
-    lengths = ", ".join(map(str, discover.lengths))
-    held_out = len(discover.cohorts(len(discover.lengths), metric.params.num_cohorts))
-    return f"prefixes of length {lengths}, or the whole value ({held_out} of {metric.params.num_cohorts} cohorts)"
-
-
-def _sizes(metric: Metric) -> str:
-    params = metric.params
-    return f"k = {params.num_bits}, h = {params.num_hashes}, m = {params.num_cohorts}"
-
-
-def _probabilities(metric: Metric) -> str:
-    params = metric.params
-    values = params.mechanism.probabilities.items()
-    return f"{params.hash_scheme}; " + ", ".join(f"{name} = {value:.6g}" for name, value in values)
 
 
 def _facts(*facts: tuple[str, str | Element, str]) -> Element:

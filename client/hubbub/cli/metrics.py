@@ -13,6 +13,7 @@ from hubbub.text import escape_control_characters, format_count
 
 if TYPE_CHECKING:
     from hubbub.metrics.changes import VersionChange
+    from hubbub.metrics.metric import Metric
 
 _DELTA = 1e-9
 _MIN_STRING_COHORTS = 4
@@ -213,12 +214,12 @@ def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_j
     from hubbub.cli.definitions_file import definitions_with
 
     loaded = definitions_with(definitions, names)
-    shown = [_describe(metric, reports) for metric in loaded.versions() if not names or metric.name in names]
+    shown = {metric: _describe(metric, reports) for metric in loaded.versions() if not names or metric.name in names}
     if as_json:
-        print_json([about | {"privacy": about["privacy"].to_dict()} for about in shown])
+        print_json([about | {"privacy": about["privacy"].to_dict()} for about in shown.values()])
         return
-    for about in shown:
-        click.echo(_format(about))
+    for metric, about in shown.items():
+        click.echo(_format(metric, about))
 
 
 @command.command()
@@ -245,7 +246,7 @@ def catalogue(definitions: Path, out: Path) -> None:
     click.echo(f"wrote {out}: {format_count(len(loaded), 'metric')}", err=True)
 
 
-def _describe(metric: Any, reports: int | None) -> dict[str, Any]:
+def _describe(metric: Metric, reports: int | None) -> dict[str, Any]:
     from hubbub.privacy import central_epsilon, effective_group_size, privacy_figures
     from hubbub.privacy.policy import Policy
 
@@ -274,50 +275,27 @@ def _one_line(text: str) -> str:
     return escape_control_characters(" ".join(text.split()))
 
 
-def _mechanism_lines(about: dict[str, Any], label: str = "", hold: str = "") -> list[str]:
-    """Return the lines of the parameters of a metric, or of a part, which has no hold of its own."""
-    from hubbub.mechanisms.unary import PERMANENT_FIELDS
-
-    sizes = f"k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}"
-    names = [name for name in ("prob_p", "prob_q", *PERMANENT_FIELDS) if name in about]
-    probabilities = ", ".join(f"{name.removeprefix('prob_')} = {about[name]:.6g}" for name in names)
-    categories = (
-        [f"  categories: {', '.join(map(escape_control_characters, about['categories']))}"]
-        if about["categories"]
-        else []
-    )
-    buckets = [_format_buckets(about["buckets"])] if "buckets" in about else []
-    return [*categories, *buckets, f"  {label}{sizes}; {probabilities}{f'; hold = {hold}' if hold else ''}"]
-
-
-def _format(about: dict[str, Any]) -> str:
+def _format(metric: Metric, about: dict[str, Any]) -> str:
     from hubbub.privacy.policy import Policy
     from hubbub.privacy.pricing import shown_epsilon
 
     policy, figures = Policy(), about["privacy"]
     titles = {"lifetime": "lifetime epsilon"}
     limits = ("epsilon_enrollment", "epsilon_metric", "epsilon_total")
-    hold = str(about["hold"] or "none")
     group_size = f"{about['effective_group_size_2_reports']:,.3g}"
     linked = f"effective group size of two reports of one value: {group_size} client{'' if group_size == '1' else 's'}"
     lines = [
-        f"{about['name']}  ({about['kind']}, one report per {about['period']}, expires {about['expires']})",
-        f"  {_one_line(about['description'])}  [{_one_line(about['owner'])}]",
+        f"{metric.name}  ({metric.kind}, expires {metric.expires})",
+        f"  {_one_line(metric.description)}  [{_one_line(metric.owner)}]",
         *(f"  {field}: {_one_line(about[field])}" for field in ("purpose", "review") if field in about),
-        *(
-            line
-            for part in about.get("parts", ())
-            for line in _mechanism_lines(part, f"{part['name']} ({part['kind']}): ")
-        ),
-        *(["  hold = " + hold] if "parts" in about else _mechanism_lines(about, hold=hold)),
-        *_discovery_lines(about),
+        *(f"  {fact.label}: {escape_control_characters(fact.line())}" for fact in metric.facts()),
         f"  epsilon under the default Policy ({', '.join(f'{name} = {getattr(policy, name):g}' for name in limits)}):",
         *(
             f"    {titles.get(row.label, row.label):16}  {shown_epsilon(row.epsilon):>8}  {row.note}"
             for row in figures.rows()
         ),
         f"  {linked}{'; without hold, changes of the value are visible in linked reports' if figures.unit == 'value' else ''}",
-        f"  digest {about['digest']}",
+        f"  digest {metric.digest}",
     ]
     if "central_epsilon" in about:
         lines.insert(
@@ -327,39 +305,6 @@ def _format(about: dict[str, Any]) -> str:
             "of the aggregator",
         )
     return "\n".join(lines)
-
-
-def _discovery_lines(about: dict[str, Any]) -> list[str]:
-    """Return the groups of a metric with `discover`, and what its cohort numbers reveal."""
-    from hubbub.metrics.discovery import Discovery
-
-    if "discover" not in about:
-        return []
-    discover, m = Discovery.from_dict(about["discover"]), about["num_cohorts"]
-    lengths = ", ".join(map(str, discover.lengths))
-    held_out = len(discover.cohorts(len(discover.lengths), m))
-    symbols = "bytes" if discover.alphabet is None else f"characters of {len(discover.alphabet)}"
-    part = "a prefix" if discover.method == "prefixes" else f"the last {discover.shortest} of a prefix"
-    return [
-        f"  discover: each client reports {part} of {lengths} {symbols}, or the whole value ({held_out} of {m} cohorts)",
-        f"  cohort and group of this metric alone: an identifier of {m.bit_length() - 1} bits, the same in all of a client's reports",
-    ]
-
-
-def _format_buckets(fields: dict[str, Any]) -> str:
-    from hubbub.metrics.buckets import Buckets, format_number
-
-    buckets = Buckets.from_dict(fields)
-    unit = f" {buckets.unit}" if buckets.unit else ""
-    numbers = {"one": "one at random", "sum": "the sum", "max": "the largest", "last": "the last"}[buckets.several]
-    absent = "no value" if buckets.default is None else format_number(buckets.default)
-    edges = list(map(format_number, buckets.edges))
-    collected = (
-        f"mean of numbers from {edges[0]} to {edges[-1]}"
-        if buckets.is_mean
-        else f"{len(buckets)} buckets: {', '.join(edges)}"
-    )
-    return f"  {collected}{unit}; of several recordings: {numbers}; without a recording: {absent}"
 
 
 @command.command()

@@ -17,19 +17,19 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from hubbub.errors import DefinitionError, InvalidValueError, ParameterError
 from hubbub.hashing import google_md5, murmur3_v1
-from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets, finite_number
+from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets, Several, finite_number, format_number
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.joint import JointParams
 from hubbub.metrics.params import MAX_BITS, MEAN_COHORTS, Params
 from hubbub.metrics.rules import check_collectable, check_metric_name
-from hubbub.text import with_article
+from hubbub.text import format_count, with_article
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -61,6 +61,33 @@ class KindWord(StrEnum):
     BOOLEAN = "boolean"
     ORDINAL = "ordinal"
     JOINT = "joint"
+
+
+class Fact(NamedTuple):
+    """What a definition says, for people. `metrics show`, the catalogue, reports and plans list the same facts.
+
+    items : texts of the definition's author, which the text introduces; not escaped
+    """
+
+    label: str
+    text: str
+    items: tuple[str, ...] = ()
+
+    def of_part(self, name: str) -> Fact:
+        """Return the fact as that of a part of a joint metric."""
+        return self._replace(label=f"{self.label} of {name}")
+
+    def line(self, most: int | None = None, shown: Callable[[str], str] = str) -> str:
+        """Return text and items in one line; `most` of the items are listed, each as `shown` returns it.
+
+        >>> Fact("value", "one of 3 categories", ("a", "b", "c")).line(2)
+        'one of 3 categories: a, b and 1 more'
+        """
+        if not self.items:
+            return self.text
+        listed = ", ".join(map(shown, self.items[:most]))
+        left = len(self.items[most:]) if most is not None else 0
+        return f"{self.text}: {listed}{f' and {left:,} more' if left else ''}"
 
 
 @dataclass(frozen=True)
@@ -141,6 +168,19 @@ class Kind(ABC):
         """Return the kind of the fields that `to_dict` returned. Raises KeyError, TypeError, DefinitionError, ParameterError."""
         return cls(Params.from_dict(fields))
 
+    @abstractmethod
+    def facts(self) -> Iterator[Fact]:
+        """Yield what a client may record, what becomes of it, and the bits and probabilities of a report."""
+
+    def _bit_facts(self) -> Iterator[Fact]:
+        params = self.params
+        sizes = [f"k = {format_count(params.num_bits, 'bit')}"]
+        sizes += [f"h = {format_count(params.num_hashes, 'hash')}"] if self.num_strings else []
+        sizes += [f"m = {format_count(params.num_cohorts, 'cohort')}"] if params.num_cohorts > 1 else []
+        yield Fact("bits", f"{', '.join(sizes)}, {params.hash_scheme}")
+        probabilities = params.mechanism.probabilities.items()
+        yield Fact("probabilities", ", ".join(f"{name} = {each:.6g}" for name, each in probabilities))
+
     @classmethod
     @abstractmethod
     def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> Kind:
@@ -218,6 +258,25 @@ class StringKind(Kind):
     def parse_value(self, text: str) -> Value:
         return text
 
+    def facts(self) -> Iterator[Fact]:
+        yield Fact("value", "any text; only its hashed bits are reported")
+        yield from self._bit_facts()
+        if self.discover is None:
+            return
+        discover, m = self.discover, self.params.num_cohorts
+        held_out = len(discover.cohorts(len(discover.lengths), m))
+        symbols = "bytes" if discover.alphabet is None else f"characters of {len(discover.alphabet)}"
+        part = "a prefix" if discover.method == "prefixes" else f"the last {discover.shortest} of a prefix"
+        lengths = ", ".join(map(str, discover.lengths))
+        yield Fact(
+            "discover",
+            f"each client reports {part} of {lengths} {symbols}, or the whole value ({held_out} of {m} cohorts)",
+        )
+        yield Fact(
+            "cohort and group",
+            f"of this metric alone: an identifier of {m.bit_length() - 1} bits, the same in all of a client's reports",
+        )
+
     def canonical(self) -> dict[str, Any]:
         if self.discover is None:
             return super().canonical()
@@ -294,6 +353,12 @@ class CategoricalKind(Kind):
     def parse_value(self, text: str) -> Value:
         return text
 
+    def facts(self) -> Iterator[Fact]:
+        yield Fact("value", f"one of {len(self.categories)} categories", self.categories)
+        if self.other is not None:
+            yield Fact("unknown value", "reported as", (self.other,))
+        yield from self._bit_facts()
+
     def canonical(self) -> dict[str, Any]:
         return {**super().canonical(), "categories": list(self.categories), "other": self.other}
 
@@ -344,6 +409,10 @@ class BooleanKind(Kind):
             )
         return BloomBits(bool(value))
 
+    def facts(self) -> Iterator[Fact]:
+        yield Fact("value", "yes or no; a period without a recording is reported as no")
+        yield from self._bit_facts()
+
     def parse_value(self, text: str) -> Value:
         if text not in ("true", "false"):
             raise InvalidValueError("a value of a boolean metric must be true or false")
@@ -352,6 +421,14 @@ class BooleanKind(Kind):
     @classmethod
     def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> BooleanKind:
         return cls(Params.one_hot(1, **probabilities))
+
+
+_REPORTED_NUMBER: Mapping[Several, str] = {
+    Several.ONE: "one at random",
+    Several.SUM: "the sum",
+    Several.MAX: "the largest",
+    Several.LAST: "the last",
+}
 
 
 @dataclass(frozen=True)
@@ -395,6 +472,22 @@ class NumberKind(Kind):
         except ValueError:
             raise InvalidValueError("a value of an ordinal metric must be a number such as 12.5") from None
 
+    def facts(self) -> Iterator[Fact]:
+        yield self._range_fact()
+        buckets = self.buckets
+        yield Fact("several recordings", _REPORTED_NUMBER[buckets.several])
+        yield Fact(
+            "no recording", "no value" if buckets.default is None else f"{format_number(buckets.default)}{self._unit}"
+        )
+        yield from self._bit_facts()
+
+    @abstractmethod
+    def _range_fact(self) -> Fact: ...
+
+    @property
+    def _unit(self) -> str:
+        return f" {self.buckets.unit}" if self.buckets.unit else ""
+
     def canonical(self) -> dict[str, Any]:
         return {**super().canonical(), "buckets": self.buckets.digest_fields()}
 
@@ -413,6 +506,14 @@ class NumberKind(Kind):
 @dataclass(frozen=True)
 class OrdinalKind(NumberKind):
     """The bucket of a number, to estimate the distribution of the numbers, its quantiles and its mean."""
+
+    def _range_fact(self) -> Fact:
+        edges = list(map(format_number, self.buckets.edges))
+        return Fact(
+            "value",
+            f"a number, reported as one of {len(self.buckets)} buckets",
+            (*edges[:-1], f"{edges[-1]}{self._unit}"),
+        )
 
     def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
         number = self.buckets.default if value is None else self.number(value)
@@ -434,6 +535,10 @@ class MeanKind(NumberKind):
 
     Source: Ding, Kulkarni, Yekhanin 2017 (1BitMean); `Buckets`.
     """
+
+    def _range_fact(self) -> Fact:
+        low, high = map(format_number, self.buckets.edges)
+        return Fact("value", f"a number from {low} to {high}{self._unit}, of which only the mean is estimated")
 
     @property
     def distinct_values(self) -> float:
@@ -502,6 +607,10 @@ class JointKind(Kind):
     @property
     def distinct_values(self) -> float:
         return math.prod(part.distinct_values for part in self.parts.values())
+
+    def facts(self) -> Iterator[Fact]:
+        for name, part in self.parts.items():
+            yield from (fact.of_part(name) for fact in part.facts())
 
     def require_collectable(self, name: str) -> None:
         for of_part, part in self.parts.items():

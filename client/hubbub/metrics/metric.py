@@ -17,6 +17,7 @@ from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.kinds import (
     BooleanKind,
     CategoricalKind,
+    Fact,
     JointKind,
     Kind,
     NumberKind,
@@ -27,6 +28,7 @@ from hubbub.metrics.kinds import (
 from hubbub.metrics.params import Params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.rules import check_metric_name, check_review
+from hubbub.text import format_count
 
 
 @dataclass(frozen=True)
@@ -214,6 +216,13 @@ class Metric:
         fields = {**self.kind.canonical(), "name": self.name, "hold": self.hold, "period": self.period}
         canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(b"hubbub-metric-v1\n" + canonical.encode()).hexdigest()
+
+    def facts(self) -> Iterator[Fact]:
+        """Yield what the definition says about reports and values, for people."""
+        yield Fact("reports", f"one per {self.period} and client, also without a value")
+        if self.hold is not None:
+            yield Fact("hold", f"{format_count(self.hold, str(self.period))}, then new permanent noise")
+        yield from self.kind.facts()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the definition as JSON values; `from_dict` returns an equal metric."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hubbub.metrics.kinds import CategoricalKind
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.text import escape_untrusted, format_count
+from hubbub.text import escape_control_characters, escape_untrusted
+
+_MOST_ITEMS = 20
 
 
 def privacy_rows(metric: Metric) -> Iterator[tuple[str, str, str]]:
@@ -19,27 +20,10 @@ def privacy_rows(metric: Metric) -> Iterator[tuple[str, str, str]]:
 
 
 def definition_rows(metric: Metric) -> Iterator[tuple[str, str]]:
-    """Yield label and text of each field; fields without a value are left out."""
-    params = metric.params
+    """Yield label and text of each fact and field; fields without a value are left out, and a list ends after 20 items."""
     yield "Kind", str(metric.kind)
-    yield "Reporting period", str(metric.period)
-    if metric.hold is not None:
-        yield "Epoch (hold)", f"{metric.hold} periods"
-    if isinstance(metric.kind, CategoricalKind):
-        categories, other = metric.kind.categories, metric.kind.other
-        shown = ", ".join(map(escape_untrusted, categories[:20]))
-        yield "Categories", shown + (f" and {len(categories) - 20} more" if len(categories) > 20 else "")
-        if other is not None:
-            yield "Category of unknown values", escape_untrusted(other)
-    if metric.kind.needs_candidates:
-        sizes = ((params.num_bits, "bit"), (params.num_hashes, "hash"), (params.num_cohorts, "cohort"))
-        yield "Bloom filter", ", ".join(format_count(number, noun) for number, noun in sizes)
-    yield "Hash scheme", params.hash_scheme
-    yield (
-        "Permanent response",
-        f"P(1 | 1) = {params.mechanism.permanent_q:.6g}, P(1 | 0) = {params.mechanism.permanent_p:.6g}",
-    )
-    yield "Response of a report", f"P(1 | 1) = {params.mechanism.prob_q:.6g}, P(1 | 0) = {params.mechanism.prob_p:.6g}"
+    for fact in metric.facts():
+        yield fact.label.capitalize(), escape_control_characters(fact.line(_MOST_ITEMS, escape_untrusted))
     for label, text in (("Owner", metric.owner), ("Purpose", metric.purpose)):
         if text:
             yield label, text

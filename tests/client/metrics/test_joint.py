@@ -293,9 +293,9 @@ def test_commands_show_and_encode_joint_metrics(tmp_path: Path) -> None:
     run = CliRunner().invoke
     shown = run(main, ["metrics", "show", str(path)], catch_exceptions=False)
     assert shown.exit_code == 0
-    assert "carrier (string): k = 32, h = 1, m = 16" in shown.output
+    assert "bits of carrier: k = 32 bits, h = 1 hash, m = 16 cohorts" in shown.output
     assert "epsilon" in shown.output
-    assert "categories: EWR, JFK, LGA" in shown.output
+    assert "value of origin: one of 3 categories: EWR, JFK, LGA" in shown.output
     assert run(main, ["metrics", "check", str(path)]).exit_code == 0
     encoded = run(main, ["encode", str(path), "flight", '{"carrier": "UA", "origin": "JFK"}', "--json"])
     assert encoded.exit_code == 0

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hubbub import Buckets, Discovery, Estimand, HubbubError, Metric, Params, Several
+from hubbub import HubbubError, Metric
 from hubbub.metrics.kinds import KINDS, kind_from_dict
+from tests.support.every_kind import ASYMMETRIC, METRICS, NOISE
 
-NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
-ASYMMETRIC: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "permanent_p": 0.125, "permanent_q": 0.625}
-PARAMS = Params(num_bits=64, num_hashes=2, num_cohorts=64, **NOISE)
-OS = Metric.categorical("os", ("linux", "macos", "other"), other="other", **NOISE)
-DELAY = Metric.ordinal("delay", Buckets((0, 10, 50, 100), several=Several.MAX, unit="ms", default=0), **NOISE)
-METRICS = (
-    Metric.string("homepage", PARAMS, hold=4, description="start page", owner="a@example.org"),
-    Metric.string("words", replace(PARAMS, num_cohorts=128), discover=Discovery(longest=8)),
-    Metric.categorical("browser", ("firefox", "chromium"), **ASYMMETRIC),
-    OS,
-    Metric.boolean("dark", **NOISE),
-    DELAY,
-    Metric.ordinal("size", Buckets((0, 512), estimate=Estimand.MEAN, default=0), **NOISE),
-    Metric.joint("os_and_page", (OS, Metric.string("page", PARAMS))),
-)
 WRONG_VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 3, 10**400, 0.5, float("nan"), float("inf"), "", "a", "\ud800", "1/2", [], [0], [None], {}, {"a": 1},
 )  # fmt: skip

@@ -22,7 +22,6 @@ from hubbub.summary import write_summary
 from hubbub_decoder import Decoding, OutputError, Trends, decode, simulate_bit_counts, write_report
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.report.decoding_page import MAX_ROWS, render_decoding
-from hubbub_decoder.report.definition import definition_rows
 from hubbub_decoder.report.fit_tests import QUESTIONS
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.provenance import provenance_rows
@@ -125,12 +124,6 @@ def test_residuals_show_a_damaged_bit_and_use_the_given_design() -> None:
 def test_residuals_of_categories_are_left_out() -> None:
     counts = simulate_bit_counts(LOAD, {"5": 900}, np.random.default_rng(1))
     assert bit_residuals(counts, decode(counts)) is None
-
-
-@pytest.mark.parametrize(("num_hashes", "shown"), [(1, "1 hash"), (2, "2 hashes")])
-def test_definition_counts_hashes_in_the_right_number(num_hashes: int, shown: str) -> None:
-    metric = Metric.string("homepage", replace(PARAMS, num_hashes=num_hashes))
-    assert dict(definition_rows(metric))["Bloom filter"] == f"32 bits, {shown}, 16 cohorts"
 
 
 def test_provenance_names_inputs_by_digest_and_no_directory(tmp_path: Path, decodings: list[Decoding]) -> None:

@@ -1,0 +1,24 @@
+"""A metric of every kind, with the options of that kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hubbub import Buckets, Discovery, Estimand, Metric, Params, Several
+
+NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+ASYMMETRIC: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "permanent_p": 0.125, "permanent_q": 0.625}
+PARAMS = Params(num_bits=64, num_hashes=2, num_cohorts=64, **NOISE)
+OS = Metric.categorical("os", ("linux", "macos", "other"), other="other", **NOISE)
+DELAY = Metric.ordinal("delay", Buckets((0, 10, 50, 100), several=Several.MAX, unit="ms", default=0), **NOISE)
+METRICS = (
+    Metric.string("homepage", PARAMS, hold=4, description="start page", owner="a@example.org"),
+    Metric.string("words", replace(PARAMS, num_cohorts=128), discover=Discovery(longest=8)),
+    Metric.categorical("browser", ("firefox", "chromium"), **ASYMMETRIC),
+    OS,
+    Metric.boolean("dark", **NOISE),
+    DELAY,
+    Metric.ordinal("size", Buckets((0, 512), estimate=Estimand.MEAN, default=0), **NOISE),
+    Metric.joint("os_and_page", (OS, Metric.string("page", PARAMS))),
+)
