@@ -120,7 +120,11 @@ def _version(metric: Metric) -> Iterator[Element]:
     linked = linkability_warning(metric)
     if linked is not None:
         yield element("p", linked.removeprefix(f"{metric.name}: "), class_="note")
-    yield _facts(*((fact.label.capitalize(), fact.line(), "") for fact in metric.facts()))
+    rows = [(fact.label.capitalize(), fact.line()) for fact in metric.facts()]
+    rows.append(("Digest of this version", metric.digest))
+    yield element(
+        "dl", *(element("div", element("dt", term), element("dd", value)) for term, value in rows), class_="rows"
+    )
     figures = privacy_figures(metric, Policy())
     titles = {"lifetime": "Lifetime epsilon"}
     yield _facts(
@@ -130,7 +134,6 @@ def _version(metric: Metric) -> Iterator[Element]:
         )
     )
     yield _facts(*_in_words(figures))
-    yield _facts(("Digest", element("code", metric.digest[:12], title=metric.digest), "of this version"))
 
 
 def _in_words(figures: PrivacyFigures) -> Iterator[tuple[str, str, str]]:

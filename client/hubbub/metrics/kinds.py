@@ -511,7 +511,7 @@ class OrdinalKind(NumberKind):
         edges = list(map(format_number, self.buckets.edges))
         return Fact(
             "value",
-            f"a number, reported as one of {len(self.buckets)} buckets",
+            f"a number, reported as one of {len(self.buckets)} buckets with the edges",
             (*edges[:-1], f"{edges[-1]}{self._unit}"),
         )
 
