@@ -113,10 +113,6 @@ def test_plan_rejects_edges_that_are_no_numbers() -> None:
 
 def test_metrics_commands_show_buckets(definitions: Path) -> None:
     assert hubbub("metrics", "check", definitions).exit_code == 0
-    shown = hubbub("metrics", "show", definitions, "delay").stdout
-    assert (
-        "4 buckets: 0, 10, 30, 60, 180 min; of several recordings: the largest; without a recording: no value" in shown
-    )
     (about,) = json.loads(hubbub("metrics", "show", definitions, "delay", "--json").stdout)
     assert about["buckets"]["edges"] == [0, 10, 30, 60, 180]
 
@@ -205,9 +201,6 @@ def test_mean_through_the_commands(tmp_path: Path) -> None:
     path, population, out = planned_mean(tmp_path), tmp_path / "population.csv", tmp_path / "use.parquet"
     population.write_text("value,count\n30,4000\n200,4000\n,2000\n")
     assert hubbub("metrics", "check", path).exit_code == 0
-    shown = hubbub("metrics", "show", path).stdout
-    assert "mean of numbers from 0 to 240; of several recordings: one at random; without a recording: 0" in shown
-    assert "k = 1, h = 1, m = 16, threshold-v1" in shown
     done = hubbub("simulate", path, "use", "--population", population, "--seed", 1, "--kind", "reports", "--out", out)
     assert done.exit_code == 0, done.output
     document = json.loads(hubbub("decode", out, "--json").stdout)
