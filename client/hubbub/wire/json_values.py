@@ -10,14 +10,14 @@ from typing import Any
 
 
 def replace_non_finite(value: Any) -> Any:
-    """Return a nested value with non-finite floats replaced by strings: infinity becomes "inf" in all JSON output.
+    """Return a nested value as JSON has it, in all output: nan, a number that is not determined, is None, and infinity "inf".
 
-    >>> replace_non_finite({"epsilon": [1.5, math.inf]})
-    {'epsilon': [1.5, 'inf']}
+    >>> replace_non_finite({"epsilon": [1.5, math.inf, math.nan]})
+    {'epsilon': [1.5, 'inf', None]}
     """
     match value:
         case float() if not math.isfinite(value):
-            return str(value)
+            return None if math.isnan(value) else str(value)
         case dict():
             return {key: replace_non_finite(item) for key, item in value.items()}
         case list() | tuple():

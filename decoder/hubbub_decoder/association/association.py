@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
-from hubbub.wire.json_values import replace_non_finite
+from hubbub.wire.json_values import json_object, replace_non_finite
 from hubbub_decoder.association.dependence import IndependenceTest
 from hubbub_decoder.association.fit import PartsFit, fit_parts
 from hubbub_decoder.association.joint_shares import JointShares
 from hubbub_decoder.association.margins import MarginFit
 from hubbub_decoder.blas_threads import one_blas_thread
-from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.result import Result
-from hubbub_decoder.results.decoding import json_fields
-from hubbub_decoder.results.table import to_html
+from hubbub_decoder.results.table_result import TableResult, columns_of
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,20 +47,8 @@ class Cell(Result):
     conditional_high: float
 
 
-class Shown:
-    """Table of an association in a terminal and in a notebook."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from hubbub_decoder.association.output import AssociationTable
-
-        yield from AssociationTable(cast("Association", self)).__rich_console__(console, options)
-
-    def _repr_html_(self) -> str:
-        return to_html(cast("RenderableType", self))
-
-
 @dataclass(frozen=True, eq=False)
-class Association(Shown):
+class Association(TableResult[Cell]):
     """Joint distribution of two parts of a joint metric, and a test of their independence.
 
     first, second    : names of the parts        names : of their components, candidates or categories first
@@ -72,6 +57,8 @@ class Association(Shown):
     test             : of independence; it compares the components with clearly positive shares
     confidence       : level of the intervals
     """
+
+    _columns: ClassVar[Mapping[str, str]] = columns_of(Cell)
 
     metric: Metric
     first: str
@@ -82,6 +69,13 @@ class Association(Shown):
     margins: tuple[MarginFit, MarginFit]
     joint: JointShares
     test: IndependenceTest
+
+    @property
+    def _rows(self) -> tuple[Cell, ...]:
+        return self.cells
+
+    def _names(self, row: Cell) -> tuple[tuple[str, ...], ...]:
+        return ((row.first, row.second),)
 
     def __repr__(self) -> str:
         return (
@@ -127,12 +121,10 @@ class Association(Shown):
             for j, second in enumerate(self.names[1])
         )
 
-    def __getitem__(self, pair: tuple[str, str]) -> Cell:
-        """Return the cell of a pair of values."""
-        return next(cell for cell in self.cells if (cell.first, cell.second) == pair)
-
     def to_dict(self) -> dict[str, Any]:
-        """Return the association as JSON values; undetermined numbers are null."""
+        return self._about() | {"cells": [json_object(cell) for cell in self.cells]}
+
+    def _about(self) -> dict[str, Any]:
         fields: dict[str, Any] = replace_non_finite({
             "metric": self.metric.name,
             "digest": self.metric.digest,
@@ -145,17 +137,13 @@ class Association(Shown):
                 part: margin_dict(names, fit)
                 for part, names, fit in zip(self.parts, self.names, self.margins, strict=True)
             },
-            "cells": [json_fields(cell) for cell in self.cells],
         })  # fmt: skip
         return fields
 
-    def save(self, path: str | Path) -> None:
-        """Write one row per pair to a .csv file, or all fields to a .json file.
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from hubbub_decoder.association.output import AssociationTable
 
-        Raises OutputError for another suffix, or if the file cannot be written.
-        """
-        columns = Cell.__slots__
-        write_table(path, columns, ([getattr(cell, name) for name in columns] for cell in self.cells), self.to_dict())
+        yield from AssociationTable(self).__rich_console__(console, options)
 
 
 @one_blas_thread()

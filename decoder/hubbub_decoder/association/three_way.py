@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
-from hubbub.wire.json_values import replace_non_finite
+from hubbub.wire.json_values import json_object, replace_non_finite
 from hubbub_decoder.association.association import (
     Association,
-    Shown,
     independence_dict,
     margin_dict,
     pair_association,
@@ -24,11 +22,13 @@ from hubbub_decoder.association.fit import fit_parts
 from hubbub_decoder.association.joint_shares import JointShares
 from hubbub_decoder.association.margins import MarginFit, outer
 from hubbub_decoder.blas_threads import one_blas_thread
-from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.result import Result
-from hubbub_decoder.results.decoding import json_fields
+from hubbub_decoder.results.table_result import TableResult, columns_of
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 PAIRS = ((0, 1), (0, 2), (1, 2))
 
@@ -62,7 +62,7 @@ class ThreeWayCell(Result):
 
 
 @dataclass(frozen=True, eq=False)
-class ThreeWayAssociation(Shown):
+class ThreeWayAssociation(TableResult[ThreeWayCell]):
     """Joint distribution of three parts of a joint metric, with tests of their independence.
 
     parts      : names of the parts        names : of their components, candidates or categories first
@@ -73,6 +73,8 @@ class ThreeWayAssociation(Shown):
     confidence : level of the intervals
     """
 
+    _columns: ClassVar[Mapping[str, str]] = columns_of(ThreeWayCell)
+
     metric: Metric
     parts: tuple[str, str, str]
     names: tuple[tuple[str, ...], ...]
@@ -81,6 +83,13 @@ class ThreeWayAssociation(Shown):
     pairs: tuple[Association, Association, Association]
     joint: JointShares
     test: IndependenceTest
+
+    @property
+    def _rows(self) -> tuple[ThreeWayCell, ...]:
+        return self.cells
+
+    def _names(self, row: ThreeWayCell) -> tuple[tuple[str, ...], ...]:
+        return ((row.first, row.second, row.third),)
 
     def __repr__(self) -> str:
         return (
@@ -111,12 +120,10 @@ class ThreeWayAssociation(Shown):
         values = ((a, b, c) for a in self.names[0] for b in self.names[1] for c in self.names[2])
         return tuple(ThreeWayCell(*value, *row) for value, row in zip(values, numbers, strict=True))
 
-    def __getitem__(self, values: tuple[str, str, str]) -> ThreeWayCell:
-        """Return the cell of three values."""
-        return next(cell for cell in self.cells if (cell.first, cell.second, cell.third) == values)
-
     def to_dict(self) -> dict[str, Any]:
-        """Return the association as JSON values; undetermined numbers are null."""
+        return self._about() | {"cells": [json_object(cell) for cell in self.cells]}
+
+    def _about(self) -> dict[str, Any]:
         fields: dict[str, Any] = replace_non_finite({
             "metric": self.metric.name,
             "digest": self.metric.digest,
@@ -129,17 +136,13 @@ class ThreeWayAssociation(Shown):
                 part: margin_dict(names, fit) for part, names, fit in zip(self.parts, self.names, self.margins, strict=True)
             },
             "pairs": [pair.to_dict() for pair in self.pairs],
-            "cells": [json_fields(cell) for cell in self.cells],
         })  # fmt: skip
         return fields
 
-    def save(self, path: str | Path) -> None:
-        """Write one row per combination to a .csv file, or all fields to a .json file.
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from hubbub_decoder.association.output import AssociationTable
 
-        Raises OutputError for another suffix, or if the file cannot be written.
-        """
-        columns = ThreeWayCell.__slots__
-        write_table(path, columns, ([getattr(cell, name) for name in columns] for cell in self.cells), self.to_dict())
+        yield from AssociationTable(self).__rich_console__(console, options)
 
 
 @one_blas_thread()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "--parts", metavar="NAMES", help="Two or three parts, in the order of the table: carrier,origin. Default: all."
 )
 @json_option
-@output_options("all cells", ".csv or .json", "the joint guess as a heat map")
+@output_options("all cells", ".csv, .json or .parquet", "the joint guess as a heat map")
 @everything_option("all components, not only those with clearly positive shares")
 @interval_options
 @independent_clients_option("several periods are refused")
@@ -62,10 +62,10 @@ def command(
     from hubbub_decoder.association.output import AssociationTable, plot_heat_map
     from hubbub_decoder.association.three_way import associate_three
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.output_files import PLAIN_TABLES, check_result_paths
+    from hubbub_decoder.data.output_files import check_result_paths
 
     files = [_part_and_file(text) for text in candidate_files]
-    check_result_paths(out, plot, PLAIN_TABLES, [path for _, path in files])
+    check_result_paths(out, plot, inputs=[path for _, path in files])
     candidates = {name: read_candidates(path) for name, path in files}
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option("--and-b", "more_b", multiple=True, type=PATH, help="Another file of the second sample; repeatable.")
 @candidates_option
 @json_option
-@output_options("the changes", ".csv or .json", "the largest changes")
+@output_options("the changes", ".csv, .json or .parquet", "the largest changes")
 @everything_option("every candidate, not only those with a detected change")
 @top_option("detected changes first, then the largest; also in --plot")
 @interval_options
@@ -83,9 +83,9 @@ def command(
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.table import ComparisonTable
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.output_files import PLAIN_TABLES, check_result_paths
+    from hubbub_decoder.data.output_files import check_result_paths
 
-    check_result_paths(out, plot, PLAIN_TABLES, [candidates_path])
+    check_result_paths(out, plot, inputs=[candidates_path])
     candidates = None if candidates_path is None else read_candidates(candidates_path)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:

@@ -102,7 +102,7 @@ def command(
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.google_rappor import read_map_design
-    from hubbub_decoder.data.output_files import PAGE, PLAIN_TABLES, TABLES, check_result_paths
+    from hubbub_decoder.data.output_files import PAGE, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
     from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -117,7 +117,7 @@ def command(
     if by_period and (words_path is not None or weights_path is not None or method != "auto"):
         raise click.UsageError("--by-period takes no --more-candidates, --weights or --method. Leave them out.")
     inputs = (*summaries, candidates_path, map_path, words_path, weights_path)
-    check_result_paths(out, plot, (*(PLAIN_TABLES if by_period else TABLES), PAGE), inputs)
+    check_result_paths(out, plot, (*TABLES, PAGE), inputs)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)

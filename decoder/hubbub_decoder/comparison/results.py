@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
+from hubbub.wire.json_values import json_object
 from hubbub_decoder.comparison.overlap import Overlap
-from hubbub_decoder.data.output_files import write_table
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
-from hubbub_decoder.results.decoding import Decoding, json_fields
+from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Finding
+from hubbub_decoder.results.table_result import TableResult, columns_of
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -48,7 +47,7 @@ class Change(Result):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Comparison(Result):
+class Comparison(TableResult[Change], Result):
     """Result of `compare`: changes in descending order of their size, detected ones first.
 
     a, b             : decodings of both samples
@@ -57,6 +56,8 @@ class Comparison(Result):
     overlap          : share of clients with the same value in both
     same_clients     : whether a client may be in both; False: s = 0 is known
     """
+
+    _columns: ClassVar[Mapping[str, str]] = columns_of(Change)
 
     metric: Metric
     a: Decoding
@@ -75,25 +76,21 @@ class Comparison(Result):
         """Changes that are detected, the largest first."""
         return tuple(change for change in self.changes if change.detected)
 
+    @property
+    def _rows(self) -> tuple[Change, ...]:
+        return self.changes
+
+    def _names(self, row: Change) -> tuple[str, ...]:
+        return (row.candidate, *row.indistinguishable_from)
+
     def __repr__(self) -> str:
         changes = format_count(len(self.changes), "candidate")
         return f"<Comparison of {self.metric.name}: {len(self.detected):,} of {changes} changed>"
 
-    def __len__(self) -> int:
-        return len(self.changes)
-
-    def __iter__(self) -> Iterator[Change]:
-        return iter(self.changes)
-
-    def __getitem__(self, candidate: str) -> Change:
-        """Return the change of a candidate; raises KeyError for a string that was not a candidate."""
-        for change in self.changes:
-            if candidate == change.candidate or candidate in change.indistinguishable_from:
-                return change
-        raise KeyError(candidate)
-
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as JSON-compatible values; nan and infinity become None."""
+        return self._about() | {"changes": [json_object(change) for change in self.changes]}
+
+    def _about(self) -> dict[str, Any]:
         return {
             "metric": self.metric.to_dict(),
             "a": {"periods": list(self.a.periods), "num_reports": self.a.num_reports},
@@ -102,27 +99,12 @@ class Comparison(Result):
             "confidence": self.confidence,
             "fdr": self.fdr,
             "same_clients": self.same_clients,
-            "overlap": json_fields(self.overlap),
-            "totals": [json_fields(change) for change in self.totals],
+            "overlap": json_object(self.overlap),
+            "totals": [json_object(change) for change in self.totals],
             "warnings": [asdict(warning) for warning in self.warnings],
-            "changes": [json_fields(change) for change in self.changes],
         }
-
-    def save(self, path: str | Path) -> None:
-        """Write one row per candidate to a .csv file, or all fields to a .json file.
-
-        Raises OutputError for another suffix, or if the file cannot be written.
-        """
-        write_table(path, list(Change.__dataclass_fields__), map(_csv_row, self.changes), self.to_dict())
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from hubbub_decoder.comparison.table import ComparisonTable
 
         yield from ComparisonTable(self).__rich_console__(console, options)
-
-
-def _csv_row(change: Change) -> list[Any]:
-    """Cells of a change; `indistinguishable_from` is a JSON list, empty without any."""
-    others = change.indistinguishable_from
-    fields = asdict(change) | {"indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else None}
-    return list(fields.values())

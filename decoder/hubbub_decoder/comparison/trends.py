@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
@@ -15,28 +14,40 @@ from hubbub.text import format_count
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.comparison.compare import check_comparable, collect, common_candidates, compare_decodings
 from hubbub_decoder.comparison.overlap import Overlap
-from hubbub_decoder.comparison.results import Comparison
-from hubbub_decoder.data.output_files import write_table
+from hubbub_decoder.comparison.results import Change, Comparison
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
+from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.estimates import Estimate
+from hubbub_decoder.results.table_result import TableResult, columns_of
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 _COLUMNS = ("share", "std_error", "low", "high", "p_value", "q_value", "detected")
-_CHANGE_COLUMNS = ("change", "low", "high", "p_value", "q_value", "detected")
+_CHANGE_COLUMNS = {"change": "change"} | {
+    name: f"change_{name}" for name in ("low", "high", "p_value", "q_value", "detected")
+}
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Trends:
-    """Result of `decode_by_period`.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Trends(TableResult[Decoding], Result):
+    """Result of `decode_by_period`: a sequence of decodings (`TableResult`), `trends["2026-03-02"]` is that of a period.
+
+    A data frame has a row for each period and candidate, by candidate.
 
     decodings   : of each period, in order of time
     comparisons : of each period but the first with the period before it
     """
+
+    _columns: ClassVar[Mapping[str, str]] = (
+        {"period": "str"}
+        | columns_of(Estimate, "candidate", *_COLUMNS)
+        | {column: columns_of(Change)[name] for name, column in _CHANGE_COLUMNS.items()}
+    )
 
     metric: Metric
     decodings: tuple[Decoding, ...]
@@ -56,18 +67,15 @@ class Trends:
             means[estimate.candidate] = math.fsum(shares) / len(shares)
         return tuple(sorted(means, key=lambda name: (math.isnan(means[name]), -means[name])))
 
+    @property
+    def _rows(self) -> tuple[Decoding, ...]:
+        return self.decodings
+
+    def _names(self, row: Decoding) -> tuple[str, ...]:
+        return row.periods
+
     def __repr__(self) -> str:
         return f"<Trends of {self.metric.name}: {format_count(len(self.decodings), 'period')}>"
-
-    def __len__(self) -> int:
-        return len(self.decodings)
-
-    def __getitem__(self, period: str) -> Decoding:
-        """Return the decoding of the period with this first day; raises KeyError for another period."""
-        for first, decoding in zip(self.periods, self.decodings, strict=True):
-            if first == period:
-                return decoding
-        raise KeyError(period)
 
     def has_signal(self, candidate: str) -> bool:
         """Whether a candidate is detected in a period, or its change between two."""
@@ -75,31 +83,29 @@ class Trends:
         return shown or any(comparison[candidate].detected for comparison in self.comparisons)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as JSON-compatible values; nan and infinity become None."""
-        return {
-            "metric": self.metric.to_dict(),
-            "periods": list(self.periods),
+        return self._about() | {
             "decodings": [decoding.to_dict() for decoding in self.decodings],
             "comparisons": [comparison.to_dict() for comparison in self.comparisons],
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write one row per period and candidate to a .csv file, or all fields to a .json file.
+    def _about(self) -> dict[str, Any]:
+        return {"metric": self.metric.to_dict(), "periods": list(self.periods)}
 
-        Raises OutputError for another suffix, or if the file cannot be written.
-        """
-        changes = ("change" if name == "change" else f"change_{name}" for name in _CHANGE_COLUMNS)
-        write_table(path, ["period", "candidate", *_COLUMNS, *changes], self._rows(), self.to_dict())
-
-    def _rows(self) -> Iterator[list[Any]]:
+    def _cells(self) -> Iterator[Mapping[str, Any]]:
         """Yield period, candidate, its estimate and its change since the period before, by candidate."""
         for candidate in self.candidates:
             for i, decoding in enumerate(self.decodings):
                 estimate = decoding[candidate]
-                row: list[Any] = [decoding.periods[0], candidate, *(getattr(estimate, name) for name in _COLUMNS)]
                 change = self.comparisons[i - 1][candidate] if i else None
-                row += [None if change is None else getattr(change, name) for name in _CHANGE_COLUMNS]
-                yield row
+                yield {
+                    "period": decoding.periods[0],
+                    "candidate": candidate,
+                    **{name: getattr(estimate, name) for name in _COLUMNS},
+                    **{
+                        column: None if change is None else getattr(change, name)
+                        for name, column in _CHANGE_COLUMNS.items()
+                    },
+                }
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from hubbub_decoder.comparison.trend_table import TrendTable

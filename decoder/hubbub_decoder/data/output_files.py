@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TABLES = (".csv", ".json", ".parquet")
-PLAIN_TABLES = (".csv", ".json")
 PAGE = ".html"
 
 
@@ -97,19 +95,6 @@ def check_result_paths(
             raise OutputError(f"{out} is an input of this command, and would be lost. Name another file.")
     if plot is not None:
         check_plot_path(plot)
-
-
-def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequence[Any]], document: Any) -> None:
-    """Write rows to a .csv file (`csv_cells.csv_bytes`), or the document to a .json file.
-
-    Raises OutputError for another suffix, or if the file cannot be written.
-    """
-    path = Path(path)
-    check_table_path(path, PLAIN_TABLES)
-    is_json = path.suffix.lower() == ".json"
-    data = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode() if is_json else csv_bytes(columns, rows)
-    with atomic_write(path) as file:
-        file.write(data)
 
 
 def write_figure(figure: Figure, path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -142,13 +141,6 @@ def format_q_value(q: float) -> str:
 
 def _format_interval(low: float, high: float, between: str) -> str:
     return "" if math.isnan(low) else f"{low:z.2%}{between}{high:z.2%}"
-
-
-def to_html(table: RenderableType) -> str:
-    """Return a table as HTML for a notebook; candidates are escaped."""
-    console = Console(record=True, width=110, file=io.StringIO(), highlight=False)
-    console.print(table)
-    return console.export_html(inline_styles=True, code_format='<pre style="line-height: normal">{code}</pre>')
 
 
 def interval_bar(estimate: ShareEstimate, scale: float, width: int = _BAR_WIDTH) -> str:

@@ -68,7 +68,7 @@ def test_command_prints_json(folder: Path) -> None:
         ((), "carrier: a string part needs candidates"),
         (("--candidates", "carriers.txt"), "--candidates must be PART=FILE"),
         (("--plot", "map.gif"), "must end in .svg, .png or .pdf"),
-        (("--out", "pairs.parquet"), "must end in .csv or .json"),
+        (("--out", "pairs.xlsx"), "must end in .csv, .json or .parquet"),
         (("--parts", "carrier,dest"), "parts must be two of carrier, origin"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from hubbub import Metric, Params
 from hubbub.errors import SummaryError
 from hubbub.summary import BitCounts
-from hubbub_decoder import CandidateError, OutputError, compare, simulate_two_periods
+from hubbub_decoder import CandidateError, compare, simulate_two_periods
 from hubbub_decoder.comparison.results import Comparison
 
 PARAMS = Params(num_bits=32, num_hashes=1, num_cohorts=32, prob_p=0.1, prob_q=0.9, permanent_p=0.1, permanent_q=0.5)
@@ -165,11 +165,7 @@ def test_comparison_is_saved_and_printed_as_json(tmp_path: Path) -> None:
     lines = (tmp_path / "changes.csv").read_text().splitlines()
     assert lines[0].startswith("candidate,share_a,share_b,change,")
     assert len(lines) == 11
-    with pytest.raises(OutputError, match=r"must end in \.csv or \.json"):
-        comparison.save(tmp_path / "changes.parquet")
     assert isinstance(comparison, Comparison)
-    with pytest.raises(KeyError):
-        comparison["nothing"]
 
 
 @pytest.mark.parametrize(

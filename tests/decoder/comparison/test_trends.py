@@ -76,8 +76,6 @@ def test_trends_have_a_row_for_each_period_and_candidate(trends: Trends, tmp_pat
     assert float(rows[1]["change"]) == trends.comparisons[0][rows[1]["candidate"]].change
     trends.save(tmp_path / "trends.json")
     assert json.loads((tmp_path / "trends.json").read_text())["periods"] == list(WEEKS)
-    with pytest.raises(OutputError, match=r"\.csv or \.json"):
-        trends.save(tmp_path / "trends.parquet")
 
 
 def test_categories_have_trends_too() -> None:

@@ -40,8 +40,9 @@ def result_classes() -> list[Any]:
 def undetermined(cls: type) -> Any:
     """Result of which every number is nan, each an object of its own, and every other field is None."""
     result: Any = object.__new__(cls)
-    for name, annotation in get_type_hints(cls).items():
-        object.__setattr__(result, name, float("nan") if annotation is float else None)
+    annotations = get_type_hints(cls)
+    for field in fields(cls):
+        object.__setattr__(result, field.name, float("nan") if annotations[field.name] is float else None)
     return result
 
 

@@ -1,0 +1,192 @@
+"""`TableResult`: what every result with rows has in common: look-up, data frames, files, and its display in a notebook."""
+
+from __future__ import annotations
+
+import io
+import json
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, TypeVar, overload
+
+from hubbub_decoder.data.csv_cells import csv_bytes
+from hubbub_decoder.data.output_files import atomic_write, check_table_path
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+R = TypeVar("R")
+_MOST_NAMES = 10_000  # that are compared with an unknown one
+
+
+def columns_of(row: type, *names: str) -> dict[str, str]:
+    """Return the names of a dataclass' fields with their types as text, in the order of `names`, or of the fields."""
+    types = {field.name: str(field.type) for field in fields(row)}
+    return {name: types[name] for name in names or types}
+
+
+class TableResult(Sequence[R]):
+    """Sequence of rows: `result[0]`, `result[:10]`, and `result[name]` with the name of a row; `name in result`.
+
+    Displays itself as a table with `rich.print(result)` and in a notebook; `save` writes CSV, JSON or Parquet.
+    """
+
+    __slots__ = ()
+
+    _columns: ClassVar[Mapping[str, str]]
+    """Columns of a data frame, with their types."""
+
+    @property
+    @abstractmethod
+    def _rows(self) -> tuple[R, ...]: ...
+
+    @abstractmethod
+    def _names(self, row: R) -> Sequence[Any]:
+        """Names by which a row is found."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON values; a number that is not determined is None, an infinite one "inf"."""
+
+    @abstractmethod
+    def _about(self) -> dict[str, Any]:
+        """Return the fields that a Parquet file has besides the rows."""
+
+    @abstractmethod
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult: ...
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self._rows)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a row has this name, or is equal to it."""
+        rows = self._rows
+        return any(name in self._names(row) for row in rows) if isinstance(name, str | tuple) else name in rows
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> R: ...
+    @overload
+    def __getitem__(self, key: slice) -> tuple[R, ...]: ...
+    @overload
+    def __getitem__(self, key: str | tuple[str, ...]) -> R: ...
+    def __getitem__(self, key: str | tuple[str, ...] | SupportsIndex | slice) -> R | tuple[R, ...]:
+        """Return the row with a name, or rows by position.
+
+        Raises KeyError, with the nearest names, for an unknown name, and IndexError for a position out of range.
+        """
+        if not isinstance(key, str | tuple):
+            return self._rows[key]
+        for row in self._rows:
+            if key in self._names(row):
+                return row
+        raise KeyError(self._unknown(key))
+
+    def _unknown(self, key: str | tuple[str, ...]) -> str:
+        from difflib import get_close_matches
+
+        names = {str(name): name for row in self._rows[:_MOST_NAMES] for name in self._names(row)}
+        near = " or ".join(repr(names[each]) for each in get_close_matches(str(key), names))
+        return f"{key!r} is not in this result{f'. Near it: {near}' if near else ''}"
+
+    def _cells(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the cells of each row of a data frame, by column."""
+        for row in self._rows:
+            yield {name: getattr(row, name) for name in self._columns}
+
+    def to_table(self) -> pa.Table:
+        """Return an Arrow table with one row per row of the result."""
+        import pyarrow as pa
+
+        types = {
+            "str": pa.string(),
+            "float": pa.float64(),
+            "bool": pa.bool_(),
+            "tuple[str, ...]": pa.list_(pa.string()),
+        }
+        cells = list(self._cells())
+        return pa.table(
+            {name: pa.array([row[name] for row in cells], types[kind]) for name, kind in self._columns.items()}
+        )
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with the rows of `to_table`.
+
+        Raises ModuleNotFoundError if pandas is not installed; hubbub does not require it.
+        """
+        _require("pandas", f"{type(self).__name__}.to_pandas")
+        return self.to_table().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return a polars DataFrame with the rows of `to_table`.
+
+        Raises ModuleNotFoundError if polars is not installed; hubbub does not require it.
+        """
+        polars = _require("polars", f"{type(self).__name__}.to_polars")
+        frame: pl.DataFrame = polars.from_arrow(self.to_table())
+        return frame
+
+    def save(self, path: str | Path) -> None:
+        """Write the rows to a .csv or .parquet file, or all fields to a .json file.
+
+        In CSV, a number that is not known is an empty cell, and a list of strings is a JSON list, empty without any. Text that a spreadsheet
+        program would run as a formula has an apostrophe in front, which `read_candidates` removes.
+
+        Raises OutputError for another suffix, or if the file cannot be written.
+        """
+        path = Path(path)
+        check_table_path(path)
+        self._check_format(path)
+        match path.suffix.lower():
+            case ".json":
+                data = (json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n").encode()
+            case ".csv":
+                data = csv_bytes(
+                    list(self._columns), ([_csv_value(row[name]) for name in self._columns] for row in self._cells())
+                )
+            case _:
+                data = self._parquet()
+        with atomic_write(path) as file:
+            file.write(data)
+
+    def _check_format(self, path: Path) -> None:
+        """Raise OutputError if a file of this suffix would be empty."""
+
+    def _parquet(self) -> bytes:
+        import pyarrow.parquet as pq
+
+        about = {f"hubbub-{type(self).__name__.lower()}": json.dumps(self._about())}
+        sink = io.BytesIO()
+        pq.write_table(self.to_table().replace_schema_metadata(about), sink)
+        return sink.getvalue()
+
+    def _repr_html_(self) -> str:
+        from rich.console import Console
+
+        console = Console(record=True, width=110, file=io.StringIO(), highlight=False, force_jupyter=False)
+        console.print(self)
+        return console.export_html(inline_styles=True, code_format='<pre style="line-height: normal">{code}</pre>')
+
+
+def _csv_value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return json.dumps(value, ensure_ascii=False) if value else None
+    return value
+
+
+def _require(package: str, method: str) -> Any:
+    """Return an optional package; raises ModuleNotFoundError with the command that installs it."""
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        message = f"{method} needs {package}, which is not installed: run pip install {package}, or use to_table."
+        raise ModuleNotFoundError(message, name=package) from None

@@ -1,0 +1,127 @@
+"""What every result with rows does, of every class."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from hubbub import Metric, Params
+from hubbub_decoder import (
+    associate,
+    associate_three,
+    compare,
+    decode,
+    decode_by_period,
+    simulate_bit_counts,
+    simulate_joint_reports,
+    simulate_two_periods,
+)
+from hubbub_decoder.results.table_result import TableResult
+
+NOISE: dict[str, Any] = {"prob_p": 0.1, "prob_q": 0.9, "prob_f": 0.25}
+STRING = Metric.string("homepage", Params(num_bits=16, num_hashes=2, num_cohorts=16, **NOISE), period="week")
+OS = Metric.categorical("os", ("linux", "macos"), **NOISE)
+WEEKS = ("2026-03-02", "2026-03-09")
+NAMES = ["alpha", "beta", "gamma"]
+
+
+def results() -> dict[str, TableResult[Any]]:
+    """One result of each class, and decodings of few reports, which leave numbers undetermined."""
+    rng = np.random.default_rng(3)
+    people = {("alpha", "alpha"): 5000, ("alpha", "beta"): 2000, ("gamma", "gamma"): 500}
+    pair = simulate_two_periods(STRING, people, rng, periods=WEEKS)
+    parts = [OS, Metric.boolean("paid", **NOISE), Metric.boolean("dark", **NOISE)]
+    two = simulate_joint_reports(Metric.joint("two", parts[:2]), {("linux", "true"): 300, ("macos", None): 200}, rng)
+    clients = {("linux", "true", "false"): 300, ("macos", "false", "true"): 200}
+    three = simulate_joint_reports(Metric.joint("three", parts), clients, rng)
+    return {
+        "decoding": decode(pair[0], NAMES),
+        "few reports": decode(simulate_bit_counts(STRING, {"alpha": 3}, rng), [*NAMES, *map(str, range(40))]),
+        "categories": decode(simulate_bit_counts(OS, {"linux": 50}, rng)),
+        "comparison": compare(*pair, NAMES),
+        "trends": decode_by_period(pair, NAMES),
+        "association": associate(two, {}),
+        "three-way": associate_three(three, {}),
+    }
+
+
+RESULTS = results()
+every = pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
+
+
+@every
+def test_is_a_sequence_of_rows_with_names(result: TableResult[Any]) -> None:
+    rows = list(result)
+    assert len(rows) == len(result) > 0
+    assert [result[i] for i in range(len(result))] == rows == list(result[:])
+    assert result[-1] == rows[-1] == next(reversed(result))
+    for row in rows:
+        assert row in result
+        for name in result._names(row):
+            assert name in result
+            assert result[name] == row
+    with pytest.raises(IndexError):
+        result[len(rows)]
+    with pytest.raises(TypeError):
+        result[1.5]  # type: ignore[call-overload]  # an invalid type is tested
+
+
+@every
+def test_unknown_name_is_a_key_error_with_near_names(result: TableResult[Any]) -> None:
+    name = result._names(result[0])[0]
+    wrong = name + "x" if isinstance(name, str) else (name[0] + "x", *name[1:])
+    assert wrong not in result
+    with pytest.raises(KeyError) as caught:
+        result[wrong]
+    assert repr(wrong) in caught.value.args[0]
+    assert repr(name) in caught.value.args[0]
+
+
+@every
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
+def test_files_have_the_rows_of_the_data_frame(result: TableResult[Any], suffix: str, tmp_path: Any) -> None:
+    result.save(tmp_path / f"x.{suffix}")
+    table = result.to_table()
+    assert table.num_rows >= len(result)
+    if suffix == "json":
+        text = (tmp_path / "x.json").read_text()
+        assert json.loads(text, parse_constant=pytest.fail) == json.loads(json.dumps(result.to_dict()))
+        return
+    if suffix == "parquet":
+        stored = pq.read_table(tmp_path / "x.parquet")
+        assert stored.column_names == table.column_names
+        about = json.loads(stored.schema.metadata[f"hubbub-{type(result).__name__.lower()}".encode()])
+        assert about.items() <= json.loads(json.dumps(result.to_dict())).items()
+        columns = stored.to_pydict()
+    else:
+        with (tmp_path / "x.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+    for name, expected in table.to_pydict().items():
+        for found, value in zip(columns[name], expected, strict=True):
+            if isinstance(value, float):
+                finite = math.isfinite(value)
+                assert (float(found) == value) if finite else found in ("", value) or math.isnan(found)
+
+
+@every
+def test_data_frames_have_every_row(result: TableResult[Any]) -> None:
+    pandas, polars = result.to_pandas(), result.to_polars()
+    assert len(pandas) == len(polars) == result.to_table().num_rows
+    assert list(pandas.columns) == polars.columns
+
+
+@every
+def test_notebook_shows_a_result_once(result: TableResult[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text that becomes HTML is not displayed as well, as rich does in Jupyter."""
+    shown: list[str] = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda _segments, text: shown.append(text))
+    assert result._repr_html_().startswith("<pre")
+    assert shown == []
