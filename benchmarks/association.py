@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hubbub import Metric, Params
 from hubbub.summary import Reports
-from hubbub_decoder import associate, associate_three, simulate_joint_reports
+from hubbub_decoder import associate, simulate_joint_reports
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import IndependenceTest, fit_dependence
 from hubbub_decoder.association.fit import fit_parts
@@ -266,7 +266,7 @@ def coverage(runs: int) -> None:
             for i, j in np.ndindex(rows, columns):
                 cell = found[candidates["a"][i], candidates["b"][j]]
                 of_row = counts[i, j] / counts[i].sum()
-                inside += cell.low <= true[i, j] <= cell.high, cell.conditional_low <= of_row <= cell.conditional_high
+                inside += cell.low <= true[i, j] <= cell.high, cell.given[0].low <= of_row <= cell.given[0].high
                 squares.append(((cell.share - true[i, j]) / cell.std_error) ** 2)
             covered.append(inside / true.size)
         means, errors = np.mean(covered, axis=0), np.std(covered, axis=0) / np.sqrt(runs)
@@ -288,7 +288,7 @@ def three(runs: int) -> None:
             metric = three_metric(prob_p=p, prob_q=q, prob_f=f)
             table = rng.dirichlet(np.full(np.prod(shape), 1.5)).reshape(shape)
             drawn, candidates, counts = draw_three(metric, table, 40_000, unlisted, rng)
-            found = associate_three(drawn, candidates)
+            found = associate(drawn, candidates)
             listed = tuple(slice(number) for number in shape)
             shares, errors = found.joint.shares[listed], found.joint.std_errors[listed]
             inside = [float(np.mean(np.abs(shares - counts[listed] / 40_000) <= 1.96 * errors))]
@@ -322,8 +322,8 @@ def three_size(runs: int) -> None:
             independent = np.einsum("a,b,c->abc", *(table.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))))
             metric = three_metric(prob_p=p, prob_q=q, prob_f=f)
             drawn, candidates, _ = draw_three(metric, independent, 10_000, unlisted, rng)
-            fit = fit_parts(drawn, candidates, None, 3, Options())
-            rejected.append(fit.test.p_value < 0.05)
+            fit = fit_parts(drawn, candidates, None, Options())
+            rejected.append(fit.test((0, 1, 2)).p_value < 0.05)
         print(f"| {p}, {q}, {f} | {unlisted:.0%} | {np.mean(rejected):.3f} |", flush=True)
 
 

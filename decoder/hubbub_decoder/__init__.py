@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from hubbub.text import install_hint
 
 if TYPE_CHECKING:
-    from hubbub_decoder.association.association import Association, Cell, associate
-    from hubbub_decoder.association.three_way import ThreeWayAssociation, ThreeWayCell, associate_three
+    from hubbub_decoder.association.association import Association, Cell, Conditional, associate
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.overlap import Overlap
     from hubbub_decoder.comparison.results import Change, Comparison
@@ -58,6 +57,7 @@ __all__ = [
     "Cell",
     "Change",
     "Comparison",
+    "Conditional",
     "Decoding",
     "Description",
     "Discoveries",
@@ -72,13 +72,10 @@ __all__ = [
     "PopulationError",
     "PullError",
     "ShareEstimate",
-    "ThreeWayAssociation",
-    "ThreeWayCell",
     "Trends",
     "UnlistedString",
     "Wishes",
     "associate",
-    "associate_three",
     "compare",
     "decode",
     "decode_by_period",
@@ -102,11 +99,9 @@ _MODULES = {
     "Overlap": "comparison.overlap",
     "compare": "comparison.compare",
     "associate": "association.association",
-    "associate_three": "association.three_way",
-    "ThreeWayAssociation": "association.three_way",
-    "ThreeWayCell": "association.three_way",
     "Association": "association.association",
     "Cell": "association.association",
+    "Conditional": "association.association",
     "simulate_joint_reports": "simulation",
     "Trends": "comparison.trends",
     "decode_by_period": "comparison.trends",

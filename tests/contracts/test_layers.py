@@ -71,8 +71,6 @@ MAY_IMPORT = {
     "hubbub_decoder": {"hubbub", "hubbub_decoder"},
 }
 TYPE_ONLY = {
-    ("hubbub_decoder.association.output", "hubbub_decoder.association.association"),
-    ("hubbub_decoder.association.output", "hubbub_decoder.association.three_way"),
     ("hubbub_decoder.results.plots", "hubbub_decoder.results.decoding"),
     ("hubbub_decoder.results.table", "hubbub_decoder.results.decoding"),
     ("hubbub_decoder.comparison.table", "hubbub_decoder.comparison.results"),

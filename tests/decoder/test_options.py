@@ -15,7 +15,7 @@ from hubbub import Metric, Params
 from hubbub.errors import SummaryError
 from hubbub.metrics.discovery import Discovery
 from hubbub.summary import BitCounts, Reports
-from hubbub_decoder import associate, associate_three, compare, decode, decode_by_period
+from hubbub_decoder import associate, compare, decode, decode_by_period
 from hubbub_decoder.discovery.discover import discover
 from hubbub_decoder.options import Options
 
@@ -42,7 +42,6 @@ FUNCTIONS: dict[Callable[..., Any], tuple[Any, ...]] = {
     compare: (counts(400, 500), counts(410, 500)),
     decode_by_period: ([counts(400, 500, periods=("2026-03-02",))],),
     associate: (joint_reports(2),),
-    associate_three: (joint_reports(3),),
     discover: (BitCounts.empty(WORDS),),
 }
 BAD: dict[str, tuple[Any, ...]] = {

@@ -44,10 +44,11 @@ class PartsFit:
         """Names of the components of each part, candidates or categories first."""
         return tuple(self.sample.parts[part].names for part in parts)
 
-    @property
-    def test(self) -> IndependenceTest:
-        """Test of independence of all parts: the statistics and degrees of freedom of all subsets add up."""
-        tests = [dependence.test for dependence in self.dependences.values()]
+    def test(self, parts: Subset) -> IndependenceTest:
+        """Test of independence of some parts: the statistics and degrees of freedom of all of their subsets add up."""
+        tests = [dependence.test for subset, dependence in self.dependences.items() if set(subset) <= set(parts)]
+        if len(tests) == 1:
+            return tests[0]
         return IndependenceTest.from_sum(
             sum(test.statistic for test in tests), sum(test.degrees_of_freedom for test in tests), tests[-1].kept
         )
@@ -62,18 +63,17 @@ def fit_parts(
     reports: Reports,
     candidates: Mapping[str, Iterable[str]] | None,
     parts: Sequence[str] | None,
-    number: int,
     options: Options,
 ) -> PartsFit:
-    """Fit `number` parts, the first ones by default.
+    """Fit two or three parts, all of the metric by default.
 
     Raises SummaryError for reports and parts that cannot be associated, and CandidateError for candidates that cannot be used.
     """
     _check_reports(reports, options)
     evidence = Evidence(reports, options.same_clients)
-    components = _components(evidence.metric, _choose(evidence.metric, parts, number), dict(candidates or {}))
+    components = _components(evidence.metric, _choose(evidence.metric, parts), dict(candidates or {}))
     sample = Sample.from_reports(reports, components)
-    indices = tuple(range(number))
+    indices = tuple(range(len(components)))
     moments = CohortMoments.of_sample(sample, [fit_point(sample, part) for part in indices])
     margins = tuple(map(moments.margin, indices))
     dependences = {subset: fit_dependence(moments, margins, subset) for subset in subsets(indices)}
@@ -104,12 +104,12 @@ def _check_reports(reports: object, options: Options) -> None:
         )
 
 
-def _choose(metric: Metric, parts: Sequence[str] | None, number: int) -> tuple[Metric, ...]:
-    """Return `number` parts of a joint metric, the first ones by default; raises SummaryError for another choice."""
+def _choose(metric: Metric, parts: Sequence[str] | None) -> tuple[Metric, ...]:
+    """Return parts of a joint metric, all by default; raises SummaryError for another choice."""
     names = [part.name for part in metric.parts]
-    chosen = tuple(parts) if parts is not None else tuple(names[:number])
-    if len(chosen) != number or len(set(chosen)) != number or not set(chosen) <= set(names):
-        wanted = {2: "two", 3: "three"}[number]
+    chosen = tuple(names if parts is None else parts)
+    if not 2 <= len(chosen) == len(set(chosen)) or not set(chosen) <= set(names):
+        wanted = "two" if len(names) == 2 else "two or three"
         raise SummaryError(
             f"{metric.name}: parts must be {wanted} of {', '.join(names)}, got {', '.join(map(str, chosen)) or 'none'}"
         )

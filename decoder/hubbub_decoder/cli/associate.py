@@ -58,9 +58,7 @@ def command(
     from rich.console import Console
 
     from hubbub.summary import read_reports
-    from hubbub_decoder.association.association import associate
-    from hubbub_decoder.association.output import AssociationTable, plot_heat_map
-    from hubbub_decoder.association.three_way import associate_three
+    from hubbub_decoder.association.association import AssociationTable, associate, plot_heat_map
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import check_result_paths
 
@@ -72,12 +70,10 @@ def command(
         show_stage("reading")
         reports = read_reports(reports_path)
         show_stage(f"associating {reports.num_reports:,} reports")
-        names = [part.name for part in reports.metric.parts] if parts is None else parts.split(",")
-        estimate = associate_three if len(names) == 3 else associate
-        found = estimate(
+        found = associate(
             reports,
             candidates,
-            parts=names,
+            parts=None if parts is None else parts.split(","),
             confidence=confidence,
             target=target,
             same_clients=not independent_clients,

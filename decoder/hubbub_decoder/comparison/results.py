@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
@@ -57,8 +57,6 @@ class Comparison(TableResult[Change], Result):
     same_clients     : whether a client may be in both; False: s = 0 is known
     """
 
-    _columns: ClassVar[Mapping[str, str]] = columns_of(Change)
-
     metric: Metric
     a: Decoding
     b: Decoding
@@ -75,6 +73,10 @@ class Comparison(TableResult[Change], Result):
     def detected(self) -> tuple[Change, ...]:
         """Changes that are detected, the largest first."""
         return tuple(change for change in self.changes if change.detected)
+
+    @property
+    def _columns(self) -> Mapping[str, str]:
+        return columns_of(Change)
 
     @property
     def _rows(self) -> tuple[Change, ...]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
@@ -43,12 +43,6 @@ class Trends(TableResult[Decoding], Result):
     comparisons : of each period but the first with the period before it
     """
 
-    _columns: ClassVar[Mapping[str, str]] = (
-        {"period": "str"}
-        | columns_of(Estimate, "candidate", *_COLUMNS)
-        | {column: columns_of(Change)[name] for name, column in _CHANGE_COLUMNS.items()}
-    )
-
     metric: Metric
     decodings: tuple[Decoding, ...]
     comparisons: tuple[Comparison, ...]
@@ -66,6 +60,11 @@ class Trends(TableResult[Decoding], Result):
             shares = [decoding[estimate.candidate].share for decoding in self.decodings]
             means[estimate.candidate] = math.fsum(shares) / len(shares)
         return tuple(sorted(means, key=lambda name: (math.isnan(means[name]), -means[name])))
+
+    @property
+    def _columns(self) -> Mapping[str, str]:
+        of_changes = {column: columns_of(Change)[name] for name, column in _CHANGE_COLUMNS.items()}
+        return {"period": "str"} | columns_of(Estimate, "candidate", *_COLUMNS) | of_changes
 
     @property
     def _rows(self) -> tuple[Decoding, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.kinds import MeanKind
 from hubbub.metrics.metric import Metric
@@ -69,8 +69,6 @@ class Decoding(TableResult[Estimate], Result):
     the group that it is indistinguishable from.
     """
 
-    _columns: ClassVar[Mapping[str, str]] = columns_of(Estimate, *_COLUMNS)
-
     metric: Metric
     num_reports: int
     confidence: float
@@ -95,6 +93,10 @@ class Decoding(TableResult[Estimate], Result):
     def detected(self) -> tuple[Estimate, ...]:
         """Estimates of the detected candidates, in descending order of share."""
         return tuple(estimate for estimate in self.estimates if estimate.detected)
+
+    @property
+    def _columns(self) -> Mapping[str, str]:
+        return columns_of(Estimate, *_COLUMNS)
 
     @property
     def _rows(self) -> tuple[Estimate, ...]:

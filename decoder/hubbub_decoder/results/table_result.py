@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from hubbub_decoder.data.csv_cells import csv_bytes
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
@@ -38,8 +38,10 @@ class TableResult(Sequence[R]):
 
     __slots__ = ()
 
-    _columns: ClassVar[Mapping[str, str]]
-    """Columns of a data frame, with their types."""
+    @property
+    @abstractmethod
+    def _columns(self) -> Mapping[str, str]:
+        """Columns of a data frame, with their types."""
 
     @property
     @abstractmethod
@@ -97,9 +99,10 @@ class TableResult(Sequence[R]):
         return f"{key!r} is not in this result{f'. Near it: {near}' if near else ''}"
 
     def _cells(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the cells of each row of a data frame, by column."""
+        """Yield the cells of each row of a data frame, by column and in the order of the columns."""
+        columns = tuple(self._columns)
         for row in self._rows:
-            yield {name: getattr(row, name) for name in self._columns}
+            yield {name: getattr(row, name) for name in columns}
 
     def to_table(self) -> pa.Table:
         """Return an Arrow table with one row per row of the result."""
@@ -148,9 +151,8 @@ class TableResult(Sequence[R]):
             case ".json":
                 data = (json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n").encode()
             case ".csv":
-                data = csv_bytes(
-                    list(self._columns), ([_csv_value(row[name]) for name in self._columns] for row in self._cells())
-                )
+                rows = (list(map(_csv_value, cells.values())) for cells in self._cells())
+                data = csv_bytes(list(self._columns), rows)
             case _:
                 data = self._parquet()
         with atomic_write(path) as file:

@@ -80,7 +80,7 @@ def test_no_value_and_unlisted_are_components(unseen_seed: int) -> None:
         cell = found[pair]
         assert abs(cell.share - count / 130) < 6 * cell.std_error + 1e-3
     assert found.test.p_value < 1e-12
-    assert found["AA", "EWR"].conditional > 0.9
+    assert found["AA", "EWR"].given[0].share > 0.9
 
 
 @pytest.mark.slow
@@ -113,8 +113,8 @@ def test_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int) -> None:
             cell = found[pair]
             squares.append(((cell.share - count / 30_000) / cell.std_error) ** 2)
             share = count / sum(n for (one, _), n in clients.items() if one == pair[0])
-            half = (cell.conditional_high - cell.conditional_low) / 2 / 1.959964
-            conditional.append(((cell.conditional - share) / half) ** 2)
+            half = (cell.given[0].high - cell.given[0].low) / 2 / 1.959964
+            conditional.append(((cell.given[0].share - share) / half) ** 2)
     for each in (squares, conditional):
         assert 0.5 < np.mean(np.minimum(each, 36)) < 1.7
 
@@ -151,7 +151,7 @@ def test_dependence_is_exact_at_known_components() -> None:
     )  # variances / (N - 1)
     correlation = (0.4 - 0.5 * 0.6) / np.sqrt(0.25 * 0.24)
     assert found.test.statistic == pytest.approx(999 * correlation**2, rel=1e-6)
-    assert found["true", "true"].conditional == pytest.approx(0.8, abs=1e-3)
+    assert found["true", "true"].given[0].share == pytest.approx(0.8, abs=1e-3)
     assert found.joint.guess.sum() == pytest.approx(1)
 
 
@@ -165,7 +165,7 @@ def test_three_parts_are_associated_in_pairs(unseen_seed: int) -> None:
     dependent = associate(reports, parts=("paid", "os"))
     assert dependent.test.p_value < 1e-9
     assert dependent["true", "a"].guess > 0.4
-    assert associate(reports, {"origin": ORIGINS}).test.p_value > ALPHA
+    assert associate(reports, {"origin": ORIGINS}, parts=("paid", "origin")).test.p_value > ALPHA
 
 
 def test_parts_decode_as_metrics_of_their_own(unseen_seed: int) -> None:

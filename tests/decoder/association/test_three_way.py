@@ -1,4 +1,4 @@
-"""`associate_three`: the table of three parts, its margins and conditional shares, the test of mutual independence, and refusals."""
+"""`associate`: the table of three parts, its margins and conditional shares, the test of mutual independence, and refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scipy import stats
 from hubbub import Metric, SummaryError
 from hubbub.cli import main
 from hubbub.summary import Reports, write_reports
-from hubbub_decoder import CandidateError, ThreeWayAssociation, associate, associate_three, simulate_joint_reports
+from hubbub_decoder import CandidateError, associate, simulate_joint_reports
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import fit_dependence
 from hubbub_decoder.association.joint_shares import Ratio
@@ -43,7 +43,7 @@ def test_three_way_table_is_exact_without_noise() -> None:
     metric = Metric.joint("three", tuple(Metric.boolean(name, **exact) for name in "abc"))
     table = np.array([[[300, 100], [50, 150]], [[80, 120], [60, 140]]])
     rows = np.repeat([0b111, 0b011, 0b101, 0b001, 0b110, 0b010, 0b100, 0b000], table.ravel()).astype(np.uint8)
-    found = associate_three(Reports(metric, np.zeros(1000, np.uint8), rows[:, None]))
+    found = associate(Reports(metric, np.zeros(1000, np.uint8), rows[:, None]))
     assert np.abs(found.joint.shares - table / 1000).max() < 5e-4  # divisors N - 1 and (N - 1)(N - 2) / N in place of N
     bits = np.array([[row & 1, row >> 1 & 1, row >> 2] for row in rows]) - np.array([0.6, 0.6, 0.49])
     expected = 0.0
@@ -52,8 +52,8 @@ def test_three_way_table_is_exact_without_noise() -> None:
         expected += bits[:, subset].prod(axis=1).sum() ** 2 / weight / np.prod(bits[:, subset].var(axis=0, ddof=1))
     assert found.test.statistic == pytest.approx(expected, rel=1e-6)
     assert found.test.degrees_of_freedom == 4
-    assert found["true", "false", "false"].given_two == pytest.approx(0.75, abs=2e-3)
-    assert found["true", "false", "false"].given_first == pytest.approx(0.25, abs=1e-3)
+    assert found["true", "false", "false"].given[1].share == pytest.approx(0.75, abs=2e-3)
+    assert found["true", "false", "false"].given[0].share == pytest.approx(0.25, abs=1e-3)
     assert found.joint.guess.sum() == pytest.approx(1)
 
 
@@ -76,7 +76,7 @@ def test_three_way_margins_are_the_tables_of_pairs(unseen_seed: int) -> None:
     rng = np.random.default_rng(unseen_seed)
     clients = counts_of(rng.dirichlet(np.ones(24)), rng, 20_000, CARRIERS, VALUES, ["a", "b", "c"])
     reports = simulate_joint_reports(TRIP, clients, rng)
-    found = associate_three(reports, {"carrier": CARRIERS})
+    found = associate(reports, {"carrier": CARRIERS})
     for pair, axis in zip(found.pairs, (2, 1, 0), strict=True):
         assert np.allclose(found.joint.shares.sum(axis=axis), pair.joint.shares)
     alone = associate(reports, {"carrier": CARRIERS}, parts=("carrier", "os"))
@@ -90,12 +90,12 @@ def test_parity_is_pairwise_independent_and_not_mutually(unseen_seed: int) -> No
     """c is true if a and b are equal: each pair is independent, and c is certain given both."""
     rng = np.random.default_rng(unseen_seed)
     table = [1 if (a == b) == (c == "true") else 0 for a, b, c in itertools.product(VALUES, VALUES, VALUES)]
-    found = associate_three(simulate_joint_reports(BITS, counts_of(table, rng, 40_000, *[VALUES] * 3), rng))
+    found = associate(simulate_joint_reports(BITS, counts_of(table, rng, 40_000, *[VALUES] * 3), rng))
     assert found.test.p_value < 1e-9
     assert all(pair.test.p_value > ALPHA for pair in found.pairs)
     cell = found["true", "true", "true"]
     assert abs(cell.share - 0.25) < 6 * cell.std_error + 0.02
-    assert cell.given_two > 0.8
+    assert cell.given[1].share > 0.8
     assert cell.guess > 0.2
     assert found.total_variation > 0.3
 
@@ -118,12 +118,12 @@ def test_three_way_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int
         )  # fmt: skip
         names = [f"a{rng.integers(10**9)}" for _ in range(int(rng.integers(2, 4)))]
         clients = counts_of(rng.dirichlet(np.full(len(names) * 4, 2.0)), rng, 30_000, names, VALUES, ["x", "y"])
-        found = associate_three(simulate_joint_reports(metric, clients, rng), {"a": names})
+        found = associate(simulate_joint_reports(metric, clients, rng), {"a": names})
         for values, count in clients.items():
             cell = found[values]
             squares.append(((cell.share - count / 30_000) / cell.std_error) ** 2)
             given = sum(number for other, number in clients.items() if other[0] == values[0])
-            covered.append(cell.given_first_low <= count / given <= cell.given_first_high)
+            covered.append(cell.given[0].low <= count / given <= cell.given[0].high)
     assert 0.45 < np.mean(np.minimum(squares, 36)) < 1.8
     assert np.mean(covered) > 0.8
 
@@ -177,7 +177,7 @@ def test_unusable_arguments_of_three_parts_are_refused(
     names = ("AA", "EWR") if metric is FLIGHT else ("AA", "true", "a")
     reports = simulate_joint_reports(metric, {names: 200}, np.random.default_rng(0))
     with pytest.raises(error, match=message):
-        associate_three(reports, **options)
+        associate(reports, **options)
 
 
 def test_command_shows_three_parts(tmp_path: Path) -> None:
@@ -203,18 +203,15 @@ def test_command_shows_three_parts(tmp_path: Path) -> None:
         assert image.width > 200
     found = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
     assert found["parts"] == ["carrier", "paid", "os"]
-    assert found["mutual_independence"]["p_value"] < 1e-9
+    assert found["independence"]["p_value"] < 1e-9
     assert [pair["parts"] for pair in found["pairs"]] == [["carrier", "paid"], ["carrier", "os"], ["paid", "os"]]
     pair = json.loads(CliRunner().invoke(main, [*arguments, "--parts", "os,carrier", "--json"]).stdout)
     assert pair["parts"] == ["os", "carrier"]
 
 
 def test_three_way_association_describes_itself() -> None:
-    found = associate_three(
-        simulate_joint_reports(BITS, {("true",) * 3: 300, ("false",) * 3: 300}, np.random.default_rng(2))
-    )
-    assert isinstance(found, ThreeWayAssociation)
-    assert repr(found).startswith("<ThreeWayAssociation of a, b, c: 600 reports")
+    found = associate(simulate_joint_reports(BITS, {("true",) * 3: 300, ("false",) * 3: 300}, np.random.default_rng(2)))
+    assert repr(found).startswith("<Association of a, b and c: 600 reports")
     page = found._repr_html_()
     assert "a, b and c are not mutually independent" in " ".join(page.split())
     assert page.count("score test of independence") == 3

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hubbub import Metric
 from hubbub.summary import BitCounts
-from hubbub_decoder import associate, associate_three, compare, decode, decode_by_period, simulate_joint_reports
+from hubbub_decoder import associate, compare, decode, decode_by_period, simulate_joint_reports
 from hubbub_decoder.data.candidates import read_candidates
 from hubbub_decoder.data.csv_cells import csv_bytes, text_of_cell
 from hubbub_decoder.data.output_files import write_population
@@ -94,7 +94,7 @@ RESULTS: dict[str, Callable[[list[str]], Any]] = {
     "compare": lambda names: compare(counts(names, "2026-11-20"), counts(names, "2026-11-21", 350)),
     "decode_by_period": lambda names: decode_by_period([counts(names, "2026-11-20"), counts(names, "2026-11-21", 350)]),
     "associate": lambda names: associate(joint(names, 2)),
-    "associate_three": lambda names: associate_three(joint(names, 3)),
+    "associate three": lambda names: associate(joint(names, 3)),
 }
 
 

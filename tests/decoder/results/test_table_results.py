@@ -14,7 +14,6 @@ import pytest
 from hubbub import Metric, Params
 from hubbub_decoder import (
     associate,
-    associate_three,
     compare,
     decode,
     decode_by_period,
@@ -47,7 +46,7 @@ def results() -> dict[str, TableResult[Any]]:
         "comparison": compare(*pair, NAMES),
         "trends": decode_by_period(pair, NAMES),
         "association": associate(two, {}),
-        "three-way": associate_three(three, {}),
+        "three-way": associate(three, {}),
     }
 
 
