@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, chisquare, norm
 
-from hubbub import Encoder, Metric, Params, Secret
+from hubbub import Buckets, Encoder, Metric, Params, Secret
 from hubbub.metrics.kinds import KindWord
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.testing import SeededBytes
@@ -218,6 +218,7 @@ def test_clients_of_every_kind_repeat_their_permanent_response_within_an_epoch(h
         systems: {"a": 50, "j": 20},
         Metric.ordinal("n", range(0, 60, 5), **chances, hold=hold): {"1": 50, "50": 20},
         Metric.joint("joint", parts, hold=hold): {("x", "a"): 40, (None, "b"): 20, ("y", None): 10},
+        Metric.joint("one", parts, hold=hold): {(None, "a"): 70},
     }
     for metric, population in populations.items():
         periods = consecutive_periods(metric, 4)
@@ -228,3 +229,9 @@ def test_clients_of_every_kind_repeat_their_permanent_response_within_an_epoch(h
             for i, j in itertools.combinations(range(4), 2):
                 equal = (blocks[start + i] == blocks[start + j]).all(axis=1)
                 assert equal.all() if epochs[i] == epochs[j] else not equal.all(), (metric.kind, i, j)
+
+
+def test_clients_without_a_number_report_the_default() -> None:
+    metric = Metric.ordinal("n", Buckets((0, 10, 20, 30), default=12), prob_p=0, prob_q=1, prob_f=0)
+    counts = simulate_bit_counts(metric, ["1", None, "12", None], np.random.default_rng(0), no_value=5)
+    assert (counts.reports.tolist(), counts.ones.tolist()) == ([9], [[1, 8, 0]])

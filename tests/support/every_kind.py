@@ -14,6 +14,7 @@ OS = Metric.categorical("os", ("linux", "macos", "other"), other="other", **NOIS
 DELAY = Metric.ordinal("delay", Buckets((0, 10, 50, 100), several=Several.MAX, unit="ms", default=0), **NOISE)
 METRICS = (
     Metric.string("homepage", PARAMS, hold=4, description="start page", owner="a@example.org"),
+    Metric.string("imported", replace(PARAMS, hash_scheme="google-md5")),
     Metric.string("words", replace(PARAMS, num_cohorts=128), discover=Discovery(longest=8)),
     Metric.categorical("browser", ("firefox", "chromium"), **ASYMMETRIC),
     OS,

@@ -1,4 +1,4 @@
-"""`associate`: the table of three parts, its margins and conditional shares, the test of mutual independence, and refusals."""
+"""`associate` with three parts: the table of three parts, its margins and conditional shares, the test of mutual independence, and refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hubbub_decoder.association.dependence import fit_dependence
 from hubbub_decoder.association.joint_shares import Ratio
 from hubbub_decoder.association.margins import contrasts, fit_point
 from hubbub_decoder.association.moments import CohortMoments, subsets
-from tests.decoder.association.test_association import ALPHA, CARRIERS, FLIGHT, ORIGINS, OS, PAID, strings
+from tests.decoder.association.test_association import ALPHA, CARRIERS, FLIGHT, OS, PAID, strings
 
 CHANCES: dict[str, Any] = {"prob_p": 0.2, "prob_q": 0.8, "prob_f": 0.25}
 TRIP = Metric.joint("trip", (Metric.string("carrier", strings()), PAID, OS))
@@ -165,8 +165,8 @@ def test_fieller_interval_has_its_ends_at_z_standard_errors() -> None:
 @pytest.mark.parametrize(
     ("metric", "options", "error", "message"),
     [
-        (FLIGHT, {"candidates": {"carrier": CARRIERS, "origin": ORIGINS}}, SummaryError, "parts must be three of carrier, origin"),
-        (TRIP, {"parts": ("carrier", "paid", "paid")}, SummaryError, "parts must be three of carrier, paid, os"),
+        (FLIGHT, {"parts": ("carrier", "origin", "os")}, SummaryError, "parts must be two of carrier, origin, got carrier"),
+        (TRIP, {"parts": ("carrier", "paid", "paid")}, SummaryError, "parts must be two or three of carrier, paid, os"),
         (TRIP, {}, CandidateError, "carrier: a string part needs candidates"),
         (TRIP, {"candidates": {"carrier": [f"c{i}" for i in range(130)]}}, CandidateError, "more than 1,000"),
     ],

@@ -90,12 +90,14 @@ def test_files_have_the_rows_of_the_data_frame(result: TableResult[Any], suffix:
     assert table.num_rows >= len(result)
     if suffix == "json":
         text = (tmp_path / "x.json").read_text()
+        assert '"nan"' not in text
         assert json.loads(text, parse_constant=pytest.fail) == json.loads(json.dumps(result.to_dict()))
         return
     if suffix == "parquet":
         stored = pq.read_table(tmp_path / "x.parquet")
         assert stored.column_names == table.column_names
         about = json.loads(stored.schema.metadata[f"hubbub-{type(result).__name__.lower()}".encode()])
+        assert about["metric"]
         assert about.items() <= json.loads(json.dumps(result.to_dict())).items()
         columns = stored.to_pydict()
     else:
