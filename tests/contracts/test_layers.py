@@ -60,6 +60,15 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         (".",),
     ),
 }
+CONCRETE_KINDS = {
+    "hubbub.encoding.encoder",  # threshold of a mean
+    "hubbub.privacy.lifetime",  # what changes between the histories of its epsilon
+    "hubbub.privacy.plain_words",  # the same in words
+    "hubbub.sdk.recording.subject_encoders",  # numbers that are added up in a period
+    "hubbub_decoder.planning.tables",  # range of a mean
+    "hubbub_decoder.results.plots",  # edges of a distribution
+}
+"""Modules outside the kinds that import a class of one kind."""
 SOURCES = {
     "hubbub": REPOSITORY / "client" / "hubbub",
     "hubbub_aggregator": REPOSITORY / "aggregator" / "hubbub_aggregator",
@@ -146,6 +155,19 @@ def is_wrong(importer: str, imported: str) -> bool:
 def test_modules_import_only_lower_layers() -> None:
     wrong = {(importer, name) for importer, names in ARROWS.items() for name in names if is_wrong(importer, name)}
     assert wrong - TYPE_ONLY == set()
+
+
+def test_concrete_kinds_are_imported_where_they_are_worked_on() -> None:
+    """Other modules ask the kind of a metric, so that a new kind needs no change of theirs."""
+    allowed = ("hubbub.metrics.", "hubbub_decoder.kinds.")
+    importers = {
+        module
+        for module, file in MODULES.items()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module == "hubbub.metrics.kinds"
+        if any(alias.name.endswith("Kind") and alias.name != "Kind" for alias in node.names)
+    }
+    assert {module for module in importers if not module.startswith(allowed)} == CONCRETE_KINDS
 
 
 def test_no_two_modules_import_each_other() -> None:

@@ -99,6 +99,7 @@ class Kind(ABC):
     word             : its word in definitions
     required_fields, optional_fields : those of its table in a definitions file, besides the probabilities
     needs_candidates : whether its values are unknown strings, so that the analyst lists candidates and the decoder tests them
+    has_shares       : whether its reports estimate shares of values; False: the mean of numbers alone
     value_noun       : one of its values in tables, with its plural `value_nouns`
     """
 
@@ -108,6 +109,7 @@ class Kind(ABC):
     required_fields: ClassVar[tuple[str, ...]] = ()
     optional_fields: ClassVar[tuple[str, ...]] = ()
     needs_candidates: ClassVar[bool] = False
+    has_shares: ClassVar[bool] = True
     value_noun: ClassVar[str] = "category"
     value_nouns: ClassVar[str] = "categories"
 
@@ -535,6 +537,8 @@ class MeanKind(NumberKind):
 
     Source: Ding, Kulkarni, Yekhanin 2017 (1BitMean); `Buckets`.
     """
+
+    has_shares = False
 
     def _range_fact(self) -> Fact:
         low, high = map(format_number, self.buckets.edges)

@@ -97,7 +97,6 @@ def command(
 
     from rich.console import Console
 
-    from hubbub.metrics.kinds import MeanKind
     from hubbub_decoder.comparison.trends import decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.combine import combine, describe
@@ -137,7 +136,7 @@ def command(
                 )
             candidates = read_map_design(map_path, summary.metric.params)
         show_stage(f"decoding {describe(summary)}")
-        if plot is not None and isinstance(summary.metric.kind, MeanKind):
+        if plot is not None and not summary.metric.kind.has_shares:
             raise click.UsageError(
                 f'{summary.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
             )

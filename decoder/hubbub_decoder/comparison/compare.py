@@ -10,7 +10,6 @@ from numbers import Real
 import numpy as np
 
 from hubbub.errors import SummaryError
-from hubbub.metrics.kinds import MeanKind
 from hubbub.metrics.metric import Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.array_types import Flags, Floats
@@ -144,7 +143,7 @@ def collect(name: str, given: Collected | Sequence[Collected]) -> Collected:
 
 def check_comparable(metric: Metric) -> None:
     """Raise SummaryError for a metric without shares that could change."""
-    if isinstance(metric.kind, MeanKind):
+    if not metric.kind.has_shares:
         raise SummaryError(
             f'{metric.name}: its reports estimate a mean (estimate = "mean"), and no shares that could be compared. '
             "Decode each sample: means of different clients differ with the variance std_error_a**2 + std_error_b**2."

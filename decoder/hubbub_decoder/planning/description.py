@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.metrics.kinds import KindWord, MeanKind
+from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import PrivacyFigures, amplified, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.policy import Policy
@@ -148,7 +148,7 @@ def describe(
             "and hubbub discover."
         )
     params = metric.params
-    kind = KindWord.BOOLEAN if isinstance(metric.kind, MeanKind) else metric.kind.word
+    kind = metric.kind.word if metric.kind.has_shares else KindWord.BOOLEAN
     default = DISCOVERED if kind is KindWord.STRING else len(metric.kind.labels)
     fields = (
         kind,

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.metrics.kinds import MeanKind
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub.wire.json_values import json_object, replace_non_finite
@@ -159,7 +158,7 @@ class Decoding(TableResult[Estimate], Result):
         return plot_intervals(self, top=top, ax=ax)
 
     def _check_format(self, path: Path) -> None:
-        if isinstance(self.metric.kind, MeanKind) and path.suffix.lower() != ".json":
+        if not self.metric.kind.has_shares and path.suffix.lower() != ".json":
             raise OutputError(
                 f'{path} would have no rows: {self.metric.name} estimates a mean (estimate = "mean"). Use .json.'
             )

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hubbub.metrics.buckets import Buckets
-from hubbub.metrics.kinds import MeanKind, OrdinalKind
+from hubbub.metrics.kinds import OrdinalKind
 from hubbub.text import format_count
 from hubbub_decoder.results.estimates import Estimate
 from hubbub_decoder.results.ordinal import Numbers
@@ -188,7 +188,7 @@ def _largest(decoding: Decoding, top: int) -> list[Estimate]:
     """Return the largest estimates; those of buckets in the order of their edges."""
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}. It is the largest number of candidates in the plot.")
-    if isinstance(decoding.metric.kind, MeanKind):
+    if not decoding.metric.kind.has_shares:
         raise ValueError(
             f'{decoding.metric.name} estimates a mean (estimate = "mean"), which has no plot. Print decoding.numbers.'
         )
