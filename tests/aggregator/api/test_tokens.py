@@ -218,11 +218,15 @@ def test_last_use_is_stored_once_per_day(store: SqlStore) -> None:
 
 
 def test_token_is_valid_even_if_its_use_cannot_be_stored(store: SqlStore) -> None:
-    def away(_hashed: bytes, _day: date) -> None:
+    tried: list[date] = []
+
+    def away(_hashed: bytes, day: date) -> None:
+        tried.append(day)
         raise StoreError("the database is read-only")
 
     secret = given(store, Scope.READ)
     TokenAuthorizer(store.token, record_use=away).require(Scope.READ, secret)
+    assert len(tried) == 1
 
 
 def test_sign_in_records_token_use(start: StartAggregator, store: SqlStore) -> None:

@@ -180,8 +180,10 @@ def test_upkeep_uses_reloaded_definitions(caller: Caller, sqlite_store: SqlStore
     new = both["theme"]
     sqlite_store.append([make_batch(new)])
     caller.state["service"].active_definitions.current = both
-    while sqlite_store.unfolded(new.digest):
+    deadline = time.monotonic() + 60
+    while sqlite_store.unfolded(new.digest) and time.monotonic() < deadline:
         time.sleep(0.01)
+    assert not sqlite_store.unfolded(new.digest)
 
 
 def test_metrics_show_whether_the_last_reload_was_accepted(caller: Caller) -> None:

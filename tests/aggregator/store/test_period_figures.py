@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -136,5 +137,7 @@ def test_running_service_computes_missing_figures(store: SqlStore) -> None:
     definitions = many_definitions(2)
     fill(store, definitions, NOON.date(), 2, computed=False)
     with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=0.01)):
-        while store.stale_figures():
-            pass
+        deadline = time.monotonic() + 60
+        while store.stale_figures() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert not store.stale_figures()
