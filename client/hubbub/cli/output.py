@@ -15,7 +15,7 @@ import click
 
 from hubbub.errors import HubbubError
 from hubbub.files.private_file import open_private
-from hubbub.wire.json_values import replace_non_finite
+from hubbub.wire.json_values import json_value
 
 PATH = click.Path(path_type=Path, readable=False)
 """Path argument. click does not check it; the function that opens the file reports all errors in the same form."""
@@ -59,7 +59,7 @@ def _escape(character: str) -> str:
 
 def print_json(result: Any) -> None:
     """Print a value as one JSON document; infinity becomes the string "inf"."""
-    click.echo(json.dumps(replace_non_finite(result), indent=2, ensure_ascii=not _is_utf8(), allow_nan=False))
+    click.echo(json.dumps(json_value(result), indent=2, ensure_ascii=not _is_utf8(), allow_nan=False))
 
 
 def print_toml(text: str) -> None:

@@ -20,7 +20,7 @@ from hubbub.metrics.kinds import MeanKind, OrdinalKind
 from hubbub.metrics.metric import Metric
 from hubbub.privacy.loss import epsilon, epsilon_permanent
 from hubbub.privacy.pricing import affordable_units, shown_epsilon, unit_price
-from hubbub.wire.json_values import replace_non_finite
+from hubbub.wire.json_values import json_value
 
 if TYPE_CHECKING:
     from hubbub.privacy.policy import Policy
@@ -72,7 +72,7 @@ class PrivacyFigures:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values; an infinite epsilon is the string "inf"."""
-        figures: dict[str, Any] = replace_non_finite({name: getattr(self, name) for name in self.__slots__})
+        figures: dict[str, Any] = json_value({name: getattr(self, name) for name in self.__slots__})
         return figures
 
     def rows(self) -> Iterator[FigureRow]:

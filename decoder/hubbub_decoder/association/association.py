@@ -16,7 +16,7 @@ from rich.text import Text
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
 from hubbub.text import escape_untrusted
-from hubbub.wire.json_values import replace_non_finite
+from hubbub.wire.json_values import json_value
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.association.dependence import IndependenceTest
 from hubbub_decoder.association.fit import PartsFit, fit_parts
@@ -145,10 +145,10 @@ class Association(TableResult[Cell]):
             yield dict(zip(columns, (*cell.values, *numbers, *given), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        return self._about() | {"cells": replace_non_finite(list(self._cells()))}
+        return self._about() | {"cells": json_value(list(self._cells()))}
 
     def _about(self) -> dict[str, Any]:
-        about: dict[str, Any] = replace_non_finite({
+        about: dict[str, Any] = json_value({
             "metric": self.metric.name,
             "digest": self.metric.digest,
             "parts": self.parts,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
-from hubbub.wire.json_values import json_object
+from hubbub.wire.json_values import json_value
 from hubbub_decoder.comparison.overlap import Overlap
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
@@ -90,7 +90,7 @@ class Comparison(TableResult[Change], Result):
         return f"<Comparison of {self.metric.name}: {len(self.detected):,} of {changes} changed>"
 
     def to_dict(self) -> dict[str, Any]:
-        return self._about() | {"changes": [json_object(change) for change in self.changes]}
+        return self._about() | {"changes": json_value(self.changes)}
 
     def _about(self) -> dict[str, Any]:
         return {
@@ -101,9 +101,9 @@ class Comparison(TableResult[Change], Result):
             "confidence": self.confidence,
             "fdr": self.fdr,
             "same_clients": self.same_clients,
-            "overlap": json_object(self.overlap),
-            "totals": [json_object(change) for change in self.totals],
-            "warnings": [asdict(warning) for warning in self.warnings],
+            "overlap": json_value(self.overlap),
+            "totals": json_value(self.totals),
+            "warnings": json_value(self.warnings),
         }
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -13,7 +13,7 @@ from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import PrivacyFigures, amplified, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.policy import Policy
-from hubbub.wire.json_values import replace_non_finite
+from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.planning.law.accuracy import Accuracy, Data
@@ -86,7 +86,7 @@ class Description:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON values; an infinite number is the string "inf"."""
-        figures: dict[str, Any] = replace_non_finite(
+        figures: dict[str, Any] = json_value(
             {
                 "metric": self.metric.to_dict(),
                 "reports": self.reports,

@@ -19,7 +19,7 @@ from hubbub.privacy import amplified, epsilon
 from hubbub.privacy.allocation import policy_problems, policy_warnings
 from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
 from hubbub.privacy.policy import Policy
-from hubbub.wire.json_values import replace_non_finite
+from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.definition import (
     PLACEHOLDER_DESCRIPTION,
@@ -70,7 +70,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the definition and what it buys as JSON values; an infinite number is the string "inf"."""
-        figures: dict[str, Any] = replace_non_finite(
+        figures: dict[str, Any] = json_value(
             {"toml": self.toml(), "reports_needed": self.reports_needed, "notes": list(self.notes)}
         )
         return figures | self.description.to_dict()

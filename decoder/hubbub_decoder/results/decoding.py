@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
-from hubbub.wire.json_values import json_object, replace_non_finite
+from hubbub.wire.json_values import json_value
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.options import Target
@@ -121,7 +121,7 @@ class Decoding(TableResult[Estimate], Result):
         return replace(self, unlisted_strings=strings, num_more_candidates=len(distinct))
 
     def to_dict(self) -> dict[str, Any]:
-        return self._about() | {"estimates": [json_object(estimate) for estimate in self.estimates]}
+        return self._about() | {"estimates": json_value(self.estimates)}
 
     def _about(self) -> dict[str, Any]:
         return {
@@ -132,17 +132,17 @@ class Decoding(TableResult[Estimate], Result):
             "target": self.target,
             "confidence": self.confidence,
             "fdr": self.fdr,
-            "listed_total": json_object(self.listed_total),
-            "unlisted": json_object(self.unlisted),
-            "no_value": json_object(self.no_value),
+            "listed_total": json_value(self.listed_total),
+            "unlisted": json_value(self.unlisted),
+            "no_value": json_value(self.no_value),
             "num_kept": self.num_kept,
-            "detection_limit": replace_non_finite(self.detection_limit),
+            "detection_limit": json_value(self.detection_limit),
             "lowest_detection_limit": self.lowest_detection_limit,
-            "unlisted_strings": [json_object(string) for string in self.unlisted_strings],
+            "unlisted_strings": json_value(self.unlisted_strings),
             "num_more_candidates": self.num_more_candidates,
-            **({} if self.numbers is None else {"numbers": json_object(self.numbers)}),
-            "warnings": [asdict(warning) for warning in self.warnings],
-            "fit_tests": [asdict(test) for test in self.fit_tests],
+            **({} if self.numbers is None else {"numbers": json_value(self.numbers)}),
+            "warnings": json_value(self.warnings),
+            "fit_tests": json_value(self.fit_tests),
         }
 
     def plot(self, ax: Axes | None = None, *, top: int = 40) -> Axes:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.wire.json_values import json_object
+from hubbub.wire.json_values import json_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,4 +42,5 @@ class Accounting:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counters as JSON values."""
-        return json_object(self)
+        fields: dict[str, Any] = json_value(self)
+        return fields

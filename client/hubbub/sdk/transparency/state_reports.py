@@ -13,7 +13,7 @@ from hubbub.privacy.ledger import Account
 from hubbub.sdk.storage import events
 from hubbub.sdk.storage import state as stored
 from hubbub.sdk.storage.accounting import Accounting
-from hubbub.wire.json_values import json_object
+from hubbub.wire.json_values import json_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,8 @@ class Inspection:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object that `hubbub inspect --json` prints."""
-        return json_object(self)
+        fields: dict[str, Any] = json_value(self)
+        return fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,8 @@ class Ledger:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object that `hubbub ledger --json` prints."""
-        return json_object(self)
+        fields: dict[str, Any] = json_value(self)
+        return fields
 
 
 def inspect_state(state: stored.State, last: int = 1) -> Inspection:
