@@ -30,7 +30,7 @@ from hubbub.client import collaborators
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.sealed_values import Sealer
 from hubbub.metrics.definitions import parse_definitions
-from hubbub.metrics.joint import JointParams
+from hubbub.metrics.kinds.joint import JointParams
 from hubbub.privacy import central_epsilon, epsilon, epsilon_permanent
 from hubbub.privacy.linkability import mutual_information
 from hubbub.privacy.pricing import unit_price

@@ -1,0 +1,164 @@
+"""Numbers: in buckets, or of which the mean alone is estimated."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hubbub.errors import DefinitionError, InvalidValueError
+from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets, Several, finite_number, format_number
+from hubbub.metrics.kinds.kind import (
+    BloomBits,
+    Fact,
+    Kind,
+    KindWord,
+    Value,
+)
+from hubbub.metrics.params import MEAN_COHORTS, Params
+from hubbub.text import with_article
+
+_REPORTED_NUMBER: Mapping[Several, str] = {
+    Several.ONE: "one at random",
+    Several.SUM: "the sum",
+    Several.MAX: "the largest",
+    Several.LAST: "the last",
+}
+
+
+@dataclass(frozen=True)
+class NumberKind(Kind):
+    """Numbers in declared buckets."""
+
+    buckets: Buckets
+
+    word = KindWord.ORDINAL
+    required_fields = BUCKET_FIELDS[:1]
+    optional_fields = BUCKET_FIELDS[1:]
+    value_noun = "bucket"
+    value_nouns = "buckets"
+
+    def __post_init__(self) -> None:
+        if self.buckets.is_mean != isinstance(self, MeanKind):
+            raise DefinitionError(
+                f"{type(self).__name__} does not estimate the {self.buckets.estimate}: use Metric.ordinal(...)"
+            )
+        self._check_scheme(len(self.buckets), self.buckets.hash_scheme)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.buckets.labels
+
+    @property
+    def has_no_value(self) -> bool:
+        return self.buckets.default is None
+
+    def number(self, value: object) -> float:
+        """Return a recorded value as a double. Raises InvalidValueError for anything but a finite real number."""
+        number = finite_number(value)
+        if number is None:
+            problem = "NaN or an infinity" if isinstance(value, float) else with_article(type(value).__name__)
+            raise InvalidValueError(f"an ordinal metric accepts a finite number or None, got {problem}")
+        return number
+
+    def parse_value(self, text: str) -> Value:
+        try:
+            return float(text)
+        except ValueError:
+            raise InvalidValueError("a value of an ordinal metric must be a number such as 12.5") from None
+
+    def facts(self) -> Iterator[Fact]:
+        yield self._range_fact()
+        buckets = self.buckets
+        yield Fact("several recordings", _REPORTED_NUMBER[buckets.several])
+        yield Fact(
+            "no recording", "no value" if buckets.default is None else f"{format_number(buckets.default)}{self._unit}"
+        )
+        yield from self._bit_facts()
+
+    @abstractmethod
+    def _range_fact(self) -> Fact: ...
+
+    @property
+    def _unit(self) -> str:
+        return f" {self.buckets.unit}" if self.buckets.unit else ""
+
+    def canonical(self) -> dict[str, Any]:
+        return {**super().canonical(), "buckets": self.buckets.digest_fields()}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "buckets": self.buckets.to_dict()}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
+        if "buckets" not in fields:
+            raise DefinitionError("an ordinal metric needs buckets, got none: pass Buckets((0, 10, 20))")
+        buckets = Buckets.from_dict(fields["buckets"])
+        return (MeanKind if buckets.is_mean else OrdinalKind)(Params.from_dict(fields), buckets)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> OrdinalKind | MeanKind:
+        return ordinal_kind(Buckets.from_dict(table), probabilities)
+
+    def to_table(self) -> dict[str, Any]:
+        fields = self.buckets.to_dict()
+        return {name: fields[name] for name in BUCKET_FIELDS if fields.get(name) not in (None, "", [])}
+
+
+@dataclass(frozen=True)
+class OrdinalKind(NumberKind):
+    """The bucket of a number, to estimate the distribution of the numbers, its quantiles and its mean."""
+
+    def _range_fact(self) -> Fact:
+        edges = list(map(format_number, self.buckets.edges))
+        return Fact(
+            "value",
+            f"a number, reported as one of {len(self.buckets)} buckets with the edges",
+            (*edges[:-1], f"{edges[-1]}{self._unit}"),
+        )
+
+    def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
+        number = self.buckets.default if value is None else self.number(value)
+        return BloomBits(0 if number is None else 1 << self.buckets.index_of(number))
+
+
+@dataclass(frozen=True)
+class MeanKind(NumberKind):
+    """Whether a number reaches the client's threshold, to estimate the mean of the numbers alone.
+
+    threshold of `true_bits` : `Secret.threshold` of the client. None is enough if the bit is the same for all thresholds of the cohort
+
+    Source: Ding, Kulkarni, Yekhanin 2017 (1BitMean); `Buckets`.
+    """
+
+    has_shares = False
+
+    def _range_fact(self) -> Fact:
+        low, high = map(format_number, self.buckets.edges)
+        return Fact("value", f"a number from {low} to {high}{self._unit}, of which only the mean is estimated")
+
+    @property
+    def distinct_values(self) -> float:
+        return 2
+
+    def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
+        number = self.number(self.buckets.default if value is None else value)
+        fraction, m = self.buckets.fraction(number), self.params.num_cohorts
+        if threshold is None and cohort < fraction * m < cohort + 1:
+            raise InvalidValueError(
+                "threshold is missing, and the bit of this number depends on it: use Encoder.bloom_bits"
+            )
+        return BloomBits(fraction >= ((cohort + 1) / m if threshold is None else threshold))
+
+
+def ordinal_kind(buckets: Buckets, probabilities: Mapping[str, Any]) -> OrdinalKind | MeanKind:
+    """Return the kind of numbers in buckets: their distribution, or with `estimate = "mean"` their mean alone."""
+    params = Params(
+        num_bits=len(buckets),
+        num_hashes=1,
+        num_cohorts=MEAN_COHORTS if buckets.is_mean else 1,
+        hash_scheme=buckets.hash_scheme,
+        **probabilities,
+    )
+    return (MeanKind if buckets.is_mean else OrdinalKind)(params, buckets)

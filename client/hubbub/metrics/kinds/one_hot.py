@@ -1,0 +1,147 @@
+"""Categories and booleans: one bit for each value (basic RAPPOR)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hubbub.errors import DefinitionError, InvalidValueError
+from hubbub.metrics.kinds.kind import (
+    BloomBits,
+    Fact,
+    Kind,
+    KindWord,
+    Value,
+    require_str,
+)
+from hubbub.metrics.params import MAX_BITS, Params
+from hubbub.text import with_article
+
+
+@dataclass(frozen=True)
+class CategoricalKind(Kind):
+    """One of 2 to 1024 categories, in the order of their bits (basic RAPPOR).
+
+    other : category that replaces unknown values; None: unknown values are invalid
+    """
+
+    categories: tuple[str, ...]
+    other: str | None = None
+
+    word = KindWord.CATEGORICAL
+    required_fields = ("categories",)
+    optional_fields = ("other",)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "categories", tuple(self.categories))
+        _check_number_of_categories(len(self.categories))
+        self._check_scheme(len(self.categories))
+        for category in self.categories:
+            if not isinstance(category, str) or not category:
+                raise DefinitionError(f"a category must be a non-empty string, got {category!r}")
+            if any("\ud800" <= character <= "\udfff" for character in category):
+                raise DefinitionError(
+                    f"categories must be encodable as UTF-8, got {category!r}: remove lone surrogates"
+                )
+        if len(set(self.categories)) != len(self.categories):
+            repeated = sorted({c for c in self.categories if self.categories.count(c) > 1})
+            raise DefinitionError(f"categories must be distinct, got {', '.join(repeated)} more than once")
+        if self.other is not None and self.other not in self.categories:
+            raise DefinitionError(f"other must be one of the categories, got {self.other!r}")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.categories
+
+    def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
+        if value is None:
+            return BloomBits(0)
+        known = require_str(self, value) in self.categories
+        if not known and self.other is None:
+            raise InvalidValueError(
+                f"the value is none of the {len(self.categories)} categories: "
+                "add it to `categories`, or set `other` to the category of unknown values"
+            )
+        return BloomBits(1 << self.categories.index(value if known else self.other))
+
+    def parse_value(self, text: str) -> Value:
+        return text
+
+    def facts(self) -> Iterator[Fact]:
+        yield Fact("value", f"one of {len(self.categories)} categories", self.categories)
+        if self.other is not None:
+            yield Fact("unknown value", "reported as", (self.other,))
+        yield from self._bit_facts()
+
+    def canonical(self) -> dict[str, Any]:
+        return {**super().canonical(), "categories": list(self.categories), "other": self.other}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "categories": list(self.categories), "other": self.other}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
+        return cls(Params.from_dict(fields), tuple(fields["categories"]), fields["other"])
+
+    @classmethod
+    def one_hot(cls, categories: Sequence[str], other: str | None, probabilities: Mapping[str, Any]) -> CategoricalKind:
+        """Return the kind of categories with one bit for each."""
+        _check_number_of_categories(len(categories))
+        return cls(Params.one_hot(len(categories), **probabilities), tuple(categories), other)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> CategoricalKind:
+        if not isinstance(table["categories"], list):
+            raise DefinitionError(f"categories must be a list of strings, got {table['categories']!r}")
+        return cls.one_hot(table["categories"], table.get("other"), probabilities)
+
+    def to_table(self) -> dict[str, Any]:
+        return {"categories": list(self.categories), **({} if self.other is None else {"other": self.other})}
+
+
+@dataclass(frozen=True)
+class BooleanKind(Kind):
+    """True or not: False and "no value" have no bit and are one value."""
+
+    word = KindWord.BOOLEAN
+
+    def __post_init__(self) -> None:
+        self._check_scheme(1)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ("true",)
+
+    @property
+    def named_values(self) -> tuple[str, ...]:
+        return ("true", "false")
+
+    def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
+        if value is not None and not isinstance(value, bool):
+            raise InvalidValueError(
+                f"a boolean metric accepts True, False or None, got {with_article(type(value).__name__)}"
+            )
+        return BloomBits(bool(value))
+
+    def facts(self) -> Iterator[Fact]:
+        yield Fact("value", "yes or no; a period without a recording is reported as no")
+        yield from self._bit_facts()
+
+    def parse_value(self, text: str) -> Value:
+        if text not in ("true", "false"):
+            raise InvalidValueError("a value of a boolean metric must be true or false")
+        return text == "true"
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> BooleanKind:
+        return cls(Params.one_hot(1, **probabilities))
+
+
+def _check_number_of_categories(number: int) -> None:
+    """Raise DefinitionError unless a categorical metric can have so many categories."""
+    if not 2 <= number <= MAX_BITS:
+        raise DefinitionError(
+            f"a categorical metric needs 2 to {MAX_BITS} categories, got {number}: "
+            f"use a boolean metric for one category, a string metric for more than {MAX_BITS}"
+        )

@@ -1,0 +1,147 @@
+"""Strings, as the bits of a Bloom filter."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hubbub.errors import DefinitionError, InvalidValueError
+from hubbub.hashing import google_md5, murmur3_v1
+from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.kinds.kind import (
+    DIGEST_BYTES,
+    BloomBits,
+    Fact,
+    Kind,
+    KindWord,
+    Value,
+    require_str,
+)
+from hubbub.metrics.params import MAX_BITS, Params
+
+MIN_STRING_BITS = 8
+_HASH_FUNCTIONS = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
+
+
+@dataclass(frozen=True)
+class StringKind(Kind):
+    """Any string, as a Bloom filter: bit i is one if one of the h hashes has position i.
+
+    discover : groups of cohorts that report fragments, whose strings `hubbub discover` finds; None: each client reports the whole string
+    """
+
+    discover: Discovery | None = None
+
+    word = KindWord.STRING
+    required_fields = ("num_bits", "num_hashes", "num_cohorts")
+    optional_fields = ("hash_scheme", "discover")
+    needs_candidates = True
+    value_noun = "candidate"
+    value_nouns = "candidates"
+
+    def __post_init__(self) -> None:
+        if self.params.hash_scheme not in _HASH_FUNCTIONS:
+            raise DefinitionError("a string metric needs a Bloom filter; use hash_scheme = 'murmur3-v1'")
+        if self.params.num_bits < MIN_STRING_BITS:
+            raise DefinitionError(
+                f"num_bits of a string metric must be {MIN_STRING_BITS} to {MAX_BITS}, got {self.params.num_bits}"
+            )
+        if self.discover is None:
+            return
+        if self.params.hash_scheme != "murmur3-v1":
+            raise DefinitionError(
+                f"only a string metric with hash_scheme = 'murmur3-v1' has a discover table, got {self.params.hash_scheme}"
+            )
+        self.discover.check_cohorts(self.params.num_cohorts)
+
+    @property
+    def num_strings(self) -> int:
+        return 1
+
+    @property
+    def distinct_values(self) -> float:
+        return math.inf
+
+    def is_valid_at_sight(self, value: object) -> bool:
+        return type(value) is str and value.isascii()
+
+    def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
+        if value is None:
+            return BloomBits(0)
+        text = _utf8(require_str(self, value))
+        if text is None:  # not raised in _utf8: the UnicodeEncodeError there contains the value
+            raise InvalidValueError("the value cannot be encoded as UTF-8: remove lone surrogates")
+        params, discover = self.params, self.discover
+        hashed = text if discover is None else discover.fragment(text, discover.group(cohort, params.num_cohorts))
+        bits = _bits_at(_HASH_FUNCTIONS[params.hash_scheme](hashed, cohort, params.num_bits, params.num_hashes))
+        bits.value_digest = hashlib.sha256(text).digest()[:DIGEST_BYTES]
+        return bits
+
+    def parse_value(self, text: str) -> Value:
+        return text
+
+    def facts(self) -> Iterator[Fact]:
+        yield Fact("value", "any text; only its hashed bits are reported")
+        yield from self._bit_facts()
+        if self.discover is None:
+            return
+        discover, m = self.discover, self.params.num_cohorts
+        held_out = len(discover.cohorts(len(discover.lengths), m))
+        symbols = "bytes" if discover.alphabet is None else f"characters of {len(discover.alphabet)}"
+        part = "a prefix" if discover.method == "prefixes" else f"the last {discover.shortest} of a prefix"
+        lengths = ", ".join(map(str, discover.lengths))
+        yield Fact(
+            "discover",
+            f"each client reports {part} of {lengths} {symbols}, or the whole value ({held_out} of {m} cohorts)",
+        )
+        yield Fact(
+            "cohort and group",
+            f"of this metric alone: an identifier of {m.bit_length() - 1} bits, the same in all of a client's reports",
+        )
+
+    def canonical(self) -> dict[str, Any]:
+        if self.discover is None:
+            return super().canonical()
+        return {**super().canonical(), "discover": self.discover.digest_fields(self.params.num_cohorts)}
+
+    def to_dict(self) -> dict[str, Any]:
+        discover = {} if self.discover is None else {"discover": self.discover.to_dict()}
+        return {**super().to_dict(), **discover}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
+        return cls(Params.from_dict(fields), _discovery(fields))
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> StringKind:
+        sizes = {name: table[name] for name in (*cls.required_fields, "hash_scheme") if name in table}
+        return cls(Params(**sizes, **probabilities), _discovery(table))
+
+    def to_table(self) -> dict[str, Any]:
+        fields = {name: getattr(self.params, name) for name in self.required_fields}
+        if self.params.hash_scheme != "murmur3-v1":
+            fields["hash_scheme"] = self.params.hash_scheme
+        if self.discover is not None:
+            fields["discover"] = {name: each for name, each in self.discover.to_dict().items() if each is not None}
+        return fields
+
+
+def _discovery(fields: Mapping[str, Any]) -> Discovery | None:
+    return Discovery.from_dict(fields["discover"]) if "discover" in fields else None
+
+
+def _utf8(value: str) -> bytes | None:
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        return None
+
+
+def _bits_at(positions: Iterable[int]) -> BloomBits:
+    bits = 0
+    for position in positions:
+        bits |= 1 << position
+    return BloomBits(bits)
