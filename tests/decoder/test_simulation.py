@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, chisquare, norm
 
-from hubbub import Buckets, Encoder, Metric, Params, Secret
+from hubbub import Buckets, Encoder, Estimand, Metric, Params, Secret
 from hubbub.metrics.kinds import KindWord
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.testing import SeededBytes
@@ -235,3 +235,13 @@ def test_clients_without_a_number_report_the_default() -> None:
     metric = Metric.ordinal("n", Buckets((0, 10, 20, 30), default=12), prob_p=0, prob_q=1, prob_f=0)
     counts = simulate_bit_counts(metric, ["1", None, "12", None], np.random.default_rng(0), no_value=5)
     assert (counts.reports.tolist(), counts.ones.tolist()) == ([9], [[1, 8, 0]])
+
+
+@pytest.mark.parametrize("number", range(17))
+def test_number_of_a_mean_reaches_the_thresholds_below_it(number: int) -> None:
+    """Of 16 cohorts with thresholds in (c, c + 1], without noise: those below the number have the bit, whatever the thresholds are."""
+    metric = Metric.ordinal("n", Buckets((0, 16), estimate=Estimand.MEAN, default=0), prob_p=0, prob_q=1, prob_f=0)
+    counts = simulate_bit_counts(metric, {str(number): 5000}, np.random.default_rng(0))
+    assert (counts.ones[:, 0] == counts.reports * (np.arange(16) < number)).all()
+    for cohort in range(16):
+        assert int(metric.kind.true_bits(number, cohort)) == (cohort < number)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import HubbubError, Metric
+from hubbub import DefinitionError, HubbubError, Metric
 from hubbub.metrics.kinds import KINDS, kind_from_dict
 from tests.support.every_kind import ASYMMETRIC, METRICS, NOISE
 
@@ -71,3 +71,24 @@ def test_kinds_round_trip_through_tables_of_definitions(metric: Metric) -> None:
     assert set(kind.required_fields) <= set(table) <= {*kind.required_fields, *kind.optional_fields}
     noise = ASYMMETRIC if metric.params.mechanism.prob_f is None else NOISE
     assert KINDS[kind.word].from_table(table, noise) == kind
+
+
+OWN_FIELDS = {
+    "discover": "string",
+    "categories": "categorical",
+    "other": "categorical",
+    "buckets": "ordinal",
+    "parts": "joint",
+}
+
+
+@pytest.mark.parametrize("field", OWN_FIELDS)
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_field_of_another_kind_is_refused(metric: Metric, field: str) -> None:
+    """It would be lost: the digest does not cover it."""
+    if metric.kind.word == OWN_FIELDS[field]:
+        return
+    with pytest.raises(
+        DefinitionError, match=f"only an? {OWN_FIELDS[field]} metric has {field}, got an? {metric.kind} one"
+    ):
+        Metric.from_dict(metric.to_dict() | {field: ["x"]})
