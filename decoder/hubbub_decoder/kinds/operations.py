@@ -100,7 +100,6 @@ class KindOperations(ABC, Generic[K]):
     def _draw_bits(
         self, values: list[Any], counts: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[Positions, NDArray[np.int64]]:
-        del rng
         return self.positions(values), counts
 
     def check_value(self, value: object) -> None:
