@@ -116,11 +116,17 @@ def test_full_beam_keeps_the_largest_shares(unseen_seed: int) -> None:
 
 
 def test_value_of_one_symbol_more_than_longest_is_found_whole(unseen_seed: int) -> None:
-    """All shares are above 12 standard errors: abcdef is a whole value, and no value is longer; hgfedc and ffffff have longer ones."""
+    """All shares are above 12 standard errors: abcdef is a whole value, and no value is longer; hgfedc and ffffff have longer ones.
+
+    With them a false discovery is found in one of 20 runs, at the false discovery rate of .05.
+    """
     population = {"abcdef": 30_000, "hgfedcb": 30_000, "ffffff": 15_000, "ffffffa": 30_000}
     found = discover(simulate_bit_counts(WORDS, population, np.random.default_rng(unseen_seed)))
-    assert {each.candidate for each in found.detected} == {"abcdef", "ffffff"}
-    assert set(found.truncated) == {"hgfedc", "ffffff"}
+    detected = {each.candidate for each in found.detected}
+    assert detected >= {"abcdef", "ffffff"}
+    assert "hgfedc" not in detected
+    assert set(found.truncated) >= {"hgfedc", "ffffff"}
+    assert "abcdef" not in found.truncated
 
 
 def test_improbable_prefixes_are_not_listed_as_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
