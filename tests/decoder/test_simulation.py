@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, chisquare, norm
 
-from hubbub import Buckets, Encoder, Estimand, Metric, Params, Secret
+from hubbub import Buckets, Discovery, Encoder, Estimand, Metric, Params, Secret
 from hubbub.metrics.kinds import KindWord
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.testing import SeededBytes
@@ -218,7 +219,6 @@ def test_clients_of_every_kind_repeat_their_permanent_response_within_an_epoch(h
         systems: {"a": 50, "j": 20},
         Metric.ordinal("n", range(0, 60, 5), **chances, hold=hold): {"1": 50, "50": 20},
         Metric.joint("joint", parts, hold=hold): {("x", "a"): 40, (None, "b"): 20, ("y", None): 10},
-        Metric.joint("one", parts, hold=hold): {(None, "a"): 70},
     }
     for metric, population in populations.items():
         periods = consecutive_periods(metric, 4)
@@ -245,3 +245,48 @@ def test_number_of_a_mean_reaches_the_thresholds_below_it(number: int) -> None:
     assert (counts.ones[:, 0] == counts.reports * (np.arange(16) < number)).all()
     for cohort in range(16):
         assert int(metric.kind.true_bits(number, cohort)) == (cohort < number)
+
+
+EXACT: dict[str, Any] = {"prob_p": 0, "prob_q": 1, "prob_f": 0}
+WORD = Metric.string("s", Params(num_bits=32, num_hashes=2, num_cohorts=8, **EXACT))
+IMPORTED = Metric.string("g", replace(WORD.params, hash_scheme="google-md5"))
+PREFIXES = Metric.string("d", replace(WORD.params, num_cohorts=128), discover=Discovery(longest=3))
+LETTERS = Metric.categorical("c", ("a", "b", "z"), other="z", **EXACT)
+YES_OR_NO = Metric.boolean("b", **EXACT)
+
+
+@pytest.mark.parametrize(
+    ("metric", "values"),
+    [
+        (WORD, ["x", "", "\N{EURO SIGN}"]),
+        (IMPORTED, [str(i) for i in range(40)]),
+        (PREFIXES, ["x", "abcde"]),
+        (LETTERS, ["a", "z", "unknown"]),
+        (YES_OR_NO, ["true", "false"]),
+        (Metric.ordinal("o", Buckets((0, 10, 20, 30)), **EXACT), ["-5", "10", "1e9"]),
+        (Metric.joint("one", (WORD, LETTERS)), [(None, "a"), (None, "b")]),
+        (Metric.joint("two", (WORD, YES_OR_NO)), [("x", "true"), ("y", None), (None, "false"), (None, None)]),
+        (Metric.joint("three", (LETTERS, IMPORTED, WORD)), [("a", "7", "x"), (None, "7", None), ("q", None, "x")]),
+    ],
+    ids=lambda each: each.name if isinstance(each, Metric) else "",
+)
+def test_reports_without_noise_are_the_true_bits_of_the_client(metric: Metric, values: list[Any]) -> None:
+    """Of every kind, in every cohort; values are those that a client records, numbers and booleans as text."""
+
+    def recorded(part: Metric, value: str | None) -> Any:
+        if value is None or part.kind.word is KindWord.STRING or part.kind.word is KindWord.CATEGORICAL:
+            return value
+        return part.kind.parse_value(value)
+
+    reports = list(simulate_reports(metric, dict.fromkeys(values, 200), np.random.default_rng(0), no_value=200))
+    cohorts, rows = (np.concatenate(arrays) for arrays in zip(*reports, strict=True))
+    assert len(rows) == 200 * (len(values) + 1)
+    nothing = (None,) * len(metric.parts) if metric.parts else None
+    for at, (cohort, row) in enumerate(zip(cohorts.tolist(), rows, strict=True)):
+        value = [*values, nothing][at // 200]
+        true = (
+            tuple(recorded(part, each) for part, each in zip(metric.parts, value, strict=True))
+            if metric.parts
+            else recorded(metric, value)
+        )
+        assert int.from_bytes(row.tobytes(), "little") == metric.kind.true_bits(true, cohort)
