@@ -72,12 +72,12 @@ class Cell:
 
 def cells_of(metric: Metric) -> Iterator[Cell]:
     """Cells of a metric, one for each printed label that trials can reach."""
-    yield Cell("per report", 1, epsilon(metric.params))
+    yield Cell("per report", 1, epsilon(metric))
     if metric.hold is not None:
         for epochs in (1, 2):
-            yield Cell("per epoch", epochs * metric.hold, epsilon(metric.params, metric.hold), epochs)
+            yield Cell("per epoch", epochs * metric.hold, epsilon(metric, metric.hold), epochs)
     elif metric.params.mechanism.permanent_p > 0 or metric.params.mechanism.permanent_q < 1:
-        declared = epsilon_permanent(metric.params)
+        declared = epsilon_permanent(metric)
         tried = range(2, MOST_REPORTS_OF_ONE_VALUE + 1)
         fewest = min(tried, key=lambda reports: reports * _trials_needed(metric, reports, declared, CONFIDENCE))
         yield Cell("per value", fewest, declared)

@@ -51,15 +51,15 @@ def whole_fold(metric: Metric, reports: int) -> float:
     rng = np.random.default_rng(0)
     with TemporaryDirectory() as directory, closing(SqlStore.open(Path(directory) / "reports.db")) as store:
         for _ in range(reports // 1_000):
-            cohorts, rows = rng.bytes(1_000), rng.bytes(1_000 * metric.params.row_bytes)
-            cohorts = bytes(byte % metric.params.num_cohorts for byte in cohorts)
+            cohorts, rows = rng.bytes(1_000), rng.bytes(1_000 * metric.row_bytes)
+            cohorts = bytes(byte % metric.num_cohorts for byte in cohorts)
             store.append([Batch(uuid.uuid4(), metric.name, metric.digest, PERIOD, cohorts, rows)])
         return reports / seconds(lambda: fold(store, metric))
 
 
 def read(metric: Metric, definitions: str) -> tuple[float, float]:
     """Return the seconds that a read of 100 million folded reports takes, in process and over HTTP."""
-    m, k = metric.params.num_cohorts, metric.params.num_bits
+    m, k = metric.num_cohorts, metric.num_bits
     rng = np.random.default_rng(0)
     reports = rng.multinomial(MANY, np.full(m, 1 / m))
     counts = BitCounts(metric, reports, rng.binomial(reports[:, None], 0.3, (m, k)), [PERIOD])
@@ -67,9 +67,7 @@ def read(metric: Metric, definitions: str) -> tuple[float, float]:
         database, file = Path(directory) / "reports.db", Path(directory) / "metrics.toml"
         file.write_text(definitions, encoding="utf-8")
         with closing(SqlStore.open(database)) as store:
-            store.append(
-                [Batch(uuid.uuid4(), metric.name, metric.digest, PERIOD, b"\0", bytes(metric.params.row_bytes))]
-            )
+            store.append([Batch(uuid.uuid4(), metric.name, metric.digest, PERIOD, b"\0", bytes(metric.row_bytes))])
             (holding,) = store.read(metric.digest)
             assert store.fold(holding, summary_to_bytes(counts))
             assert read_summary(store, metric).num_reports == MANY

@@ -160,10 +160,10 @@ def requests_of(metric: Metric, reports: int, number: int) -> list[bytes]:
     """Return requests with batches of arbitrary bits, each under a new id."""
     rng = random.Random(0)  # noqa: S311
     today = datetime.now(UTC).date().isoformat()
-    cohorts = bytes(rng.randrange(metric.params.num_cohorts) for _ in range(reports))
+    cohorts = bytes(rng.randrange(metric.num_cohorts) for _ in range(reports))
     formed = []
     for _ in range(number):
-        rows = rng.randbytes(reports * metric.params.row_bytes)
+        rows = rng.randbytes(reports * metric.row_bytes)
         body = Batch(uuid.uuid4(), metric.name, metric.digest, today, cohorts, rows).to_json()
         head = "POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         formed.append(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)

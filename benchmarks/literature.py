@@ -65,7 +65,7 @@ def run(row: Row, seed: int) -> Run:
     listed = [name for name in population if row.config == "paper" or not name.endswith("9")]
     names = [*listed, *(f"absent{i}" for i in range(ABSENT[row.config]))]
     collected: PatternCounts | Reports
-    if metric.params.num_bits <= 16:
+    if metric.num_bits <= 16:
         collected = simulate_pattern_counts(metric, population, rng)
     else:
         chunks = list(simulate_reports(metric, population, rng))

@@ -58,7 +58,7 @@ def write_segments(place: Path, reports: int) -> None:
         rows = min(PER_SEGMENT, reports)
         ids = np.concatenate([before[:REPEATED], rng.integers(0, 256, (rows - len(before[:REPEATED]), 16), np.uint8)])
         cohorts = rng.integers(0, PARAMS.num_cohorts, rows, np.uint8)
-        bits = rng.integers(0, 256, (rows, PARAMS.row_bytes), np.uint8)
+        bits = rng.integers(0, 256, (rows, METRIC.row_bytes), np.uint8)
         order = np.lexsort(ids.T[::-1])
         data = table_to_bytes(fixed(ids[order]), fixed(cohorts[:, None]), fixed(bits))
         objects.create(f"{FOLDER.path}/segments/{number:06}.parquet", data)

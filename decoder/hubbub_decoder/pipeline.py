@@ -91,10 +91,10 @@ def decode_evidence(
 
 def collect_evidence(summary: Collected, options: Options) -> Evidence:
     """Evidence in the form that is fitted; raises SummaryError for a joint metric, and without a report."""
-    evidence = Evidence.from_summary(summary, same_clients=options.same_clients)
+    evidence = Evidence(summary, options.same_clients)
     operations_of(evidence.metric).check_decodable()
     if evidence.num_reports == 0:
         raise SummaryError(
             f"{evidence.metric.name}: the summary holds no report, so no share can be estimated. Decode it when reports have arrived."
         )
-    return evidence
+    return evidence.as_fitted()

@@ -144,7 +144,7 @@ def simulate_pattern_counts(
     """Random pattern counts of a population, k <= 16; parameters and errors as for `simulate_bit_counts`."""
     counts = PatternCounts.empty(_require_metric(metric)).counts.copy()
     for cohorts, rows in simulate_reports(metric, population, rng, no_value=no_value, periods=periods):
-        counts += count_patterns(cohorts, rows, metric.params.num_cohorts, metric.params.num_bits)
+        counts += count_patterns(cohorts, rows, metric.num_cohorts, metric.num_bits)
     return PatternCounts(metric, counts, periods)
 
 
@@ -164,23 +164,23 @@ def simulate_reports(
     Parameters and errors as for `simulate_bit_counts`.
     """
     operations, counts_of, no_value = _clients_by_value(metric, population, no_value)
-    params, blocks, epochs = metric.params, operations.blocks, epoch_sizes(metric, periods)
-    block_size = max(1, CELLS_PER_BLOCK // params.num_bits)
+    epochs = epoch_sizes(metric, periods)
+    block_size = max(1, CELLS_PER_BLOCK // metric.num_bits)
     for positions, counts in (*operations.true_bits(counts_of, rng), (operations.no_bits, np.array([no_value]))):
         value_of = np.repeat(np.arange(len(counts)), counts)
         for start in range(0, len(value_of), block_size):
             values = value_of[start : start + block_size]
-            cohorts = rng.integers(params.num_cohorts, size=len(values), dtype=np.uint16)
+            cohorts = rng.integers(metric.num_cohorts, size=len(values), dtype=np.uint16)
             in_cohort = cohorts if positions.shape[1] > 1 else np.zeros_like(cohorts)
             true_bits = positions[values, in_cohort].astype(np.intp)
             for size in epochs:
-                for bits in _respond(blocks, true_bits, size, rng):
+                for bits in _respond(metric.blocks, true_bits, size, rng):
                     yield cohorts, np.packbits(bits, axis=1, bitorder="little")
 
 
 def simulate_joint_reports(metric: Metric, population: JointPopulation, rng: np.random.Generator) -> Reports:
     """Random reports of one period of a joint metric, in the order of the population; errors as of `simulate_reports`."""
-    if not metric.parts:
+    if len(metric.blocks) == 1:
         raise PopulationError(
             f"{metric.name}: the metric is a {metric.kind} one and has no parts. Use `simulate_reports`."
         )
@@ -282,7 +282,7 @@ def _require_metric(metric: Metric) -> Metric:
 
 
 def _require_one_block(metric: Metric) -> None:
-    if metric.parts:
+    if len(metric.blocks) > 1:
         raise PopulationError(
             f"{metric.name}: counts do not show how the parts of a joint metric depend. Use `simulate_reports`, or `hubbub simulate` with "
             "--population of one column for each part."

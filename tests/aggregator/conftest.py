@@ -279,14 +279,13 @@ def make_batch() -> MakeBatch:
     rng = random.Random(0)  # noqa: S311  (any bits will do)
 
     def make(metric: Metric, n: int = 3, period: str = TODAY, **fields: Any) -> Batch:
-        params = metric.params
-        rows = (rng.getrandbits(params.num_bits).to_bytes(params.row_bytes, "little") for _ in range(n))
+        rows = (rng.getrandbits(metric.num_bits).to_bytes(metric.row_bytes, "little") for _ in range(n))
         formed: dict[str, Any] = {
             "batch_id": uuid.UUID(int=rng.getrandbits(128), version=4),
             "metric": metric.name,
             "digest": metric.digest,
             "period": period,
-            "cohorts": bytes(rng.randrange(params.num_cohorts) for _ in range(n)),
+            "cohorts": bytes(rng.randrange(metric.num_cohorts) for _ in range(n)),
             "rows": b"".join(rows),
         }
         return Batch(**(formed | fields))

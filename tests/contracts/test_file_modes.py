@@ -47,7 +47,7 @@ objects = ObjectStore.open("objects/store")
 objects.probe()
 with closing(SegmentStore.open_with("reports.db", objects, uuid.uuid4)) as store:
     for day in ("2024-06-01", "2024-06-02"):
-        store.append([Batch(uuid.uuid4(), metric.name, metric.digest, day, bytes(2), bytes(2 * metric.params.row_bytes))])
+        store.append([Batch(uuid.uuid4(), metric.name, metric.digest, day, bytes(2), bytes(2 * metric.row_bytes))])
     store.close_period(metric.digest, "2024-06-01")
 run(f"fold {METRICS} objects/store --out folded/summaries --prometheus-textfile fold.prom")
 
@@ -65,7 +65,7 @@ run("inspect app/state --html state.html")
 run(f"simulate {METRICS} page --population ../population.csv --out simulated.parquet")
 summary = read_summary("simulated.parquet")
 write_summary(summary, "summary.parquet")
-rows = bytes(summary.metric.params.row_bytes)
+rows = bytes(summary.metric.row_bytes)
 write_reports(Reports(summary.metric, [0], [list(rows)], []), "reports.parquet")
 run(f"metrics catalogue {METRICS} --out pages/metrics.html")
 run("decode simulated.parquet --candidates ../candidates.txt --out results/decoded.csv")

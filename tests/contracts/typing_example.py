@@ -135,13 +135,15 @@ def definitions_of_metrics(text: str) -> None:
 
 def metrics() -> Metric:
     params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
-    assert_type((params.num_bits, params.num_hashes, params.num_cohorts, params.row_bytes), tuple[int, int, int, int])
+    assert_type((params.num_bits, params.num_hashes, params.num_cohorts), tuple[int, int, int])
     assert_type(
         (params.mechanism.prob_p, params.mechanism.prob_q, params.mechanism.prob_f), tuple[float, float, float | None]
     )
     assert_type((params.mechanism.permanent_p, params.mechanism.permanent_q), tuple[float, float])
-    assert_type((params.probabilities, params.mechanism.permanent_fields), tuple[dict[str, float], dict[str, float]])
-    assert_type(params.has_permanent_noise, bool)
+    assert_type(
+        (params.mechanism.probabilities, params.mechanism.permanent_fields), tuple[dict[str, float], dict[str, float]]
+    )
+    assert_type(params.mechanism.has_permanent_noise, bool)
     assert_type((params.mechanism.p_star, params.mechanism.q_star), tuple[float, float])
     assert_type(params.hash_scheme, str)
     assert_type(Params.one_hot(4, prob_p=0, prob_q=1, prob_f=0.5), Params)
@@ -181,16 +183,19 @@ def metrics() -> Metric:
     assert_type((Discovery.from_dict(discovery.to_dict()), metric.discover), tuple[Discovery, Discovery | None])
     metric = Metric.joint("both", (metric, Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5)))
     assert_type((metric.parts, metric.components), tuple[tuple[Metric, ...], tuple[Metric, ...]])
-    assert_type((params.parts, params.offsets), tuple[tuple[Params, ...], tuple[int, ...]])
+    assert_type((metric.blocks, params.blocks), tuple[tuple[Params, ...], tuple[Params]])
+    assert_type((metric.num_bits, metric.num_cohorts, metric.row_bytes), tuple[int, int, int])
 
     assert_type(params.mechanism.prob_f, float | None)
     assert_type(tuple(params.possible_ones), tuple[int, ...])
     assert_type(metric.kind.word is KindWord.JOINT, bool)
     kind = metric.kind
-    assert_type((kind.params, kind.labels), tuple[Params, tuple[str, ...]])
+    assert_type((kind.blocks, kind.labels), tuple[tuple[Params, ...], tuple[str, ...]])
     assert_type((kind.value_noun, kind.value_nouns), tuple[str, str])
     assert_type((kind.needs_candidates, kind.has_no_value, kind.num_strings), tuple[bool, bool, int])
-    assert_type(kind.has_shares, bool)
+    assert_type((kind.has_shares, kind.has_threshold, kind.has_own_cohort), tuple[bool, bool, bool])
+    assert_type((kind.num_bits, kind.num_cohorts, kind.first_bits), tuple[int, int, tuple[int, ...]])
+    assert_type([component.params for component in kind.components.values()], list[Params])
     assert_type((kind.distinct_values, kind.is_valid_at_sight("a")), tuple[float, bool])
     assert_type((kind.canonical(), kind.to_dict()), tuple[dict[str, Any], dict[str, Any]])
     assert_type(Kind.from_dict(kind.to_dict()), Kind)
@@ -218,7 +223,7 @@ def one_report(metric: Metric) -> bytes:
     secret = secret_at("state/secret")
     secret = Secret(bytes(32))
     secret = Secret.generate()
-    assert_type((secret.cohort(64), secret.discovery_cohort("command", 64)), tuple[int, int])
+    assert_type((secret.cohort(64), secret.metric_cohort("command", 64)), tuple[int, int])
     assert_type(secret.threshold("use", 3, 16), float)
     assert_type(secret.stream("my-app/v1", b"field").digest(16), bytes)
     encoder = Encoder(metric, secret)

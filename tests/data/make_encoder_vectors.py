@@ -39,9 +39,9 @@ VALUES: dict[str, list[Value]] = {
 
 def vector(metric: Metric, value: Value, number: int) -> dict[str, Any]:
     key = SeededBytes(f"secret {number}")(32)
-    random_bytes = SeededBytes(f"coins {number}")(8 * metric.params.row_bytes * 6)
-    secret, epoch, width = Secret(key), (3 if metric.hold else None), metric.params.row_bytes
-    cohort = secret.cohort(metric.params.num_cohorts)
+    random_bytes = SeededBytes(f"coins {number}")(8 * metric.row_bytes * 6)
+    secret, epoch, width = Secret(key), (3 if metric.hold else None), metric.row_bytes
+    cohort = secret.cohort(metric.num_cohorts)
     bloom = bloom_bits(metric, value, cohort)
     left = bytearray(random_bytes)
 

@@ -256,7 +256,7 @@ def values() -> Iterator[dict[str, Any]]:
     for fields, of_these in cases:
         metric = metric_of(definition(fields))
         for value in of_these:
-            for cohort in sorted({0, metric.params.num_cohorts - 1}):
+            for cohort in sorted({0, metric.num_cohorts - 1}):
                 try:
                     bloom = row(bloom_bits(metric, value, cohort), metric)
                 except HubbubError:
@@ -347,7 +347,7 @@ def permanent() -> Iterator[dict[str, Any]]:
         for number, epoch in enumerate([None] if metric.hold is None else [0, 2942, -1]):
             key = SeededBytes(f"permanent {number} {metric.digest}")(32)
             secret = Recorded(key)
-            bloom = bloom_bits(metric, value, secret.cohort(metric.params.num_cohorts))
+            bloom = bloom_bits(metric, value, secret.cohort(metric.num_cohorts))
             response = PermanentResponse(metric, secret)
             yield {
                 "definition": definition(fields),
@@ -414,7 +414,7 @@ def means() -> Iterator[dict[str, Any]]:
             encoder, epoch = Encoder(metric, Secret(key)), None if metric.hold is None else 12
             word = Secret(key).stream("hubbub/threshold/v1", metric.name.encode()).digest(5)
             low, high = metric.buckets.edges if metric.buckets is not None else (0.0, 1.0)
-            threshold = Secret(key).threshold(metric.name, encoder.cohort, metric.params.num_cohorts)
+            threshold = Secret(key).threshold(metric.name, encoder.cohort, metric.num_cohorts)
             near = [low + (high - low) * (threshold + step) for step in (-1e-9, 0, 1e-9)]
             for value in (-1, 0, 0.05, 20, 10**400, None, *near):
                 bloom = encoder.bloom_bits(value)
@@ -442,7 +442,7 @@ def discovery() -> Iterator[dict[str, Any]]:
         assert metric.discover is not None
         for each in range(6):
             key = SeededBytes(f"discovery {number} {each}")(32)
-            secret, cohort = Secret(key), Secret(key).discovery_cohort(metric.name, 64)
+            secret, cohort = Secret(key), Secret(key).metric_cohort(metric.name, 64)
             group = metric.discover.group(cohort, 64)
             for value in ("", "ab", "\u00e9ab\u00e9", "ababababab", None):
                 bloom = bloom_bits(metric, value, cohort)
@@ -472,22 +472,23 @@ def instantaneous() -> Iterator[dict[str, Any]]:
         (200, 1, one >> 1),
     ):
         params = Params(num_bits=k, num_hashes=1, num_cohorts=1, prob_p=p / one, prob_q=q / one, prob_f=0.5)
-        drawn = SeededBytes(f"instantaneous {k} {p} {q}")(64 * params.row_bytes)
-        response = InstantaneousResponse(params, scripted(drawn))
-        prr = int.from_bytes(SeededBytes(f"prr {k} {p} {q}")(params.row_bytes), "little") & (1 << k) - 1
+        width = (k + 7) // 8
+        drawn = SeededBytes(f"instantaneous {k} {p} {q}")(64 * width)
+        response = InstantaneousResponse(params.blocks, scripted(drawn))
+        prr = int.from_bytes(SeededBytes(f"prr {k} {p} {q}")(width), "little") & (1 << k) - 1
         irr = response(prr)
-        words = [drawn[at : at + params.row_bytes] for at in range(0, len(drawn), params.row_bytes)]
+        words = [drawn[at : at + width] for at in range(0, len(drawn), width)]
         of_p = words_taken(words, p, k)
         of_q = words_taken(words[of_p:], q, k)
         yield {
             "num_bits": k,
             "p": p,
             "q": q,
-            "prr": prr.to_bytes(params.row_bytes, "little").hex(),
+            "prr": prr.to_bytes(width, "little").hex(),
             "words": [word.hex() for word in words[: of_p + of_q]],
             "words_of_p": of_p,
             "words_of_q": of_q,
-            "irr": irr.to_bytes(params.row_bytes, "little").hex(),
+            "irr": irr.to_bytes(width, "little").hex(),
         }
 
 
@@ -510,7 +511,7 @@ def words_taken(words: list[bytes], a: int, num_bits: int) -> int:
 
 
 def row(bits: int, metric: Metric) -> str:
-    return bits.to_bytes(metric.params.row_bytes, "little").hex()
+    return bits.to_bytes(metric.row_bytes, "little").hex()
 
 
 def main() -> None:

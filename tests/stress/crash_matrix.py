@@ -251,7 +251,7 @@ class Campaign:
 
 
 def _batch(metric: Metric, numbers: range, day: int) -> Batch:
-    rows = b"".join((1 << number).to_bytes(metric.params.row_bytes, "little") for number in numbers)
+    rows = b"".join((1 << number).to_bytes(metric.row_bytes, "little") for number in numbers)
     period = (FIRST_DAY + timedelta(days=day)).isoformat()
     return Batch(uuid.uuid4(), metric.name, metric.digest, period, bytes(len(numbers)), rows)
 

@@ -93,7 +93,7 @@ class Campaign:
             day = self.rng.randrange(self.day, DAYS) if number else self.day
             self.formed += size
             period = _period(day)
-            rows = b"".join((1 << number).to_bytes(METRIC.params.row_bytes, "little") for number in numbers)
+            rows = b"".join((1 << number).to_bytes(METRIC.row_bytes, "little") for number in numbers)
             batch = Batch(uuid.uuid4(), METRIC.name, METRIC.digest, period, bytes(size), rows)
             self.batches.append((batch, numbers))
 

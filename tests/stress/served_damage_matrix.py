@@ -73,7 +73,7 @@ DAYS = [(datetime.now(tz=UTC).date() - timedelta(days=number)).isoformat() for n
 
 
 def _batch(number: int) -> Batch:
-    row = (1 << number % BITS).to_bytes(METRIC.params.row_bytes, "little")
+    row = (1 << number % BITS).to_bytes(METRIC.row_bytes, "little")
     return Batch(uuid.uuid4(), METRIC.name, METRIC.digest, DAYS[number // BITS], bytes(1), row)
 
 

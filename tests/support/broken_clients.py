@@ -22,7 +22,7 @@ from hubbub import Buckets, Estimand, Metric, Params
 from hubbub.metrics.discovery import Discovery
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.clients import AuditedValue, ClientReports
-from hubbub_decoder.audit.distinguisher import first_bits, true_bits
+from hubbub_decoder.audit.distinguisher import true_bits
 
 NOISE: dict[str, float] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 COINS: dict[str, float] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.5}
@@ -85,7 +85,7 @@ class SimulatedClient:
 
     def cohorts(self, values: Sequence[AuditedValue], clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Cohort of each client."""
-        return rng.integers(self.metric.params.num_cohorts, size=clients)
+        return rng.integers(self.metric.num_cohorts, size=clients)
 
     def response(self, value: AuditedValue, period: int) -> Hashable:
         """Name of the permanent response: reports with one name repeat it."""
@@ -93,11 +93,11 @@ class SimulatedClient:
 
     def uniforms(self, clients: int, rng: np.random.Generator) -> Floats:
         """(clients, k) uniform numbers of a permanent response."""
-        return rng.random((self.metric.params.num_bits, clients)).T
+        return rng.random((self.metric.num_bits, clients)).T
 
     def uniforms_of_report(self, clients: int, rng: np.random.Generator) -> Floats:
         """(clients, k) uniform numbers of a report."""
-        return rng.random((self.metric.params.num_bits, clients)).T
+        return rng.random((self.metric.num_bits, clients)).T
 
     def sent(self, truth: Bits, permanent: Floats, instantaneous: Floats) -> Bits:
         """(clients, k) bits of a report."""
@@ -125,14 +125,14 @@ class CohortOfTheValue(SimulatedClient):
     """The cohort is a hash of the value."""
 
     def cohorts(self, values: Sequence[AuditedValue], clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        return np.full(clients, zlib.crc32(repr(values[0]).encode()) % self.metric.params.num_cohorts)
+        return np.full(clients, zlib.crc32(repr(values[0]).encode()) % self.metric.num_cohorts)
 
 
 class CohortSometimesOfTheValue(SimulatedClient):
     """The cohort is a hash of the value for half of the clients."""
 
     def cohorts(self, values: Sequence[AuditedValue], clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        hashed = zlib.crc32(repr(values[0]).encode()) % self.metric.params.num_cohorts
+        hashed = zlib.crc32(repr(values[0]).encode()) % self.metric.num_cohorts
         return np.where(rng.random(clients) < 0.5, hashed, super().cohorts(values, clients, rng))
 
 
@@ -163,7 +163,7 @@ class PartWithoutNoise(SimulatedClient):
 
     def sent(self, truth: Bits, permanent: Floats, instantaneous: Floats) -> Bits:
         bits = super().sent(truth, permanent, instantaneous)
-        start = first_bits(self.metric)[self.part]
+        start = self.metric.kind.first_bits[self.part]
         of_part = slice(start, start + self.metric.parts[self.part].params.num_bits)
         bits[:, of_part] = truth[:, of_part]
         return bits
@@ -298,13 +298,13 @@ def faults(metric: Metric) -> Iterator[Fault]:
         return Fault(make.__name__, make(metric), reports)
 
     yield fault(NeverClearsAOne)
-    for bit in range(metric.params.num_bits):
+    for bit in range(metric.num_bits):
         yield Fault(f"bit {bit} without noise", BitWithoutNoise(metric, bit))
     yield fault(RedrawnResponse, metric.hold or 16)
     yield fault(OneResponse)
     if any(part.params.mechanism.prob_p > 0 or part.params.mechanism.prob_q < 1 for part in metric.components):
         yield fault(OneInstantaneousNoise)
-    if metric.params.num_cohorts > 1:
+    if metric.num_cohorts > 1:
         yield fault(CohortOfTheValue)
         yield fault(CohortSometimesOfTheValue)
     if metric.hold is not None:
@@ -321,7 +321,7 @@ def faults(metric: Metric) -> Iterator[Fault]:
 def harmless_faults(metric: Metric) -> Iterator[Fault]:
     """Faults that spoil estimates and keep epsilon: an audit cannot see them."""
     yield Fault("exchanged p and q", ExchangedProbabilities(metric))
-    if metric.params.num_cohorts > 1:
+    if metric.num_cohorts > 1:
         yield Fault("unused cohorts", UnusedCohorts(metric))
 
 

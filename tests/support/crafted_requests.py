@@ -157,14 +157,13 @@ class RequestStrategies:
             metric = draw(st.sampled_from(live))
             n = draw(st.integers(1, 4) | st.integers(1, MAX_REPORTS))
             bits = random.Random(draw(_SEEDS))  # noqa: S311  (any bits will do)
-            params = metric.params
-            rows = b"".join(bits.getrandbits(params.num_bits).to_bytes(params.row_bytes, "little") for _ in range(n))
+            rows = b"".join(bits.getrandbits(metric.num_bits).to_bytes(metric.row_bytes, "little") for _ in range(n))
             return {
                 "batch_id": str(uuid.UUID(int=bits.getrandbits(128), version=4)),
                 "metric": metric.name,
                 "digest": metric.digest,
                 "period": draw(st.sampled_from(OPEN[metric.period])),
-                "cohorts": [bits.randrange(params.num_cohorts) for _ in range(n)],
+                "cohorts": [bits.randrange(metric.num_cohorts) for _ in range(n)],
                 "bits": base64.b64encode(rows).decode(),
             }
 
@@ -177,7 +176,7 @@ def fits(body: bytes, definitions: Definitions) -> bool:
     metric = definitions.version(fields["metric"], fields["digest"])
     assert isinstance(metric, Metric)
     cohorts, rows = fields["cohorts"], base64.b64decode(fields["bits"], validate=True)
-    n, k = len(cohorts), metric.params.num_bits
+    n, k = len(cohorts), metric.num_bits
     row_bytes = (k + 7) // 8
     day = date.fromisoformat(fields["period"])
     return (
@@ -187,7 +186,7 @@ def fits(body: bytes, definitions: Definitions) -> bool:
         and date(2024, 5, 8) <= day <= date(2024, 6, 16)
         and metric.expires is not None
         and metric.expires > date(2024, 6, 15)
-        and all(type(cohort) is int and 0 <= cohort < metric.params.num_cohorts for cohort in cohorts)
+        and all(type(cohort) is int and 0 <= cohort < metric.num_cohorts for cohort in cohorts)
         and 1 <= n <= MAX_REPORTS
         and len(rows) == n * row_bytes
         and all(int.from_bytes(rows[i * row_bytes :][:row_bytes], "little") < 1 << k for i in range(n))

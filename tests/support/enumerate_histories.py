@@ -26,7 +26,7 @@ MAX_PERIODS = 10
 
 def filters_of(metric: Metric) -> list[int]:
     """Return every Bloom filter that a value, or no value, can have."""
-    k, h = metric.params.num_bits, metric.params.num_hashes
+    k, h = metric.num_bits, metric.params.num_hashes
     if not metric.kind.needs_candidates:
         return [0, *(1 << bit for bit in range(k))]
     sizes = range(1, h + 1) if metric.params.hash_scheme == "google-md5" else [h]
@@ -71,7 +71,7 @@ def bit_outputs(metric: Metric, reported: Sequence[tuple[Hashable, int]], bit: i
 def outputs(metric: Metric, history: Sequence[int], start: int = 0) -> Floats:
     """(k, 2**T): `bit_outputs` of every bit."""
     reported = responses_of(metric, history, start)
-    return np.array([bit_outputs(metric, reported, bit) for bit in range(metric.params.num_bits)])
+    return np.array([bit_outputs(metric, reported, bit) for bit in range(metric.num_bits)])
 
 
 def losses(distributions: Sequence[Floats]) -> Floats:

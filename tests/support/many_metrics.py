@@ -73,7 +73,7 @@ def fill(store: SqlStore, definitions: Definitions, last: date, num_periods: int
             period = str(last - timedelta(days=ago))
             if not rows:  # the others are copies with another period
                 counts = BitCounts(metric, counted.reports, counted.ones, [period], counted.ones_histogram)
-                summary, figures = summary_to_bytes(counts), figures_of(metric.params, counts.count_profile())
+                summary, figures = summary_to_bytes(counts), figures_of(metric.blocks, counts.count_profile())
             row = {"metric": metric.name, "digest": metric.digest, "period": period, "revision": 1, "closed": ago > 30}
             rows.append(row | {"summary": summary} | (figure_columns(figures, 1) if computed else {}))
         with transaction(store._engine, writes=True) as connection:

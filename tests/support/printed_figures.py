@@ -103,7 +103,7 @@ def decoder_headlines(metrics: Mapping[str, Metric]) -> dict[str, Figures]:
     decodings: dict[KindWord, Decoding] = {}
     for metric in metrics.values():
         if metric.kind.word not in decodings:
-            k, m = metric.params.num_bits, metric.params.num_cohorts
+            k, m = metric.num_bits, metric.num_cohorts
             candidates = [f"v{i}" for i in range(3)] if metric.kind.needs_candidates else None
             decodings[metric.kind.word] = decode(BitCounts(metric, [100] * m, [[50] * k] * m), candidates)
     return {name: headline_figures(replace(decodings[each.kind.word], metric=each)) for name, each in metrics.items()}

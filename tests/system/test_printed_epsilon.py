@@ -128,7 +128,7 @@ def enumerated(metric: Metric, policy: Policy) -> Figures:
     report = largest_loss_while_unchanged(metric, 1)
     if metric.hold is not None:
         unit, label = largest_loss_while_unchanged(metric, metric.hold), "per epoch"
-    elif metric.params.has_permanent_noise:
+    elif metric.params.mechanism.has_permanent_noise:
         unit, label = largest_loss_while_unchanged(metric, MANY), "per value"
     else:
         unit, label = report, ""
@@ -163,7 +163,7 @@ def test_printed_epsilon_is_the_enumerated_epsilon_rounded_up(
 def test_test_metrics_cover_all_kinds(metrics: dict[str, Metric]) -> None:
     shapes = ((m, m.params) for m in metrics.values())
     combinations = {
-        (m.kind.word, m.hold is None, p.has_permanent_noise, p.mechanism.prob_f is None, p.hash_scheme)
+        (m.kind.word, m.hold is None, p.mechanism.has_permanent_noise, p.mechanism.prob_f is None, p.hash_scheme)
         for m, p in shapes
     }
     assert len(combinations) == (4 + 4 + 3) * 2  # no noise, symmetric, asymmetric: booleans have two of the three
@@ -210,9 +210,7 @@ def test_loss_over_epochs_is_the_sum_also_for_a_constant_value() -> None:
     metric = Metric.boolean("b", prob_p=0.25, prob_q=0.75, prob_f=0.5, hold=2)
     lost = losses([outputs(metric, [bloom] * 6) for bloom in (0, 1)])
     assert is_close(float(lost.max()), 3 * largest_loss_while_unchanged(metric, 2))
-    assert (
-        float(lost.max()) > epsilon_permanent(metric.params) + 1
-    )  # regression: this was printed as the lifetime bound
+    assert float(lost.max()) > epsilon_permanent(metric) + 1  # regression: this was printed as the lifetime bound
 
 
 def test_enumeration_by_bits_equals_enumeration_of_reports() -> None:
@@ -240,7 +238,7 @@ def test_loss_of_four_epochs_exceeds_that_of_one_permanent_response(unseen_seed:
     lower_bound = math.log(least / most)
     claimed = epsilon_lifetime(survey, Policy(epsilon_metric=4.4))
     assert is_close(claimed, math.log(81))
-    assert 3 * epsilon_permanent(survey.params) < lower_bound <= claimed
+    assert 3 * epsilon_permanent(survey) < lower_bound <= claimed
 
 
 # --- reports and spending of a client --------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def test_planned_parameters_are_those_of_the_example(tmp_path: Path) -> None:
     planned, shown = (load_definitions(path)["homepage"].params for path in paths)
     sizes = (shown.num_bits, shown.num_hashes, shown.num_cohorts)
     assert (planned.num_bits, planned.num_hashes, planned.num_cohorts) == sizes
-    assert planned.probabilities == pytest.approx(shown.probabilities, rel=1e-3)
+    assert planned.mechanism.probabilities == pytest.approx(shown.mechanism.probabilities, rel=1e-3)
 
 
 def test_named_commands_files_and_make_targets_exist() -> None:

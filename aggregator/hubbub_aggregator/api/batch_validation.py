@@ -100,7 +100,7 @@ def _or_none(time_of: Callable[[], datetime]) -> datetime | None:
 
 
 def _check_plausible(batch: Batch, metric: Metric) -> None:
-    fewest, most = plausible_ones(metric.params)
+    fewest, most = plausible_ones(metric.blocks)
     rows = np.frombuffer(batch.rows, np.uint8).reshape(len(batch), -1)
     ones = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
     implausible = np.flatnonzero((ones < fewest) | (ones > most))

@@ -122,10 +122,10 @@ def get_summary(
     """Current counts of all reports of a metric version: the summary file."""
     service: Service = request.state.service
     metric = _requested_metric(service.definitions, name, digest)
-    if kind == "patterns" and metric.params.num_bits > MAX_PATTERN_BITS:
+    if kind == "patterns" and metric.num_bits > MAX_PATTERN_BITS:
         raise RefusedError(
             ProblemType.INVALID_QUERY,
-            f"kind=patterns needs at most {MAX_PATTERN_BITS} bits, {name} has {metric.params.num_bits}. Use kind=bits",
+            f"kind=patterns needs at most {MAX_PATTERN_BITS} bits, {name} has {metric.num_bits}. Use kind=bits",
         )
     summary = read_summary(service.periods, metric, None if period is None else _requested_periods(metric, period))
     if kind == "bits" and isinstance(summary, PatternCounts):

@@ -316,6 +316,6 @@ def _settings_warnings(settings: Settings, metrics: Mapping[str, Metric]) -> lis
         f"{name}: a joint metric without --keep-reports {name}=N keeps only the counts of each part's bits. They do not show how the parts "
         "depend on each other, so `hubbub associate` cannot be used. Add the option before clients report"
         for name, metric in metrics.items()
-        if metric.parts and name not in settings.keep_reports
+        if len(metric.blocks) > 1 and name not in settings.keep_reports
     ]
     return warnings

@@ -145,5 +145,5 @@ def largest_batch(definitions: Definitions, max_reports: int) -> int:
 
     The three terms are the bits in base64, the cohorts, and everything else in the JSON.
     """
-    row_bytes = max((metric.params.row_bytes for metric in definitions.versions()), default=1)
+    row_bytes = max((metric.row_bytes for metric in definitions.versions()), default=1)
     return max_reports * (-(-row_bytes * 4 // 3) + _COHORT_BYTES) + _OVERHEAD_BYTES

@@ -43,9 +43,9 @@ def last_central_epsilon(
         reports = smallest_cohort
         if keeps_reports(metric, settings, text, now):
             smallest = store.smallest_segment(metric.digest, text) or 0
-            reports = smallest if metric.params.num_cohorts == 1 else min(smallest, 1)
+            reports = smallest if metric.num_cohorts == 1 else min(smallest, 1)
         if reports:
-            return CentralEpsilon(text, reports, central_epsilon(metric.params, _rounded_down(reports), DELTA))
+            return CentralEpsilon(text, reports, central_epsilon(metric, _rounded_down(reports), DELTA))
     return None
 
 

@@ -24,7 +24,7 @@ _MAX_FIGURES_PER_RUN = 250
 
 def summary_type(metric: Metric) -> type[BitCounts] | type[PatternCounts]:
     """Return the type of a metric's summaries: pattern counts for k <= 16, else bit counts."""
-    return PatternCounts if metric.params.num_bits <= MAX_PATTERN_BITS else BitCounts
+    return PatternCounts if metric.num_bits <= MAX_PATTERN_BITS else BitCounts
 
 
 def summarize(metric: Metric, stored: StoredPeriod) -> Summary:
@@ -64,7 +64,7 @@ def _fold_some(store: PeriodStore, metric: Metric, period: str, max_reports: int
     for stored in list(store.read(metric.digest, [period], max_reports)):
         if stored.segments:
             summary = summarize(metric, stored)
-            figures = figures_of(metric.params, summary.count_profile())
+            figures = figures_of(metric.blocks, summary.count_profile())
             if store.fold(stored, summary_to_bytes(summary), retain, figures):
                 return len(stored.cohorts) >= max_reports
     return False
@@ -84,7 +84,7 @@ def compute_figures(store: PeriodStore, definitions: Definitions, most: int = _M
             break
         try:
             [figures] = [
-                figures_of(metrics[digest].params, read_count_profile(stored.summary))
+                figures_of(metrics[digest].blocks, read_count_profile(stored.summary))
                 for stored in store.read(digest, [period], max_reports=1)
                 if stored.summary is not None and stored.revision == revision
             ] or [PeriodFigures()]

@@ -41,7 +41,7 @@ def write_reports(
         store.reports(metric.digest, periods) as stored,
         ReportWriter(sink, metric, stored.periods, implausible_rejected=implausible_rejected) as writer,
     ):
-        parts = -(-stored.num_reports * (1 + metric.params.row_bytes) // _MAX_PART_BYTES)
+        parts = -(-stored.num_reports * (1 + metric.row_bytes) // _MAX_PART_BYTES)
         seed = int.from_bytes(random_bytes(16), "big")
         for part in range(parts):
             drawn = list(_draw_part(stored, part, parts, seed))

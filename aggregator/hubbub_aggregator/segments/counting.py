@@ -68,10 +68,10 @@ def count_part(objects: ObjectStore, metric: Metric, period: str, part: Part) ->
 
     def reports() -> Iterator[Sequence[Bytes]]:
         for name, repeated in zip(part.segments, part.repeated, strict=True):
-            batches = batches_of(name, objects.read(name), metric.params.row_bytes, repeated)
-            if len(batches.cohorts) and batches.cohorts.max() >= metric.params.num_cohorts:
+            batches = batches_of(name, objects.read(name), metric.row_bytes, repeated)
+            if len(batches.cohorts) and batches.cohorts.max() >= metric.num_cohorts:
                 raise StoreError(
-                    f"{name}: the segment has cohort {batches.cohorts.max()}, but the definition has {metric.params.num_cohorts} cohorts: "
+                    f"{name}: the segment has cohort {batches.cohorts.max()}, but the definition has {metric.num_cohorts} cohorts: "
                     "the segment is damaged. Restore it, or move it out of the folder"
                 )
             ids.append(batches.ids)

@@ -57,16 +57,16 @@ class VersionTotals:
     stale: int = 0
 
 
-def figures_of(params: Params, profile: CountProfile) -> PeriodFigures:
+def figures_of(blocks: tuple[Params, ...], profile: CountProfile) -> PeriodFigures:
     """Return the figures of a summary with this profile.
 
     >>> params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
-    >>> figures_of(params, CountProfile(np.array([7]), None, 1))
+    >>> figures_of(params.blocks, CountProfile(np.array([7]), None, 1))
     PeriodFigures(reports=7, smallest_cohort=7, implausible=())
     """
     cohorts = profile.reports
     return PeriodFigures(
         reports=profile.num_reports,
         smallest_cohort=int(np.min(cohorts[cohorts > 0], initial=cohorts.max())),
-        implausible=tuple(finding.kind for finding in find_implausible(params, profile)),
+        implausible=tuple(finding.kind for finding in find_implausible(blocks, profile)),
     )

@@ -79,10 +79,10 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
     warnings += (f"under the default Policy: {text}" for text in policy_warnings(Policy(), collected, today))
     warnings += filter(None, map(linkability_warning, collected))
     warnings += (
-        f"{metric.name}: num_cohorts = {metric.params.num_cohorts}: a detected candidate may be a frequent unlisted string. "
+        f"{metric.name}: num_cohorts = {metric.num_cohorts}: a detected candidate may be a frequent unlisted string. "
         "Use 8 or more cohorts."
         for metric in collected
-        if metric.kind.num_strings and metric.params.num_cohorts < _MIN_STRING_COHORTS
+        if metric.kind.num_strings and metric.num_cohorts < _MIN_STRING_COHORTS
     )
     warnings += registry_warnings(collected, today)
     accepted = [metric for metric in loaded.versions() if not has_expired(metric, today)]
@@ -252,16 +252,18 @@ def _describe(metric: Metric, reports: int | None) -> dict[str, Any]:
 
     central = {}
     if reports is not None:
-        per_cohort = max(1, reports // metric.params.num_cohorts)
-        central = {"central_epsilon": central_epsilon(metric.params, per_cohort, _DELTA), "delta": _DELTA}
+        per_cohort = max(1, reports // metric.num_cohorts)
+        central = {"central_epsilon": central_epsilon(metric, per_cohort, _DELTA), "delta": _DELTA}
         central["reports_per_cohort"] = per_cohort
     return {
         **metric.to_dict(),
         **(
-            {} if metric.parts else {"p_star": metric.params.mechanism.p_star, "q_star": metric.params.mechanism.q_star}
+            {"p_star": metric.params.mechanism.p_star, "q_star": metric.params.mechanism.q_star}
+            if len(metric.blocks) == 1
+            else {}
         ),
         "privacy": privacy_figures(metric, Policy()),
-        "effective_group_size_2_reports": 1.0 if metric.hold == 1 else effective_group_size(metric.params),
+        "effective_group_size_2_reports": 1.0 if metric.hold == 1 else effective_group_size(metric),
         **central,
     }
 

@@ -20,7 +20,7 @@ class ValueKey:
     __slots__ = ("_row_bytes", "num_bytes")
 
     def __init__(self, metric: Metric) -> None:
-        self._row_bytes = metric.params.row_bytes
+        self._row_bytes = metric.row_bytes
         self.num_bytes = self._row_bytes + DIGEST_BYTES * metric.kind.num_strings
 
     def __call__(self, bloom: BloomBits) -> bytes:

@@ -17,7 +17,7 @@ from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
 from hubbub.encoding.secret import Secret
 from hubbub.errors import InvalidValueError, ParameterError
-from hubbub.metrics.kinds import BloomBits, JointValue, MeanKind, Value
+from hubbub.metrics.kinds import BloomBits, JointValue, Value
 from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.report import Report
@@ -51,12 +51,11 @@ class Encoder:
                 f"secret must be a Secret, got {type(secret).__name__}: pass Secret(key) or Secret.generate()"
             )
         self.metric = metric.require_collectable()
-        self.cohort = _cohort(metric, secret)
-        self._threshold = None
-        if isinstance(metric.kind, MeanKind):
-            self._threshold = secret.threshold(metric.name, self.cohort, metric.params.num_cohorts)
+        m, kind = metric.num_cohorts, metric.kind
+        self.cohort = secret.metric_cohort(metric.name, m) if kind.has_own_cohort else secret.cohort(m)
+        self._threshold = secret.threshold(metric.name, self.cohort, m) if kind.has_threshold else None
         self._permanent_response = PermanentResponse(metric, secret)
-        self._instantaneous_response = InstantaneousResponse(metric.params, random_bytes)
+        self._instantaneous_response = InstantaneousResponse(metric.blocks, random_bytes)
 
     def encode(self, value: Value | JointValue | BloomBits, epoch: int | None = None) -> Report:
         """Return the report of a value: its Bloom bits after both randomized responses.
@@ -71,7 +70,7 @@ class Encoder:
         bloom = self.bloom_bits(value)
         permanent = self._permanent_response(bloom, epoch)
         bits = self._instantaneous_response(permanent)
-        return Report.from_int(self.cohort, bits, self.metric.params.num_bits)
+        return Report.from_int(self.cohort, bits, self.metric.num_bits)
 
     def bloom_bits(self, value: Value | JointValue | BloomBits) -> BloomBits:
         """Return the true bits of a value in the client's cohort. Never send them, and store them only as `Sealer.seal` returns them.
@@ -91,8 +90,3 @@ class Encoder:
             )
         if not has_hold and epoch is not None:
             raise InvalidValueError(f"{self.metric.name}: epoch was given, but the metric has no `hold`: omit epoch")
-
-
-def _cohort(metric: Metric, secret: Secret) -> int:
-    num_cohorts = metric.params.num_cohorts
-    return secret.cohort(num_cohorts) if metric.discover is None else secret.discovery_cohort(metric.name, num_cohorts)

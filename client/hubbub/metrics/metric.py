@@ -47,7 +47,7 @@ class Metric:
 
     `digest` covers every field on which the bits of a report depend.
 
-    >>> Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5).params.num_bits
+    >>> Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5).num_bits
     1
     """
 
@@ -155,7 +155,7 @@ class Metric:
 
         >>> chains = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
         >>> parts = (Metric.boolean("paid", **chains), Metric.categorical("os", ("linux", "macos"), **chains))
-        >>> Metric.joint("purchase", parts).params.num_bits
+        >>> Metric.joint("purchase", parts).num_bits
         3
         """
         parts = tuple(parts)
@@ -179,10 +179,34 @@ class Metric:
         self.kind.require_collectable(self.name)
         return self
 
+    @cached_property
+    def blocks(self) -> tuple[Params, ...]:
+        """Parameters of each block of bits: of the parts of a joint metric, or the only ones."""
+        return self.kind.blocks
+
     @property
     def params(self) -> Params:
-        """Sizes and mechanism of the bits of a report."""
-        return self.kind.params
+        """Parameters of a metric with one block of bits. Raises DefinitionError for a joint metric: use `blocks`, or `components`."""
+        if len(self.blocks) > 1:
+            raise DefinitionError(
+                f"{self.name}: the parts of a joint metric have parameters of their own: use metric.blocks or metric.components"
+            )
+        return self.blocks[0]
+
+    @cached_property
+    def num_bits(self) -> int:
+        """Bits of a report, k: those of all blocks."""
+        return self.kind.num_bits
+
+    @cached_property
+    def num_cohorts(self) -> int:
+        """Number of cohorts, m."""
+        return self.kind.num_cohorts
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one report's bits: ceil(k / 8)."""
+        return (self.num_bits + 7) // 8
 
     @property
     def categories(self) -> tuple[str, ...]:

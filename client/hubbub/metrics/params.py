@@ -1,10 +1,11 @@
-"""Sizes of a metric's reports (k, h, m), the hash scheme, and the mechanism, validated."""
+"""Parameters of a block of bits: sizes (k, h, m), hash scheme and mechanism, validated."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import Any, Protocol
 
 from hubbub.errors import ParameterError
 from hubbub.mechanisms.unary import PERMANENT_FIELDS, UnaryResponse
@@ -179,32 +180,27 @@ class Params:
         return range(self.num_hashes + 1) if self.hash_scheme == "google-md5" else (0, self.num_hashes)
 
     @property
-    def probabilities(self) -> dict[str, float]:
-        """All probabilities by their short names; for a joint metric with the part's number: p_1, q_1, f_1, p_2 ..."""
-        if len(self.parts) == 1:
-            return self.mechanism.probabilities
-        numbered = enumerate((part.mechanism.probabilities for part in self.parts), start=1)
-        return {f"{name}_{number}": each for number, of_part in numbered for name, each in of_part.items()}
-
-    @property
-    def parts(self) -> tuple[Params, ...]:
-        """Parameters of each part of a joint metric; of every other metric, these parameters alone."""
+    def blocks(self) -> tuple[Params]:
+        """These parameters: they are one block."""
         return (self,)
 
-    @property
-    def offsets(self) -> tuple[int, ...]:
-        """Position of the first bit of each part."""
-        return (0,)
+
+class HasBlocks(Protocol):
+    """A metric, a kind of values, or `Params`: the bits of its reports are blocks, one after the other."""
 
     @property
-    def has_permanent_noise(self) -> bool:
-        """Return whether permanent bits may differ from true bits: in all parts of a joint metric, or in none."""
-        return self.parts[0].mechanism.has_permanent_noise
+    def blocks(self) -> tuple[Params, ...]:
+        """Parameters of each block."""
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one report's bits: ceil(k / 8)."""
-        return (self.num_bits + 7) // 8
+
+def first_bits(blocks: Sequence[Params]) -> tuple[int, ...]:
+    """Return the position of the first bit of each block.
+
+    >>> one = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    >>> first_bits((Params.one_hot(4, prob_p=0.25, prob_q=0.75, prob_f=0.5), one))
+    (0, 4)
+    """
+    return tuple(accumulate((block.num_bits for block in blocks[:-1]), initial=0))
 
 
 def _check_integer(name: str, value: object, low: int, high: int) -> None:

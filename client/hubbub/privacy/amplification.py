@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from hubbub.errors import ParameterError
-from hubbub.metrics.params import Params
+from hubbub.metrics.params import HasBlocks
 from hubbub.privacy.loss import epsilon as epsilon_of
 
 _MAX_REPORTS = 200_000
@@ -35,7 +35,7 @@ _STANDARD_DEVIATIONS = 12
 _BISECTION_STEPS = 14
 
 
-def central_epsilon(params: Params, reports: int, delta: float, periods: float = 1) -> float:
+def central_epsilon(metric: HasBlocks, reports: int, delta: float, periods: float = 1) -> float:
     """Return the central epsilon: the shuffled reports, or their sums, of t periods are (epsilon, delta)-DP.
 
     t reports of an unchanging value are one message, which is eps(t)-DP, and n clients' messages amplify eps(t). Shuffling whole
@@ -47,11 +47,12 @@ def central_epsilon(params: Params, reports: int, delta: float, periods: float =
     periods : t, an integer >= 1, or math.inf
     returns : epsilon, at most the local epsilon eps(t)
 
+    >>> from hubbub.metrics.params import Params
     >>> params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
     >>> [round(central_epsilon(params, n, 1e-9), 3) for n in (100, 10_000, 1_000_000)]
     [1.011, 0.084, 0.018]
     """
-    return amplified(epsilon_of(params, periods), reports, delta)
+    return amplified(epsilon_of(metric, periods), reports, delta)
 
 
 @lru_cache(maxsize=1024)

@@ -138,8 +138,8 @@ def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
     return PrivacyFigures(
         period=str(metric.period),
         hold=metric.hold,
-        epsilon_report=epsilon(metric.params),
-        epsilon_permanent=epsilon_permanent(metric.params),
+        epsilon_report=epsilon(metric),
+        epsilon_permanent=epsilon_permanent(metric),
         unit=price.unit,
         epsilon_unit=price.epsilon,
         units_enrollment=enrollment,
@@ -169,13 +169,13 @@ def epsilon_of_reports(metric: Metric, units: int, reports: int) -> float:
     exact if there is one unit, and if each unit has one report. It holds under `PrivacyFigures.condition`.
 
     >>> survey = Metric.boolean("survey", prob_p=0.25, prob_q=0.75, prob_f=0.5)
-    >>> epsilon_of_reports(survey, 1, 30) == epsilon(survey.params, 30), epsilon_of_reports(survey, 0, 0)
+    >>> epsilon_of_reports(survey, 1, 30) == epsilon(survey, 30), epsilon_of_reports(survey, 0, 0)
     (True, 0.0)
     """
     longest = metric.hold or math.inf
     units = min(units, reports)
     most = (min(1 + (reports - units) // j, longest) for j in range(1, units + 1))
-    return math.fsum(epsilon(metric.params, each) for each in most)
+    return math.fsum(epsilon(metric, each) for each in most)
 
 
 def epsilon_lifetime(metric: Metric, policy: Policy) -> float:

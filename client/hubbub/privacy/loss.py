@@ -13,10 +13,10 @@ import math
 from collections.abc import Iterable
 
 from hubbub.errors import ParameterError
-from hubbub.metrics.params import Params
+from hubbub.metrics.params import HasBlocks
 
 
-def epsilon(params: Params, reports: float = 1) -> float:
+def epsilon(metric: HasBlocks, reports: float = 1) -> float:
     """Return eps(t), the privacy loss of t reports of one unchanging value.
 
     - murmur3-v1 (h bits per value, or none):   max( min(h, k-h) (T1 + T0),  h max(T1, T0) )
@@ -27,9 +27,11 @@ def epsilon(params: Params, reports: float = 1) -> float:
 
     For h <= k/2 the first is h (T1 + T0); for larger h, "no value" may be the worst neighbour.
 
+    metric  : a metric, or the `Params` of one
     reports : t, an integer >= 1, or math.inf: all reports that are drawn from one permanent response
     returns : eps in (0, inf]
 
+    >>> from hubbub.metrics.params import Params
     >>> paper = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
     >>> round(epsilon(paper), 4), round(epsilon(paper, math.inf), 4)
     (1.0743, 4.3944)
@@ -39,25 +41,26 @@ def epsilon(params: Params, reports: float = 1) -> float:
     """
     if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
         raise ParameterError(f"reports must be an integer >= 1 or math.inf, got {reports}")
-    return math.fsum(part.mechanism.epsilon(part.num_bits, part.possible_ones, reports) for part in params.parts)
+    return math.fsum(each.mechanism.epsilon(each.num_bits, each.possible_ones, reports) for each in metric.blocks)
 
 
-def epsilon_permanent(params: Params) -> float:
+def epsilon_permanent(metric: HasBlocks) -> float:
     """Return the epsilon of one permanent response, lim eps(t): an upper bound for any number of reports drawn from it.
 
     Infinite at f = 0, where there is no permanent response, and at permanent_p = 0 or permanent_q = 1. A metric with `hold` has a new one in each epoch, see `lifetime.py`.
     """
-    return epsilon(params, math.inf)
+    return epsilon(metric, math.inf)
 
 
-def epsilon_of_values(params: Params, reports_of_each: Iterable[float]) -> float:
+def epsilon_of_values(metric: HasBlocks, reports_of_each: Iterable[float]) -> float:
     """Return the privacy loss of a value that changes: sum eps(t_i), with t_i reports of the i-th distinct value.
 
     The bound holds for histories whose values change at the same times only. Memoization does not hide that a value changed, or
     when, from an observer of linked reports: docs/explanation/privacy.md.
 
+    >>> from hubbub.metrics.params import Params
     >>> two_coins = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
     >>> round(math.exp(epsilon_of_values(two_coins, [1, 1])), 12)
     9.0
     """
-    return math.fsum(epsilon(params, reports) for reports in reports_of_each)
+    return math.fsum(epsilon(metric, reports) for reports in reports_of_each)

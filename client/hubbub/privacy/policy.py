@@ -40,7 +40,7 @@ class Policy:
 
     def objection(self, metric: Metric) -> str | None:
         """Return the reason why the policy blocks a metric, or None."""
-        once, price = epsilon(metric.params), unit_price(metric)
+        once, price = epsilon(metric), unit_price(metric)
         if once > self.epsilon_report + ROUNDING_SLACK:
             return (
                 f"{metric.name}: {cost_text('report', once)}, above Policy.epsilon_report = {self.epsilon_report:g}: "

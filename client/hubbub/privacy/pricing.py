@@ -40,10 +40,10 @@ def unit_price(metric: Metric) -> Price:
     'period'
     """
     if metric.hold is not None:
-        return Price("epoch", epsilon(metric.params, metric.hold))
-    if metric.params.has_permanent_noise:
-        return Price("value", epsilon_permanent(metric.params))
-    return Price("period", epsilon(metric.params))
+        return Price("epoch", epsilon(metric, metric.hold))
+    if any(block.mechanism.has_permanent_noise for block in metric.blocks):
+        return Price("value", epsilon_permanent(metric))
+    return Price("period", epsilon(metric))
 
 
 def affordable_units(epsilon: float, price: float) -> float:

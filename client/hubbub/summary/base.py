@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -98,13 +97,12 @@ def part_of(metric: Metric, name: str) -> tuple[Metric, int]:
 
     Raises SummaryError if the metric has no such part.
     """
-    names = [part.name for part in metric.parts]
-    if name not in names:
-        listed = f"its parts are {', '.join(names)}" if names else "only a joint metric has parts"
+    names = list(metric.kind.components)
+    if not name or name not in names:
+        listed = f"its parts are {', '.join(names)}" if len(names) > 1 else "only a joint metric has parts"
         raise SummaryError(f"{metric.name}: there is no part {name!r}: {listed}")
-    index = names.index(name)
-    start = sum(part.params.num_bits for part in metric.parts[:index])
-    return replace(metric.parts[index], period=metric.period, hold=metric.hold), start
+    part = Metric(name, metric.kind.components[name], metric.period, metric.hold)
+    return part, metric.kind.first_bits[names.index(name)]
 
 
 def describe_reports(metric: Metric, num_reports: int, periods: Sequence[str]) -> str:
@@ -113,7 +111,6 @@ def describe_reports(metric: Metric, num_reports: int, periods: Sequence[str]) -
     >>> describe_reports(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5), 1200, ["2026-03-01"])
     'dark: 1,200 reports, 1 cohort x 1 bit, 1 period'
     """
-    params = metric.params
-    shape = f"{format_count(params.num_cohorts, 'cohort')} x {format_count(params.num_bits, 'bit')}"
+    shape = f"{format_count(metric.num_cohorts, 'cohort')} x {format_count(metric.num_bits, 'bit')}"
     dates = f", {format_count(len(periods), 'period')}" if periods else ""
     return f"{metric.name}: {format_count(num_reports, 'report')}, {shape}{dates}"

@@ -52,7 +52,7 @@ class BitCounts(ReportData):
         implausible_rejected: bool = False,
     ) -> None:
         metric = metric_or_unnamed(metric)
-        m, k = metric.params.num_cohorts, metric.params.num_bits
+        m, k = metric.num_cohorts, metric.num_bits
         self._set_fields(
             metric,
             periods,
@@ -80,10 +80,9 @@ class BitCounts(ReportData):
         cls, metric: Metric | Params, cohorts: ByteData, rows: ByteData, periods: Iterable[str] = ()
     ) -> BitCounts:
         metric = metric_or_unnamed(metric)
-        params = metric.params
         cohort_of, bits = view_rows(metric, cohorts, rows)
-        counts = count_bits(cohort_of, bits, params.num_cohorts, params.num_bits)
-        return cls(metric, *counts, periods, count_ones(bits, params.num_bits))
+        counts = count_bits(cohort_of, bits, metric.num_cohorts, metric.num_bits)
+        return cls(metric, *counts, periods, count_ones(bits, metric.num_bits))
 
     @property
     def num_reports(self) -> int:
@@ -97,9 +96,9 @@ class BitCounts(ReportData):
     def part(self, name: str) -> BitCounts:
         """Return the bit counts of one part of a joint metric, as those of a metric of its own."""
         metric, start = part_of(self.metric, name)
-        ones = self.ones[:, start : start + metric.params.num_bits]
+        ones = self.ones[:, start : start + metric.num_bits]
         reports = self.reports
-        if metric.params.num_cohorts == 1:
+        if metric.num_cohorts == 1:
             ones, reports = ones.sum(axis=0, keepdims=True), reports.sum(keepdims=True)
         return BitCounts(metric, reports, ones, self.periods, implausible_rejected=self.implausible_rejected)
 

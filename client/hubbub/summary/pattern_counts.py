@@ -44,8 +44,8 @@ class PatternCounts(ReportData):
         implausible_rejected: bool = False,
     ) -> None:
         metric = metric_or_unnamed(metric)
-        params = _check_num_bits(metric)
-        checked = check_counts("counts", counts, (params.num_cohorts, 1 << params.num_bits))
+        _check_num_bits(metric)
+        checked = check_counts("counts", counts, (metric.num_cohorts, 1 << metric.num_bits))
         self._set_fields(metric, periods, implausible_rejected, counts=checked)
 
     @classmethod
@@ -53,9 +53,9 @@ class PatternCounts(ReportData):
         cls, metric: Metric | Params, cohorts: ByteData, rows: ByteData, periods: Iterable[str] = ()
     ) -> PatternCounts:
         metric = metric_or_unnamed(metric)
-        params = _check_num_bits(metric)
+        _check_num_bits(metric)
         cohort_of, bits = view_rows(metric, cohorts, rows)
-        return cls(metric, count_patterns(cohort_of, bits, params.num_cohorts, params.num_bits), periods)
+        return cls(metric, count_patterns(cohort_of, bits, metric.num_cohorts, metric.num_bits), periods)
 
     @property
     def num_reports(self) -> int:
@@ -64,7 +64,7 @@ class PatternCounts(ReportData):
 
     def bit_counts(self) -> BitCounts:
         """Return the bit counts of the same reports."""
-        k = self.metric.params.num_bits
+        k = self.metric.num_bits
         halves = (self.counts.reshape(len(self.counts), -1, 2, 1 << bit)[:, :, 1] for bit in range(k))
         profile = self.count_profile()
         return BitCounts(
@@ -82,7 +82,7 @@ class PatternCounts(ReportData):
 
     def count_profile(self) -> CountProfile:
         """Return the input of the plausibility tests."""
-        k = self.metric.params.num_bits
+        k = self.metric.num_bits
         ones_histogram = np.zeros(k + 1, np.int64)
         np.add.at(ones_histogram, np.bitwise_count(np.arange(1 << k)), self.counts.sum(axis=0))
         return CountProfile(self.counts.sum(axis=1), ones_histogram, len(self.periods))
@@ -92,10 +92,9 @@ class PatternCounts(ReportData):
         return PatternCounts(self.metric, self.counts + other.counts, **merged)
 
 
-def _check_num_bits(metric: Metric) -> Params:
-    if metric.params.num_bits > MAX_PATTERN_BITS:
+def _check_num_bits(metric: Metric) -> None:
+    if metric.num_bits > MAX_PATTERN_BITS:
         raise SummaryError(
-            f"{metric.name}: pattern counts need num_bits <= {MAX_PATTERN_BITS}, got {metric.params.num_bits}: "
+            f"{metric.name}: pattern counts need num_bits <= {MAX_PATTERN_BITS}, got {metric.num_bits}: "
             "use BitCounts (--kind bits), or retain the reports"
         )
-    return metric.params

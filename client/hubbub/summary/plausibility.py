@@ -50,15 +50,15 @@ class Implausibility:
     description: str
 
 
-def find_implausible(params: Params, profile: CountProfile) -> tuple[Implausibility, ...]:
+def find_implausible(blocks: tuple[Params, ...], profile: CountProfile) -> tuple[Implausibility, ...]:
     """Return the failed plausibility tests; any test fails for genuine reports with probability at most 1e-6."""
-    return tuple(_failed_tests(params, profile))
+    return tuple(_failed_tests(blocks, profile))
 
 
-def _failed_tests(params: Params, profile: CountProfile) -> Iterator[Implausibility]:
+def _failed_tests(blocks: tuple[Params, ...], profile: CountProfile) -> Iterator[Implausibility]:
     periods = max(profile.num_periods, 1)
     if profile.ones_histogram is not None and profile.num_reports:
-        low, high = plausible_ones(params)
+        low, high = plausible_ones(blocks)
         num_extreme = int(profile.ones_histogram[:low].sum() + profile.ones_histogram[high + 1 :].sum())
         if log_extremes_bound(num_extreme, profile.num_reports * TAIL_PROBABILITY) / periods < _LOG_ALARM_RATE_PER_TEST:
             yield Implausibility(
@@ -66,7 +66,7 @@ def _failed_tests(params: Params, profile: CountProfile) -> Iterator[Implausibil
                 f"{num_extreme:,} of {profile.num_reports:,} reports have fewer than {low} or more than {high} ones, which has a probability below "
                 "1e-9 for a genuine report. The reports are fabricated or were made with other parameters.",
             )
-        distributions, starts = binned_distributions(params)
+        distributions, starts = binned_distributions(blocks)
         observed = np.add.reduceat(profile.ones_histogram, starts)
         if log_divergence_bound(divergence(observed, distributions) / periods, len(starts)) < _LOG_ALARM_RATE_PER_TEST:
             yield Implausibility(
@@ -85,41 +85,40 @@ def _failed_tests(params: Params, profile: CountProfile) -> Iterator[Implausibil
 
 
 @lru_cache(maxsize=256)
-def plausible_ones(params: Params) -> tuple[int, int]:
+def plausible_ones(blocks: tuple[Params, ...]) -> tuple[int, int]:
     """Return (low, high): a genuine report has fewer than low or more than high ones with probability below 5e-10 each.
 
-    >>> plausible_ones(Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5))
+    >>> params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    >>> plausible_ones(params.blocks)
     (17, 83)
     """
-    distributions = ones_distributions(params)
+    distributions = ones_distributions(blocks)
     below, above = np.cumsum(distributions, axis=1).max(axis=0), np.cumsum(distributions[:, ::-1], axis=1).max(axis=0)
-    return int((below < TAIL_PROBABILITY / 2).sum()), params.num_bits - int((above < TAIL_PROBABILITY / 2).sum())
+    return int((below < TAIL_PROBABILITY / 2).sum()), len(above) - 1 - int((above < TAIL_PROBABILITY / 2).sum())
 
 
 @lru_cache(maxsize=256)
-def ones_distributions(params: Params) -> Distributions:
-    """Return P(number of ones = t | a true bits) for a = 0 .. h, t = 0 .. k, shape (h + 1, k + 1); for every combination of a joint metric's parts.
+def ones_distributions(blocks: tuple[Params, ...]) -> Distributions:
+    """Return P(number of ones = t | true bits), t = 0 .. k: a row for each number of true bits from 0 to h, shape (h + 1, k + 1).
 
-    The number of ones of a report depends on its value only through the number a of its true bits: `ones_distribution` of the mechanism.
+    Of several blocks, a row for each combination of their numbers of true bits. The law depends on the value only through these numbers.
     """
-    if len(params.parts) > 1:  # one row for each combination of the parts' numbers of true bits
-        rows: Distributions = np.ones((1, 1))
-        for part in params.parts:
-            rows = np.array([np.convolve(row, each) for row in rows for each in ones_distributions(part)])
-        return rows
-    k = params.num_bits
-    return np.array([params.mechanism.ones_distribution(k, a) for a in range(params.num_hashes + 1)])
+    rows: Distributions = np.ones((1, 1))
+    for block in blocks:
+        of_block = [block.mechanism.ones_distribution(block.num_bits, a) for a in range(block.num_hashes + 1)]
+        rows = np.array([np.convolve(row, each) for row in rows for each in of_block])
+    return rows
 
 
 @lru_cache(maxsize=256)
-def binned_distributions(params: Params) -> tuple[Distributions, NDArray[np.intp]]:
+def binned_distributions(blocks: tuple[Params, ...]) -> tuple[Distributions, NDArray[np.intp]]:
     """Return the distributions in bins, (h + 1, K), and the starts of the bins, (K,).
 
     Bins are half a standard deviation wide, and each tail is one bin. They depend on the parameters only, as the bound requires.
     """
-    distributions = ones_distributions(params)
-    k = params.num_bits
-    ones = np.arange(k + 1)
+    distributions = ones_distributions(blocks)
+    ones = np.arange(distributions.shape[1])
+    k = int(ones[-1])
     std_dev = math.sqrt(max((distributions @ ones**2 - (distributions @ ones) ** 2).min(), 0))
     low = int((np.cumsum(distributions, axis=1).max(axis=0) < _TAIL_BIN_PROBABILITY).sum())
     high = k - int((np.cumsum(distributions[:, ::-1], axis=1).max(axis=0) < _TAIL_BIN_PROBABILITY).sum())

@@ -72,7 +72,7 @@ class ReportWriter:
     def write(self, cohorts: Any, rows: Any) -> None:
         """Append reports: cohorts (n,), rows (n, ceil(k / 8)). Raises SummaryError for invalid arrays."""
         cohort_of, bits = check_report_rows(self._metric, cohorts, rows)
-        width = self._metric.params.row_bytes
+        width = self._metric.row_bytes
         for start in range(0, len(bits), BLOCK_REPORTS):
             block = np.ascontiguousarray(bits[start : start + BLOCK_REPORTS])
             columns = [
@@ -128,8 +128,8 @@ class ReportFile:
             if not self._file.schema_arrow.equals(_schema(self.metric)):
                 columns = ", ".join(f"{field.name} ({field.type})" for field in self._file.schema_arrow)
                 raise SummaryError(
-                    f"{self.metric.name}: a report file for {self.metric.params.num_bits} bits needs the columns cohort (uint16) and bits "
-                    f"(fixed_size_binary[{self.metric.params.row_bytes}]), but has {columns}"
+                    f"{self.metric.name}: a report file for {self.metric.num_bits} bits needs the columns cohort (uint16) and bits "
+                    f"(fixed_size_binary[{self.metric.row_bytes}]), but has {columns}"
                 )
             self.num_reports = self._file.metadata.num_rows
 
@@ -145,7 +145,7 @@ class ReportFile:
                 yield check_report_rows(self.metric, batch["cohort"].to_numpy(), self._rows(batch["bits"]))
 
     def _rows(self, bits: pa.Array) -> NDArray[np.uint8]:
-        width = self.metric.params.row_bytes
+        width = self.metric.row_bytes
         flat_rows = np.frombuffer(bits.buffers()[1], np.uint8) if len(bits) else np.empty(0, np.uint8)
         return flat_rows[bits.offset * width : (bits.offset + len(bits)) * width].reshape(-1, width)
 
@@ -153,7 +153,7 @@ class ReportFile:
         """Return all reports, in memory."""
         blocks = list(self.blocks())
         if not blocks:
-            none = np.empty((0, self.metric.params.row_bytes), np.uint8)
+            none = np.empty((0, self.metric.row_bytes), np.uint8)
             return Reports(self.metric, [], none, self.periods, implausible_rejected=self.implausible_rejected)
         cohorts, rows = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         return Reports(self.metric, cohorts, rows, self.periods, implausible_rejected=self.implausible_rejected)
@@ -229,5 +229,5 @@ def _summary_errors(name: str) -> Iterator[None]:
 def _schema(metric: Metric) -> pa.Schema:
     return pa.schema([
         pa.field("cohort", pa.uint16()),
-        pa.field("bits", pa.binary(metric.params.row_bytes)),
+        pa.field("bits", pa.binary(metric.row_bytes)),
     ])  # fmt: skip

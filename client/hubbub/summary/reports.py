@@ -75,27 +75,25 @@ class Reports(ReportData):
         [[1], [0]]
         """
         metric, start = part_of(self.metric, name)
-        cohorts = self.cohorts if metric.params.num_cohorts > 1 else np.zeros_like(self.cohorts)
-        rows = _bit_range(self.rows, start, metric.params.num_bits)
+        cohorts = self.cohorts if metric.num_cohorts > 1 else np.zeros_like(self.cohorts)
+        rows = _bit_range(self.rows, start, metric.num_bits)
         return Reports(metric, cohorts, rows, self.periods, implausible_rejected=self.implausible_rejected)
 
     def bit_counts(self) -> BitCounts:
         """Return the bit counts."""
-        params = self.metric.params
-        counts = count_bits(self.cohorts, self.rows, params.num_cohorts, params.num_bits)
+        counts = count_bits(self.cohorts, self.rows, self.metric.num_cohorts, self.metric.num_bits)
         return BitCounts(
             self.metric,
             *counts,
             self.periods,
-            count_ones(self.rows, params.num_bits),
+            count_ones(self.rows, self.metric.num_bits),
             implausible_rejected=self.implausible_rejected,
         )
 
     def pattern_counts(self) -> PatternCounts:
         """Return the pattern counts; raises SummaryError if k > 16."""
         empty = PatternCounts.empty(self.metric)  # raises SummaryError if k > 16
-        params = self.metric.params
-        counts = count_patterns(self.cohorts, self.rows, params.num_cohorts, params.num_bits)
+        counts = count_patterns(self.cohorts, self.rows, empty.metric.num_cohorts, empty.metric.num_bits)
         return PatternCounts(empty.metric, counts, self.periods, implausible_rejected=self.implausible_rejected)
 
     def __add__(self, other: Reports) -> Reports:

@@ -113,7 +113,7 @@ def read_count_profile(data: bytes) -> CountProfile:
     """Return the count profile of the bytes of a summary file, without building its summary."""
     file = pq.ParquetFile(io.BytesIO(data))
     metadata = json.loads(file.schema_arrow.metadata[b"hubbub"])
-    params = Metric.from_dict(metadata["metric"]).params
+    metric = Metric.from_dict(metadata["metric"])
     if metadata["counts"] == "bit-counts":
         histogram = metadata.get("ones_histogram")
         reports = file.read(["reports"])["reports"].to_numpy()
@@ -121,7 +121,7 @@ def read_count_profile(data: bytes) -> CountProfile:
             reports, None if histogram is None else np.array(histogram, np.int64), len(metadata["periods"])
         )
     cohort, pattern, count = (column.to_numpy() for column in file.read(["cohort", "pattern", "count"]).columns)
-    reports, ones_histogram = np.zeros(params.num_cohorts, np.int64), np.zeros(params.num_bits + 1, np.int64)
+    reports, ones_histogram = np.zeros(metric.num_cohorts, np.int64), np.zeros(metric.num_bits + 1, np.int64)
     np.add.at(reports, cohort, count)
     np.add.at(ones_histogram, np.bitwise_count(pattern), count)
     return CountProfile(reports, ones_histogram, len(metadata["periods"]))
@@ -131,9 +131,7 @@ def _bit_columns(summary: BitCounts) -> dict[str, Any]:
     return {
         "cohort": pa.array(np.arange(len(summary.reports)), pa.int32()),
         "reports": pa.array(summary.reports, pa.int64()),
-        "ones": pa.FixedSizeListArray.from_arrays(
-            pa.array(summary.ones.ravel(), pa.int64()), summary.metric.params.num_bits
-        ),
+        "ones": pa.FixedSizeListArray.from_arrays(pa.array(summary.ones.ravel(), pa.int64()), summary.metric.num_bits),
     }
 
 
@@ -144,8 +142,8 @@ def _read_bits(
     ones_histogram: list[int] | None,
     implausible_rejected: bool,
 ) -> BitCounts:
-    if table["cohort"].to_pylist() != list(range(metric.params.num_cohorts)):
-        raise SummaryError(f"{metric.name}: the file must have one row for each of {metric.params.num_cohorts} cohorts")
+    if table["cohort"].to_pylist() != list(range(metric.num_cohorts)):
+        raise SummaryError(f"{metric.name}: the file must have one row for each of {metric.num_cohorts} cohorts")
     ones = np.array(table["ones"].to_pylist(), np.int64)
     return BitCounts(
         metric, table["reports"].to_numpy(), ones, periods, ones_histogram, implausible_rejected=implausible_rejected

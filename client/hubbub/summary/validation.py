@@ -42,12 +42,12 @@ def check_counts(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArra
 
 def view_rows(metric: Metric, cohorts: ByteData, rows: ByteData) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Return bytes of reports as arrays: cohorts (n,) and rows (n, ceil(k / 8))."""
-    width = metric.params.row_bytes
+    width = metric.row_bytes
     cohort_of, bits = np.frombuffer(cohorts, np.uint8), np.frombuffer(rows, np.uint8)
     if len(bits) != len(cohort_of) * width:
         raise SummaryError(f"{metric.name}: rows must have {len(cohort_of)} x {width} bytes, got {len(bits)}")
-    if len(cohort_of) and cohort_of.max() >= metric.params.num_cohorts:
-        raise SummaryError(f"{metric.name}: cohorts must be below {metric.params.num_cohorts}, got {cohort_of.max()}")
+    if len(cohort_of) and cohort_of.max() >= metric.num_cohorts:
+        raise SummaryError(f"{metric.name}: cohorts must be below {metric.num_cohorts}, got {cohort_of.max()}")
     return cohort_of, bits.reshape(-1, width)
 
 
@@ -56,25 +56,24 @@ def check_report_rows(metric: Metric, cohorts: ArrayLike, rows: ArrayLike) -> tu
 
     Raises SummaryError for a wrong shape or type, a cohort from m on, or a padding bit that is set.
     """
-    params = metric.params
     given, bits = np.asarray(cohorts), np.asarray(rows)
-    if bits.shape != (given.size, params.row_bytes) or given.ndim != 1:
+    if bits.shape != (given.size, metric.row_bytes) or given.ndim != 1:
         raise SummaryError(
-            f"{metric.name}: rows must have shape ({given.size}, {params.row_bytes}), {params.num_bits} bits per report, got {bits.shape}"
+            f"{metric.name}: rows must have shape ({given.size}, {metric.row_bytes}), {metric.num_bits} bits per report, got {bits.shape}"
         )
     cohort_of = check_counts("cohorts", given, given.shape) if given.size else given
-    if given.size and cohort_of.max() >= params.num_cohorts:
-        raise SummaryError(f"{metric.name}: cohorts must be below {params.num_cohorts}, got {cohort_of.max()}")
+    if given.size and cohort_of.max() >= metric.num_cohorts:
+        raise SummaryError(f"{metric.name}: cohorts must be below {metric.num_cohorts}, got {cohort_of.max()}")
     if bits.dtype != np.uint8:
         if bits.size and (bits.dtype.kind not in "iu" or bits.min() < 0 or bits.max() > 255):
             raise SummaryError(f"{metric.name}: rows must be integers from 0 to 255, got {bits.dtype}")
         bits = bits.astype(np.uint8)
-    padding = -params.num_bits % 8
+    padding = -metric.num_bits % 8
     if padding and (bits[:, -1] >> (8 - padding)).any():
         raise SummaryError(
-            f"{metric.name}: a padding bit is set: the last {padding} bits of each report of {params.num_bits} bits must be 0"
+            f"{metric.name}: a padding bit is set: the last {padding} bits of each report of {metric.num_bits} bits must be 0"
         )
-    checked = cohort_of.astype(np.uint8 if params.num_cohorts <= 256 else np.uint16), bits.view()
+    checked = cohort_of.astype(np.uint8 if metric.num_cohorts <= 256 else np.uint16), bits.view()
     for array in checked:
         array.flags.writeable = False
     return checked

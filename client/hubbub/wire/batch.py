@@ -139,7 +139,7 @@ class Batch:
 
     def require_fit(self, metric: Metric, max_reports: int) -> None:
         """Raise RefusedError unless the numbers of reports and bytes, the cohorts and the padding bits fit the metric."""
-        params, n = metric.params, len(self)
+        n, row_bytes = len(self), metric.row_bytes
         if n == 0:
             raise RefusedError(ProblemType.NO_REPORTS, "cohorts is empty: a batch needs at least one report")
         if n > max_reports:
@@ -147,21 +147,21 @@ class Batch:
                 ProblemType.TOO_MANY_REPORTS,
                 f"a batch may have at most {max_reports} reports, got {n}: send smaller batches",
             )
-        if len(self.rows) != n * params.row_bytes:
+        if len(self.rows) != n * row_bytes:
             raise RefusedError(
                 ProblemType.WRONG_SIZE,
-                f"bits must have {n} x {params.row_bytes} bytes ({n} reports of {params.num_bits} bits), got {len(self.rows)}",
+                f"bits must have {n} x {row_bytes} bytes ({n} reports of {metric.num_bits} bits), got {len(self.rows)}",
             )
-        if max(self.cohorts) >= params.num_cohorts:
+        if max(self.cohorts) >= metric.num_cohorts:
             raise RefusedError(
                 ProblemType.COHORT_OUT_OF_RANGE,
-                f"cohorts must be below {params.num_cohorts}, got {max(self.cohorts)}",
+                f"cohorts must be below {metric.num_cohorts}, got {max(self.cohorts)}",
             )
-        padding = -(1 << (params.num_bits - 1) % 8 + 1) & 0xFF
-        if padding and any(byte & padding for byte in self.rows[params.row_bytes - 1 :: params.row_bytes]):
+        padding = -(1 << (metric.num_bits - 1) % 8 + 1) & 0xFF
+        if padding and any(byte & padding for byte in self.rows[row_bytes - 1 :: row_bytes]):
             raise RefusedError(
                 ProblemType.PADDING_SET,
-                f"a padding bit is set: bits after the first {params.num_bits} of each report must be zero",
+                f"a padding bit is set: bits after the first {metric.num_bits} of each report must be zero",
             )
 
 

@@ -73,7 +73,7 @@ class Components:
 
     def ratios(self, rows: np.ndarray, cohort: int) -> Floats:
         """P(s | v) / P(s | no value) of packed reports (n, bytes) of one cohort, (C, n)."""
-        k = self.metric.params.num_bits
+        k = self.metric.num_bits
         bits = np.ascontiguousarray(np.unpackbits(rows, axis=1, count=k, bitorder="little").T).astype(bool)
         positions = self.mixture.positions
         ratios = self.mixture.ratios(bits, positions[cohort if len(positions) > 1 else 0])
@@ -96,7 +96,7 @@ class Sample:
     def from_reports(cls, reports: Reports, parts: tuple[Components, ...]) -> Sample:
         order = np.argsort(reports.cohorts, kind="stable")
         rows = tuple(reports.part(part.metric.name).rows[order] for part in parts)
-        sizes = np.bincount(reports.cohorts, minlength=reports.metric.params.num_cohorts)
+        sizes = np.bincount(reports.cohorts, minlength=reports.metric.num_cohorts)
         return cls(parts, rows, np.concatenate([[0], np.cumsum(sizes)]))
 
     @property

@@ -75,7 +75,7 @@ def declared_epsilon(metric: Metric, reports: int) -> float:
     81
     """
     schedule = Schedule.of(reports, metric.hold)
-    return schedule.epochs * epsilon(metric.params, schedule.per_epoch)
+    return schedule.epochs * epsilon(metric, schedule.per_epoch)
 
 
 def audit_metric(
@@ -110,8 +110,8 @@ def audit_metric(
     trials = int(np.clip(needed, MIN_TRIALS, MAX_DEFAULT_TRIALS)) if trials is None else trials
     laboratory = Laboratory(
         client or EncoderClient(metric),
-        metric.params.num_bits,
-        metric.params.num_cohorts,
+        metric.num_bits,
+        metric.num_cohorts,
         schedule,
         np.random.default_rng(seed),
         progress,

@@ -64,7 +64,7 @@ class EncoderClient:
 
     def reports(self, secrets: Sequence[Secret], values: Sequence[AuditedValue]) -> ClientReports:
         """Return the reports of the clients with these secrets."""
-        hold, width = self.metric.hold, self.metric.params.row_bytes
+        hold, width = self.metric.hold, self.metric.row_bytes
         history = [(value, None if hold is None else period // hold) for period, value in enumerate(values)]
         cohorts, rows = [], []
         for secret in secrets:
@@ -72,7 +72,7 @@ class EncoderClient:
             cohorts.append(encoder.cohort)
             rows += [encoder.encode(value, epoch).to_bytes() for value, epoch in history]
         packed = np.frombuffer(b"".join(rows), np.uint8).reshape(len(secrets), len(values), width)
-        bits = np.unpackbits(packed, axis=2, count=self.metric.params.num_bits, bitorder="little")
+        bits = np.unpackbits(packed, axis=2, count=self.metric.num_bits, bitorder="little")
         return ClientReports(np.array(cohorts, np.int64), bits)
 
 

@@ -99,24 +99,15 @@ def count_probabilities(params: Params, reports: int) -> Floats:
 def declared_noise(metric: Metric, reports: int) -> Floats:
     """(2, k, t + 1) declared P(s | true bit) of each bit. The bits of a joint metric have the noise of their part."""
     return np.concatenate(
-        [
-            np.repeat(count_probabilities(part.params, reports)[:, None], part.params.num_bits, axis=1)
-            for part in metric.components
-        ],
+        [np.repeat(count_probabilities(block, reports)[:, None], block.num_bits, axis=1) for block in metric.blocks],
         axis=1,
     )
 
 
-def first_bits(metric: Metric) -> list[int]:
-    """Position of the first bit of each part of a joint metric; [0] of every other metric."""
-    widths = [part.params.num_bits for part in metric.components]
-    return [sum(widths[:number]) for number in range(len(widths))]
-
-
 def true_bits(metric: Metric, value: AuditedValue) -> Bits:
     """(m, k) Bloom bits of a value in every cohort."""
-    k, width = metric.params.num_bits, metric.params.row_bytes
-    rows = [bloom_bits(metric, value, cohort).to_bytes(width, "little") for cohort in range(metric.params.num_cohorts)]
+    k, width = metric.num_bits, metric.row_bytes
+    rows = [bloom_bits(metric, value, cohort).to_bytes(width, "little") for cohort in range(metric.num_cohorts)]
     packed = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, width)
     return np.unpackbits(packed, axis=1, count=k, bitorder="little")
 
@@ -157,8 +148,8 @@ def learned_noise(metric: Metric, histograms: list[NDArray[np.int64]], bits: lis
     histograms : of each value, (cohorts, k, t + 1)        bits : of each value, (m, k)
     """
     estimated = np.zeros((2, *histograms[0].shape[1:]))
-    for start, part in zip(first_bits(metric), metric.components, strict=True):
-        of_part = slice(start, start + part.params.num_bits)
+    for start, block in zip(metric.kind.first_bits, metric.blocks, strict=True):
+        of_part = slice(start, start + block.num_bits)
         for bit in (0, 1):
             law = 0.5 + sum(
                 counts[:, of_part][true[: len(counts), of_part] == bit].sum(axis=0)

@@ -26,7 +26,7 @@ from scipy.special import rel_entr
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, EncoderClient, SeveralEncoders, value_text
-from hubbub_decoder.audit.distinguisher import first_bits, true_bits
+from hubbub_decoder.audit.distinguisher import true_bits
 from hubbub_decoder.audit.replay import FALSE_ALARM, NoiseTest
 from hubbub_decoder.audit.trials import Laboratory, Schedule
 from hubbub_decoder.kinds.operations import operations_of
@@ -70,7 +70,7 @@ def independence_tests(
         differ = (bits[i] != bits[j]).any(axis=1)[cohorts] | (metric.hold is not None)
         if differ.any():
             of_values.append([Noise(names[at], cohorts[differ], events[:, differ, at]) for at in (i, j)])
-    starts = [*first_bits(metric), metric.params.num_bits]
+    starts = [*metric.kind.first_bits, metric.num_bits]
     for at, name in enumerate(names):
         parts = [
             Noise(f"{part.name} of {name}", cohorts, events[:, :, at, start:end])
@@ -88,7 +88,7 @@ def independence_test_of_metrics(
 
     client : its values and cohorts are tuples, one item for each metric; None for the encoder of this project
     """
-    widths = [metric.params.num_bits for metric in metrics]
+    widths = [metric.num_bits for metric in metrics]
     ends = np.cumsum(widths).tolist()
     first = tuple(operations_of(metric).audited_values()[0] for metric in metrics)
     cohorts, events = _observe(
@@ -122,9 +122,9 @@ def _observe(
     """Cohorts of clients with t reports of each value of a history, and their events, (number of events, clients, values, k)."""
     middles = np.concatenate(
         [
-            np.full(part.params.num_bits, t * (part.params.mechanism.prob_p + part.params.mechanism.prob_q) / 2)
+            np.full(block.num_bits, t * (block.mechanism.prob_p + block.mechanism.prob_q) / 2)
             for metric in metrics
-            for part in metric.components
+            for block in metric.blocks
         ]
     )
     reports = [value for value in history for _ in range(t)]
@@ -132,7 +132,7 @@ def _observe(
     laboratory = Laboratory(
         client,
         len(middles),
-        max(metric.params.num_cohorts for metric in metrics),
+        max(metric.num_cohorts for metric in metrics),
         Schedule.of(1, None),
         rng,
         lambda _: None,
@@ -148,8 +148,8 @@ def _observe(
 
 def _reports_of_a_noise(metrics: Sequence[Metric]) -> int:
     """Reports t of each value: 8, or the shortest epoch; 1 if no metric has both permanent and instantaneous noise, since more add nothing."""
-    parts = [part.params for metric in metrics for part in metric.components]
-    if not any(part.has_permanent_noise and (part.mechanism.prob_p > 0 or part.mechanism.prob_q < 1) for part in parts):
+    mechanisms = [block.mechanism for metric in metrics for block in metric.blocks]
+    if not any(each.has_permanent_noise and (each.prob_p > 0 or each.prob_q < 1) for each in mechanisms):
         return 1
     return min([_REPORTS_OF_A_NOISE, *(metric.hold for metric in metrics if metric.hold is not None)])
 

@@ -23,7 +23,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import Event
-from hubbub_decoder.audit.distinguisher import count_probabilities, first_bits, log_ratio
+from hubbub_decoder.audit.distinguisher import count_probabilities, log_ratio
 
 TIGHTNESS = 0.95
 POWER = 0.99
@@ -45,17 +45,16 @@ def loss_law(metric: Metric, bits: Bits, bits_other: Bits, reports: int, epochs:
     bits, bits_other : (m, k) Bloom bits of the two values
     """
     only_first, only_second = (
-        epochs * np.add.reduceat(first & ~second & 1, first_bits(metric), axis=1, dtype=int)
+        epochs * np.add.reduceat(first & ~second & 1, metric.kind.first_bits, axis=1, dtype=int)
         for first, second in ((bits, bits_other), (bits_other, bits))
     )
     patterns = Counter(
         tuple(zip(*pattern, strict=True)) for pattern in zip(only_first.tolist(), only_second.tolist(), strict=True)
     )
-    params = tuple(part.params for part in metric.components)
     parts = [
         (law, number / len(bits))
         for pattern, number in patterns.items()
-        for law in [_of_pattern(params, reports, pattern)]
+        for law in [_of_pattern(metric.blocks, reports, pattern)]
     ]
     return _merged(
         np.concatenate([law.loss for law, _ in parts]),

@@ -27,7 +27,7 @@ from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import clopper_pearson_high
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, ClientReports, EncoderClient
-from hubbub_decoder.audit.distinguisher import first_bits, true_bits
+from hubbub_decoder.audit.distinguisher import true_bits
 from hubbub_decoder.audit.external_clients import CommandClient, FunctionClient
 from hubbub_decoder.audit.frozen_clock import frozen_clock
 from hubbub_decoder.audit.trials import Schedule
@@ -67,8 +67,7 @@ def repetition_probability(metric: Metric, bits: Bits, schedule: Schedule) -> fl
     t = schedule.per_epoch
     ones = np.arange(t + 1)
     logs: Floats = np.zeros(len(bits))
-    for start, part in zip(first_bits(metric), metric.components, strict=True):
-        params = part.params
+    for start, params in zip(metric.kind.first_bits, metric.blocks, strict=True):
         of_zero, of_one = (
             rate**ones * (1.0 - rate) ** (t - ones) for rate in (params.mechanism.prob_p, params.mechanism.prob_q)
         )

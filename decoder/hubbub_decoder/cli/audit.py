@@ -171,7 +171,7 @@ def _selected(client: Any, metrics: list[Metric], number: int | None) -> Any:
 
     if client is None or len(metrics) < 2:
         return client
-    ends = [sum(metric.params.num_bits for metric in metrics[:at]) for at in range(len(metrics) + 1)]
+    ends = [sum(metric.num_bits for metric in metrics[:at]) for at in range(len(metrics) + 1)]
     of_bits = (0, ends[-1]) if number is None else (ends[number], ends[number + 1])
     return replace(client, selection=Selection(len(metrics), number, of_bits))
 

@@ -16,7 +16,7 @@ def combine(parts: Sequence[Collected]) -> Collected:
     """Sum of all parts, in the most informative form that all of them support: reports, else pattern counts, else bit counts."""
     if all(isinstance(part, Reports) for part in parts):
         return reduce(add, parts)
-    if any(isinstance(part, BitCounts) or part.metric.params.num_bits > MAX_PATTERN_BITS for part in parts):
+    if any(isinstance(part, BitCounts) or part.metric.num_bits > MAX_PATTERN_BITS for part in parts):
         return reduce(add, (part.bit_counts() for part in parts))
     return reduce(add, (part.pattern_counts() if isinstance(part, Reports) else part for part in parts))
 

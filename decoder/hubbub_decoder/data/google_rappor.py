@@ -139,7 +139,7 @@ def read_summary_files(
     returns : pattern counts for reports of k <= 16 bits, otherwise bit counts
     """
     params = written or metric.params
-    together = metric.params.num_cohorts == 1
+    together = metric.num_cohorts == 1
     summed = None
     if reports is not None:
         chunks = read_reports(reports, params)

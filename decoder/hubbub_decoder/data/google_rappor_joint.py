@@ -67,7 +67,7 @@ def read_joint_reports(path: str | Path, metric: Metric) -> Reports:
             raise ForeignFileError(
                 f"{path}: line {line} must have {len(names)} columns like the header, got {len(cells)}."
             )
-        cohorts.append(parse_count(path, f"line {line}: cohort", cells[cohort_at]) % metric.params.num_cohorts)
+        cohorts.append(parse_count(path, f"line {line}: cohort", cells[cohort_at]) % metric.num_cohorts)
         digits.append("".join(_bits(path, line, part, cells[at])[::-1] for at, part in columns))
     if not cohorts:
         raise ForeignFileError(f"{path} has no reports. Check that it was written completely.")

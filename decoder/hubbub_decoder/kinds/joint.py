@@ -9,7 +9,6 @@ import numpy as np
 
 from hubbub.errors import SummaryError
 from hubbub.metrics.kinds import JointKind
-from hubbub.metrics.params import Params
 from hubbub_decoder.errors import PopulationError
 from hubbub_decoder.kinds.operations import Candidates, KindOperations, Positions, operations_of
 
@@ -19,11 +18,11 @@ class JointOperations(KindOperations[JointKind], of=JointKind):
 
     @property
     def _parts(self) -> list[KindOperations[Any]]:
-        return [operations_of(part) for part in self.metric.parts]
+        return [operations_of(part) for part in self.metric.components]
 
     def check_decodable(self) -> NoReturn:
         raise SummaryError(
-            f"{self.metric.name}: a joint metric has the bits of {len(self.metric.parts)} parts. Use `hubbub associate` for "
+            f"{self.metric.name}: a joint metric has the bits of {len(self.kind.parts)} parts. Use `hubbub associate` for "
             "their joint distribution, or decode(summary.part(name)) for one part."
         )
 
@@ -33,12 +32,8 @@ class JointOperations(KindOperations[JointKind], of=JointKind):
     def rows(self, candidates: Candidates) -> NoReturn:
         self.check_decodable()
 
-    @property
-    def blocks(self) -> tuple[Params, ...]:
-        return tuple(part.params for part in self.metric.parts)
-
     def positions(self, values: Sequence[tuple[str | None, ...]]) -> Positions:
-        m = self.metric.params.num_cohorts
+        m = self.metric.num_cohorts
         columns = []
         for part, of_part in zip(self._parts, zip(*values, strict=True), strict=True):
             listed = sorted({value for value in of_part if value is not None})
@@ -49,9 +44,9 @@ class JointOperations(KindOperations[JointKind], of=JointKind):
         return np.concatenate(columns, axis=2)
 
     def check_value(self, value: object) -> None:
-        if not isinstance(value, tuple) or len(value) != len(self.metric.parts):
+        if not isinstance(value, tuple) or len(value) != len(self.kind.parts):
             raise PopulationError(
-                f"{self.metric.name}: a combination must have {len(self.metric.parts)} values, got {value!r}. Use None for no value."
+                f"{self.metric.name}: a combination must have {len(self.kind.parts)} values, got {value!r}. Use None for no value."
             )
         for part, of_part in zip(self._parts, value, strict=True):
             if of_part is not None:

@@ -82,7 +82,7 @@ class MeanOperations(NumberOperations[MeanKind], of=MeanKind):
 
         Of the clients with u m = c + r, a binomial number at the rate r has U <= r, and the bit in cohort c.
         """
-        m = self.metric.params.num_cohorts
+        m = self.metric.num_cohorts
         places = m * np.array([self.kind.buckets.fraction(self._number(value)) for value in values])
         reached = np.concatenate([np.ceil(places), np.floor(places)])
         with_last = rng.binomial(counts, places - np.floor(places))

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from hubbub.metrics.kinds import Kind
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.params import Params
 from hubbub.text import with_article
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.errors import PopulationError
@@ -66,21 +65,18 @@ class KindOperations(ABC, Generic[K]):
 
     @abstractmethod
     def positions(self, values: Sequence[Any]) -> Positions:
-        """True bits of values of a population, (M, m, h): positions within each block of `blocks`, k of the block for no bit.
+        """True bits of values of a population, (M, m, h): positions within each block of the metric, k of the block for no bit.
+
+        A block has h columns.
 
         Raises PopulationError for a value that the metric does not have.
         """
 
     @property
-    def blocks(self) -> tuple[Params, ...]:
-        """Parameters of the parts of a report, each with h columns of the positions."""
-        return (self.metric.params,)
-
-    @property
     def no_bits(self) -> Positions:
         """Positions of a client without a value, (1, m, h)."""
-        columns = [np.full(params.num_hashes, params.num_bits, np.int16) for params in self.blocks]
-        return np.tile(np.concatenate(columns), (1, self.metric.params.num_cohorts, 1))
+        columns = [np.full(params.num_hashes, params.num_bits, np.int16) for params in self.metric.blocks]
+        return np.tile(np.concatenate(columns), (1, self.metric.num_cohorts, 1))
 
     def true_bits(
         self, population: Mapping[Any, int], rng: np.random.Generator
@@ -91,8 +87,7 @@ class KindOperations(ABC, Generic[K]):
         """
         counts = np.array(list(population.values()), np.int64)
         values = list(population)
-        params = self.metric.params
-        size = max(1, CELLS_PER_BLOCK // (params.num_cohorts * params.num_hashes))
+        size = max(1, CELLS_PER_BLOCK // self.no_bits.size)
         for start in range(0, len(values), size):
             block = slice(start, start + size)
             yield self._draw_bits(values[block], counts[block], rng)

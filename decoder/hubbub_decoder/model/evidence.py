@@ -47,12 +47,11 @@ class Evidence:
                 "hubbub.summary.read_collected(path) reads whichever a file holds"
             )
 
-    @classmethod
-    def from_summary(cls, summary: Collected, *, same_clients: bool = True) -> Evidence:
-        """Evidence in the form that is fitted: reports of few bits as pattern counts, which hold the same information."""
-        if isinstance(summary, Reports) and supports_pattern_likelihood(summary.metric.params):
-            summary = summary.pattern_counts()
-        return cls(summary, same_clients)
+    def as_fitted(self) -> Evidence:
+        """Return the evidence in the form that is fitted: reports of few bits as pattern counts, which hold the same information."""
+        if isinstance(self.source, Reports) and supports_pattern_likelihood(self.params):
+            return replace(self, source=self.source.pattern_counts())
+        return self
 
     @property
     def metric(self) -> Metric:

@@ -80,7 +80,7 @@ def _ones_probabilities(params: Params) -> Floats:
     """
     h = params.num_hashes
     sizes = range(h + 1) if params.hash_scheme == "google-md5" else (0, h)
-    return ones_distributions(params)[list(sizes)].T
+    return ones_distributions(params.blocks)[list(sizes)].T
 
 
 def _coincident_hash_test(ones: NDArray[np.int64], params: Params) -> FitTest | None:

@@ -190,7 +190,7 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
     """Yield the lines below the table: totals, mean and `quantiles`, number of detected candidates, detection limit."""
     kind = decoding.metric.kind
     buckets = decoding.metric.buckets
-    if kind.params.num_bits > 1:  # one bit has one share, which is in the table
+    if kind.num_bits > 1:  # one bit has one share, which is in the table
         listed = kind.value_nouns
         unlisted = "unlisted strings" if kind.needs_candidates else f"other {listed}"
         if decoding.num_kept is not None:

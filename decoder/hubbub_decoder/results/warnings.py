@@ -47,7 +47,7 @@ def rejected_reports(counts: BitCounts) -> Iterator[Finding]:
     """Reports that the aggregator rejected because of their number of ones."""
     if counts.implausible_rejected:
         params = counts.metric.params
-        fewest, most = plausible_ones(params)
+        fewest, most = plausible_ones(params.blocks)
         yield Finding(
             "rejected_reports",
             f"The aggregator rejected reports with fewer than {fewest} or more than {most} ones. Honest clients send such reports with "
@@ -134,7 +134,7 @@ def failed_fit_tests(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[
     """Goodness-of-fit tests with p < 1e-6, and implausible reports that no such test covers."""
     failed = [test for test in tests if test.p_value < MAX_P_VALUE]
     failed_names = {test.name for test in failed}
-    for found in find_implausible(counts.metric.params, counts.count_profile()):
+    for found in find_implausible(counts.metric.blocks, counts.count_profile()):
         if _EQUIVALENT_TESTS.get(found.kind) not in failed_names:
             yield Finding("failed_fit_test", found.description)
     for test in failed:

@@ -123,7 +123,7 @@ def test_largest_batch_is_a_tight_bound(k: int, m: int, n: int, spaces: bool) ->
         f"num_bits = {k}\nnum_hashes = 1\nnum_cohorts = {m}\nprob_p = 0.25\nprob_q = 0.75\nprob_f = 0.5\n"
     )
     metric = definitions["homepage"]
-    rows = bytes(n * metric.params.row_bytes)
+    rows = bytes(n * metric.row_bytes)
     batch = Batch(uuid.uuid4(), metric.name, metric.digest, "2024-06-10", bytes([m - 1] * n), rows)
     body = json.dumps(json.loads(batch.to_json()), separators=(", ", ": ") if spaces else (",", ":")).encode()
     bound = largest_batch(definitions, n)

@@ -321,7 +321,7 @@ def test_chart_adds_periods_of_another_kind() -> None:
 def test_describe_implausible_lists_each_kind_once() -> None:
     params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     found = [("2024-06-03", "shape"), ("2024-06-04", "shape"), ("2024-06-04", "cohorts"), ("2024-06-04", "shape")]
-    shape, cohorts = describe_implausible((period, kind, params) for period, kind in found)
+    shape, cohorts = describe_implausible((period, kind, params.blocks) for period, kind in found)
     assert shape.startswith("2024-06-04 and 1 earlier period: the distribution of the number of ones")
     assert cohorts.startswith("2024-06-04: the cohort sizes differ")
 

@@ -131,7 +131,7 @@ def failure(definitions: Path, *options: str) -> str:
 
 
 def batch_of(metric: Metric, numbers: range) -> Batch:
-    rows = ((1 << number).to_bytes(metric.params.row_bytes, "little") for number in numbers)
+    rows = ((1 << number).to_bytes(metric.row_bytes, "little") for number in numbers)
     today = datetime.now(UTC).date().isoformat()
     return Batch(uuid.uuid4(), metric.name, metric.digest, today, bytes(len(numbers)), b"".join(rows))
 

@@ -517,7 +517,7 @@ def test_copy_needs_little_memory(
     metric, store = definitions["homepage"], SqlStore.open(database)
     n = 250_000
     for _ in range(48):
-        store.append([make_batch(metric, 0, cohorts=bytes(n), rows=bytes(n * metric.params.row_bytes))])
+        store.append([make_batch(metric, 0, cohorts=bytes(n), rows=bytes(n * metric.row_bytes))])
     store.close()
     tracemalloc.start()
     copy(database, str(tmp_path / "backup.db"))

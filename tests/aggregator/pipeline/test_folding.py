@@ -37,10 +37,9 @@ METRICS = (
 @st.composite
 def batches(draw: st.DrawFn) -> Batch:
     metric = draw(st.sampled_from(METRICS))
-    params = metric.params
     reports = draw(
         st.lists(
-            st.tuples(st.integers(0, params.num_cohorts - 1), st.integers(0, 2**params.num_bits - 1)),
+            st.tuples(st.integers(0, metric.num_cohorts - 1), st.integers(0, 2**metric.num_bits - 1)),
             min_size=1,
             max_size=6,
         )
@@ -51,7 +50,7 @@ def batches(draw: st.DrawFn) -> Batch:
         digest=metric.digest,
         period=draw(st.sampled_from(["2024-06-14", "2024-06-15"])),
         cohorts=bytes(cohort for cohort, _ in reports),
-        rows=b"".join(bits.to_bytes(params.row_bytes, "little") for _, bits in reports),
+        rows=b"".join(bits.to_bytes(metric.row_bytes, "little") for _, bits in reports),
     )
 
 

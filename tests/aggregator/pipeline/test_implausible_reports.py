@@ -27,14 +27,14 @@ YESTERDAY, TODAY = "2024-06-14", "2024-06-15"
 
 def honest(make_batch: MakeBatch, metric: Metric, n: int, period: str, rng: np.random.Generator) -> Batch:
     """Reports of clients with nothing recorded."""
-    bits = rng.random((n, metric.params.num_bits)) < metric.params.mechanism.p_star
+    bits = rng.random((n, metric.num_bits)) < metric.params.mechanism.p_star
     rows = np.packbits(bits, axis=1, bitorder="little").tobytes()
-    cohorts = rng.integers(metric.params.num_cohorts, size=n, dtype=np.uint8).tobytes()
+    cohorts = rng.integers(metric.num_cohorts, size=n, dtype=np.uint8).tobytes()
     return replace(make_batch(metric, n=n, period=period), cohorts=cohorts, rows=rows)
 
 
 def all_ones(make_batch: MakeBatch, metric: Metric, n: int, period: str) -> Batch:
-    k = metric.params.num_bits
+    k = metric.num_bits
     return replace(make_batch(metric, n=n, period=period), rows=n * ((1 << k) - 1).to_bytes((k + 7) // 8, "little"))
 
 
@@ -129,10 +129,10 @@ def test_reject_implausible_refuses_batches_and_marks_summaries(store: SqlStore,
     decoder = pytest.importorskip("hubbub_decoder")
     definitions = parse_definitions(WIDE)
     wide = definitions["wide"]
-    fewest, most = plausible_ones(wide.params)
+    fewest, most = plausible_ones(wide.blocks)
 
     def batch(*numbers_of_ones: int) -> Batch:
-        rows = [((1 << ones) - 1).to_bytes(wide.params.row_bytes, "little") for ones in numbers_of_ones]
+        rows = [((1 << ones) - 1).to_bytes(wide.row_bytes, "little") for ones in numbers_of_ones]
         return replace(make_batch(wide, n=len(rows)), rows=b"".join(rows))
 
     with running(definitions, store, Settings(local_reads_without_token=True)) as aggregator:

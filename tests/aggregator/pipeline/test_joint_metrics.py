@@ -53,7 +53,7 @@ def test_retained_joint_reports_are_pulled_and_associated(
     assert aggregator.get("/v1/metrics").json["metrics"][0]["parts"][1]["name"] == "os"
     page = aggregator.get("/metric/device")
     assert page.status == 200
-    assert b"q_2" in page.body
+    assert b"Probabilities of os" in page.body
     pulled = pull_reports(aggregator.url, "device", tmp_path / "device.parquet", periods=[TODAY])
     assert pulled.num_reports == 2000
     kept = read_reports(tmp_path / "device.parquet")

@@ -191,7 +191,7 @@ def test_report_export_needs_bounded_memory(
     monkeypatch.setattr(reports_module, "_MAX_PART_BYTES", 1 << 20)
     n = 250_000
     for number in range(8):
-        rows = np.arange(n * metric.params.row_bytes, dtype=np.uint32) % (7 + number)  # fits the padding
+        rows = np.arange(n * metric.row_bytes, dtype=np.uint32) % (7 + number)  # fits the padding
         store.append([make_batch(metric, 0, cohorts=bytes(n), rows=rows.astype(np.uint8).tobytes())])
         fold_retaining(store, metric)
     tracemalloc.start()

@@ -35,9 +35,9 @@ ARROW = ArrowEngine()
 
 
 def batch(metric: Metric, number: int, bits: Iterable[int] = (1, 3)) -> Batch:
-    width = metric.params.row_bytes
+    width = metric.row_bytes
     rows = [value.to_bytes(width, "little") for value in bits]
-    cohorts = bytes(number % metric.params.num_cohorts for _ in rows)
+    cohorts = bytes(number % metric.num_cohorts for _ in rows)
     return Batch(uuid.UUID(int=number, version=4), metric.name, metric.digest, DAY, cohorts, b"".join(rows))
 
 

@@ -53,7 +53,7 @@ class StoreMachine(RuleBasedStateMachine):
         batch_id=st.uuids(version=4),
     )
     def form(self, metric: Metric, day: int, bits: list[int], batch_id: uuid.UUID) -> Batch:
-        rows = b"".join((1 << bit).to_bytes(metric.params.row_bytes, "little") for bit in bits)
+        rows = b"".join((1 << bit).to_bytes(metric.row_bytes, "little") for bit in bits)
         period = str(FIRST + timedelta(days=day))
         return Batch(batch_id, metric.name, metric.digest, period, bytes(len(bits)), rows)
 
@@ -146,7 +146,7 @@ class StoreMachine(RuleBasedStateMachine):
                     assert row.figures == (
                         PeriodFigures()
                         if summary is None
-                        else figures_of(metric.params, summary_from_bytes(summary).count_profile())
+                        else figures_of(metric.blocks, summary_from_bytes(summary).count_profile())
                     )
 
     def teardown(self) -> None:

@@ -81,7 +81,7 @@ def test_reported_bits_have_rates_p_star_and_q_star_in_every_cohort(
     """5,000 new clients per cohort. alpha = 1e-6; a bit without its PRR or IRR is off by > 15 sigma."""
     random_bytes = SeededBytes(unseen_seed)
     rows, cohorts = [], []
-    for _ in range(5000 * metric.params.num_cohorts):
+    for _ in range(5000 * metric.num_cohorts):
         report = Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(value)
         rows.append(report.bits.tolist())
         cohorts.append(report.cohort)
@@ -104,7 +104,7 @@ def test_rates_check_detects_one_bit_without_noise(bit: int, left_out: str, unse
         prr = PermanentResponse(STRING, secret)(bloom)
         if left_out == "prr":
             prr = (prr & ~at) | (bloom & at)
-        irr = InstantaneousResponse(STRING.params, random_bytes)(prr)
+        irr = InstantaneousResponse(STRING.params.blocks, random_bytes)(prr)
         if left_out != "prr":
             irr = (irr & ~at) | ((prr if left_out == "irr" else bloom) & at)
         rows.append(unpacked(irr, 13))
@@ -119,7 +119,7 @@ def test_rates_check_detects_one_bit_without_noise(bit: int, left_out: str, unse
 def test_permanent_bits_are_one_with_their_probabilities_at_every_position(metric: Metric, unseen_seed: int) -> None:
     """PRR alone, over 10,000 secrets, for Bloom bits all zero and all one. alpha = 1e-6."""
     random_bytes = SeededBytes(unseen_seed)
-    k = metric.params.num_bits
+    k = metric.num_bits
     for bloom, chance in (
         (0, metric.params.mechanism.permanent_p),
         ((1 << k) - 1, metric.params.mechanism.permanent_q),
@@ -137,8 +137,8 @@ def test_permanent_bits_are_one_with_their_probabilities_at_every_position(metri
 @pytest.mark.parametrize("metric", [STRING, ODD, CATEGORICAL, BOOLEAN])
 def test_instantaneous_bits_are_one_with_probability_p_or_q_at_every_position(metric: Metric, unseen_seed: int) -> None:
     """IRR alone, 10,000 reports of permanent bits all zero, all one and alternating. alpha = 1e-6."""
-    k = metric.params.num_bits
-    respond = InstantaneousResponse(metric.params, SeededBytes(unseen_seed))
+    k = metric.num_bits
+    respond = InstantaneousResponse(metric.params.blocks, SeededBytes(unseen_seed))
     for prr in (0, (1 << k) - 1, 0x5555_5555 & ((1 << k) - 1)):
         rows = np.array([unpacked(respond(prr), k) for _ in range(10_000)])
         expected = np.where([unpacked(prr, k)], metric.params.mechanism.prob_q, metric.params.mechanism.prob_p)
@@ -149,7 +149,7 @@ def test_instantaneous_bits_are_one_with_probability_p_or_q_at_every_position(me
 def test_noise_of_bits_is_pairwise_independent(stage: str, unseen_seed: int) -> None:
     """All pairs of the 13 bits, 2 x 2 tables of 20,000 draws, Bonferroni at alpha = 1e-6."""
     random_bytes = SeededBytes(unseen_seed)
-    respond = InstantaneousResponse(STRING.params, random_bytes)
+    respond = InstantaneousResponse(STRING.params.blocks, random_bytes)
     draw: Callable[[], int] = {
         "prr": lambda: PermanentResponse(STRING, Secret.generate(random_bytes))(BloomBits(0)),
         "asymmetric prr": lambda: PermanentResponse(ASYMMETRIC, Secret.generate(random_bytes))(BloomBits(0b1010101)),
@@ -255,9 +255,9 @@ def test_encoder_matches_its_golden_vectors() -> None:
     for vector in vectors:
         metric = Metric.from_dict(vector["metric"])
         secret = Secret(bytes.fromhex(vector["secret"]))
-        cohort = secret.cohort(metric.params.num_cohorts)
+        cohort = secret.cohort(metric.num_cohorts)
         bloom = bloom_bits(metric, vector["value"], cohort)
-        width = metric.params.row_bytes
+        width = metric.row_bytes
         assert cohort == vector["cohort"]
         assert bloom.to_bytes(width, "little").hex() == vector["bloom"]
         prr = PermanentResponse(metric, secret)(bloom, vector["epoch"])
@@ -335,7 +335,7 @@ def test_encoding_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
 def test_rejects_random_bytes_of_another_length(given: int) -> None:
     """Missing words would be zeros, which are bits without noise."""
     with pytest.raises(HubbubError, match=f"returned {given} bytes"):
-        InstantaneousResponse(STRING.params, lambda _: bytes(given))(0)
+        InstantaneousResponse(STRING.params.blocks, lambda _: bytes(given))(0)
 
 
 def test_encoder_rejects_a_metric_name_and_a_bare_key_without_showing_it() -> None:

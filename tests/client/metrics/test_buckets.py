@@ -42,7 +42,7 @@ def test_parses_an_ordinal_metric() -> None:
     metric = parse_definitions(TABLE)["delay"]
     assert metric.buckets == Buckets((0, 10, 20.5, 50), "sum", "min", (4, 15, 30), 0)  # type: ignore[arg-type]
     assert metric.kind.labels == ("below 10", "10 to 20.5", "20.5 or more")
-    assert metric.params.num_bits == 3
+    assert metric.num_bits == 3
     assert Metric.from_dict(metric.to_dict()) == metric
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from hubbub import (
     Encoder,
     InvalidValueError,
     Metric,
-    ParameterError,
     Params,
     Secret,
     SummaryError,
@@ -30,7 +30,6 @@ from hubbub.client import collaborators
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.sealed_values import Sealer
 from hubbub.metrics.definitions import parse_definitions
-from hubbub.metrics.kinds.joint import JointParams
 from hubbub.privacy import central_epsilon, epsilon, epsilon_permanent
 from hubbub.privacy.linkability import mutual_information
 from hubbub.privacy.pricing import unit_price
@@ -78,7 +77,7 @@ prob_f = 0.5
 def test_definitions_file_states_parts() -> None:
     flight = parse_definitions(TOML)["flight"]
     assert [part.name for part in flight.parts] == ["carrier", "origin"]
-    assert (flight.params.num_bits, flight.params.num_cohorts, flight.params.row_bytes) == (35, 16, 5)
+    assert (flight.num_bits, flight.num_cohorts, flight.row_bytes) == (35, 16, 5)
     assert Metric.from_dict(json.loads(json.dumps(flight.to_dict()))) == flight
 
 
@@ -118,11 +117,18 @@ def test_digest_covers_every_field_of_every_part() -> None:
     assert len({FLIGHT.digest, *(each.digest for each in changed)}) == 7
 
 
-def test_joint_mechanism_refuses_with_the_remedy() -> None:
-    with pytest.raises(ParameterError, match=r"use metric\.parts"):
-        _ = FLIGHT.params.mechanism
-    assert FLIGHT.params == JointParams((STRING, SPARSE, DELAYED.params))
-    assert len({FLIGHT.params, JointParams((STRING, SPARSE, DELAYED.params)), JointParams((STRING, SPARSE))}) == 2
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of bits that are too few for a string metric."""
+
+    blocks: tuple[Params, ...]
+
+
+def test_blocks_are_the_parameters_of_the_parts() -> None:
+    assert FLIGHT.blocks == (STRING, SPARSE, DELAYED.params)
+    assert FLIGHT.kind.first_bits == (0, STRING.num_bits, STRING.num_bits + SPARSE.num_bits)
+    with pytest.raises(DefinitionError, match=r"use metric\.blocks or metric\.components"):
+        _ = FLIGHT.params
 
 
 @pytest.mark.parametrize("t", [1, 2])
@@ -134,7 +140,7 @@ def test_epsilon_equals_enumeration_of_both_parts_outputs(response: dict[str, An
     of_string = report_distribution(string, bloom_filters(3, {0, 1}), t)
     of_boolean = report_distribution(boolean, bloom_filters(1, {0, 1}), t)
     both = np.einsum("ux,vy->uvxy", of_string, of_boolean).reshape(len(of_string) * len(of_boolean), -1)
-    joint = JointParams((string, boolean))
+    joint = Blocks((string, boolean))
     assert abs(epsilon(joint, t) - largest_loss(both)) < 1e-12
     assert epsilon_permanent(joint) == math.fsum((epsilon_permanent(string), epsilon_permanent(boolean)))
 
@@ -144,12 +150,12 @@ def test_figures_of_parts_add_up() -> None:
     assert unit_price(FLIGHT).epsilon == pytest.approx(
         sum(unit_price(part).epsilon for part in FLIGHT.parts), abs=1e-12
     )
-    assert mutual_information(FLIGHT.params) == pytest.approx(sum(mutual_information(p.params) for p in FLIGHT.parts))
+    assert mutual_information(FLIGHT) == pytest.approx(sum(mutual_information(p) for p in FLIGHT.parts))
     assert FLIGHT.kind.distinct_values == math.inf
     two = Metric.joint("two", (DELAYED, Metric.categorical("os", ("a", "b"), prob_p=0.1, prob_q=0.9, prob_f=0.5)))
     assert two.kind.distinct_values == 6
-    assert 0 < central_epsilon(FLIGHT.params, 10_000, 1e-9) < epsilon(FLIGHT.params)
-    laws = ones_distributions(FLIGHT.params)
+    assert 0 < central_epsilon(FLIGHT, 10_000, 1e-9) < epsilon(FLIGHT)
+    laws = ones_distributions(FLIGHT.blocks)
     assert laws.shape == (3 * 2 * 2, 31)
     assert np.allclose(laws.sum(axis=1), 1)
 
@@ -241,7 +247,7 @@ def test_clients_record_joint_values_and_charge_each_combination(rig: Rig) -> No
     deliver(client)
     batches = [batch for batch in rig.transport.batches if batch.metric == "flight"]
     assert len(batches) == 4  # the fourth has no value
-    assert {len(batch.rows) for batch in batches} == {FLIGHT.params.row_bytes}
+    assert {len(batch.rows) for batch in batches} == {FLIGHT.row_bytes}
     assert client.accounting().ignored["invalid"] == 1
     assert "flight" in str(client.ledger())
     assert client.inspect(last=1)

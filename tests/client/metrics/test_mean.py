@@ -13,7 +13,7 @@ from scipy.stats import binom, kstest
 from hubbub import Buckets, DefinitionError, Encoder, InvalidValueError, Metric, Params, Secret, parse_definitions
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.metrics.buckets import Estimand
-from hubbub.metrics.kinds import OrdinalKind
+from hubbub.metrics.kinds import MeanKind, OrdinalKind
 from hubbub.privacy import epsilon, privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.testing import SeededBytes
@@ -41,7 +41,7 @@ expires = 2099-01-01
 def test_parses_a_mean() -> None:
     metric = parse_definitions(TABLE)["use"]
     assert metric.buckets == RANGE
-    assert (metric.params.num_bits, metric.params.num_cohorts, metric.params.hash_scheme) == (1, 16, "threshold-v1")
+    assert (metric.num_bits, metric.num_cohorts, metric.params.hash_scheme) == (1, 16, "threshold-v1")
     assert Metric.from_dict(metric.to_dict()) == metric
     assert metric.digest == METRIC.digest
 
@@ -69,7 +69,7 @@ def test_rejects_parameters_of_the_other_estimate() -> None:
     with pytest.raises(DefinitionError, match="needs one-hot parameters of 2 bits, got threshold-v1 of 1"):
         OrdinalKind(METRIC.params, Buckets((0, 10, 50)))
     with pytest.raises(DefinitionError, match="needs threshold-v1 parameters of 1 bits, got one-hot of 1"):
-        replace(METRIC, kind=replace(METRIC.kind, params=Params.one_hot(1, **NOISE)))
+        MeanKind(Params.one_hot(1, **NOISE), RANGE)
 
 
 def test_metrics_of_a_distribution_have_no_new_field() -> None:
@@ -140,7 +140,7 @@ def output_laws(metric: Metric, value: float | None, t: int, parts: int) -> dict
     """Probability of each cohort and t bits, over the coins and over `parts` thresholds of equal probability in each cohort."""
     p, q, f = metric.params.mechanism.prob_p, metric.params.mechanism.prob_q, metric.params.mechanism.prob_f
     assert f is not None
-    m, law = metric.params.num_cohorts, dict[tuple[int, ...], float]()
+    m, law = metric.num_cohorts, dict[tuple[int, ...], float]()
     for cohort, part, permanent in itertools.product(range(m), range(parts), (0, 1)):
         bit = int(bloom_bits(metric, value, cohort, (cohort + (part + 1) / parts) / m))
         coin = 1 - f / 2 if permanent == bit else f / 2
@@ -169,7 +169,7 @@ def test_epsilon_of_a_mean_equals_enumeration(
         for key, chance in first.items():
             if chance > 0:
                 worst = max(worst, math.log(chance / second[key]) if second[key] > 0 else math.inf)
-    assert worst == pytest.approx(epsilon(metric.params, t), abs=1e-12)
+    assert worst == pytest.approx(epsilon(metric, t), abs=1e-12)
 
 
 @pytest.mark.parametrize("pqf", PROBABILITIES)

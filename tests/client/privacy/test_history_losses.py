@@ -132,7 +132,7 @@ def observe(task: Task, history: Recorded) -> Observation:
 def loss_laws(task: Task, seen: Observation) -> Iterator[tuple[Metric, np.ndarray[Any, Any]]]:
     """Yield the law of all outputs of each bit, with the observed sharing of permanent responses within each part."""
     metric = task.versions[0]
-    for part, params, offset in zip(metric.components, metric.params.parts, metric.params.offsets, strict=True):
+    for part, params, offset in zip(metric.components, metric.blocks, metric.kind.first_bits, strict=True):
         mask = (1 << params.num_bits) - 1
         of_part = [tuple(row >> offset & mask for row in rows) for rows in seen.rows]
         reported = [
@@ -185,6 +185,4 @@ def test_change_of_either_part_is_one_history_to_an_observer() -> None:
             laws.append(np.array([bit_outputs(part, reported, 0)]))
         total += float(losses(laws)[0, 1])
     assert total <= 2 * unit_price(metric).epsilon
-    assert math.isclose(
-        total, epsilon(metric.params, 4), abs_tol=1e-9
-    )  # of the second value only: the first is the same
+    assert math.isclose(total, epsilon(metric, 4), abs_tol=1e-9)  # of the second value only: the first is the same

@@ -37,7 +37,7 @@ def days_of(client: object, rig: Rig, metric: str, values: list[str | None]) -> 
 
 def test_value_beyond_the_budget_is_replaced_by_the_last_one(rig: Rig) -> None:
     """The budget has room for three values. The third replaces the fourth; known values are still reported."""
-    price = epsilon_permanent(QUIET.params)
+    price = epsilon_permanent(QUIET)
     client = rig.agreed(QUIET, policy=Policy(epsilon_report=100, epsilon_metric=3.5 * price, epsilon_total=1000))
     a, b, c, d, a_again = days_of(client, rig, "quiet", ["a", "b", "c", "d", "a"])
     assert len({a, b, c}) == 3
@@ -70,7 +70,7 @@ def test_report_above_the_policy_blocks_the_metric(rig: Rig, caplog: pytest.LogC
 def test_metric_without_permanent_noise_stops_after_its_budget(rig: Rig) -> None:
     """f = 0: every period costs eps(1), and the reports stop after the budget."""
     plain = Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)
-    once = epsilon(plain.params)
+    once = epsilon(plain)
     client = rig.agreed(plain, policy=Policy(epsilon_report=100, epsilon_metric=3.5 * once, epsilon_total=100))
     for _ in range(6):
         client.record("plain", True)
@@ -83,7 +83,7 @@ def test_metric_without_permanent_noise_stops_after_its_budget(rig: Rig) -> None
 def test_missed_periods_together_stay_within_the_budget(rig: Rig) -> None:
     plain = Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)
     other = Metric.boolean("other", prob_p=0.25, prob_q=0.75, prob_f=0)
-    once = epsilon(plain.params)
+    once = epsilon(plain)
     policy = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=7.5 * once)
     client = rig.agreed(plain, other, policy=policy)
     rig.clock.move(days=10)
@@ -93,7 +93,7 @@ def test_missed_periods_together_stay_within_the_budget(rig: Rig) -> None:
 
 
 def test_changed_definition_has_its_own_account_within_the_total(rig: Rig) -> None:
-    price = epsilon_permanent(SURVEY.params)
+    price = epsilon_permanent(SURVEY)
     policy = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=4.5 * price)
     formed_counts = []
     for q in (1.0, 0.99, 0.98):
@@ -112,7 +112,7 @@ def test_changed_definition_has_its_own_account_within_the_total(rig: Rig) -> No
 def test_metric_without_budget_left_is_refused_before_recording(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """The total has room for 3.5 values. The first metric reserves three, and the second is refused at once."""
     one, two = (Metric.string(name, QUIET.params) for name in ("one", "two"))
-    price = epsilon_permanent(QUIET.params)
+    price = epsilon_permanent(QUIET)
     with caplog.at_level(logging.WARNING, "hubbub"):
         client = rig.agreed(one, two, policy=Policy(epsilon_report=99, epsilon_metric=99, epsilon_total=3.5 * price))
     assert (
@@ -170,7 +170,7 @@ def test_reads_ledger_without_reservations(rig: Rig) -> None:
     journal.write_bytes(
         b"".join(encode_record(json.dumps(event).encode()) for event in events if event["event"] != "ledger_key")
     )
-    price = epsilon_permanent(QUIET.params)
+    price = epsilon_permanent(QUIET)
     client = rig.client(QUIET, policy=Policy(epsilon_report=9, epsilon_metric=3.5 * price, epsilon_total=99))
     a, c, d = days_of(client, rig, "quiet", ["a", "c", "d"])
     assert d == c != a

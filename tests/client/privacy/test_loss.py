@@ -81,7 +81,7 @@ def test_epsilon_of_numbers_equals_enumeration(
     recorded = [None, *edges, *(edge + 0.5 for edge in edges), edges[0] - 1e9, edges[-1] + 1e9]
     filters = sorted({int(bloom_bits(metric, number, cohort=0)) for number in recorded})
     assert len(filters) == len(edges) - 1 + (default is None)
-    assert close(epsilon(metric.params, t), largest_loss(report_distribution(metric.params, filters, t)))
+    assert close(epsilon(metric, t), largest_loss(report_distribution(metric.params, filters, t)))
 
 
 def random_asymmetric(chance: random.Random) -> dict[str, Any]:

@@ -52,13 +52,15 @@ def honest(params: Params, n: int, rng: np.random.Generator, num_periods: int = 
     """Draw the profile of n clients with a mixture of numbers of true bits."""
     values = rng.dirichlet(np.full(params.num_hashes + 1, 0.5))
     people = rng.multinomial(n, values)
-    ones_histogram = sum(rng.multinomial(n, shape) for n, shape in zip(people, ones_distributions(params), strict=True))
+    ones_histogram = sum(
+        rng.multinomial(n, shape) for n, shape in zip(people, ones_distributions(params.blocks), strict=True)
+    )
     cohorts = rng.multinomial(n, np.full(params.num_cohorts, 1 / params.num_cohorts))
     return CountProfile(cohorts, np.asarray(ones_histogram), num_periods)
 
 
 def kinds(params: Params, profile: CountProfile) -> set[str]:
-    return {oddity.kind for oddity in find_implausible(params, profile)}
+    return {oddity.kind for oddity in find_implausible(params.blocks, profile)}
 
 
 def poisoned(profile: CountProfile, ones: int, reports: int) -> CountProfile:
@@ -98,7 +100,7 @@ def test_fabricated_reports_with_genuine_noise_are_not_detected(unseen_seed: int
     """Limit of the tests: fabricated reports with the noise of a client cannot be distinguished from genuine ones."""
     params = bloom(128, 2)
     rng = np.random.default_rng(unseen_seed)
-    crowd, forged = honest(params, 100_000, rng), rng.multinomial(50_000, ones_distributions(params)[-1])
+    crowd, forged = honest(params, 100_000, rng), rng.multinomial(50_000, ones_distributions(params.blocks)[-1])
     assert crowd.ones_histogram is not None
     assert kinds(params, CountProfile(crowd.reports, crowd.ones_histogram + forged, 1)) == set()
 
@@ -124,20 +126,22 @@ def test_same_clients_in_many_periods_are_plausible(unseen_seed: int) -> None:
 @pytest.mark.parametrize("params", CROWDS)
 def test_ones_distributions_are_sums_of_two_binomials_with_rare_tails(params: Params) -> None:
     k, ones = params.num_bits, np.arange(params.num_bits + 1)
-    for a, shape in enumerate(ones_distributions(params)):
+    for a, shape in enumerate(ones_distributions(params.blocks)):
         assert shape.sum() == pytest.approx(1, abs=1e-12)
         assert shape @ ones == pytest.approx((k - a) * params.mechanism.p_star + a * params.mechanism.q_star)
-        low, high = plausible_ones(params)
+        low, high = plausible_ones(params.blocks)
         assert shape[:low].sum() + shape[high + 1 :].sum() < TAIL_PROBABILITY
-    assert ones_distributions(params)[0] == pytest.approx(stats.binom.pmf(ones, k, params.mechanism.p_star), abs=1e-13)
-    assert binned_distributions(params)[0].sum(axis=1) == pytest.approx(1)
+    assert ones_distributions(params.blocks)[0] == pytest.approx(
+        stats.binom.pmf(ones, k, params.mechanism.p_star), abs=1e-13
+    )
+    assert binned_distributions(params.blocks)[0].sum(axis=1) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("params", CROWDS)
 def test_divergence_is_minimal_and_never_overstated(params: Params, unseen_seed: int) -> None:
     """At most the divergence of the true mixture, and of many others."""
     rng = np.random.default_rng(unseen_seed)
-    shapes, starts = binned_distributions(params)
+    shapes, starts = binned_distributions(params.blocks)
     for n in (1_000, 1_000_000):
         truth = rng.dirichlet(np.full(len(shapes), 0.5))
         counts = rng.multinomial(n, truth @ shapes / (truth @ shapes).sum())
@@ -211,4 +215,4 @@ def test_reports_of_real_encoders_are_plausible() -> None:
     encoders = [Encoder(metric, Secret.generate()) for _ in range(4_000)]
     reports = [encoder.encode(None if i % 2 else "a") for i, encoder in enumerate(encoders)]
     counts = BitCounts.from_reports(metric, reports)
-    assert find_implausible(metric.params, counts.count_profile()) == ()
+    assert find_implausible(metric.blocks, counts.count_profile()) == ()

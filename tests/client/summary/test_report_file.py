@@ -172,7 +172,7 @@ def test_truncated_or_changed_file_is_rejected_or_valid() -> None:
             reports = reports_from_bytes(changed)
         except SummaryError:
             continue
-        assert reports.cohorts.max(initial=0) < reports.metric.params.num_cohorts
+        assert reports.cohorts.max(initial=0) < reports.metric.num_cohorts
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def odds(metric: Metric, reports: float) -> Fraction | float:
     """Largest likelihood ratio of reports of one permanent response, over every pair of values."""
     if metric.parts:
         return math.prod(odds(part, reports) for part in metric.parts)
-    k, params = metric.params.num_bits, metric.params
+    k, params = metric.num_bits, metric.params
     has_default = metric.buckets is not None and metric.buckets.default is not None and not metric.buckets.is_mean
     sizes = {params.num_hashes} if has_default else {0, params.num_hashes}
     first, second = bit_odds(params, reports)

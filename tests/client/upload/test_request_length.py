@@ -119,7 +119,7 @@ def test_largest_report_fits_the_fixed_length() -> None:
     )
     strings = Metric.string("m" * 64, sizes(1024, 256))
     for metric in (largest, strings):
-        cohort = metric.params.num_cohorts - 1
+        cohort = metric.num_cohorts - 1
         report = Report.from_int(cohort, (1 << 1024) - 1, 1024)
         period = Period.containing(metric.period, date(2026, 11, 21))
         body = Batch.from_reports(metric, period, [report]).to_json()

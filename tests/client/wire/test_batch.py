@@ -128,7 +128,7 @@ def test_rejects_every_padding_bit_and_no_other(num_bits: int) -> None:
     metric = Metric.string(
         "m", Params(num_bits=num_bits, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     )
-    width = metric.params.row_bytes
+    width = metric.row_bytes
     for bit in range(8 * width):
         batch = Batch(
             uuid.uuid4(),

@@ -217,7 +217,7 @@ def group_and_fragment_of(fields: dict[str, Any], cohort: int, value: str | None
     return group, b"".join([*symbols, b"\xff"][start : lengths[group]]) or b"\xff"
 
 
-def discovery_cohort_of(secret: bytes, name: str, m: int) -> int:
+def metric_cohort_of(secret: bytes, name: str, m: int) -> int:
     stream = framed(b"hubbub/discovery-cohort/v1") + framed(secret) + framed(name.encode())
     return hashlib.shake_256(stream).digest(1)[0] % m
 
@@ -478,7 +478,7 @@ def test_format_page_implementation_matches_every_vector() -> None:
     for v in VECTORS["discovery"]:
         fields, key = v["definition"], bytes.fromhex(v["secret"])
         assert v["digest"] == digest_of(fields)
-        assert v["cohort"] == discovery_cohort_of(key, fields["name"], fields["num_cohorts"])
+        assert v["cohort"] == metric_cohort_of(key, fields["name"], fields["num_cohorts"])
         group, fragment = group_and_fragment_of(fields, v["cohort"], v["value"])
         assert (v["group"], v["fragment"]) == (group, None if fragment is None else fragment.hex()), v
         at = [] if fragment is None else positions_of(fields["hash_scheme"], fragment, v["cohort"], 16, 2)
@@ -613,10 +613,10 @@ def test_hubbub_matches_the_format_page_on_random_input(unseen_seed: int) -> Non
         assert is_allowed(fields), fields
         assert metric.digest == digest_of(fields)
         agreed += 1
-        key, width = chance.randbytes(32), metric.params.row_bytes
+        key, width = chance.randbytes(32), metric.row_bytes
         value = random_value(chance, fields)
         cohort = cohort_of(key, max(part["num_cohorts"] for part, _ in parts_of(fields)))
-        assert Secret(key).cohort(metric.params.num_cohorts) == cohort
+        assert Secret(key).cohort(metric.num_cohorts) == cohort
         bloom = bloom_of(fields, value, cohort)
         if bloom is None:
             with pytest.raises(InvalidValueError):

@@ -55,7 +55,7 @@ def cases(*, single_bits: bool) -> list[object]:
         pytest.param(metric, each, id=f"{kind}: {each.name}")
         for kind, metric in METRICS.items()
         for each in faults(metric)
-        if single_bits == (isinstance(each.client, BitWithoutNoise) and each.client.bit < metric.params.num_bits - 1)
+        if single_bits == (isinstance(each.client, BitWithoutNoise) and each.client.bit < metric.num_bits - 1)
     ]
 
 

@@ -91,5 +91,5 @@ def test_encoders_of_several_metrics_are_not_refuted() -> None:
     made = SeveralEncoders(tuple(metrics))([("a", "b", 3, (True, "a"))] * 2, 1, 50)
     assert made.cohorts.shape == (50, 4)
     assert (made.cohorts[:, 0] == made.cohorts[:, 1]).all()
-    assert made.bits.shape == (50, 2, sum(metric.params.num_bits for metric in metrics))
+    assert made.bits.shape == (50, 2, sum(metric.num_bits for metric in metrics))
     assert not independence_test_of_metrics(None, metrics, 4_096, None).refuted

@@ -32,7 +32,7 @@ DAYS = ("2026-03-02", "2026-03-03", "2026-03-04")
 
 
 def write_day(directory: Path, day: str, metric: Metric = PAGE, seed: int = 1, name: str = "") -> Path:
-    people = {"a": 600, "b": 300} if metric.params.num_bits > 1 else {"true": 900}
+    people = {"a": 600, "b": 300} if metric.num_bits > 1 else {"true": 900}
     summary = simulate_bit_counts(metric, people, np.random.default_rng(seed), no_value=100, periods=[day])
     path = directory / f"{metric.name}-{day}{name}.parquet"
     directory.mkdir(parents=True, exist_ok=True)

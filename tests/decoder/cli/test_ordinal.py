@@ -182,8 +182,8 @@ def test_plan_of_a_mean_keeps_the_epsilons_and_states_the_error(tmp_path: Path, 
     path = planned_mean(tmp_path, "--lifetime", 4, "--values", 2)
     metric = load_definitions(path)["use"]
     assert metric.buckets == Buckets((0, 240), default=0, estimate=Estimand.MEAN)
-    assert epsilon(metric.params) <= 1
-    assert epsilon_permanent(metric.params) <= 2
+    assert epsilon(metric) <= 1
+    assert epsilon_permanent(metric) <= 2
     wishes = Wishes(kind=KindWord.ORDINAL, estimate=Estimand.MEAN, epsilon=1, reports=100_000)
     (note,) = [note for note in plan(wishes, edges=(0, 240)).notes if "standard error of their mean" in note]
     found = re.search(r"their mean is ([\d.]+)\. ", note)

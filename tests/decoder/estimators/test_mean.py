@@ -146,7 +146,7 @@ def exact_variance(
 
     less Var u / N among the reporters, since the bits of a client have the covariance Var u with its place u.
     """
-    params, m = metric.params, metric.params.num_cohorts
+    params, m = metric.params, metric.num_cohorts
     p, q = params.mechanism.prob_p, params.mechanism.prob_q
     pi = np.clip(m * places[:, None] - np.arange(m), 0, 1).T @ shares
     s = params.mechanism.permanent_p + (params.mechanism.permanent_q - params.mechanism.permanent_p) * pi

@@ -124,14 +124,11 @@ def test_central_epsilon_limits_the_cohorts() -> None:
     free = plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000), expires=TOMORROW)
     kept = plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000, central=0.12), expires=TOMORROW)
     assert free.description.central > 0.12 >= kept.description.central
-    assert kept.metric.params.num_cohorts < free.metric.params.num_cohorts
+    assert kept.metric.num_cohorts < free.metric.num_cohorts
 
 
 def test_fewer_bits_are_kept() -> None:
-    assert (
-        plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000, bits=100), expires=TOMORROW).metric.params.num_bits
-        == 64
-    )
+    assert plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000, bits=100), expires=TOMORROW).metric.num_bits == 64
 
 
 def random_wishes(rng: np.random.Generator) -> Wishes:

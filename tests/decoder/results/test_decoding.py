@@ -568,7 +568,7 @@ def test_fit_test_and_plausibility_check_warn_once() -> None:
     )
     patterns[0] *= 2
     counts = PatternCounts(HOMEPAGE, patterns)
-    assert {found.kind for found in find_implausible(HOMEPAGE.params, counts.bit_counts().count_profile())} == {
+    assert {found.kind for found in find_implausible(HOMEPAGE.blocks, counts.bit_counts().count_profile())} == {
         "shape",
         "cohorts",
     }

@@ -45,7 +45,7 @@ def relabeled(params: Params, reports: Reports) -> Reports:
 
 
 def collected(reports: Reports) -> PatternCounts | Reports:
-    return reports.pattern_counts() if reports.metric.params.num_bits <= 10 else reports
+    return reports.pattern_counts() if reports.metric.num_bits <= 10 else reports
 
 
 def alarms(tests: tuple[FitTest, ...]) -> set[str]:

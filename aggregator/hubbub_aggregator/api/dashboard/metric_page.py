@@ -23,6 +23,8 @@ from hubbub_aggregator.pipeline.central_epsilon import CentralEpsilon, last_cent
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.period_figures import StoredFigures
 
+_MAX_ITEMS = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Version:
@@ -30,8 +32,7 @@ class Version:
 
     digest: str
     is_current: bool
-    sizes: str
-    probabilities: str
+    facts: tuple[tuple[str, str], ...]
     reports: int
     privacy: tuple[Figure, ...]
     central: CentralEpsilon | None
@@ -103,7 +104,7 @@ def build_metric_page(service: Service, name: str) -> MetricPage | None:
             now.date(),
         ),
         implausible=describe_implausible(
-            (period, kind, versions[digest].params) for (digest, period), kinds in implausible.items() for kind in kinds
+            (period, kind, versions[digest].blocks) for (digest, period), kinds in implausible.items() for kind in kinds
         ),
         stale=sum(row.is_stale for row in rows),
         reports=sum(line.reports for line in lines),
@@ -133,14 +134,14 @@ def period_lines(
     return tuple(PeriodLine(text, total[text], is_open[text], text in implausible) for text in sorted(total))
 
 
-def describe_implausible(failures: Iterable[tuple[str, str, Params]]) -> tuple[str, ...]:
+def describe_implausible(failures: Iterable[tuple[str, str, tuple[Params, ...]]]) -> tuple[str, ...]:
     """Describe each kind of failed plausibility test once, with the number and the last of its periods.
 
-    failures : period, kind of test, parameters
+    failures : period, kind of test, blocks of the metric
     """
-    by_kind: defaultdict[str, dict[str, Params]] = defaultdict(dict)
-    for period, kind, params in failures:
-        by_kind[kind][period] = params
+    by_kind: defaultdict[str, dict[str, tuple[Params, ...]]] = defaultdict(dict)
+    for period, kind, blocks in failures:
+        by_kind[kind][period] = blocks
     descriptions = []
     for kind, periods in by_kind.items():
         last = max(periods)
@@ -149,10 +150,10 @@ def describe_implausible(failures: Iterable[tuple[str, str, Params]]) -> tuple[s
     return tuple(descriptions)
 
 
-def _describe(kind: str, params: Params) -> str:
+def _describe(kind: str, blocks: tuple[Params, ...]) -> str:
     match kind:
         case "extreme":
-            low, high = plausible_ones(params)
+            low, high = plausible_ones(blocks)
             return (
                 f"some reports have fewer than {low} or more than {high} ones. A genuine client sends such a report with "
                 "probability below 1e-9. The reports are fabricated, or were made with other parameters"
@@ -178,21 +179,14 @@ def _version(
     now: datetime,
 ) -> Version:
     smallest = {row.period: row.figures.smallest_cohort for row in rows if row.figures and row.figures.reports}
-    params = metric.params
     return Version(
         digest=metric.digest,
         is_current=is_current,
-        sizes=_join_numbers(k=params.num_bits, h=params.num_hashes, m=params.num_cohorts),
-        probabilities=f"{_join_numbers(**params.probabilities)}, hold = {metric.hold or 'none'}",
+        facts=tuple((fact.label.capitalize(), fact.line(_MAX_ITEMS)) for fact in metric.facts()),
         reports=sum(count for (digest, _), count in reports.items() if digest == metric.digest),
         privacy=privacy_rows(metric),
         central=last_central_epsilon(service.periods, service.settings, metric, smallest, now),
     )
-
-
-def _join_numbers(**numbers: float) -> str:
-    """Return `name = number` pairs, with no line break inside a pair."""
-    return ", ".join(f"{name}\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{number:.4g}" for name, number in numbers.items())
 
 
 def _retention(metric: Metric, settings: Settings) -> str:

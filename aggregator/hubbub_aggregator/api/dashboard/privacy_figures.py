@@ -27,7 +27,7 @@ def epsilon_of_report(metric: Metric) -> str:
     >>> epsilon_of_report(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5))
     '1.099'
     """
-    return shown_epsilon(privacy.epsilon(metric.params))
+    return shown_epsilon(privacy.epsilon(metric))
 
 
 def privacy_rows(metric: Metric) -> tuple[Figure, ...]:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from hubbub.errors import DefinitionError, InvalidValueError
-from hubbub.metrics.params import Params
+from hubbub.metrics.params import Params, first_bits
 from hubbub.metrics.rules import check_collectable
 from hubbub.text import format_count, with_article
 
@@ -79,22 +79,22 @@ KINDS: dict[KindWord, type[Kind]] = {}
 class Kind(ABC):
     """Kind of a metric's values.
 
-    params : sizes and mechanism of its bits
+    The bits of a report are one block, or for a joint metric a block for each part, under one cohort (`blocks`).
 
     word             : its word in definitions
     required_fields, optional_fields : those of its table in a definitions file, besides the probabilities
     needs_candidates : whether its values are unknown strings, so that the analyst lists candidates and the decoder tests them
     has_shares       : whether its reports estimate shares of values; False: the mean of numbers alone
+    has_threshold    : whether its true bits depend on a threshold of the client, `Secret.threshold`
     value_noun       : one of its values in tables, with its plural `value_nouns`
     """
-
-    params: Params
 
     word: ClassVar[KindWord]
     required_fields: ClassVar[tuple[str, ...]] = ()
     optional_fields: ClassVar[tuple[str, ...]] = ()
     needs_candidates: ClassVar[bool] = False
     has_shares: ClassVar[bool] = True
+    has_threshold: ClassVar[bool] = False
     value_noun: ClassVar[str] = "category"
     value_nouns: ClassVar[str] = "categories"
 
@@ -129,48 +129,69 @@ class Kind(ABC):
         return 0
 
     @property
+    def has_own_cohort(self) -> bool:
+        """Whether a client's cohort is drawn for this metric alone, and not for all its metrics."""
+        return False
+
+    @property
     def has_no_value(self) -> bool:
         """Whether a period without a recording is reported as such, and not as a default."""
         return True
 
     @property
+    @abstractmethod
+    def components(self) -> Mapping[str, BlockKind]:
+        """Kind of each block by its name: the parts of a joint metric; the kind itself, with the name "", if there is one block."""
+
+    @property
+    def blocks(self) -> tuple[Params, ...]:
+        """Parameters of each block, in the order of their bits."""
+        return tuple(component.params for component in self.components.values())
+
+    @property
+    def num_bits(self) -> int:
+        """Bits of a report, k: those of all blocks."""
+        return sum(block.num_bits for block in self.blocks)
+
+    @property
+    def num_cohorts(self) -> int:
+        """Number of cohorts, m: a block without cohorts has the same bits in each cohort of the others."""
+        return max(block.num_cohorts for block in self.blocks)
+
+    @property
+    def first_bits(self) -> tuple[int, ...]:
+        """Position of the first bit of each block."""
+        return first_bits(self.blocks)
+
+    @property
+    @abstractmethod
     def distinct_values(self) -> float:
         """Number of values with different true bits, "no value" included; infinite for strings."""
-        return self.params.num_bits + self.has_no_value
 
     def is_valid_at_sight(self, value: object) -> bool:
         """Return whether a value is valid for certain, without computing its bits; False: `true_bits` decides."""
         return False
 
+    @abstractmethod
     def require_collectable(self, name: str) -> None:
         """Raise DefinitionError, with the metric's name, for parameters that only imported reports may have."""
-        check_collectable(name, self.params)
 
+    @abstractmethod
     def canonical(self) -> dict[str, Any]:
         """Return the fields of the metric's digest."""
-        return {"categories": [], "other": None, "kind": self.word, **self.params.canonical()}
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values; `kind_from_dict` reads them."""
-        return {**self.params.to_dict(), "categories": [], "other": None}
 
     @classmethod
+    @abstractmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
         """Return the kind of the fields that `to_dict` returned. Raises KeyError, TypeError, DefinitionError, ParameterError."""
-        return cls(Params.from_dict(fields))
 
     @abstractmethod
     def facts(self) -> Iterator[Fact]:
         """Yield what a client may record, what becomes of it, and the bits and probabilities of a report."""
-
-    def _bit_facts(self) -> Iterator[Fact]:
-        params = self.params
-        sizes = [f"k = {format_count(params.num_bits, 'bit')}"]
-        sizes += [f"h = {format_count(params.num_hashes, 'hash')}"] if self.num_strings else []
-        sizes += [f"m = {format_count(params.num_cohorts, 'cohort')}"] if params.num_cohorts > 1 else []
-        yield Fact("bits", f"{', '.join(sizes)}, {params.hash_scheme}")
-        probabilities = params.mechanism.probabilities.items()
-        yield Fact("probabilities", ", ".join(f"{name} = {each:.6g}" for name, each in probabilities))
 
     @classmethod
     @abstractmethod
@@ -180,6 +201,53 @@ class Kind(ABC):
     def to_table(self) -> dict[str, Any]:
         """Return the fields of a table in a definitions file, without those that have their default; `from_table` reads them."""
         return {}
+
+
+@dataclass(frozen=True)
+class BlockKind(Kind):
+    """Kind whose bits are one block.
+
+    params : sizes, hash scheme and mechanism of the block
+    """
+
+    params: Params
+
+    @property
+    def components(self) -> Mapping[str, BlockKind]:
+        return {"": self}
+
+    @property
+    def blocks(self) -> tuple[Params]:
+        return (self.params,)
+
+    @property
+    def distinct_values(self) -> float:
+        return self.params.num_bits + self.has_no_value
+
+    def require_collectable(self, name: str) -> None:
+        check_collectable(name, self.params)
+
+    def check_part(self, name: str) -> None:
+        """Raise DefinitionError, with the part's name, if the kind cannot be a part of a joint metric."""
+
+    def canonical(self) -> dict[str, Any]:
+        return {"categories": [], "other": None, "kind": self.word, **self.params.canonical()}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.params.to_dict(), "categories": [], "other": None}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> BlockKind:
+        return cls(Params.from_dict(fields))
+
+    def _bit_facts(self) -> Iterator[Fact]:
+        params = self.params
+        sizes = [f"k = {format_count(params.num_bits, 'bit')}"]
+        sizes += [f"h = {format_count(params.num_hashes, 'hash')}"] if self.num_strings else []
+        sizes += [f"m = {format_count(params.num_cohorts, 'cohort')}"] if params.num_cohorts > 1 else []
+        yield Fact("bits", f"{', '.join(sizes)}, {params.hash_scheme}")
+        probabilities = params.mechanism.probabilities.items()
+        yield Fact("probabilities", ", ".join(f"{name} = {each:.6g}" for name, each in probabilities))
 
     def _check_scheme(self, num_bits: int, scheme: str = "one-hot") -> None:
         if self.params.hash_scheme != scheme or self.params.num_bits != num_bits:

@@ -10,9 +10,9 @@ from typing import Any
 from hubbub.errors import DefinitionError, InvalidValueError
 from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets, Several, finite_number, format_number
 from hubbub.metrics.kinds.kind import (
+    BlockKind,
     BloomBits,
     Fact,
-    Kind,
     KindWord,
     Value,
 )
@@ -28,7 +28,7 @@ _REPORTED_NUMBER: Mapping[Several, str] = {
 
 
 @dataclass(frozen=True)
-class NumberKind(Kind):
+class NumberKind(BlockKind):
     """Numbers in declared buckets."""
 
     buckets: Buckets
@@ -45,6 +45,12 @@ class NumberKind(Kind):
                 f"{type(self).__name__} does not estimate the {self.buckets.estimate}: use Metric.ordinal(...)"
             )
         self._check_scheme(len(self.buckets), self.buckets.hash_scheme)
+
+    def check_part(self, name: str) -> None:
+        raise DefinitionError(
+            f"part {name} must be a string, categorical or boolean metric, got an ordinal one: "
+            "declare its buckets as categories"
+        )
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -91,7 +97,7 @@ class NumberKind(Kind):
         return {**super().to_dict(), "buckets": self.buckets.to_dict()}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
+    def from_dict(cls, fields: Mapping[str, Any]) -> BlockKind:
         if "buckets" not in fields:
             raise DefinitionError("an ordinal metric needs buckets, got none: pass Buckets((0, 10, 20))")
         buckets = Buckets.from_dict(fields["buckets"])
@@ -133,6 +139,7 @@ class MeanKind(NumberKind):
     """
 
     has_shares = False
+    has_threshold = True
 
     def _range_fact(self) -> Fact:
         low, high = map(format_number, self.buckets.edges)

@@ -8,9 +8,9 @@ from typing import Any
 
 from hubbub.errors import DefinitionError, InvalidValueError
 from hubbub.metrics.kinds.kind import (
+    BlockKind,
     BloomBits,
     Fact,
-    Kind,
     KindWord,
     Value,
     require_str,
@@ -20,7 +20,7 @@ from hubbub.text import with_article
 
 
 @dataclass(frozen=True)
-class CategoricalKind(Kind):
+class CategoricalKind(BlockKind):
     """One of 2 to 1024 categories, in the order of their bits (basic RAPPOR).
 
     other : category that replaces unknown values; None: unknown values are invalid
@@ -81,7 +81,7 @@ class CategoricalKind(Kind):
         return {**super().to_dict(), "categories": list(self.categories), "other": self.other}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
+    def from_dict(cls, fields: Mapping[str, Any]) -> BlockKind:
         return cls(Params.from_dict(fields), tuple(fields["categories"]), fields["other"])
 
     @classmethod
@@ -101,7 +101,7 @@ class CategoricalKind(Kind):
 
 
 @dataclass(frozen=True)
-class BooleanKind(Kind):
+class BooleanKind(BlockKind):
     """True or not: False and "no value" have no bit and are one value."""
 
     word = KindWord.BOOLEAN

@@ -13,9 +13,9 @@ from hubbub.hashing import google_md5, murmur3_v1
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.kinds.kind import (
     DIGEST_BYTES,
+    BlockKind,
     BloomBits,
     Fact,
-    Kind,
     KindWord,
     Value,
     require_str,
@@ -27,7 +27,7 @@ _HASH_FUNCTIONS = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_
 
 
 @dataclass(frozen=True)
-class StringKind(Kind):
+class StringKind(BlockKind):
     """Any string, as a Bloom filter: bit i is one if one of the h hashes has position i.
 
     discover : groups of cohorts that report fragments, whose strings `hubbub discover` finds; None: each client reports the whole string
@@ -56,6 +56,14 @@ class StringKind(Kind):
                 f"only a string metric with hash_scheme = 'murmur3-v1' has a discover table, got {self.params.hash_scheme}"
             )
         self.discover.check_cohorts(self.params.num_cohorts)
+
+    def check_part(self, name: str) -> None:
+        if self.discover is not None:
+            raise DefinitionError(f"part {name} must not have a discover table: its cohort is that of the joint metric")
+
+    @property
+    def has_own_cohort(self) -> bool:
+        return self.discover is not None
 
     @property
     def num_strings(self) -> int:
@@ -112,7 +120,7 @@ class StringKind(Kind):
         return {**super().to_dict(), **discover}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
+    def from_dict(cls, fields: Mapping[str, Any]) -> BlockKind:
         return cls(Params.from_dict(fields), _discovery(fields))
 
     @classmethod

@@ -179,7 +179,7 @@ class DebugRecorder(Recorder):
             draft = state.drafts.get((subject, metric.digest))
         if metric is None or draft is None:
             return "kept in memory until the state directory can be used"
-        bits = format_bits(draft.report.bits, metric.params.num_bits)
-        size = f"{bits.count('1')} of {metric.params.num_bits} bits are 1"
+        bits = format_bits(draft.report.bits, metric.num_bits)
+        size = f"{bits.count('1')} of {metric.num_bits} bits are 1"
         recording = f"recording {draft.num_recordings} of {draft.period}"
         return f"{recording}. Its report if the period ended now: cohort {draft.report.cohort}, {size}: {bits}"
