@@ -66,9 +66,7 @@ def planned(k: int, epsilon: float, reports: int, lifetime: float | None = None,
     return Metric.ordinal(
         "value",
         buckets,
-        prob_p=metric.params.mechanism.prob_p,
-        prob_q=metric.params.mechanism.prob_q,
-        **metric.params.mechanism.permanent_fields,
+        **metric.params.mechanism.fields,
     )
 
 

@@ -1,8 +1,7 @@
 """Simulate reports, or their counts, with the distribution of the client's encoder.
 
 For simulation only: numpy's generator does not protect privacy. Every client has its own secret. So cohorts are uniform, and cohorts
-and the noise of every bit are independent. After PRR and IRR a bit is one with probability q* if it is truly one, and p* otherwise.
-`draw_bits` draws with exactly these probabilities.
+and the noise of clients are independent. The mechanism draws reports, `Mechanism.simulate`; counts of independent bits are binomial.
 
 In several periods every client keeps its value, its cohort and, within an epoch of `hold`, its permanent response
 (`model/repetition.py`). The bits of the parts of a joint metric are independent given the cohort and the values.
@@ -18,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.periods import Period
@@ -189,42 +187,15 @@ def simulate_joint_reports(metric: Metric, population: JointPopulation, rng: np.
 
 
 def _respond(
-    blocks: Sequence[Params], true_bits: Indices, size: int, rng: np.random.Generator
+    blocks: Sequence[Params], true_bits: Indices, reports: int, rng: np.random.Generator
 ) -> Iterator[NDArray[np.bool_]]:
-    """Yield the bits (n, k) of each of `size` reports of an epoch; a single report draws both responses at once."""
+    """Yield the bits (n, k) of each of the reports of an epoch."""
     columns = np.split(true_bits, np.cumsum([params.num_hashes for params in blocks])[:-1], axis=1)
-    if size == 1:
-        yield np.hstack(
-            [
-                _randomize(of_block, params.num_bits, params.mechanism.q_star, params.mechanism.p_star, rng)
-                for params, of_block in zip(blocks, columns, strict=True)
-            ]
-        )
-        return
-    permanent = [
-        _randomize(of_block, params.num_bits, params.mechanism.permanent_q, params.mechanism.permanent_p, rng)
+    of_blocks = [
+        params.mechanism.simulate(of_block, params.num_bits, reports, rng)
         for params, of_block in zip(blocks, columns, strict=True)
     ]
-    for _ in range(size):
-        yield np.hstack(
-            [_instantaneous(params.mechanism, bits, rng) for params, bits in zip(blocks, permanent, strict=True)]
-        )
-
-
-def _instantaneous(
-    mechanism: UnaryResponse, permanent: NDArray[np.bool_], rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    ones, zeros = (draw_bits(chance, permanent.shape, rng) for chance in (mechanism.prob_q, mechanism.prob_p))
-    return np.where(permanent, ones, zeros)
-
-
-def _randomize(
-    true_bits: Indices, num_bits: int, from_one: float, from_zero: float, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Noisy bits (n, k) of clients with these true bits (n, h); position k is no bit."""
-    bits = draw_bits(from_zero, (len(true_bits), num_bits + 1), rng)
-    np.put_along_axis(bits, true_bits, draw_bits(from_one, true_bits.shape, rng), axis=1)
-    return bits[:, :num_bits]
+    yield from map(np.hstack, zip(*of_blocks, strict=True))
 
 
 def consecutive_periods(metric: Metric, number: int) -> tuple[str, ...]:
@@ -237,24 +208,6 @@ def consecutive_periods(metric: Metric, number: int) -> tuple[str, ...]:
     while len(periods) < number:
         periods.append(periods[-1].next())
     return tuple(map(str, periods))
-
-
-def draw_bits(probability: float, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Random bits that are one with exactly the given probability, from about one random byte per bit.
-
-    A uniform binary fraction is compared with the probability. Its first 8 digits decide 255 of 256 bits; the others use 53 more
-    digits. p* and q* have at most 48 digits.
-
-    >>> draw_bits(1.0, (3,), np.random.default_rng()).tolist()
-    [True, True, True]
-    """
-    scaled = probability * 256
-    whole = int(scaled)
-    drawn = rng.integers(256, size=shape, dtype=np.uint8)
-    bits = drawn < whole
-    undecided = drawn == whole
-    bits[undecided] = rng.random(np.count_nonzero(undecided)) < scaled - whole
-    return bits
 
 
 def _clients_by_value(

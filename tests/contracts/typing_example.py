@@ -140,9 +140,7 @@ def metrics() -> Metric:
         (params.mechanism.prob_p, params.mechanism.prob_q, params.mechanism.prob_f), tuple[float, float, float | None]
     )
     assert_type((params.mechanism.permanent_p, params.mechanism.permanent_q), tuple[float, float])
-    assert_type(
-        (params.mechanism.probabilities, params.mechanism.permanent_fields), tuple[dict[str, float], dict[str, float]]
-    )
+    assert_type((params.mechanism.probabilities, params.mechanism.fields), tuple[dict[str, float], dict[str, Any]])
     assert_type(params.mechanism.has_permanent_noise, bool)
     assert_type((params.mechanism.p_star, params.mechanism.q_star), tuple[float, float])
     assert_type(params.hash_scheme, str)
@@ -200,7 +198,7 @@ def metrics() -> Metric:
     assert_type((kind.canonical(), kind.to_dict()), tuple[dict[str, Any], dict[str, Any]])
     assert_type(Kind.from_dict(kind.to_dict()), Kind)
     assert_type((kind.required_fields, kind.optional_fields), tuple[tuple[str, ...], tuple[str, ...]])
-    assert_type((Kind.from_table(kind.to_table(), {"prob_p": 0}), kind.named_values), tuple[Kind, tuple[str, ...]])
+    assert_type((Kind.from_table(kind.to_table()), kind.named_values), tuple[Kind, tuple[str, ...]])
     kind.require_collectable("delay")
     for fact in (*kind.facts(), *metric.facts()):
         assert_type((fact.label, fact.line(most=20)), tuple[str, str])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, chisquare, norm
 
 from hubbub import Buckets, Discovery, Encoder, Estimand, Metric, Params, Secret
+from hubbub.mechanisms.bernoulli import draw_bits
 from hubbub.metrics.kinds import KindWord
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.testing import SeededBytes
@@ -22,7 +23,6 @@ from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import epoch_numbers
 from hubbub_decoder.simulation import (
     consecutive_periods,
-    draw_bits,
     simulate_bit_counts,
     simulate_pattern_counts,
     simulate_reports,

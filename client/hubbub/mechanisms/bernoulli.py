@@ -8,10 +8,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from itertools import chain, repeat
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hubbub.errors import HubbubError
 from hubbub.randomness import RandomBytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _DIGITS_OF_HALF = (1,)
 
@@ -99,3 +103,24 @@ class RandomWords:
     def stream(self, random_bytes: RandomBytes) -> Iterator[int]:
         """Return an infinite iterator of random words, drawn one block at a time."""
         return chain.from_iterable(map(self, map(self.draw_block, repeat(random_bytes))))
+
+
+def draw_bits(probability: float, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Return random bits that are one with exactly the given probability, from about one random byte per bit, for simulations.
+
+    A uniform binary fraction is compared with the probability. Its first 8 digits decide 255 of 256 bits; the others use 53 more
+    digits. p* and q* have at most 48 digits.
+
+    >>> import numpy as np
+    >>> draw_bits(1.0, (3,), np.random.default_rng()).tolist()
+    [True, True, True]
+    """
+    import numpy as np
+
+    scaled = probability * 256
+    whole = int(scaled)
+    drawn = rng.integers(256, size=shape, dtype=np.uint8)
+    bits = drawn < whole
+    undecided = drawn == whole
+    bits[undecided] = rng.random(np.count_nonzero(undecided)) < scaled - whole
+    return bits

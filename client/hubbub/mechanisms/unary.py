@@ -25,13 +25,14 @@ and multidimensional frequency estimates", sec. 3 (L-OSUE). Derivation: docs/exp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from hubbub.errors import DefinitionError, ParameterError
-from hubbub.mechanisms.bernoulli import BernoulliMask, RandomWords
+from hubbub.mechanisms.bernoulli import BernoulliMask, RandomWords, draw_bits
+from hubbub.mechanisms.mechanism import DEFAULT, Mechanism
 from hubbub.mechanisms.probability import DYADIC_DIGITS, numerator, round_to_dyadic
 from hubbub.randomness import RandomBytes
 
@@ -39,17 +40,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-PERMANENT_FIELDS = ("prob_f", "permanent_p", "permanent_q")
-"""Fields of a definition that describe its permanent response: the first, or the two others."""
-
 _MAX_WORDS_PER_BLOCK = 16
 """Words of one call of `random_bytes`: after about 8 words all of 128 bits are decided, so two masks seldom need more."""
 
-_Rate = TypeVar("_Rate", float, "NDArray[np.float64]")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
-class UnaryResponse:
+class UnaryResponse(Mechanism):
     """Permanent and instantaneous randomized response of each bit, independent of all other bits.
 
     prob_p      : p = P(IRR bit = 1 | PRR bit = 0), in [0, 1], rounded to n / 2**24
@@ -72,6 +68,11 @@ class UnaryResponse:
     Traceback (most recent call last):
     hubbub.errors.ParameterError: prob_f must be in [0, 1), got 1: at f = 1 every bit is a fair coin and nothing can be decoded
     """
+
+    word = DEFAULT
+    required_fields = ("prob_p", "prob_q")
+    optional_fields = ("prob_f", "permanent_p", "permanent_q")
+    has_independent_bits = True
 
     prob_p: float
     prob_q: float
@@ -101,34 +102,24 @@ class UnaryResponse:
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, float]) -> UnaryResponse:
-        """Return the mechanism of the arguments that a definition has; raises ParameterError if one is missing."""
-        for name in ("prob_p", "prob_q"):
+        for name in cls.required_fields:
             if name not in fields:
                 raise ParameterError(f"{name} is missing: pass a probability, such as {name} = 0.25")
         return cls(**fields)
 
-    @property
-    def prob_f(self) -> float | None:
-        """f of a symmetric permanent response, exact; None if permanent_p != 1 - permanent_q."""
-        return 2 * self.permanent_p if self.permanent_p + self.permanent_q == 1 else None
+    def check_num_bits(self, num_bits: int) -> None:
+        if num_bits == 1 and self.prob_f is None:
+            raise ParameterError(
+                f"permanent_p and permanent_q of one bit must add up to 1, got {self.permanent_p:.6g} and "
+                f"{self.permanent_q:.6g}: an asymmetric response protects one of the two values less than the other; use prob_f"
+            )
 
     @property
     def has_permanent_noise(self) -> bool:
-        """Return whether permanent bits may differ from true bits; false at f = 0."""
         return (self.permanent_p, self.permanent_q) != (0, 1)
 
     @property
-    def p_star(self) -> float:
-        """p* = (1 - b) p + b q, the probability that a reported bit is one if the true bit is 0; exact."""
-        return (1 - self.permanent_p) * self.prob_p + self.permanent_p * self.prob_q
-
-    @property
-    def q_star(self) -> float:
-        """q* = (1 - a) p + a q, the probability that a reported bit is one if the true bit is 1; exact."""
-        return (1 - self.permanent_q) * self.prob_p + self.permanent_q * self.prob_q
-
-    @property
-    def permanent_fields(self) -> dict[str, float]:
+    def _permanent_fields(self) -> dict[str, float]:
         """Arguments that define the permanent response, as in a definitions file: prob_f, or permanent_p and permanent_q."""
         f = self.prob_f
         return {"permanent_p": self.permanent_p, "permanent_q": self.permanent_q} if f is None else {"prob_f": f}
@@ -136,7 +127,7 @@ class UnaryResponse:
     @property
     def fields(self) -> dict[str, float]:
         """All arguments, as in a definitions file."""
-        return {"prob_p": self.prob_p, "prob_q": self.prob_q, **self.permanent_fields}
+        return {"prob_p": self.prob_p, "prob_q": self.prob_q, **self._permanent_fields}
 
     @property
     def probabilities(self) -> dict[str, float]:
@@ -148,7 +139,7 @@ class UnaryResponse:
         """Numerators of all probabilities, of 2**-23 for f and of 2**-24 for all others: equal mechanisms have equal digests."""
         f = self.prob_f
         permanent = (
-            {name: numerator(each, DYADIC_DIGITS) for name, each in self.permanent_fields.items()}
+            {name: numerator(each, DYADIC_DIGITS) for name, each in self._permanent_fields.items()}
             if f is None
             else {"f": numerator(f, DYADIC_DIGITS - 1)}
         )
@@ -258,22 +249,38 @@ class UnaryResponse:
 
         return np.convolve(_binomial(num_bits - true_ones, self.p_star), _binomial(true_ones, self.q_star))
 
-    def noise_variances(self, true_ones: _Rate) -> tuple[_Rate, _Rate]:
-        """Return the variances of a reported bit by its instantaneous and by its permanent noise.
+    def simulate(
+        self, true_bits: NDArray[np.intp], num_bits: int, reports: int, rng: np.random.Generator
+    ) -> Iterator[NDArray[np.bool_]]:
+        if reports == 1:  # both responses at once
+            yield _randomize(true_bits, num_bits, self.q_star, self.p_star, rng)
+            return
+        permanent = _randomize(true_bits, num_bits, self.permanent_q, self.permanent_p, rng)
+        for _ in range(reports):
+            ones, zeros = (draw_bits(chance, permanent.shape, rng) for chance in (self.prob_q, self.prob_p))
+            yield (ones & permanent) | (zeros & ~permanent)
 
-            pi q (1-q) + (1 - pi) p (1-p)                        pi = b + (a - b) mu
-            (q-p)**2 (mu a (1-a) + (1 - mu) b (1-b))
+    def log_collision(self, num_bits: int, true_ones: int, reports: int) -> float:
+        """Return the logarithm of a product over bits: the sum over the sequences of a bit of their squared probability.
 
-        true_ones : share mu of the reports whose true bit is one; a float, or an array of any shape
-
-        >>> UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5).noise_variances(0.0)  # 3/16, and (1/2)**2 x 3/16
-        (0.1875, 0.046875)
+        A sequence with s ones has probability a q^s (1-q)^(t-s) + (1-a) p^s (1-p)^(t-s) if the true bit is one, and with b for a if not.
         """
-        a, b, p, q = self.permanent_q, self.permanent_p, self.prob_p, self.prob_q
-        ones = b + (a - b) * true_ones
-        instantaneous = ones * q * (1 - q) + (1 - ones) * p * (1 - p)
-        permanent = (q - p) ** 2 * (true_ones * a * (1 - a) + (1 - true_ones) * b * (1 - b))
-        return instantaneous, permanent
+        of_bit = [
+            math.fsum(
+                math.comb(reports, s)
+                * (
+                    chance * self.prob_q**s * (1 - self.prob_q) ** (reports - s)
+                    + (1 - chance) * self.prob_p**s * (1 - self.prob_p) ** (reports - s)
+                )
+                ** 2
+                for s in range(reports + 1)
+            )
+            for chance in (self.permanent_q, self.permanent_p)
+        ]
+        return true_ones * math.log(of_bit[0]) + (num_bits - true_ones) * math.log(of_bit[1])
+
+    def noise_covariances(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        return (0.0, 0.0), (0.0, 0.0)
 
     def _bit_losses(self, reports: float) -> tuple[float, float]:
         """Return T1 and T0."""
@@ -337,6 +344,17 @@ def _permanent_probabilities(
         f"the permanent response has {given or 'no probabilities'}: it is either symmetric or has two probabilities; "
         "pass prob_f alone, or permanent_p and permanent_q without prob_f"
     )
+
+
+def _randomize(
+    true_bits: NDArray[np.intp], num_bits: int, from_one: float, from_zero: float, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return noisy bits (n, k) of clients with these positions of true bits (n, h); position k is no bit."""
+    import numpy as np
+
+    bits = draw_bits(from_zero, (len(true_bits), num_bits + 1), rng)
+    np.put_along_axis(bits, true_bits, draw_bits(from_one, true_bits.shape, rng), axis=1)
+    return bits[:, :num_bits]
 
 
 def _words(num_bits: int, count: int) -> RandomWords:

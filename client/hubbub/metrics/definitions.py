@@ -23,12 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import DefinitionError, HubbubError
-from hubbub.mechanisms.unary import PERMANENT_FIELDS
-from hubbub.metrics.kinds import KINDS, KindWord, kind_word
-from hubbub.metrics.metric import Metric, name_errors
+from hubbub.metrics.kinds import KINDS, KindWord, kind_from_table
+from hubbub.metrics.metric import Metric
 from hubbub.text import format_count, format_names, with_article
 
-_PROBABILITIES = ("prob_p", "prob_q")
 _REQUIRED = ("name", "kind", "description", "owner", "expires")
 _REGISTRY = ("purpose", "review")
 _OPTIONAL = ("period", "hold", *_REGISTRY)
@@ -125,9 +123,8 @@ def _check_keys(table: dict[str, Any]) -> None:
     """Raise DefinitionError for a key that no metric of this kind has."""
     kind = table.get("kind")
     kinds = [KindWord(kind)] if kind in tuple(KindWord) else list(KindWord)
-    fields = (field for each in kinds for field in (*KINDS[each].required_fields, *KINDS[each].optional_fields))
-    chances = () if kinds == [KindWord.JOINT] else (*_PROBABILITIES, *PERMANENT_FIELDS)
-    allowed = sorted({*_REQUIRED, *chances, *fields, *_OPTIONAL})
+    fields = (field for each in kinds for field in KINDS[each].fields_of_table(table))
+    allowed = sorted({*_REQUIRED, *fields, *_OPTIONAL})
     unknown = next((field for field in table if field not in allowed), None)
     if unknown is None:
         return
@@ -141,68 +138,14 @@ def _check_keys(table: dict[str, Any]) -> None:
 
 def _parse_metric(table: dict[str, Any]) -> Metric:
     _check_keys(table)
-    is_joint = table.get("kind") == KindWord.JOINT
-    _check_required(table, _REQUIRED if is_joint else (*_REQUIRED, *_PROBABILITIES))
-    kind = _kind(table)
+    for field in _REQUIRED:
+        if field not in table:
+            raise DefinitionError(f"{field} is missing: every metric needs {', '.join(_REQUIRED)}")
+    kind = kind_from_table(table)
     for field in ("description", "owner", *(field for field in _REGISTRY if field in table)):
         if not isinstance(table[field], str) or not table[field].strip():
             raise DefinitionError(f"{field} must be a non-empty text for the users, got {table[field]!r}")
     if not isinstance(table["expires"], date) or isinstance(table["expires"], datetime):
         raise DefinitionError(f"expires must be a date such as 2027-01-01, got {table['expires']!r}")
     shared = {field: table[field] for field in (*_OPTIONAL, "description", "owner", "expires") if field in table}
-    if is_joint:
-        return Metric.joint(table["name"], _parse_parts(table["part"]), **shared)
-    return _parse_mechanism(table, kind, shared)
-
-
-def _parse_parts(tables: Any) -> list[Metric]:
-    """Return the parts of a joint metric."""
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise DefinitionError(f"part must be [[metric.part]] tables, got {tables!r}")
-    parts = []
-    for table in tables:
-        try:
-            _check_required(table, ("name", "kind", *_PROBABILITIES))
-            kind = _kind(table)
-            fields = (*KINDS[kind].required_fields, *KINDS[kind].optional_fields)
-            groups = ("name", "kind", *_PROBABILITIES, *PERMANENT_FIELDS, *fields)
-            unknown = next((field for field in table if field not in groups), None)
-            if unknown is not None:
-                raise DefinitionError(f"unknown key {unknown!r}: a {kind} part has {', '.join(sorted(groups))}")
-            parts.append(_parse_mechanism(table, kind, {}))
-        except HubbubError as problem:
-            message = str(problem)
-            name = str(table.get("name", "without a name"))
-            raise DefinitionError(
-                f"part {message if message.startswith(f'{name}:') else f'{name}: {message}'}"
-            ) from None
-    return parts
-
-
-def _check_required(table: dict[str, Any], required: tuple[str, ...]) -> None:
-    """Raise DefinitionError if a required field of every metric, or its permanent response, is missing."""
-    for field in required:
-        if field not in table:
-            raise DefinitionError(f"{field} is missing: every metric needs {', '.join(required)}")
-    if "prob_p" in required and not any(field in table for field in PERMANENT_FIELDS):
-        raise DefinitionError(
-            f"prob_f is missing: every metric needs {', '.join(required)}, and prob_f or the pair permanent_p, permanent_q"
-        )
-
-
-def _kind(table: dict[str, Any]) -> KindWord:
-    """Return the kind of a table that has the fields which its kind requires."""
-    kind = kind_word(table["kind"])
-    required = KINDS[kind].required_fields
-    for field in required:
-        if field not in table:
-            raise DefinitionError(f"{field} is missing: {with_article(kind)} metric needs {', '.join(required)}")
-    return kind
-
-
-def _parse_mechanism(table: dict[str, Any], kind: KindWord, shared: dict[str, Any]) -> Metric:
-    """Return the metric of a table's mechanism: kind, sizes and probabilities."""
-    probabilities = {field: table[field] for field in (*_PROBABILITIES, *PERMANENT_FIELDS) if field in table}
-    with name_errors(table["name"]):
-        of_table = KINDS[kind].from_table(table, probabilities)
-    return Metric(table["name"], of_table, **shared)
+    return Metric(table["name"], kind, **shared)

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from hubbub.errors import DefinitionError, HubbubError, InvalidValueError
+from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.kinds import (
@@ -25,7 +26,7 @@ from hubbub.metrics.kinds import (
     kind_from_dict,
     ordinal_kind,
 )
-from hubbub.metrics.params import Params
+from hubbub.metrics.params import Params, one_hot_params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.rules import check_metric_name, check_review
 from hubbub.text import format_count
@@ -101,11 +102,11 @@ class Metric:
         other = fields.pop(
             "other", None
         )  # a keyword of its own would refuse `**probabilities` of type dict[str, float]
-        probabilities = {"prob_p": prob_p, "prob_q": prob_q, "prob_f": prob_f}
+        mechanism = UnaryResponse(
+            prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
+        )
         with name_errors(name):
-            kind = CategoricalKind.one_hot(
-                categories, other, probabilities | {"permanent_p": permanent_p, "permanent_q": permanent_q}
-            )
+            kind = CategoricalKind.one_hot(categories, other, mechanism)
         return cls(name, kind, **fields)
 
     @classmethod
@@ -121,10 +122,10 @@ class Metric:
         **fields: Any,
     ) -> Metric:
         """Return a boolean metric; f = 0.5, p = 0, q = 1 is the classic two-coin survey. Its one bit needs a symmetric response."""
-        params = Params.one_hot(
-            1, prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
+        mechanism = UnaryResponse(
+            prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
         )
-        return cls(name, BooleanKind(params), **fields)
+        return cls(name, BooleanKind(one_hot_params(1, mechanism)), **fields)
 
     @classmethod
     def ordinal(
@@ -145,9 +146,10 @@ class Metric:
         """
         if not isinstance(buckets, Buckets):
             buckets = Buckets(tuple(buckets))
-        probabilities = {"prob_p": prob_p, "prob_q": prob_q, "prob_f": prob_f}
-        kind = ordinal_kind(buckets, probabilities | {"permanent_p": permanent_p, "permanent_q": permanent_q})
-        return cls(name, kind, **fields)
+        mechanism = UnaryResponse(
+            prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
+        )
+        return cls(name, ordinal_kind(buckets, mechanism), **fields)
 
     @classmethod
     def joint(cls, name: str, parts: Sequence[Metric], **fields: Any) -> Metric:

@@ -8,7 +8,8 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from hubbub.errors import ParameterError
-from hubbub.mechanisms.unary import PERMANENT_FIELDS, UnaryResponse
+from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
+from hubbub.mechanisms.unary import UnaryResponse
 
 HASH_SCHEMES = ("murmur3-v1", "google-md5", "one-hot", "threshold-v1")
 """Mappings from a value to bits: two Bloom filters, one bit per category, and one bit that compares a number with a threshold."""
@@ -26,10 +27,8 @@ class Params:
     num_bits    : k, in [1, 1024]
     num_hashes  : h, in [1, k); one-hot and threshold-v1: exactly 1
     num_cohorts : m, in [1, 65536]; clients accept powers of two up to 256 only
-    mechanism   : randomized response of each bit. Instead of it the arguments of `UnaryResponse` may be passed: prob_p, prob_q, and
-                  prob_f or permanent_p and permanent_q
-
-    One bit needs the symmetric response.
+    mechanism   : randomization of the bits. Instead of it the arguments of `UnaryResponse` may be passed: prob_p, prob_q, and
+                  prob_f or permanent_p and permanent_q. With them, one bit needs the symmetric response
 
     Source: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2.
 
@@ -44,7 +43,7 @@ class Params:
     num_hashes: int
     num_cohorts: int
     hash_scheme: str
-    mechanism: UnaryResponse
+    mechanism: Mechanism
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class Params:
         permanent_p: float | None = None,
         permanent_q: float | None = None,
         hash_scheme: str = "murmur3-v1",
-        mechanism: UnaryResponse | None = None,
+        mechanism: Mechanism | None = None,
     ) -> None:
         set_field = object.__setattr__
         set_field(self, "num_bits", num_bits)
@@ -80,16 +79,12 @@ class Params:
             raise ParameterError(
                 f"mechanism was given together with {', '.join(given)}: pass the mechanism or its probabilities"
             )
-        if not isinstance(mechanism, UnaryResponse):
+        if not isinstance(mechanism, Mechanism):
             raise ParameterError(
-                f"mechanism must be a UnaryResponse, got {type(mechanism).__name__}: pass probabilities instead"
+                f"mechanism must be a Mechanism, got {type(mechanism).__name__}: pass probabilities instead"
             )
+        mechanism.check_num_bits(num_bits)
         set_field(self, "mechanism", mechanism)
-        if num_bits == 1 and mechanism.prob_f is None:
-            raise ParameterError(
-                f"permanent_p and permanent_q of one bit must add up to 1, got {mechanism.permanent_p:.6g} and "
-                f"{mechanism.permanent_q:.6g}: an asymmetric response protects one of the two values less than the other; use prob_f"
-            )
 
     def _check_sizes(self) -> None:
         if self.hash_scheme not in HASH_SCHEMES:
@@ -132,17 +127,10 @@ class Params:
         permanent_q: float | None = None,
     ) -> Params:
         """Return parameters of basic RAPPOR: one bit per category, no hashing, one cohort."""
-        return cls(
-            num_bits=num_bits,
-            num_hashes=1,
-            num_cohorts=1,
-            prob_p=prob_p,
-            prob_q=prob_q,
-            prob_f=prob_f,
-            permanent_p=permanent_p,
-            permanent_q=permanent_q,
-            hash_scheme="one-hot",
+        mechanism = UnaryResponse(
+            prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
         )
+        return one_hot_params(num_bits, mechanism)
 
     def canonical(self) -> dict[str, Any]:
         """Return the fields of a metric's digest: probabilities as numerators, so that equal bits have equal digests."""
@@ -168,9 +156,7 @@ class Params:
             num_bits=fields["num_bits"],
             num_hashes=fields["num_hashes"],
             num_cohorts=fields["num_cohorts"],
-            prob_p=fields["prob_p"],
-            prob_q=fields["prob_q"],
-            **{name: fields[name] for name in PERMANENT_FIELDS if name in fields},
+            mechanism=mechanism_of_fields(fields),
             hash_scheme=fields["hash_scheme"],
         )
 
@@ -191,6 +177,11 @@ class HasBlocks(Protocol):
     @property
     def blocks(self) -> tuple[Params, ...]:
         """Parameters of each block."""
+
+
+def one_hot_params(num_bits: int, mechanism: Mechanism) -> Params:
+    """Return parameters of one bit per category with any mechanism: no hashing, one cohort."""
+    return Params(num_bits=num_bits, num_hashes=1, num_cohorts=1, hash_scheme="one-hot", mechanism=mechanism)
 
 
 def first_bits(blocks: Sequence[Params]) -> tuple[int, ...]:

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.special import comb
 
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Bits, Floats
@@ -59,23 +58,12 @@ class NoiseTest:
 def repetition_probability(metric: Metric, bits: Bits, schedule: Schedule) -> float:
     """Probability lambda that two clients with one value, of one cohort, send the same reports.
 
-    Sum over the sequences of a bit of their squared probability; a sequence with s ones has probability
-    a q^s (1-q)^(t-s) + (1-a) p^s (1-p)^(t-s), with a the probability of a permanent one. Bits and epochs multiply.
-
     bits : (m, k) Bloom bits of the value; the largest lambda of all cohorts counts
     """
-    t = schedule.per_epoch
-    ones = np.arange(t + 1)
     logs: Floats = np.zeros(len(bits))
-    for start, params in zip(metric.kind.first_bits, metric.blocks, strict=True):
-        of_zero, of_one = (
-            rate**ones * (1.0 - rate) ** (t - ones) for rate in (params.mechanism.prob_p, params.mechanism.prob_q)
-        )
-        same = [
-            float((comb(t, ones) * (rate * of_one + (1 - rate) * of_zero) ** 2).sum())
-            for rate in (params.mechanism.permanent_p, params.mechanism.permanent_q)
-        ]
-        logs += np.log(same)[bits[:, start : start + params.num_bits]].sum(axis=1)
+    for start, block in zip(metric.kind.first_bits, metric.blocks, strict=True):
+        true_ones = bits[:, start : start + block.num_bits].sum(axis=1)
+        logs += [block.mechanism.log_collision(block.num_bits, int(ones), schedule.per_epoch) for ones in true_ones]
     return math.exp(schedule.epochs * float(logs.max()))
 
 

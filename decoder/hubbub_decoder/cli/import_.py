@@ -131,7 +131,7 @@ def google_rappor(
         metric = (
             Metric.string(name, params)
             if categories is None
-            else Metric.categorical(name, categories, prob_p=p, prob_q=q, **params.mechanism.permanent_fields)
+            else Metric.categorical(name, categories, **params.mechanism.fields)
         )
         summary = read_summary_files(metric, counts_path, reports_path, params)
         if summary.num_reports == 0:

@@ -31,11 +31,7 @@ def joint_metric(name: str, variables: Mapping[str, str], params: Params) -> Met
 
     Raises ForeignFileError if the variables cannot be parts of a metric.
     """
-    chances = {
-        "prob_p": params.mechanism.prob_p,
-        "prob_q": params.mechanism.prob_q,
-        **params.mechanism.permanent_fields,
-    }
+    chances = params.mechanism.fields
     try:
         return Metric.joint(
             name,

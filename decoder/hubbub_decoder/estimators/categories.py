@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats
@@ -103,36 +105,56 @@ def category_shares(ones: NDArray[np.int64], num_reports: int, p_star: float, q_
 def total_variance(share: float, size: int, num_reports: int, params: Params, repetition: Repetition = ONCE) -> float:
     """Variance of the summed estimates of `size` categories that have a true share `share`, given the reporters.
 
-        Var = ( s V_1 + (a - s) V_0 ) / (N (q* - p*)**2)        a = size, s = share cut to [0, 1], V of `noise_variances`
+        Var = ( s V_1 + (a - s) V_0 + 2 (a - 1) s C_1 + (a - 1) (a - 2 s) C_0 ) / (N (q* - p*)**2)        a = size, s = share cut to [0, 1]
 
-    V_1 = q* (1 - q*) and V_0 = p* (1 - p*) where each report has another client. A report has one true bit among them with probability s,
-    and none otherwise. The noise of different bits is independent.
+    V_1 = q* (1 - q*) and V_0 = p* (1 - p*) where each report has another client (`RowNoise`). A report has one true bit among them with
+    probability s, and none otherwise. C_0 and C_1 are the covariances of two bits, 0 if the mechanism's bits are independent.
 
     >>> survey = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
     >>> round(total_variance(0.3, 1, 100, survey), 12)  # 3/16 / (100 / 4), whatever the share
     0.0075
     """
     s = min(max(share, 0.0), 1.0)
-    absent, present = _noise(params, repetition)
-    return (s * present + (size - s) * absent) / (
-        num_reports * (params.mechanism.q_star - params.mechanism.p_star) ** 2
-    )
+    noise = RowNoise.of_mechanism(params.mechanism, repetition)
+    return noise.of_total(s, size) / (num_reports * (params.mechanism.q_star - params.mechanism.p_star) ** 2)
 
 
-def bucket_noise(shares: Floats, num_reports: int, params: Params, repetition: Repetition) -> Floats:
-    """Variance of the estimated share of each category, given the reporters; shares : true ones, in [0, 1]."""
-    absent, present = _noise(params, repetition)
-    return np.asarray(
-        (absent + shares * (present - absent))
-        / (num_reports * (params.mechanism.q_star - params.mechanism.p_star) ** 2)
-    )
+def row_covariance(shares: Floats, num_reports: int, params: Params, repetition: Repetition) -> Floats:
+    """Covariance (k, k) of the estimated shares of all categories, given the reporters; shares : true ones, (k,), in [0, 1]."""
+    noise = RowNoise.of_mechanism(params.mechanism, repetition)
+    either = np.add.outer(shares, shares)
+    covariance = noise.neither + either * (noise.one - noise.neither)
+    covariance[np.diag_indices_from(covariance)] = noise.absent + shares * (noise.present - noise.absent)
+    return np.asarray(covariance / (num_reports * (params.mechanism.q_star - params.mechanism.p_star) ** 2))
 
 
-def _noise(params: Params, repetition: Repetition) -> tuple[float, float]:
-    """Variance that each report adds to the count of a bit, where the true bit is zero, and where it is one."""
-    instantaneous, permanent = params.mechanism.noise_variances(np.array([0.0, 1.0]))
-    absent, present = instantaneous + repetition.per_response * permanent
-    return float(absent), float(present)
+@dataclass(frozen=True, slots=True)
+class RowNoise:
+    """Covariance that the noise of a report adds to the counts of its bits, of which at most one is truly one.
+
+    absent, present : variance of a bit whose true bit is zero, and one
+    neither, one    : covariance of two bits where neither true bit is one, and where one is
+    """
+
+    absent: float
+    present: float
+    neither: float
+    one: float
+
+    @classmethod
+    def of_mechanism(cls, mechanism: Mechanism, repetition: Repetition = ONCE) -> RowNoise:
+        """Noise of a report, of which the permanent part repeats in the other reports of its client."""
+        stages = mechanism.noise_variances(np.array([0.0, 1.0])), np.array(mechanism.noise_covariances())
+        (absent, present), (neither, one) = (
+            instantaneous + repetition.per_response * permanent for instantaneous, permanent in stages
+        )
+        return cls(float(absent), float(present), float(neither), float(one))
+
+    def of_total(self, share: float, size: int) -> float:
+        """Variance of the sum over `size` bits, of which a report has a true one with probability `share`."""
+        independent = share * self.present + (size - share) * self.absent
+        pairs_with_one = 2 * (size - 1) * share
+        return independent + pairs_with_one * self.one + (size * (size - 1) - pairs_with_one) * self.neither
 
 
 def category_intervals(
@@ -147,7 +169,8 @@ def category_intervals(
     n, params, names = evidence.num_reports, evidence.params, evidence.metric.kind.labels
     repetition = evidence.repetition
     ones, tail = evidence.counts.ones[0][[names.index(name) for name in selected]], (1 - level) / 2
-    noise = _noise(params, repetition)
+    of_row = RowNoise.of_mechanism(params.mechanism, repetition)
+    noise = of_row.absent, of_row.present
     if params.mechanism.q_star < params.mechanism.p_star:
         ones, p, q = n - ones, 1 - params.mechanism.p_star, 1 - params.mechanism.q_star
     else:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hubbub.metrics.buckets import Buckets
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.estimators.categories import bucket_noise, category_shares
+from hubbub_decoder.estimators.categories import RowNoise, category_shares, row_covariance
 from hubbub_decoder.inference.shrinkage import project_to_total
 from hubbub_decoder.inference.smoothing import smooth_shares
 from hubbub_decoder.model.distributions import norm
@@ -124,8 +124,8 @@ def fit_buckets(evidence: Evidence, buckets: Buckets, target: Target) -> BucketS
     n, params = evidence.num_reports, evidence.params
     shares = category_shares(evidence.counts.ones[0], n, params.mechanism.p_star, params.mechanism.q_star)
     present = project_to_total(shares, min(max(float(shares.sum()), 0.0), 1.0))
-    variances = bucket_noise(present, n, params, evidence.repetition)
-    covariance = np.diag(variances)
+    covariance = row_covariance(present, n, params, evidence.repetition)
+    variances = np.diag(covariance)
     if target == "population":
         clients = evidence.num_clients
         covariance += (np.diag(present) - np.outer(present, present)) / clients
@@ -146,7 +146,7 @@ def estimate_mean(evidence: Evidence, buckets: Buckets, target: Target, level: f
 
         mean = e_0 + (e_1 - e_0) u^        u^ = sum_g x_g / G        x_g = (c_g / n_g - p*) / (q* - p*)
 
-    Variance:  noise V(x_g) of a report (`bucket_noise`), and the choice of clients with their thresholds; T reports of each client
+    Variance:  noise V(x_g) of a report (`RowNoise`), and the choice of clients with their thresholds; T reports of each client
 
         Var u^ = sum_g (V(x_g) + T x_g (1 - x_g)) / (n_g G**2)        less T s**2 / N among the reporters
 
@@ -162,7 +162,9 @@ def estimate_mean(evidence: Evidence, buckets: Buckets, target: Target, level: f
     size = len(reports)
     x = (ones / reports - params.mechanism.p_star) / (params.mechanism.q_star - params.mechanism.p_star)
     present = np.clip(x, 0, 1)
-    noise = bucket_noise(present, 1, params, repetition) / reports / size**2
+    of_bit = RowNoise.of_mechanism(params.mechanism, repetition)
+    scale = (params.mechanism.q_star - params.mechanism.p_star) ** 2
+    noise = (of_bit.absent + present * (of_bit.present - of_bit.absent)) / scale / reports / size**2
     chosen = repetition.per_client * present * (1 - present) / reports / size**2
     variance = float((noise + chosen).sum())
     if target == "reporters":

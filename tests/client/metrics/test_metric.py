@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hubbub import DefinitionError, HubbubError, Metric, Params, load_definitions, parse_definitions
+from hubbub.mechanisms.unary import UnaryResponse
 from tests.support.paths import DATA
 
 FILE = DATA / "metrics.toml"
@@ -30,7 +31,7 @@ def test_parses_metrics_by_name() -> None:
     [
         ("prob_f = 0.5", "prob_f = 1", "prob_f must be in [0, 1), got 1: at f = 1 every bit is a fair coin"),
         ("prob_f = 0.5", "prob_f = '1/2'", "prob_f must be a number in [0, 1], got '1/2': write it as 0.25"),
-        ("prob_f = 0.5\n", "", "prob_f is missing: every metric needs"),
+        ("prob_f = 0.5\n", "", "the permanent response has no probabilities"),
         ("prob_f = 0.5\n", "permanent_p = 0.1\n", "the permanent response has permanent_p = 0.1: it is either"),
         ("prob_f = 0.5", "prob_f = 0.5\npermanent_p = 0.1\npermanent_q = 0.5", "pass prob_f alone, or permanent_p and"),
         (
@@ -127,7 +128,15 @@ def test_repr_of_definitions_has_the_names() -> None:
 
 
 def asymmetric(permanent_p: float, permanent_q: float) -> Params:
-    return replace(PARAMS, mechanism=replace(PARAMS.mechanism, permanent_p=permanent_p, permanent_q=permanent_q))
+    return replace(
+        PARAMS,
+        mechanism=UnaryResponse(
+            prob_p=PARAMS.mechanism.prob_p,
+            prob_q=PARAMS.mechanism.prob_q,
+            permanent_p=permanent_p,
+            permanent_q=permanent_q,
+        ),
+    )
 
 
 DIFFERENT: list[dict[str, Any]] = [

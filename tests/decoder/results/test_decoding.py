@@ -18,6 +18,7 @@ import pytest
 from rich.console import Console
 
 from hubbub import Metric, Params, SummaryError
+from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import find_implausible
 from hubbub_decoder import CandidateError, Decoding, Estimate, Finding, OutputError, ShareEstimate, decode
@@ -559,7 +560,10 @@ def test_warns_about_unequal_cohorts_of_few_reports() -> None:
 def test_fit_test_and_plausibility_check_warn_once() -> None:
     """Nine of ten reports have other probabilities: both checks reject the numbers of ones and the cohort sizes."""
     noisier = Metric.string(
-        "homepage", replace(HOMEPAGE.params, mechanism=replace(HOMEPAGE.params.mechanism, prob_q=0.35))
+        "homepage",
+        replace(
+            HOMEPAGE.params, mechanism=UnaryResponse.of_fields({**HOMEPAGE.params.mechanism.fields, "prob_q": 0.35})
+        ),
     )
     rng = np.random.default_rng(0)
     patterns = (

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from hubbub import Metric, Params
+from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
 from hubbub_decoder.model.pattern_likelihood import FilterTable
@@ -182,7 +183,7 @@ def test_repeated_reports_of_the_same_clients_raise_no_alarm(unseen_seed: int) -
     """
     params = string_params(32, m=64, p=0.25, q=0.75, f=0.5)
     once = reported(
-        replace(params, mechanism=replace(params.mechanism, prob_p=0, prob_q=1)),
+        replace(params, mechanism=UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)),
         unseen_seed % (1 << 62),
         num_reports=30_000,
         no_value=3_000,

@@ -22,6 +22,7 @@ from hubbub.metrics.kinds.kind import (
     KindWord,
     Value,
     kind_from_dict,
+    kind_from_table,
     kind_word,
 )
 from hubbub.metrics.kinds.numbers import MeanKind, NumberKind, OrdinalKind, ordinal_kind
@@ -46,6 +47,7 @@ __all__ = [
     "StringKind",
     "Value",
     "kind_from_dict",
+    "kind_from_table",
     "kind_word",
     "ordinal_kind",
 ]

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.errors import DefinitionError, InvalidValueError
+from hubbub.errors import DefinitionError, HubbubError, InvalidValueError
 from hubbub.metrics.kinds.kind import (
     DIGEST_BYTES,
+    KINDS,
     BlockKind,
     BloomBits,
     Fact,
@@ -24,9 +25,12 @@ from hubbub.metrics.kinds.kind import (
     KindWord,
     Value,
     kind_from_dict,
+    kind_from_table,
+    kind_word,
 )
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.rules import check_metric_name
+from hubbub.text import with_article
 
 MIN_PARTS, MAX_PARTS = 2, 3
 
@@ -147,9 +151,15 @@ class JointKind(Kind):
         return cls.of_pairs([(part["name"], kind_from_dict(part)) for part in fields["parts"]])
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> JointKind:
-        """Raise DefinitionError: the parts are tables of their own, which `definitions.py` reads."""
-        raise DefinitionError("kind must be string, categorical or boolean, got 'joint': list its parts instead")
+    def fields_of_table(cls, table: Mapping[str, Any]) -> tuple[str, ...]:
+        return cls.required_fields
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> JointKind:
+        tables = table["part"]
+        if not isinstance(tables, list) or not all(isinstance(part, dict) for part in tables):
+            raise DefinitionError(f"part must be [[metric.part]] tables, got {tables!r}")
+        return cls.of_pairs([(part.get("name"), _kind_of_part(part)) for part in tables])
 
     @classmethod
     def of_pairs(cls, parts: Iterable[tuple[str, Any]]) -> JointKind:
@@ -158,3 +168,21 @@ class JointKind(Kind):
         if len(dict(pairs)) != len(pairs):
             raise DefinitionError(f"the parts must have distinct names, got {', '.join(name for name, _ in pairs)}")
         return cls(dict(pairs))
+
+
+def _kind_of_part(table: Mapping[str, Any]) -> Kind:
+    """Return the kind of a [[metric.part]] table."""
+    try:
+        for field in ("name", "kind"):
+            if field not in table:
+                raise DefinitionError(f"{field} is missing: every part needs name and kind")
+        word = kind_word(table["kind"])
+        if word is KindWord.JOINT:
+            raise DefinitionError("a part must not be joint itself: list its parts instead")
+        known = sorted({"name", "kind", *KINDS[word].fields_of_table(table)})
+        unknown = next((field for field in table if field not in known), None)
+        if unknown is not None:
+            raise DefinitionError(f"unknown key {unknown!r}: {with_article(word)} part has {', '.join(known)}")
+        return kind_from_table(table)
+    except HubbubError as problem:
+        raise DefinitionError(f"part {table.get('name', 'without a name')}: {problem}") from None

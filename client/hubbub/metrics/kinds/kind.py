@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from hubbub.errors import DefinitionError, InvalidValueError
+from hubbub.mechanisms.mechanism import mechanism_class
 from hubbub.metrics.params import Params, first_bits
 from hubbub.metrics.rules import check_collectable
 from hubbub.text import format_count, with_article
@@ -82,7 +83,7 @@ class Kind(ABC):
     The bits of a report are one block, or for a joint metric a block for each part, under one cohort (`blocks`).
 
     word             : its word in definitions
-    required_fields, optional_fields : those of its table in a definitions file, besides the probabilities
+    required_fields, optional_fields : those of its table in a definitions file, besides those of the mechanism
     needs_candidates : whether its values are unknown strings, so that the analyst lists candidates and the decoder tests them
     has_shares       : whether its reports estimate shares of values; False: the mean of numbers alone
     has_threshold    : whether its true bits depend on a threshold of the client, `Secret.threshold`
@@ -195,7 +196,12 @@ class Kind(ABC):
 
     @classmethod
     @abstractmethod
-    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> Kind:
+    def fields_of_table(cls, table: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return all fields that this kind may have in a table of a definitions file."""
+
+    @classmethod
+    @abstractmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Kind:
         """Return the kind of a table in a definitions file that has all required fields. Raises DefinitionError, ParameterError."""
 
     def to_table(self) -> dict[str, Any]:
@@ -240,6 +246,14 @@ class BlockKind(Kind):
     def from_dict(cls, fields: Mapping[str, Any]) -> BlockKind:
         return cls(Params.from_dict(fields))
 
+    @classmethod
+    def fields_of_table(cls, table: Mapping[str, Any]) -> tuple[str, ...]:
+        mechanism = mechanism_class(table)
+        return (
+            *("mechanism" for _ in range("mechanism" in table)),
+            *(*mechanism.required_fields, *mechanism.optional_fields, *cls.required_fields, *cls.optional_fields),
+        )
+
     def _bit_facts(self) -> Iterator[Fact]:
         params = self.params
         sizes = [f"k = {format_count(params.num_bits, 'bit')}"]
@@ -277,6 +291,16 @@ def kind_from_dict(fields: Mapping[str, Any]) -> Kind:
             "categories or other is missing: the definition was changed or damaged after it was written"
         )
     return KINDS[word].from_dict(fields)
+
+
+def kind_from_table(table: Mapping[str, Any]) -> Kind:
+    """Return the kind of a table in a definitions file. Raises DefinitionError for a missing field, and what `Kind.from_table` raises."""
+    word = kind_word(table["kind"])
+    required = KINDS[word].required_fields
+    for field in required:
+        if field not in table:
+            raise DefinitionError(f"{field} is missing: {with_article(word)} metric needs {', '.join(required)}")
+    return KINDS[word].from_table(table)
 
 
 def kind_word(word: object) -> KindWord:

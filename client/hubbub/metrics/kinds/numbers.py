@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import DefinitionError, InvalidValueError
+from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
 from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets, Several, finite_number, format_number
 from hubbub.metrics.kinds.kind import (
     BlockKind,
@@ -104,8 +105,8 @@ class NumberKind(BlockKind):
         return (MeanKind if buckets.is_mean else OrdinalKind)(Params.from_dict(fields), buckets)
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> OrdinalKind | MeanKind:
-        return ordinal_kind(Buckets.from_dict(table), probabilities)
+    def from_table(cls, table: Mapping[str, Any]) -> OrdinalKind | MeanKind:
+        return ordinal_kind(Buckets.from_dict(table), mechanism_of_fields(table))
 
     def to_table(self) -> dict[str, Any]:
         fields = self.buckets.to_dict()
@@ -159,13 +160,13 @@ class MeanKind(NumberKind):
         return BloomBits(fraction >= ((cohort + 1) / m if threshold is None else threshold))
 
 
-def ordinal_kind(buckets: Buckets, probabilities: Mapping[str, Any]) -> OrdinalKind | MeanKind:
+def ordinal_kind(buckets: Buckets, mechanism: Mechanism) -> OrdinalKind | MeanKind:
     """Return the kind of numbers in buckets: their distribution, or with `estimate = "mean"` their mean alone."""
     params = Params(
         num_bits=len(buckets),
         num_hashes=1,
         num_cohorts=MEAN_COHORTS if buckets.is_mean else 1,
         hash_scheme=buckets.hash_scheme,
-        **probabilities,
+        mechanism=mechanism,
     )
     return (MeanKind if buckets.is_mean else OrdinalKind)(params, buckets)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import DefinitionError, InvalidValueError
+from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
 from hubbub.metrics.kinds.kind import (
     BlockKind,
     BloomBits,
@@ -15,7 +16,7 @@ from hubbub.metrics.kinds.kind import (
     Value,
     require_str,
 )
-from hubbub.metrics.params import MAX_BITS, Params
+from hubbub.metrics.params import MAX_BITS, Params, one_hot_params
 from hubbub.text import with_article
 
 
@@ -85,16 +86,16 @@ class CategoricalKind(BlockKind):
         return cls(Params.from_dict(fields), tuple(fields["categories"]), fields["other"])
 
     @classmethod
-    def one_hot(cls, categories: Sequence[str], other: str | None, probabilities: Mapping[str, Any]) -> CategoricalKind:
+    def one_hot(cls, categories: Sequence[str], other: str | None, mechanism: Mechanism) -> CategoricalKind:
         """Return the kind of categories with one bit for each."""
         _check_number_of_categories(len(categories))
-        return cls(Params.one_hot(len(categories), **probabilities), tuple(categories), other)
+        return cls(one_hot_params(len(categories), mechanism), tuple(categories), other)
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> CategoricalKind:
+    def from_table(cls, table: Mapping[str, Any]) -> CategoricalKind:
         if not isinstance(table["categories"], list):
             raise DefinitionError(f"categories must be a list of strings, got {table['categories']!r}")
-        return cls.one_hot(table["categories"], table.get("other"), probabilities)
+        return cls.one_hot(table["categories"], table.get("other"), mechanism_of_fields(table))
 
     def to_table(self) -> dict[str, Any]:
         return {"categories": list(self.categories), **({} if self.other is None else {"other": self.other})}
@@ -134,8 +135,8 @@ class BooleanKind(BlockKind):
         return text == "true"
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> BooleanKind:
-        return cls(Params.one_hot(1, **probabilities))
+    def from_table(cls, table: Mapping[str, Any]) -> BooleanKind:
+        return cls(one_hot_params(1, mechanism_of_fields(table)))
 
 
 def _check_number_of_categories(number: int) -> None:

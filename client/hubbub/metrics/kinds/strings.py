@@ -10,6 +10,7 @@ from typing import Any
 
 from hubbub.errors import DefinitionError, InvalidValueError
 from hubbub.hashing import google_md5, murmur3_v1
+from hubbub.mechanisms.mechanism import mechanism_of_fields
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.kinds.kind import (
     DIGEST_BYTES,
@@ -124,9 +125,9 @@ class StringKind(BlockKind):
         return cls(Params.from_dict(fields), _discovery(fields))
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Any], probabilities: Mapping[str, Any]) -> StringKind:
+    def from_table(cls, table: Mapping[str, Any]) -> StringKind:
         sizes = {name: table[name] for name in (*cls.required_fields, "hash_scheme") if name in table}
-        return cls(Params(**sizes, **probabilities), _discovery(table))
+        return cls(Params(**sizes, mechanism=mechanism_of_fields(table)), _discovery(table))
 
     def to_table(self) -> dict[str, Any]:
         fields = {name: getattr(self.params, name) for name in self.required_fields}
