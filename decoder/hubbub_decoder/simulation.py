@@ -42,7 +42,7 @@ Transitions = Mapping[tuple[str | None, str | None], int] | Mapping[tuple[str, s
 def simulate_bit_counts(
     metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0, periods: Sequence[str] = ()
 ) -> BitCounts:
-    """Random bit counts of a population; the time does not depend on the number of reports.
+    """Random bit counts of a population; if bits are independent, the time does not depend on the number of reports.
 
         c_ij = Binomial(X_ij, q*) + Binomial(n_j - X_ij, p*)                         one report of each client
         c_ij = Binomial(t B_ij, q) + Binomial(t (n_j - B_ij), p)                     t reports of each client in one epoch
@@ -61,6 +61,10 @@ def simulate_bit_counts(
     _require_one_block(metric)
     params = metric.params
     m, k = params.num_cohorts, params.num_bits
+    if not params.mechanism.has_independent_bits:
+        blocks = simulate_reports(metric, counts_of, rng, no_value=no_value, periods=periods)
+        parts = (Reports(metric, cohorts, rows, periods).bit_counts() for cohorts, rows in blocks)
+        return sum(parts, BitCounts.empty(metric))
     reports = _draw_cohorts(np.array([no_value]), m, rng)[0]
     true_ones = np.zeros((m, k + 1), np.int64)  # the last column collects missing positions of coincident hashes
     for positions, counts in operations.true_bits(counts_of, rng):
@@ -99,6 +103,11 @@ def simulate_two_periods(
         raise PopulationError(f"{metric.name}: periods must be two first days, or (), got {len(periods)}.")
     operations = operations_of(_require_metric(metric))
     _require_one_block(metric)
+    if not metric.params.mechanism.has_independent_bits:
+        raise PopulationError(
+            f"{metric.name}: the bits of its reports depend on each other, and two periods are drawn bit by bit. "
+            "Use `simulate_reports` with the periods of clients that keep their value."
+        )
     for before_after, number in transitions.items():
         _check_number(metric, "the number of reports of a value", number)
         for value in before_after:

@@ -13,8 +13,16 @@ from hubbub import Metric, SummaryError
 from hubbub.summary import BitCounts
 from hubbub_decoder import CandidateError, decode
 from hubbub_decoder.estimators import categories
-from hubbub_decoder.estimators.categories import category_intervals, category_shares, simultaneous_level, total_variance
+from hubbub_decoder.estimators.categories import (
+    RowNoise,
+    category_intervals,
+    category_shares,
+    row_covariance,
+    simultaneous_level,
+    total_variance,
+)
 from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.model.repetition import ONCE
 from hubbub_decoder.options import Target
 from hubbub_decoder.simulation import simulate_bit_counts
 
@@ -59,6 +67,24 @@ def test_category_shares_are_unbiased_with_the_stated_variance(p: float, q: floa
     assert mean == pytest.approx([0.5, 0.5], abs=1e-12)
     assert square - mean**2 == pytest.approx([total_variance(0.5, 1, 2, params)] * 2, abs=1e-12)
     assert total_square - 1 == pytest.approx(total_variance(1, 2, 2, params), abs=1e-12)
+
+
+@pytest.mark.parametrize(("size", "keep"), [(2, 0.7), (3, 0.5), (5, 0.9)])
+def test_variance_of_a_sum_has_the_covariance_of_dependent_bits(size: int, keep: float) -> None:
+    """By enumeration of generalized randomized response: one report of k = 6 values, of which `size` are summed and one is true."""
+    k, other = 6, (1 - keep) / 5
+    noise = RowNoise(other * (1 - other), keep * (1 - keep), -other * other, -keep * other)
+    for true in (0, k - 1):  # the true value is one of the summed ones, or not
+        chances = [keep if value == true else other for value in range(k)]
+        chance = sum(chances[:size])  # the sum is one with this probability, and else zero
+        assert noise.of_total(float(true == 0), size) == pytest.approx(chance * (1 - chance), abs=1e-15)
+
+
+def test_covariance_of_a_row_sums_to_the_variance_of_the_total() -> None:
+    shares, params = np.array([0.5, 0.2, 0.1, 0.0]), colour().params
+    covariance = row_covariance(shares, 1000, params, ONCE)
+    assert covariance.sum() == pytest.approx(total_variance(shares.sum(), 4, 1000, params), rel=1e-12)
+    assert np.diag(covariance)[1] == pytest.approx(total_variance(0.2, 1, 1000, params), rel=1e-12)
 
 
 def test_categories_are_estimated_and_not_tested() -> None:
