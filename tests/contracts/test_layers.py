@@ -63,7 +63,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
 CONCRETE_KINDS = {
     "hubbub.privacy.lifetime",  # what changes between the histories of its epsilon
     "hubbub.privacy.plain_words",  # the same in words
-    "hubbub.sdk.recording.subject_encoders",  # numbers that are added up in a period
+    "hubbub_decoder.discovery.discover",  # groups that report prefixes
     "hubbub_decoder.planning.tables",  # range of a mean
     "hubbub_decoder.results.plots",  # edges of a distribution
 }

@@ -51,6 +51,7 @@ from hubbub import (
     secret_at,
 )
 from hubbub.metrics.discovery import Method
+from hubbub.metrics.kinds import StringKind
 from hubbub.wire.dates import parse_period
 
 
@@ -193,10 +194,14 @@ def metrics() -> Metric:
     assert_type((kind.needs_candidates, kind.has_no_value, kind.num_strings), tuple[bool, bool, int])
     assert_type((kind.has_shares, kind.has_threshold, kind.has_own_cohort), tuple[bool, bool, bool])
     assert_type((kind.num_bits, kind.num_cohorts, kind.first_bits), tuple[int, int, tuple[int, ...]])
+    assert_type((kind.whole_cohorts, kind.accumulating), tuple[range, Buckets | None])
+    assert_type(metric.require(StringKind, "discover"), StringKind)
+    assert_type(buckets.number(12), float)
     assert_type([component.params for component in kind.components.values()], list[Params])
     assert_type((kind.distinct_values, kind.is_valid_at_sight("a")), tuple[float, bool])
     assert_type((kind.canonical(), kind.to_dict()), tuple[dict[str, Any], dict[str, Any]])
     assert_type(Kind.from_dict(kind.to_dict()), Kind)
+    assert_type(kind.fields_of_table({"kind": "string"}), tuple[str, ...])
     assert_type((kind.required_fields, kind.optional_fields), tuple[tuple[str, ...], tuple[str, ...]])
     assert_type((Kind.from_table(kind.to_table()), kind.named_values), tuple[Kind, tuple[str, ...]])
     kind.require_collectable("delay")

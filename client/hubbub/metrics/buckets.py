@@ -14,8 +14,9 @@ from itertools import pairwise
 from numbers import Rational, Real
 from typing import Any
 
-from hubbub.errors import DefinitionError
+from hubbub.errors import DefinitionError, InvalidValueError
 from hubbub.metrics.params import MAX_BITS
+from hubbub.text import with_article
 
 BUCKET_FIELDS = ("edges", "several", "unit", "representatives", "default", "estimate")
 """Fields of a definition that describe its buckets; `edges` is required."""
@@ -170,6 +171,14 @@ class Buckets:
     def accumulates(self) -> bool:
         """Whether the number of a period depends on all its recordings, so that a number must be kept until the period ends."""
         return self.several is not Several.ONE
+
+    def number(self, value: object) -> float:
+        """Return a recorded value as a double. Raises InvalidValueError for anything but a finite real number."""
+        number = finite_number(value)
+        if number is None:
+            problem = "NaN or an infinity" if isinstance(value, float) else with_article(type(value).__name__)
+            raise InvalidValueError(f"an ordinal metric accepts a finite number or None, got {problem}")
+        return number
 
     def combine(self, earlier: float | None, number: float) -> float:
         """Return the number of a period, given that of its earlier recordings; a sum beyond the largest double is the largest double."""

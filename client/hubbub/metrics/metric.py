@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from hubbub.errors import DefinitionError, HubbubError, InvalidValueError
 from hubbub.mechanisms.unary import UnaryResponse
@@ -29,7 +29,9 @@ from hubbub.metrics.kinds import (
 from hubbub.metrics.params import Params, one_hot_params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.rules import check_metric_name, check_review
-from hubbub.text import format_count
+from hubbub.text import format_count, with_article
+
+K = TypeVar("K", bound=Kind)
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,19 @@ class Metric:
     def row_bytes(self) -> int:
         """Bytes of one report's bits: ceil(k / 8)."""
         return (self.num_bits + 7) // 8
+
+    def require(self, kind: type[K], purpose: str) -> K:
+        """Return the kind if it is of this class. Raises DefinitionError with the purpose for another one.
+
+        >>> Metric.boolean("paid", prob_p=0, prob_q=1, prob_f=0.5).require(StringKind, "discover")
+        Traceback (most recent call last):
+        hubbub.errors.DefinitionError: paid: discover needs a string metric, got a boolean one
+        """
+        if not isinstance(self.kind, kind):
+            raise DefinitionError(
+                f"{self.name}: {purpose} needs {with_article(kind.word)} metric, got {with_article(self.kind.word)} one"
+            )
+        return self.kind
 
     @property
     def categories(self) -> tuple[str, ...]:

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hubbub.errors import HubbubError, SummaryError
-from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.text import DISTRIBUTION, escape_untrusted
 from hubbub_decoder.errors import CandidateError
+from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.options import Options
 
 CANDIDATE_SUFFIXES = (".txt", ".csv")
@@ -55,13 +55,7 @@ class Task:
     @property
     def reason_to_skip(self) -> str | None:
         """Reason why `decode` cannot estimate this metric; None: it can."""
-        if self.metric.kind.word is KindWord.JOINT:
-            return "a joint metric is estimated by `hubbub associate`"
-        if self.metric.discover is not None:
-            return "the strings of a metric with `discover` are found by `hubbub discover`"
-        if self.metric.kind.needs_candidates and self.candidates is None:
-            return f"no candidates: add {self.metric.name}.txt to the directory of --candidates"
-        return None
+        return operations_of(self.metric).reason_to_skip(has_candidates=self.candidates is not None)
 
     def fingerprint(self, hash_of: Callable[[Path], str]) -> str:
         """SHA-256, in hex, of all that the result depends on: the files' contents, the options and this release of hubbub.

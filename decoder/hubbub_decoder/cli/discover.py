@@ -22,6 +22,7 @@ from hubbub_decoder.cli.shared import (
 )
 
 if TYPE_CHECKING:
+    from hubbub.metrics.discovery import Discovery
     from hubbub.metrics.metric import Metric
     from hubbub_decoder.cli.shared import ShowStage
     from hubbub_decoder.options import Target
@@ -68,7 +69,7 @@ def command(
     from hubbub.text import escape_untrusted, format_count
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.output_files import check_result_paths
-    from hubbub_decoder.discovery.discover import discover
+    from hubbub_decoder.discovery.discover import discover, discovery_of
     from hubbub_decoder.results.table import DecodingTable
     from hubbub_decoder.results.warnings import repeated_inputs
 
@@ -77,6 +78,7 @@ def command(
     with elapsed_time(stderr) as show_stage:
         parts = read_all(summaries, show_stage)
         summary = combine(parts)
+        discovery = discovery_of(summary.metric)
         found = discover(
             summary,
             confidence=confidence,
@@ -84,15 +86,14 @@ def command(
             target=target,
             same_clients=not independent_clients,
             beam=beam,
-            progress=_groups_of(summary.metric, show_stage),
+            progress=_groups_of(discovery, show_stage),
         )
     if found.decoding is not None:
         input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         found = replace(found, decoding=replace(found.decoding, warnings=(*input_warnings, *found.decoding.warnings)))
     stderr.print(f"searched {describe(summary)}", highlight=False)
-    for text in _beam_warnings(
-        summary.metric, summary.num_reports, () if independent_clients else summary.periods, beam
-    ):
+    periods = 1 if independent_clients else max(1, len(summary.periods))
+    for text in _beam_warnings(summary.metric, discovery, summary.num_reports, periods, beam):
         stderr.print(text, style="yellow", highlight=False, markup=False)
     if found.decoding is not None:
         write_outputs(stderr, out, found.decoding.save)
@@ -113,10 +114,10 @@ def command(
         )
 
 
-def _beam_warnings(metric: Metric, num_reports: int, periods: tuple[str, ...], beam: int) -> Iterator[str]:
+def _beam_warnings(metric: Metric, discovery: Discovery, num_reports: int, periods: int, beam: int) -> Iterator[str]:
     """Yield a warning about a beam smaller than the default: the shares that are found with each, by the law of `hubbub plan`.
 
-    num_reports : of all periods      periods : in which the same clients report; empty: none
+    num_reports : of all periods      periods : number of those in which the same clients report
     """
     import math
     from dataclasses import replace
@@ -125,31 +126,30 @@ def _beam_warnings(metric: Metric, num_reports: int, periods: tuple[str, ...], b
     from hubbub_decoder.planning.description import POWERS, describe
     from hubbub_decoder.planning.law.discovery import DiscoveryAccuracy
 
-    if beam >= DEFAULT_BEAM or metric.discover is None:
+    if beam >= DEFAULT_BEAM:
         return
     fewer = f"--beam {beam}: the search kept fewer than the default {DEFAULT_BEAM:,} prefixes after each group"
     remedy = "Leave out --beam to find rarer strings."
-    if metric.discover.method == "ngrams":
+    if discovery.method == "ngrams":
         yield f"{fewer}. How many strings this loses is not known for n-grams. {remedy}"
         return
-    number = len(periods) or 1
-    law = describe(metric, reports=max(1, num_reports // number), periods=number).accuracy
+    law = describe(metric, reports=max(1, num_reports // periods), periods=periods).accuracy
     if not isinstance(law, DiscoveryAccuracy):
         return
     limits = [replace(law, beam=each).detection_limit(POWERS[0]) for each in (beam, DEFAULT_BEAM)]
     found, usual = (f"from {100 * each:.3g} %" if math.isfinite(each) else "of no size" for each in limits)
     yield (
-        f"{fewer}. A string of {metric.discover.longest} symbols is found with probability {POWERS[0]:g} if its share is {found}, "
+        f"{fewer}. A string of {discovery.longest} symbols is found with probability {POWERS[0]:g} if its share is {found}, "
         f"with the default {usual}. {remedy}"
     )
 
 
-def _groups_of(metric: Metric, show_stage: ShowStage) -> Callable[[int, int], None]:
+def _groups_of(discovery: Discovery, show_stage: ShowStage) -> Callable[[int, int], None]:
     """Return a function that shows each prefix group, and the share of the groups of both searches before it."""
     from hubbub_decoder.discovery.search import NUM_SEARCHES
 
     done = 0
-    total = NUM_SEARCHES * len(metric.discover.lengths) + 1 if metric.discover is not None else 1  # one more: the tests
+    total = NUM_SEARCHES * len(discovery.lengths) + 1  # one more: the tests
 
     def show(length: int, number: int) -> None:
         nonlocal done

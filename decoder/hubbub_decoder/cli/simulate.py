@@ -111,7 +111,7 @@ def command(
         check_table_path(truth_out, (".csv",))
     definition = definitions_with(definitions, [metric])[metric]
     stderr = Console(stderr=True)
-    if definition.parts and (population_path is None or kind != "reports" or truth_out is not None):
+    if len(definition.blocks) > 1 and (population_path is None or kind != "reports" or truth_out is not None):
         raise click.UsageError(
             f"{metric} is a joint metric. Pass --population with a column for each part and count, and --kind reports, without --truth-out."
         )
@@ -168,6 +168,6 @@ def _read_population(metric: Metric, path: Path) -> tuple[dict[Any, int], int]:
     """Number of clients with each value, or combination of values, and without a value."""
     from hubbub_decoder.data.populations import read_joint_population, read_population
 
-    if metric.parts:
-        return read_joint_population(path, [part.name for part in metric.parts]), 0
+    if len(metric.blocks) > 1:
+        return read_joint_population(path, list(metric.kind.components)), 0
     return read_population(path)

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.errors import DefinitionError
-from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary import Reports
@@ -52,10 +51,10 @@ def read_joint_reports(path: str | Path, metric: Metric) -> Reports:
     lines = csv_lines(path)
     _, header = next(lines, (1, []))
     names = [name.strip() for name in header]
-    missing = [name for name in ("cohort", *(part.name for part in metric.parts)) if name not in names]
+    missing = [name for name in ("cohort", *(part.name for part in metric.components)) if name not in names]
     if missing:
         raise ForeignFileError(f"{path}: line 1 must name the columns {', '.join(missing)}; got {names[:8]}.")
-    cohort_at, columns = names.index("cohort"), [(names.index(part.name), part) for part in metric.parts]
+    cohort_at, columns = names.index("cohort"), [(names.index(part.name), part) for part in metric.components]
     cohorts: list[int] = []
     digits: list[str] = []
     for line, cells in lines:
@@ -73,7 +72,7 @@ def read_joint_reports(path: str | Path, metric: Metric) -> Reports:
 
 def _bits(path: str | Path, line: int, part: Metric, cell: str) -> str:
     bits, k = cell.strip(), part.params.num_bits
-    if part.kind.word is KindWord.BOOLEAN and bits in ("TRUE", "FALSE"):
+    if k == 1 and bits in ("TRUE", "FALSE"):
         return "1" if bits == "TRUE" else "0"
     if len(bits) != k or bits.strip("01"):
         raise ForeignFileError(

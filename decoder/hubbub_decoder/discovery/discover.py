@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import SummaryError
-from hubbub.metrics.discovery import END
+from hubbub.metrics.discovery import END, Discovery
+from hubbub.metrics.kinds import StringKind
+from hubbub.metrics.metric import Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.discovery.extensions import Prefixes
@@ -73,20 +75,17 @@ def discover(
     progress       : called with each group's prefix length and number of candidates
     The other parameters are those of `decode`.
 
-    Raises SummaryError for a metric without `discover`, and as `decode`.
+    Raises DefinitionError for a metric of another kind, SummaryError for one without `discover`, and as `decode`.
     """
     options = Options(confidence, fdr, target, same_clients)
     metric = summary.metric
-    if metric.discover is None:
-        raise SummaryError(
-            f"{metric.name}: the definition has no discover table, so clients report whole strings only. Use decode with candidates."
-        )
+    discovery = discovery_of(metric)
     for name, number in (("beam", beam), ("max_candidates", max_candidates)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise SummaryError(f"{name} must be an integer >= 1, got {number!r}")
     counts = summary.bit_counts()
     searched = counts if same_clients else BitCounts(metric, counts.reports, counts.ones)
-    kept = search_prefixes(searched, metric.discover, beam=beam, max_candidates=max_candidates, progress=progress)
+    kept = search_prefixes(searched, discovery, beam=beam, max_candidates=max_candidates, progress=progress)
     ended, cut = kept.probable(MIN_WHOLE_LOG_ODDS, whole=True), kept.probable(_MIN_TRUNCATED_LOG_ODDS, whole=False)
     values = (fragment.removesuffix(END) for fragment in (*ended.fragments, *cut.fragments))
     strings = [value.decode() for value in values if _is_utf8(value)]
@@ -94,6 +93,16 @@ def discover(
         return Discoveries(None, tuple(_truncated(cut, {})))
     decoding = decode_evidence(collect_evidence(counts, options), strings, options)
     return Discoveries(decoding, tuple(_truncated(cut, {each.candidate: each for each in decoding.detected})))
+
+
+def discovery_of(metric: Metric) -> Discovery:
+    """Groups of a metric whose strings can be found. Raises DefinitionError for another kind, SummaryError without `discover`."""
+    discovery = metric.require(StringKind, "discover").discover
+    if discovery is None:
+        raise SummaryError(
+            f"{metric.name}: the definition has no discover table, so clients report whole strings only. Use decode with candidates."
+        )
+    return discovery
 
 
 def _truncated(cut: Prefixes, detected: Mapping[str, Estimate]) -> Iterator[str]:

@@ -20,6 +20,9 @@ class JointOperations(KindOperations[JointKind], of=JointKind):
     def _parts(self) -> list[KindOperations[Any]]:
         return [operations_of(part) for part in self.metric.components]
 
+    def reason_to_skip(self, *, has_candidates: bool) -> str:
+        return "a joint metric is estimated by `hubbub associate`"
+
     def check_decodable(self) -> NoReturn:
         raise SummaryError(
             f"{self.metric.name}: a joint metric has the bits of {len(self.kind.parts)} parts. Use `hubbub associate` for "

@@ -56,6 +56,10 @@ class KindOperations(ABC, Generic[K]):
     ) -> Decoding:
         """Decode evidence with at least one report; parameters as of `pipeline.decode`. Raises CandidateError, SummaryError."""
 
+    def reason_to_skip(self, *, has_candidates: bool) -> str | None:
+        """Return why `decode` cannot estimate the metric in a run over many; None: it can."""
+        return None
+
     def check_decodable(self) -> None:
         """Raise SummaryError if the metric has no shares of single values."""
 

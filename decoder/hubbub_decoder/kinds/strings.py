@@ -78,6 +78,11 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
         )
         return replace(decoding, warnings=_warnings(evidence, whole, design, repeated, selection, fit, decoding))
 
+    def reason_to_skip(self, *, has_candidates: bool) -> str | None:
+        if self.kind.discover is not None:
+            return "the strings of a metric with `discover` are found by `hubbub discover`"
+        return None if has_candidates else f"no candidates: add {self.metric.name}.txt to the directory of --candidates"
+
     def rows(self, candidates: Candidates) -> DesignMatrix:
         return _hash(self.metric, candidates)[0]
 

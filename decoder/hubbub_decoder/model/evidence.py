@@ -145,10 +145,8 @@ class Evidence:
 
     def held_out(self) -> Evidence:
         """Evidence of the clients that report whole values: all, or with `discover` bit counts of the held-out group."""
-        if self.metric.discover is None:
-            return self
-        group = self.metric.discover.cohorts(len(self.metric.discover.lengths), self.params.num_cohorts)
-        return self.as_bit_counts().subset(np.isin(np.arange(self.params.num_cohorts), group))
+        m, whole = self.metric.num_cohorts, self.metric.kind.whole_cohorts
+        return self if len(whole) == m else self.as_bit_counts().subset(np.isin(np.arange(m), whole))
 
 
 def _take(collected: Collected, cohorts: Flags) -> Collected:

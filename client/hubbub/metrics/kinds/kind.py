@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from decimal import Decimal
     from fractions import Fraction
 
+    from hubbub.metrics.buckets import Buckets
+
 Value: TypeAlias = "str | bool | float | Decimal | Fraction | None"
 JointValue: TypeAlias = "tuple[Value, ...] | Mapping[str, Value]"
 """Values of the parts of a joint metric: in the order of the parts, or by name."""
@@ -128,6 +130,16 @@ class Kind(ABC):
     def num_strings(self) -> int:
         """Number of strings in a value: each has a digest of 16 bytes in the value's key."""
         return 0
+
+    @property
+    def whole_cohorts(self) -> range:
+        """Cohorts whose reports are of whole values: all, but with `discover` only the held-out group."""
+        return range(self.num_cohorts)
+
+    @property
+    def accumulating(self) -> Buckets | None:
+        """Buckets of a number that depends on all recordings of a period; None: one recording is reported."""
+        return None
 
     @property
     def has_own_cohort(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hubbub.errors import DefinitionError, InvalidValueError
 from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
-from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets, Several, finite_number, format_number
+from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets, Several, format_number
 from hubbub.metrics.kinds.kind import (
     BlockKind,
     BloomBits,
@@ -18,7 +18,6 @@ from hubbub.metrics.kinds.kind import (
     Value,
 )
 from hubbub.metrics.params import MEAN_COHORTS, Params
-from hubbub.text import with_article
 
 _REPORTED_NUMBER: Mapping[Several, str] = {
     Several.ONE: "one at random",
@@ -61,13 +60,9 @@ class NumberKind(BlockKind):
     def has_no_value(self) -> bool:
         return self.buckets.default is None
 
-    def number(self, value: object) -> float:
-        """Return a recorded value as a double. Raises InvalidValueError for anything but a finite real number."""
-        number = finite_number(value)
-        if number is None:
-            problem = "NaN or an infinity" if isinstance(value, float) else with_article(type(value).__name__)
-            raise InvalidValueError(f"an ordinal metric accepts a finite number or None, got {problem}")
-        return number
+    @property
+    def accumulating(self) -> Buckets | None:
+        return self.buckets if self.buckets.accumulates else None
 
     def parse_value(self, text: str) -> Value:
         try:
@@ -126,7 +121,7 @@ class OrdinalKind(NumberKind):
         )
 
     def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
-        number = self.buckets.default if value is None else self.number(value)
+        number = self.buckets.default if value is None else self.buckets.number(value)
         return BloomBits(0 if number is None else 1 << self.buckets.index_of(number))
 
 
@@ -151,7 +146,7 @@ class MeanKind(NumberKind):
         return 2
 
     def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
-        number = self.number(self.buckets.default if value is None else value)
+        number = self.buckets.number(self.buckets.default if value is None else value)
         fraction, m = self.buckets.fraction(number), self.params.num_cohorts
         if threshold is None and cohort < fraction * m < cohort + 1:
             raise InvalidValueError(

@@ -63,6 +63,12 @@ class StringKind(BlockKind):
             raise DefinitionError(f"part {name} must not have a discover table: its cohort is that of the joint metric")
 
     @property
+    def whole_cohorts(self) -> range:
+        if self.discover is None:
+            return range(self.params.num_cohorts)
+        return self.discover.cohorts(len(self.discover.lengths), self.params.num_cohorts)
+
+    @property
     def has_own_cohort(self) -> bool:
         return self.discover is not None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.sealed_values import Sealer
 from hubbub.encoding.secret import SECRET_BYTES, Secret
-from hubbub.metrics.kinds import BloomBits, JointValue, NumberKind, Value
+from hubbub.metrics.kinds import BloomBits, JointValue, Value
 from hubbub.metrics.metric import Metric, name_errors
 from hubbub.metrics.periods import period_number
 from hubbub.privacy.ledger import Account, EncodedReport, Key
@@ -42,10 +42,11 @@ class SubjectEncoder:
         The Bloom bits; the number itself where the number of a period depends on all its recordings.
         """
         metric = self.encoder.metric
-        if not isinstance(metric.kind, NumberKind) or not metric.kind.buckets.accumulates:
+        buckets = metric.kind.accumulating
+        if buckets is None:
             return self.bloom_bits(value)
         with name_errors(metric.name):
-            return None if value is None else metric.kind.number(value)
+            return None if value is None else buckets.number(value)
 
     def add_recording(
         self, value: Value | JointValue | BloomBits, sealed: bytes
@@ -54,8 +55,8 @@ class SubjectEncoder:
 
         sealed : number of the earlier recordings of the period; empty if there is none. Without such numbers the value is unchanged
         """
-        buckets = self.encoder.metric.buckets
-        if buckets is None or not buckets.accumulates:
+        buckets = self.encoder.metric.kind.accumulating
+        if buckets is None:
             return value, b""
         number = self._sealer.open_number(sealed)
         if isinstance(value, float):
