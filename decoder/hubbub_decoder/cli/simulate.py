@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub_decoder.cli.shared import ShowStage, elapsed_time
+from hubbub_decoder.cli.shared import ShowStage, elapsed_time, print_message
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,12 +143,7 @@ def command(
     if truth_out is not None:
         write_population(population, num_clients, truth_out)
         written.append(str(truth_out))
-    stderr.print(
-        f"wrote {' and '.join(written)}: {format_count(num_reports, 'report')} of {metric}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    print_message(stderr, f"wrote {' and '.join(written)}: {format_count(num_reports, 'report')} of {metric}")
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})
 
