@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import re
 
+# Patterns are texts, which `re` compiles at their first use: compiling them here would take 1 ms of `import hubbub`.
 _MASK = "***"
 _HOST = r"(?:\[[\w:.%]*\]|[\w.-]*)(?::\d+)?"
-_HOSTS = re.compile(rf"(?:\*\*\*|{_HOST}(?:,{_HOST})*)(?=[/?#]|\Z)")
+_HOSTS = rf"(?:\*\*\*|{_HOST}(?:,{_HOST})*)(?=[/?#]|\Z)"
 _SCHEME = r"(?:[a-z][a-z0-9+.-]+:/{1,2}|postgres(?:ql)?:)"  # one slash: pathlib removes the other
-_URL = re.compile(rf"(\W*{_SCHEME})(.*)", re.DOTALL | re.IGNORECASE)
-_BEFORE_URL = r"""(?<![^\s"'`(\[{<=,])"""
-_URL_IN_TEXT = re.compile(_BEFORE_URL + _SCHEME, re.IGNORECASE)
-_NEXT_URL_IN_TEXT = re.compile(rf"{_BEFORE_URL}(?:https?|s3|gs|az|file|sqlite|postgres(?:ql)?):/", re.IGNORECASE)
+_URL = rf"(?is)(\W*{_SCHEME})(.*)"
+_BEFORE_URL = r"""(?i)(?<![^\s"'`(\[{<=,])"""
+_URL_IN_TEXT = _BEFORE_URL + _SCHEME
+_NEXT_URL_IN_TEXT = rf"{_BEFORE_URL}(?:https?|s3|gs|az|file|sqlite|postgres(?:ql)?):/"
 """After the first URL only a known scheme begins another one, because a password may contain `[word:/`."""
-_SHOWS_USER = re.compile(r"\W*(?:postgres(?:ql)?\S*)?", re.IGNORECASE)
+_SHOWS_USER = r"(?i)\W*(?:postgres(?:ql)?\S*)?"
 """In a URL of another scheme, the name before the @ is often a token."""
 _SHOWN_PARAMETERS = ("host", "hostaddr", "port")
 _PUNCTUATION = ":;.,)}>\"'`"
-_PASSWORD = re.compile(r"((?<!\w)(?=\w*(?:password|secret))\w++\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&]+)", re.IGNORECASE)
+_ASSIGNMENT = r"(?i)((?<!\w)(?=\w*(?:password|secret))\w++\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&]+)"
 
 
 def mask_url(url: str) -> str:
@@ -36,7 +37,7 @@ def mask_url(url: str) -> str:
     >>> mask_url("postgresql://u:sec/ret"), mask_url("http://host?a=b@c"), mask_url("postgresql://[::1]:5432/y")
     ('postgresql://***', 'http://***', 'postgresql://[::1]:5432/y')
     """
-    found = _URL.fullmatch(url)
+    found = re.fullmatch(_URL, url)
     if found is not None:
         return _mask_after(found[1], found[2])
     if re.match(r"[^:]*:.*@", url, re.DOTALL):
@@ -57,8 +58,8 @@ def mask_urls(text: str) -> str:
     'postgresql://u:***@host/y -> s3://bucket/c: no space'
     """
     shown, rest = [], text
-    while found := _URL_IN_TEXT.search(rest):
-        following = _NEXT_URL_IN_TEXT.search(rest, found.start() + 1)
+    while found := re.search(_URL_IN_TEXT, rest):
+        following = re.compile(_NEXT_URL_IN_TEXT).search(rest, found.start() + 1)
         end = len(rest) if following is None else following.start()
         masked, length = _mask_first(rest[found.start() : end])
         shown += [_mask_passwords(rest[: found.start()]), masked]
@@ -69,11 +70,11 @@ def mask_urls(text: str) -> str:
 def _mask_after(scheme: str, rest: str) -> str:
     """Mask the part of a URL after its scheme; `rest` has the form user:password@host:port/path?query#fragment."""
     userinfo, at, after = rest.rpartition("@")
-    hosts = _HOSTS.match(after)
+    hosts = re.match(_HOSTS, after)
     if hosts is None or "?" in userinfo or "#" in userinfo:
         return scheme + _MASK
     name, colon, _ = userinfo.partition(":")
-    if at and _SHOWS_USER.fullmatch(scheme) and re.fullmatch(r"[\w.-]*", name):
+    if at and re.fullmatch(_SHOWS_USER, scheme) and re.fullmatch(r"[\w.-]*", name):
         user = f"{name}:{_MASK}@" if colon else f"{name}@"
     else:
         user = f"{_MASK}@" if at else ""
@@ -117,7 +118,7 @@ def _without_punctuation(url: str) -> str:
 
 def _mask_passwords(text: str) -> str:
     """Mask the values of `password = value` in a text without URLs, such as a connection string of libpq."""
-    return _PASSWORD.sub(rf"\1{_MASK}", text)
+    return re.sub(_ASSIGNMENT, rf"\1{_MASK}", text)
 
 
 def _end_of_word(text: str, start: int) -> int:

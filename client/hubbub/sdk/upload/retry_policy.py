@@ -14,7 +14,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import Enum
 
 from hubbub.randomness import RandomBytes, uniform
@@ -176,6 +175,8 @@ def is_clock_confirmed(date: str | None, now: float) -> bool:
 
 def parse_http_date(text: str) -> float | None:
     """Return an HTTP date as POSIX seconds; None if it is invalid."""
+    from email.utils import parsedate_to_datetime  # 2 ms that a start does not need
+
     try:
         return parsedate_to_datetime(text).timestamp()
     except (ValueError, OverflowError, TypeError, IndexError):
