@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.api.bearer_auth import TokenAuthorizer
+from hubbub_aggregator.api.authentication import TokenAuthorizer
 from hubbub_aggregator.api.dashboard.routes import accepts_html, not_found_page
 from hubbub_aggregator.api.dashboard.routes import routes as dashboard_routes
 from hubbub_aggregator.api.dependencies import Address, Service
@@ -30,24 +30,24 @@ from hubbub_aggregator.api.ingest import IngestMiddleware
 from hubbub_aggregator.api.request_body import BodyMemory
 from hubbub_aggregator.api.routes import routes
 from hubbub_aggregator.errors import FilesInDoubtError, StoppedError, StoreError
-from hubbub_aggregator.http.cors import CrossOriginMiddleware
-from hubbub_aggregator.http.error_handler import ErrorMiddleware
-from hubbub_aggregator.http.get_and_head import get_and_head
+from hubbub_aggregator.http.middlewares import (
+    CrossOriginMiddleware,
+    ErrorMiddleware,
+    SecurityHeadersMiddleware,
+    UnreadBodyMiddleware,
+)
 from hubbub_aggregator.http.problems import problem_response, refusal_response
-from hubbub_aggregator.http.security_headers import SecurityHeadersMiddleware
-from hubbub_aggregator.http.unread_body import UnreadBodyMiddleware
+from hubbub_aggregator.http.routing import get_and_head
 from hubbub_aggregator.monitoring.disk_space import DiskSpace
-from hubbub_aggregator.monitoring.job_health import JobHealth, log_failure
-from hubbub_aggregator.monitoring.periodic_job import PeriodicJob
+from hubbub_aggregator.monitoring.jobs import JobHealth, PeriodicJob, log_failure
 from hubbub_aggregator.pipeline.active_definitions import ActiveDefinitions
 from hubbub_aggregator.pipeline.credible_clock import CredibleClock, ServiceClock
-from hubbub_aggregator.pipeline.fold_progress import FoldProgress
-from hubbub_aggregator.pipeline.folding import compute_figures
+from hubbub_aggregator.pipeline.folding import FoldProgress, compute_figures
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
 from hubbub_aggregator.pipeline.outcome_counters import OutcomeCounters
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server.client_address import Proxies
-from hubbub_aggregator.server.rate_limit import RateLimit
+from hubbub_aggregator.server.limits import RateLimit
 from hubbub_aggregator.settings import NETWORKS_SHARE, Settings
 from hubbub_aggregator.store.interface import Store
 
