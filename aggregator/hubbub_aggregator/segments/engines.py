@@ -19,7 +19,7 @@ from typing import Protocol, Self
 import numpy as np
 
 from hubbub.metrics.metric import Metric
-from hubbub.wire.url_masking import mask_url
+from hubbub.wire.urls import mask_url
 from hubbub.worker_processes import worker_pool
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import summary_type

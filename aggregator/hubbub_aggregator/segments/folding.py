@@ -17,7 +17,7 @@ from uuid import UUID
 
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Summary, summary_from_bytes, summary_to_bytes
-from hubbub.wire.url_masking import mask_url
+from hubbub.wire.urls import mask_url
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.segments.engines import Engine, NewSegments
 from hubbub_aggregator.segments.manifest import Manifest, closed_name, manifest_name, newest_manifest

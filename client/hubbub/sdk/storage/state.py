@@ -11,13 +11,14 @@ Reports are numbered when their batch is created: numbers that the replay never 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
-from typing import assert_never
+from typing import Any, assert_never
 
 from hubbub.consent import Consent
 from hubbub.metrics.periods import Period
 from hubbub.privacy.ledger import Account, EncodedReport, Key
-from hubbub.sdk.storage.accounting import Accounting
 from hubbub.sdk.storage.events import (
     AccountChange,
     AttemptedPeriods,
@@ -52,6 +53,45 @@ from hubbub.sdk.storage.events import (
     SentSnapshot,
 )
 from hubbub.wire.batch import Batch
+from hubbub.wire.json_values import json_value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounting:
+    """Counters of recordings and reports.
+
+    Two identities hold after any kill:
+
+        recorded = chosen + superseded + sum(ignored.values())
+        formed   = acknowledged + queued + quarantined + sum(dropped.values())
+
+    recorded        : recordings
+    chosen          : recordings that became a draft          superseded : further recordings of a draft's period
+    ignored         : ignored recordings, by reason
+    formed          : reports that were made
+    stood_in        : reports that repeat the value reported last, because the budget had no room for another one
+    acknowledged    : reports that the aggregator stored      queued     : reports that wait to be sent
+    quarantined     : reports that the aggregator refused     dropped    : reports that were deleted, by reason
+    damaged_records : damaged records of the state; the figures in them are lost
+    """
+
+    recorded: int
+    chosen: int
+    superseded: int
+    ignored: Mapping[str, int]
+    formed: int
+    stood_in: int
+    acknowledged: int
+    queued: int
+    quarantined: int
+    dropped: Mapping[str, int]
+    damaged_records: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counters as JSON values."""
+        fields: dict[str, Any] = json_value(self)
+        return fields
+
 
 DROP_REASONS = ("quota", "age", "expired", "consent", "local", "copied", "corrupt", "refused", "clock")
 IGNORE_REASONS = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-state")
@@ -94,7 +134,7 @@ class State:
         self.secret_tag = ""
         self.ledger_key = ""
         self.machine_tags: tuple[str, ...] = ()
-        """Tag of each machine that used the directory under this secret, see `machine_id.py`."""
+        """Tag of each machine that used the directory under this secret, see `copy_detection.machine_tag`."""
         self.drafts: dict[Key, Draft] = {}
         self.accounts: dict[Key, Account] = {}
         self.digests: dict[str, set[str]] = {}

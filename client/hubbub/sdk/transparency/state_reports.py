@@ -15,7 +15,7 @@ from hubbub.metrics.periods import PeriodKind
 from hubbub.privacy.ledger import Account
 from hubbub.sdk.storage import events
 from hubbub.sdk.storage import state as stored
-from hubbub.sdk.storage.accounting import Accounting
+from hubbub.sdk.storage.state import Accounting
 from hubbub.wire.json_values import json_value
 
 
