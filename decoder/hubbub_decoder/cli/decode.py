@@ -101,9 +101,9 @@ def command(
 
     from hubbub_decoder.comparison.trends import decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.output_files import PAGE, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
+    from hubbub_decoder.model.evidence import combine, describe
     from hubbub_decoder.pipeline import decode
     from hubbub_decoder.report.provenance import provenance_rows
     from hubbub_decoder.report.write import write_report
