@@ -27,6 +27,7 @@ from hubbub.sdk.storage.events import (
     BatchRemoval,
     BatchSnapshot,
     BatchSplit,
+    ClientEvent,
     ClockConfirmation,
     ConsentChange,
     Continuation,
@@ -198,19 +199,8 @@ class State:
                 self.drafts[subject, digest] = draft
             case BatchSnapshot(queued):
                 self._add_batch(queued)
-            case AttemptedPeriods(digest, runs):
-                self.attempted_periods[digest] = runs
-            case IgnoredRecordings(counts):
-                self.ignored.update(counts)
-            case Backoff(failures, until, last_error):
-                self.failures, self.backoff_until, self.last_error = failures, until, last_error
-            case ClockConfirmation(time):
-                self.clock_confirmed_at = time
             case Reschedule(send_at, overdue):
                 self._reschedule(send_at, overdue=overdue)
-            case MetricPause(digest, until, is_held):
-                self.paused_metrics[digest] = until or 0.0  # None: of an unreleased version
-                (self.held_digests.add if is_held else self.held_digests.discard)(digest)
             case BatchSplit(batch_id, halves):
                 self.queue.pop(batch_id, None)
                 for half in halves:
@@ -219,10 +209,28 @@ class State:
                 self.quarantine[str(batch.batch_id)] = (batch, problem)
             case SentSnapshot(batch):
                 self._remember_sent(batch)
+            case _:
+                self._apply_to_client(event)
+
+    def _apply_to_client(self, event: ClientEvent) -> None:
+        match event:
+            case AttemptedPeriods(digest, runs):
+                self.attempted_periods[digest] = runs
+            case IgnoredRecordings(counts):
+                self.ignored.update(counts)
+            case Backoff():
+                self.failures, self.backoff_until, self.last_error = event
+            case ClockConfirmation(time):
+                self.clock_confirmed_at = time
+            case MetricPause(digest, until, is_held):
+                self.paused_metrics[digest] = until or 0.0  # None: of an unreleased version
+                (self.held_digests.add if is_held else self.held_digests.discard)(digest)
             case DetachedStart(time):
                 self.detached_started_at = time
             case ConsentChange():
-                self._change_consent(event)
+                self.consent, self.consent_text, self.consent_time, self.reports_from = event
+                if self.consent is Consent.ON:
+                    self._drop_local()
             case EnrollmentStart(number, secret_tag):
                 self._enroll(number, secret_tag)
             case LedgerKey(key):
@@ -248,11 +256,6 @@ class State:
         self.acknowledged, self.damaged = event.acknowledged, event.damaged
         self.chosen, self.superseded, self.stood_in = event.chosen, event.superseded, event.stood_in
         self.dropped, self.ignored = Counter(event.dropped), Counter(event.ignored)
-
-    def _change_consent(self, event: ConsentChange) -> None:
-        self.consent, self.consent_text, self.consent_time, self.reports_from = event
-        if self.consent is Consent.ON:
-            self._drop_local()
 
     def _drop_local(self) -> None:
         """Drop the reports and drafts made under `local`. The event of consent itself does it, so no kill can come between."""
