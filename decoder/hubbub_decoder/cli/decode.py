@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from hubbub.metrics.metric import Metric
     from hubbub_decoder.comparison.trends import Trends
-    from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.options import Target
     from hubbub_decoder.results.decoding import Decoding
 
@@ -101,8 +99,11 @@ def command(
 
     from hubbub_decoder.comparison.trends import decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
+    from hubbub_decoder.data.google_rappor import read_map
     from hubbub_decoder.data.output_files import PAGE, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
+    from hubbub_decoder.errors import CandidateError
+    from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.model.evidence import combine, describe
     from hubbub_decoder.pipeline import decode
     from hubbub_decoder.report.provenance import provenance_rows
@@ -116,7 +117,7 @@ def command(
         raise click.UsageError("--by-period takes no --more-candidates, --weights or --method. Leave them out.")
     inputs = (*summaries, candidates_path, map_path, words_path, weights_path)
     check_result_paths(out, plot, (*TABLES, PAGE), inputs)
-    candidates = None if candidates_path is None else read_candidates(candidates_path)
+    candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)
     about_inputs = (summaries, candidates_path or map_path, datetime.now(UTC).date())
@@ -124,15 +125,25 @@ def command(
     with elapsed_time(stderr) as show_stage:
         parts = read_all(summaries, show_stage)
         summary = combine(parts)
-        design = _design_of_map(map_path, summary.metric)
-        _check_metric(
-            summary.metric, has_candidates=candidates is not None or design is not None, has_plot=plot is not None
-        )
+        if summary.metric.kind.needs_candidates and candidates_path is None and map_path is None:
+            raise CandidateError(
+                f"{summary.metric.name}: a string metric can only be decoded for given strings. Pass --candidates FILE or --map FILE."
+            )
+        if map_path is not None:
+            if not summary.metric.kind.needs_candidates:
+                raise click.UsageError(
+                    f"{summary.metric.name} is a {summary.metric.kind} metric and needs no map. Leave out --map."
+                )
+            candidates = read_map(map_path, summary.metric.params).design()
         show_stage(f"decoding {describe(summary)}")
+        if plot is not None and not summary.metric.kind.has_shares:
+            raise click.UsageError(
+                f'{summary.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
+            )
         if by_period:
             trends = decode_by_period(
                 parts,
-                candidates if design is None else design,
+                candidates,
                 confidence=confidence,
                 fdr=fdr,
                 target=target,
@@ -144,7 +155,7 @@ def command(
             return
         decoding = decode(
             summary,
-            candidates if design is None else design,
+            candidates,
             confidence=confidence,
             fdr=fdr,
             target=target,
@@ -158,6 +169,7 @@ def command(
         input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)
+    design = candidates if isinstance(candidates, DesignMatrix) else None
 
     def save(path: Path) -> None:
         if path.suffix.lower() == PAGE:
@@ -170,31 +182,6 @@ def command(
         print_json(decoding.to_dict())
     else:
         Console(highlight=False).print(DecodingTable(decoding, everything, top))
-
-
-def _design_of_map(path: Path | None, metric: Metric) -> DesignMatrix | None:
-    """Return the design matrix of a google/rappor map; None without a map."""
-    from hubbub_decoder.data.google_rappor import read_map
-
-    if path is None:
-        return None
-    if not metric.kind.needs_candidates:
-        raise click.UsageError(f"{metric.name} is a {metric.kind} metric and needs no map. Leave out --map.")
-    return read_map(path, metric.params).design()
-
-
-def _check_metric(metric: Metric, *, has_candidates: bool, has_plot: bool) -> None:
-    """Raise an error if the options do not fit the kind of the metric."""
-    from hubbub_decoder.errors import CandidateError
-
-    if metric.kind.needs_candidates and not has_candidates:
-        raise CandidateError(
-            f"{metric.name}: a string metric can only be decoded for given strings. Pass --candidates FILE or --map FILE."
-        )
-    if has_plot and not metric.kind.has_shares:
-        raise click.UsageError(
-            f'{metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
-        )
 
 
 def _print_trends(
