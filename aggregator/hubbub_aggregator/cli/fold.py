@@ -114,8 +114,6 @@ def _fold_all(
     objects: ObjectStore, definitions: Path, metrics: Mapping[str, Metric], engine: Engine, *, keep: bool
 ) -> Iterator[tuple[SegmentFolder, Folded | str]]:
     """Fold each folder; yield the result, or the reason of a failure."""
-    from uuid import uuid4
-
     from hubbub.errors import HubbubError
     from hubbub_aggregator.segments.folding import fold_folder, folders
 
@@ -125,7 +123,7 @@ def _fold_all(
             yield folder, f"{definitions} has no definition with this digest: add this version of the metric"
             continue
         try:
-            yield folder, fold_folder(objects, folder, metric, engine, uuid4, keep=keep)
+            yield folder, fold_folder(objects, folder, metric, engine, keep=keep)
         except HubbubError as problem:
             yield folder, str(problem)
 
