@@ -19,7 +19,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -100,9 +99,9 @@ def measure(engine: str, place: str) -> dict[str, float]:
             chosen = timed.engine
         small = Path(stack.enter_context(TemporaryDirectory()))
         write_segments(small, 1_000)
-        fold_folder(ObjectStore.open(str(small)), FOLDER, METRIC, chosen, uuid.uuid4, keep=True)
+        fold_folder(ObjectStore.open(str(small)), FOLDER, METRIC, chosen, keep=True)
         started, processor_before = time.perf_counter(), family(os.getpid())[1]
-        folded = fold_folder(ObjectStore.open(place), FOLDER, METRIC, chosen, uuid.uuid4, keep=True)
+        folded = fold_folder(ObjectStore.open(place), FOLDER, METRIC, chosen, keep=True)
         seconds, processor = time.perf_counter() - started, family(os.getpid())[1] - processor_before
         assert folded.summary is not None
         stages = {}

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.api.bearer_auth import TokenAuthorizer
+from hubbub_aggregator.api.authentication import TokenAuthorizer
 from hubbub_aggregator.api.dashboard.routes import accepts_html, not_found_page
 from hubbub_aggregator.api.dashboard.routes import routes as dashboard_routes
 from hubbub_aggregator.api.dependencies import Address, Service
@@ -30,24 +30,24 @@ from hubbub_aggregator.api.ingest import IngestMiddleware
 from hubbub_aggregator.api.request_body import BodyMemory
 from hubbub_aggregator.api.routes import routes
 from hubbub_aggregator.errors import FilesInDoubtError, StoppedError, StoreError
-from hubbub_aggregator.http.cors import CrossOriginMiddleware
-from hubbub_aggregator.http.error_handler import ErrorMiddleware
-from hubbub_aggregator.http.get_and_head import get_and_head
+from hubbub_aggregator.http.middlewares import (
+    CrossOriginMiddleware,
+    ErrorMiddleware,
+    SecurityHeadersMiddleware,
+    UnreadBodyMiddleware,
+)
 from hubbub_aggregator.http.problems import problem_response, refusal_response
-from hubbub_aggregator.http.security_headers import SecurityHeadersMiddleware
-from hubbub_aggregator.http.unread_body import UnreadBodyMiddleware
+from hubbub_aggregator.http.routing import get_and_head
 from hubbub_aggregator.monitoring.disk_space import DiskSpace
-from hubbub_aggregator.monitoring.job_health import JobHealth, log_failure
-from hubbub_aggregator.monitoring.periodic_job import PeriodicJob
+from hubbub_aggregator.monitoring.jobs import JobHealth, PeriodicJob, log_failure
 from hubbub_aggregator.pipeline.active_definitions import ActiveDefinitions
 from hubbub_aggregator.pipeline.credible_clock import CredibleClock, ServiceClock
-from hubbub_aggregator.pipeline.fold_progress import FoldProgress
-from hubbub_aggregator.pipeline.folding import compute_figures
+from hubbub_aggregator.pipeline.folding import FoldProgress, compute_figures
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
 from hubbub_aggregator.pipeline.outcome_counters import OutcomeCounters
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server.client_address import Proxies
-from hubbub_aggregator.server.rate_limit import RateLimit
+from hubbub_aggregator.server.limits import RateLimit
 from hubbub_aggregator.settings import NETWORKS_SHARE, Settings
 from hubbub_aggregator.store.interface import Store
 
@@ -79,72 +79,12 @@ def create_app(
     reload : returns the definitions after SIGHUP; None: SIGHUP is not handled
     local_address : address of the listener that serves reads without a token; None: there is none
     """
-    settings = settings or Settings()
-    outcomes, job_health, disk = OutcomeCounters(), JobHealth(), DiskSpace(free, settings.min_free_disk)
-    active_definitions = ActiveDefinitions(
-        definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports
-    )
-    readiness, service_clock = ReadinessCheck(store, disk), clock or CredibleClock(store)
-    progress = FoldProgress(store.segment_ids, lambda: service_clock().timestamp())
-    service = Service(
-        active_definitions=active_definitions,
-        reports=store,
-        periods=store,
-        tokens=store,
-        settings=settings,
-        clock=service_clock,
-        outcomes=outcomes,
-        proxies=Proxies(settings.trusted_proxy),
-        rate_limit=RateLimit(settings.client_burst_seconds),
-        body_memory=BodyMemory(settings.max_body_memory, settings.max_body_memory // NETWORKS_SHARE),
-        disk=disk,
-        authorizer=TokenAuthorizer(
-            store.token, today=lambda: service_clock().date(), record_use=store.record_token_use
-        ),
-        progress=progress,
-        job_health=job_health,
-        local_address=local_address,
-        readiness=readiness,
-    )
-
-    def fold_and_expire() -> None:
-        upkeep(store, active_definitions.current, settings, service_clock.observe())
-
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        writer = GroupCommit(store, settings, job_health)
-        jobs = (
-            PeriodicJob("fold_and_expire", lambda: progress.round(fold_and_expire), settings.fold_interval, job_health),
-            PeriodicJob(
-                "compute_figures",
-                lambda: compute_figures(store, active_definitions.current),
-                settings.fold_interval,
-                job_health,
-            ),
-            PeriodicJob("flush_refusals", lambda: outcomes.flush(store), _FLUSH_SECONDS, job_health),
-            PeriodicJob("check_disk", disk.measure, _DISK_CHECK_SECONDS, job_health),
-            PeriodicJob("check_clock", service_clock.observe, _CLOCK_CHECK_SECONDS, job_health),
-            PeriodicJob("check_files", store.check_files, _FILE_CHECK_SECONDS, job_health),
-        )
-        if reload is not None:
-            loop = asyncio.get_running_loop()
-            reload_now = partial(active_definitions.reload, always_log=True)
-            loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, reload_now))
-        try:
-            yield {"service": service, "writer": writer}
-        finally:
-            await writer.close()
-            await run_in_threadpool(readiness.close)
-            for job in jobs:
-                await run_in_threadpool(job.close)
-            with job_health.guard("flush_refusals"):
-                await run_in_threadpool(outcomes.flush, store)
-
+    service = _make_service(definitions, store, settings or Settings(), clock, free, reload, local_address)
     app = FastAPI(
         title="hubbub aggregator",
         version="1",
         description="Collects reports that clients randomized, and returns their counts.",
-        lifespan=lifespan,
+        lifespan=partial(_run_jobs, service, store, reloads=reload is not None),
         docs_url=None,  # the page loads its scripts from a third party
         redoc_url=None,
         openapi_url=None,  # served by the route below, encoded once
@@ -164,10 +104,80 @@ def create_app(
     app.exception_handler(RequestValidationError)(_invalid_query)
     app.exception_handler(StoreError)(_store_error)
     app.add_middleware(ErrorMiddleware)  # inside, too: the framework's own handler responds in plain text
-    service_app = IngestMiddleware(SecurityHeadersMiddleware(ErrorMiddleware(app)))
-    return UnreadBodyMiddleware(
-        CrossOriginMiddleware(service_app, settings.cors_origin) if settings.cors_origin else service_app
+    outer: ASGIApp = IngestMiddleware(SecurityHeadersMiddleware(ErrorMiddleware(app)))
+    if service.settings.cors_origin:
+        outer = CrossOriginMiddleware(outer, service.settings.cors_origin)
+    return UnreadBodyMiddleware(outer)
+
+
+def _make_service(
+    definitions: Definitions,
+    store: Store,
+    settings: Settings,
+    clock: ServiceClock | None,
+    free: Callable[[], int] | None,
+    reload: Callable[[], Definitions] | None,
+    local_address: Address | None,
+) -> Service:
+    """Return the collaborators of the routes; see `create_app` for the parameters."""
+    disk, service_clock = DiskSpace(free, settings.min_free_disk), clock or CredibleClock(store)
+    return Service(
+        active_definitions=ActiveDefinitions(
+            definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports
+        ),
+        reports=store,
+        periods=store,
+        tokens=store,
+        settings=settings,
+        clock=service_clock,
+        outcomes=OutcomeCounters(),
+        proxies=Proxies(settings.trusted_proxy),
+        rate_limit=RateLimit(settings.client_burst_seconds),
+        body_memory=BodyMemory(settings.max_body_memory, settings.max_body_memory // NETWORKS_SHARE),
+        disk=disk,
+        authorizer=TokenAuthorizer(
+            store.token, today=lambda: service_clock().date(), record_use=store.record_token_use
+        ),
+        progress=FoldProgress(store.segment_ids, lambda: service_clock().timestamp()),
+        job_health=JobHealth(),
+        local_address=local_address,
+        readiness=ReadinessCheck(store, disk),
     )
+
+
+@asynccontextmanager
+async def _run_jobs(service: Service, store: Store, _app: FastAPI, *, reloads: bool) -> AsyncIterator[dict[str, Any]]:
+    """Run the writer and the background jobs, and reload definitions on SIGHUP if the application can."""
+
+    def fold_and_expire() -> None:
+        upkeep(store, service.active_definitions.current, service.settings, service.clock.observe())
+
+    def start(name: str, run: Callable[[], object], seconds: float) -> PeriodicJob:
+        return PeriodicJob(name, run, seconds, service.job_health)
+
+    writer = GroupCommit(store, service.settings, service.job_health)
+    fold_seconds = service.settings.fold_interval
+    jobs = (
+        start("fold_and_expire", lambda: service.progress.round(fold_and_expire), fold_seconds),
+        start("compute_figures", lambda: compute_figures(store, service.active_definitions.current), fold_seconds),
+        start("flush_refusals", lambda: service.outcomes.flush(store), _FLUSH_SECONDS),
+        start("check_disk", service.disk.measure, _DISK_CHECK_SECONDS),
+        start("check_clock", service.clock.observe, _CLOCK_CHECK_SECONDS),
+        start("check_files", store.check_files, _FILE_CHECK_SECONDS),
+    )
+    if reloads:
+        loop = asyncio.get_running_loop()
+        reload_now = partial(service.active_definitions.reload, always_log=True)
+        loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, reload_now))
+    try:
+        yield {"service": service, "writer": writer}
+    finally:
+        await writer.close()
+        await run_in_threadpool(service.readiness.close)
+        for job in jobs:
+            await run_in_threadpool(job.close)
+        with service.job_health.guard("flush_refusals"):
+            await run_in_threadpool(service.outcomes.flush, store)
 
 
 def _refusal(request: Request, refused: RefusedError) -> Response:

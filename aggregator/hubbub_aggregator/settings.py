@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from hubbub.errors import ParameterError
 from hubbub_aggregator.server.client_address import Proxies, parse_network
-from hubbub_aggregator.server.connection_limits import ConnectionLimits
+from hubbub_aggregator.server.limits import ConnectionLimits
 
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 NETWORKS_SHARE = 8

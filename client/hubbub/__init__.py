@@ -16,13 +16,12 @@ from hubbub.metrics.params import Params
 from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.recording.batch_builder import Limits
-from hubbub.sdk.storage.accounting import Accounting
 from hubbub.sdk.storage.secret_file import secret_at
+from hubbub.sdk.storage.state import Accounting
 from hubbub.sdk.transparency.consent_notice import consent_notice
 from hubbub.sdk.transparency.state_reports import Inspection, Ledger
-from hubbub.wire.batch import Batch
+from hubbub.wire.batch import Batch, Report
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub.wire.report import Report
 
 __all__ = [
     "Accounting",

@@ -24,13 +24,11 @@ from hubbub.privacy.policy import Policy
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.sdk.configuration import Durability, check_consent_text, check_subject_id, check_timeout, configure
 from hubbub.sdk.recording.batch_builder import Limits
-from hubbub.sdk.runtime.async_worker import AsyncWorker
 from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
-from hubbub.sdk.runtime.fork_safety import HeldSection, register, registered_clients
-from hubbub.sdk.runtime.machine_id import MachineIdReader, read_machine_id
 from hubbub.sdk.runtime.safe_logging import holds_journal
-from hubbub.sdk.storage.accounting import Accounting
-from hubbub.sdk.storage.state import State
+from hubbub.sdk.runtime.threads import AsyncWorker, HeldSection, register, registered_clients
+from hubbub.sdk.storage.copy_detection import MachineIdReader, read_machine_id
+from hubbub.sdk.storage.state import Accounting, State
 from hubbub.sdk.transparency.state_reports import Inspection, Ledger, inspect_state, ledger_of_state
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hubbub.cli import main
 from hubbub.wire.problems import ProblemType
+from hubbub_aggregator.cli.fold import write_fold_textfile
 from hubbub_aggregator.cli.serve import _OTHER_VARIABLES, VARIABLE_PREFIX, configurable
 from hubbub_aggregator.cli.serve import command as serve
-from hubbub_aggregator.monitoring.fold_textfile import write_fold_textfile
-from hubbub_aggregator.monitoring.job_health import JOBS
+from hubbub_aggregator.monitoring.jobs import JOBS
 from hubbub_aggregator.server.client_address import parse_network
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore

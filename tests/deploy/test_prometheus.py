@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import urllib3
 
-from hubbub_aggregator.monitoring.fold_textfile import write_fold_textfile
+from hubbub_aggregator.cli.fold import write_fold_textfile
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_secret, new_token
 from tests.deploy.conftest import free_port

@@ -163,7 +163,7 @@ class Campaign:
         while True:
             for folder in folders(objects):
                 try:
-                    fold_folder(objects, folder, METRIC, ArrowEngine(), uuid.uuid4, keep=rng.random() < 0.2)
+                    fold_folder(objects, folder, METRIC, ArrowEngine(), keep=rng.random() < 0.2)
                 except StoreError as problem:
                     if "folded by others" not in str(problem):
                         raise
@@ -206,7 +206,7 @@ class Campaign:
             store.append([batch for batch, _ in self.batches])
         ones = [0] * BITS
         for folder in folders(objects):
-            summary = fold_folder(objects, folder, METRIC, ArrowEngine(), uuid.uuid4, keep=False).summary
+            summary = fold_folder(objects, folder, METRIC, ArrowEngine(), keep=False).summary
             if isinstance(summary, BitCounts):
                 ones = [one + int(more) for one, more in zip(ones, summary.ones[0], strict=True)]
         left = [name for name in objects.names() if "/segments/" in name]

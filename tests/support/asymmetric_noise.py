@@ -21,8 +21,7 @@ from hubbub import Metric, Params
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.categories import fit_categories
-from hubbub_decoder.model.debias import debias
-from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.model.evidence import Evidence, debias
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 from hubbub_decoder.simulation import consecutive_periods, simulate_bit_counts
 

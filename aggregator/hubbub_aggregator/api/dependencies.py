@@ -11,18 +11,18 @@ from starlette.requests import Request
 
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.api.bearer_auth import TokenAuthorizer
+from hubbub_aggregator.api.authentication import TokenAuthorizer
 from hubbub_aggregator.api.health import ReadinessCheck
 from hubbub_aggregator.api.request_body import BodyMemory
 from hubbub_aggregator.errors import RefusedWithHeaderError
 from hubbub_aggregator.monitoring.disk_space import DiskSpace
-from hubbub_aggregator.monitoring.job_health import JobHealth
+from hubbub_aggregator.monitoring.jobs import JobHealth
 from hubbub_aggregator.pipeline.active_definitions import ActiveDefinitions
 from hubbub_aggregator.pipeline.credible_clock import ServiceClock
-from hubbub_aggregator.pipeline.fold_progress import FoldProgress
+from hubbub_aggregator.pipeline.folding import FoldProgress
 from hubbub_aggregator.pipeline.outcome_counters import OutcomeCounters
 from hubbub_aggregator.server.client_address import LOCAL, Proxies, is_direct_local_request
-from hubbub_aggregator.server.rate_limit import RateLimit
+from hubbub_aggregator.server.limits import RateLimit
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import PeriodStore, ReportStore
 from hubbub_aggregator.store.tokens import TokenStore

@@ -31,11 +31,9 @@ from hubbub_aggregator.api.request_body import (
     read_complete_body,
 )
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.http.conventions import BODY_COMPLETE, REPORTS_PATH
-from hubbub_aggregator.http.error_handler import internal_error_response
+from hubbub_aggregator.http.middlewares import BODY_COMPLETE, REPORTS_PATH, SECURITY_HEADERS, internal_error_response
 from hubbub_aggregator.http.problems import problem_response, refusal_response
-from hubbub_aggregator.http.security_headers import SECURITY_HEADERS
-from hubbub_aggregator.monitoring.job_health import log_failure
+from hubbub_aggregator.monitoring.jobs import log_failure
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.tokens import Scope as TokenScope
@@ -249,7 +247,7 @@ class IngestMiddleware:
             response = await ingest_batch(scope, receive)
         except ClientDisconnect:
             return  # before the end of its body: the connection is closed
-        except Exception as failure:  # noqa: BLE001  (as in http/error_handler.py)
+        except Exception as failure:  # noqa: BLE001  (as in http/middlewares.py)
             response = RawResponse.from_response(internal_error_response(failure))
         await self._respond(send, response)
 

@@ -16,7 +16,7 @@ from starlette.types import Receive
 from hubbub.wire.batch import CONTENT_TYPE
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import RefusedWithHeaderError
-from hubbub_aggregator.server.rate_limit import network_prefix
+from hubbub_aggregator.server.limits import network_prefix
 from hubbub_aggregator.settings import Settings
 
 _UNCOUNTED_BYTES = 4_096

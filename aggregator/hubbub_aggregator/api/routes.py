@@ -23,14 +23,13 @@ from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.wire.batch import CONTENT_TYPE as BATCH_TYPE
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.api import openapi, sessions
+from hubbub_aggregator.api import authentication, openapi
 from hubbub_aggregator.api.dependencies import Service, may_read_without_token
 from hubbub_aggregator.api.prometheus import CONTENT_TYPE as METRICS_TYPE
 from hubbub_aggregator.api.prometheus import prometheus_text
-from hubbub_aggregator.http.conventions import REPORTS_PATH
-from hubbub_aggregator.http.file_response import FileResponse
-from hubbub_aggregator.http.get_and_head import get_and_head
+from hubbub_aggregator.http.middlewares import REPORTS_PATH
 from hubbub_aggregator.http.problems import problem_page
+from hubbub_aggregator.http.routing import FileResponse, get_and_head
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.pipeline.report_export import reports_file
 from hubbub_aggregator.pipeline.retention import keeps_reports
@@ -91,7 +90,11 @@ def _require_scope(request: Request, scope: Scope) -> None:
     if may_read_without_token(service, request):
         return
     authorization = request.headers.get("authorization")
-    if authorization is None and scope is Scope.READ and sessions.may_read(service.tokens, service.clock, request):
+    if (
+        authorization is None
+        and scope is Scope.READ
+        and authentication.may_read(service.tokens, service.clock, request)
+    ):
         return
     service.authorizer.require(scope, authorization)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -208,34 +208,53 @@ def check_periods(
 ) -> Iterator[Finding]:
     """Check for periods that the service does not close, fold or purge, and for unexpected retained reports."""
     known = {metric.digest: metric for metric in definitions.versions()}
-    open_, orphans, late, early = store.open_periods(), 0, [], []
-    for digest, day in open_:
-        metric = known.get(digest)
-        if metric is None:
-            orphans += 1
-            continue
-        period = parse_period(metric.period, day)
-        if now > period.closes() + _OVERDUE_AFTER:
-            late.append(f"to close {metric.name} {day}")
-        if now < period.opens():
-            early.append(f"{metric.name} {day}")
-    retained = store.periods_retained()
-    for metric in known.values():
-        late += _overdue(
-            store, metric, settings, now - _OVERDUE_AFTER, [day for digest, day in retained if digest == metric.digest]
-        )
-    unnamed = [
-        metric.name
-        for metric in known.values()
-        if metric.name not in settings.keep_reports and any(digest == metric.digest for digest, _ in retained)
+    open_ = store.open_periods()
+    of_known = [(known[digest], day) for digest, day in open_ if digest in known]
+    retained = [(known[digest], day) for digest, day in store.periods_retained() if digest in known]
+    kept = {metric.digest for metric, _ in retained}
+    findings = [
+        *_check_definitions(len(open_) - len(of_known)),
+        *_check_overdue(store, clock, known.values(), of_known, retained, settings, now - _OVERDUE_AFTER),
+        *_check_retention([metric for metric in known.values() if metric.digest in kept], settings),
+        *_check_not_started(of_known, now),
     ]
-    if orphans:
+    yield from findings
+    num_segments = store.segments_waiting()
+    if num_segments > _MAX_SEGMENTS:
+        yield warning(
+            "folding",
+            f"{format_count(num_segments, 'segment')} not folded",
+            "reading summaries is slow with many unfolded segments",
+            "check that the service runs, read its log, or lower --fold-interval",
+        )
+    if all(finding.check == "retention" for finding in findings):
+        yield ok("periods", f"{len(open_)} open; {format_count(num_segments, 'segment')} not folded yet")
+
+
+def _check_definitions(num_unknown: int) -> Iterator[Finding]:
+    """Check for open periods of definitions that are not in the file."""
+    if num_unknown:
         yield warning(
             "periods",
-            f"{format_count(orphans, 'open period')} of definitions that are not in the file",
+            f"{format_count(num_unknown, 'open period')} of definitions that are not in the file",
             "they are never closed or purged, because their length is unknown",
             "put the definitions back into the file, above the newer versions, until their periods are closed",
         )
+
+
+def _check_overdue(
+    store: PeriodStore,
+    clock: ClockStore,
+    metrics: Iterable[Metric],
+    open_: Iterable[tuple[Metric, str]],
+    retained: Sequence[tuple[Metric, str]],
+    settings: Settings,
+    due: datetime,
+) -> Iterator[Finding]:
+    """Check for work of the service that was due before this time."""
+    late = [f"to close {metric.name} {day}" for metric, day in open_ if due > parse_period(metric.period, day).closes()]
+    for metric in metrics:
+        late += _overdue(store, metric, settings, due, [day for kept, day in retained if kept is metric])
     saved = clock.clock()
     if late and saved is not None and saved.state.status is not ClockStatus.CREDIBLE:
         yield warning(
@@ -251,6 +270,11 @@ def check_periods(
             "the service does this every few seconds: it is not running, or its job fold_and_expire fails",
             "start the service, or read its log",
         )
+
+
+def _check_retention(retained: Iterable[Metric], settings: Settings) -> Iterator[Finding]:
+    """Check for retained reports of metrics that the options do not name."""
+    unnamed = [metric.name for metric in retained if metric.name not in settings.keep_reports]
     if unnamed:
         yield warning(
             "retention",
@@ -259,6 +283,11 @@ def check_periods(
             f"to keep them for N periods after their period's end, pass --keep-reports {unnamed[0]}=N, once for each of these "
             "metrics, to `hubbub serve` and to this command",
         )
+
+
+def _check_not_started(open_: Iterable[tuple[Metric, str]], now: datetime) -> Iterator[Finding]:
+    """Check for reports of periods that have not started."""
+    early = [f"{metric.name} {day}" for metric, day in open_ if now < parse_period(metric.period, day).opens()]
     if early:
         yield warning(
             "clock",
@@ -266,16 +295,6 @@ def check_periods(
             "this clock is behind, or the service's clock was ahead when the reports arrived",
             "set the clock if it is behind; otherwise nothing: the reports count for their periods",
         )
-    num_segments = store.segments_waiting()
-    if num_segments > _MAX_SEGMENTS:
-        yield warning(
-            "folding",
-            f"{format_count(num_segments, 'segment')} not folded",
-            "reading summaries is slow with many unfolded segments",
-            "check that the service runs, read its log, or lower --fold-interval",
-        )
-    if not (orphans or late or early):
-        yield ok("periods", f"{len(open_)} open; {format_count(num_segments, 'segment')} not folded yet")
 
 
 def _overdue(

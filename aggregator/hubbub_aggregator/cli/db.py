@@ -38,7 +38,7 @@ def create(database: str, as_json: bool) -> None:
     """
     from pathlib import Path
 
-    from hubbub.wire.url_masking import mask_url
+    from hubbub.wire.urls import mask_url
     from hubbub_aggregator.database.database_url import is_postgres
     from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
     from hubbub_aggregator.database.schema_version import version_of
@@ -117,7 +117,7 @@ def upgrade(database: str, as_json: bool) -> None:
     """
     from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
     from hubbub_aggregator.database.schema_version import require_served
-    from hubbub_aggregator.database.upgrade import upgrade as upgrade_tables
+    from hubbub_aggregator.database.schema_version import upgrade as upgrade_tables
 
     with (
         prefix_errors(database),
@@ -289,7 +289,7 @@ def copy(source: str, target: str, as_json: bool) -> None:
 
 
 def _require_sqlite(database: str, advice: str) -> None:
-    from hubbub.wire.url_masking import mask_url
+    from hubbub.wire.urls import mask_url
     from hubbub_aggregator.database.database_url import is_postgres
 
     if is_postgres(database):
@@ -297,7 +297,7 @@ def _require_sqlite(database: str, advice: str) -> None:
 
 
 def _copy(run: Callable[[str, str], dict[str, int]], source: str, target: str, as_json: bool, action: str) -> None:
-    from hubbub.wire.url_masking import mask_url
+    from hubbub.wire.urls import mask_url
     from hubbub_aggregator.database.engine import prefix_errors
 
     with prefix_errors(source, target):

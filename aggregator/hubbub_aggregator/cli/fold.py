@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,7 +81,6 @@ def command(
       hubbub fold metrics.toml s3://reports/hubbub --out summaries/
     """
     from hubbub.metrics.definitions import load_definitions
-    from hubbub_aggregator.monitoring.fold_textfile import write_fold_textfile
     from hubbub_aggregator.segments.object_store import ObjectStore
 
     begun = time.monotonic()
@@ -114,8 +114,6 @@ def _fold_all(
     objects: ObjectStore, definitions: Path, metrics: Mapping[str, Metric], engine: Engine, *, keep: bool
 ) -> Iterator[tuple[SegmentFolder, Folded | str]]:
     """Fold each folder; yield the result, or the reason of a failure."""
-    from uuid import uuid4
-
     from hubbub.errors import HubbubError
     from hubbub_aggregator.segments.folding import fold_folder, folders
 
@@ -125,7 +123,7 @@ def _fold_all(
             yield folder, f"{definitions} has no definition with this digest: add this version of the metric"
             continue
         try:
-            yield folder, fold_folder(objects, folder, metric, engine, uuid4, keep=keep)
+            yield folder, fold_folder(objects, folder, metric, engine, keep=keep)
         except HubbubError as problem:
             yield folder, str(problem)
 
@@ -174,3 +172,39 @@ def _chosen_engine(name: str, processes: int | None, master: str | None, conf: S
 
     with spark_session(master or _LOCAL_MASTER, dict(each.split("=", 1) for each in conf)) as session:
         yield SparkEngine(session)
+
+
+def write_fold_textfile(
+    path: Path, results: Iterable[Mapping[str, str | int]], *, ended: float, seconds: float
+) -> None:
+    """Write the figures of one run for the textfile collector of Prometheus's node exporter; the file is replaced in one step.
+
+    A run ends before Prometheus could scrape it. The file holds the figures of the last run until the next one replaces it.
+
+    results : one for each metric version and period, as `hubbub fold --json` prints them
+    ended   : end of the run, POSIX seconds          seconds : its duration
+
+    Raises OSError if the file cannot be written.
+    """
+    from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+
+    folders, totals = Counter[str]({"folded": 0, "failed": 0}), Counter[str]()
+    for each in results:
+        folders[str(each["status"])] += 1
+        totals.update({name: int(each.get(name, 0)) for name in ("segments", "batches", "repeated")})
+    registry = CollectorRegistry(auto_describe=False)
+    gauges = {
+        "hubbub_fold_end_timestamp_seconds": ("End of the last run of hubbub fold.", ended),
+        "hubbub_fold_duration_seconds": ("Duration of the last run of hubbub fold.", seconds),
+        "hubbub_fold_segments": ("Segments that the last run folded.", totals["segments"]),
+        "hubbub_fold_batches": ("Batches that the last run counted.", totals["batches"]),
+        "hubbub_fold_repeated_batches": ("Repeated batches that the last run did not count.", totals["repeated"]),
+    }
+    for name, (meaning, value) in gauges.items():
+        Gauge(name, meaning, registry=registry).set(value)
+    by_status = Gauge(
+        "hubbub_fold_folders", "Metric versions and periods of the last run, by status.", ["status"], registry=registry
+    )
+    for status, number in folders.items():
+        by_status.labels(status).set(number)
+    write_to_textfile(str(path), registry)

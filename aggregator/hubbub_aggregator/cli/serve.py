@@ -155,7 +155,7 @@ def unknown_variables(environ: Iterable[str], options: Iterable[str]) -> list[st
 
 def _print_config(context: click.Context) -> None:
     """Print every option as a line of the file that `--config` reads, with the source of its value."""
-    from hubbub.wire.url_masking import mask_url
+    from hubbub.wire.urls import mask_url
 
     for name, option in configurable(context).items():
         value, source = context.params[name], context.get_parameter_source(name)
@@ -239,7 +239,7 @@ def command(
     from uuid import uuid4
 
     from hubbub.metrics.definitions import load_definitions
-    from hubbub.wire.url_masking import mask_url
+    from hubbub.wire.urls import mask_url
     from hubbub_aggregator.app import create_app
     from hubbub_aggregator.database.database_url import is_postgres
     from hubbub_aggregator.monitoring.disk_space import free_bytes_at

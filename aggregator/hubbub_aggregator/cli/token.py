@@ -83,7 +83,7 @@ def create(
     Example:
       hubbub token create prometheus --scope metrics
     """
-    from hubbub.wire.url_masking import mask_url
+    from hubbub.wire.urls import mask_url
     from hubbub_aggregator.store.sql_store import SqlStore
     from hubbub_aggregator.store.tokens import Scope, Token, hash_secret, iso_date, new_token
 

@@ -28,7 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from hubbub.text import install_hint
-from hubbub.wire.url_masking import mask_url, mask_urls
+from hubbub.wire.urls import mask_url, mask_urls
 from hubbub_aggregator.database.database_url import is_postgres, postgres_url
 from hubbub_aggregator.database.served_files import ServedFiles
 from hubbub_aggregator.database.sqlite_file import FIND_OR_CREATE, claim, is_there, require_place

@@ -9,9 +9,9 @@ from typing import Any
 
 from starlette.responses import Response
 
+from hubbub.pages.html_page import STYLE
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import RefusedWithHeaderError
-from hubbub_aggregator.http.stylesheet import STYLE
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from hubbub.wire.url_masking import mask_urls
+from hubbub.wire.urls import mask_urls
 
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")

@@ -15,7 +15,7 @@ from prometheus_client import Histogram
 
 from hubbub.wire.batch import Batch
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.monitoring.job_health import JobHealth
+from hubbub_aggregator.monitoring.jobs import JobHealth
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import AppendResult, ReportStore
 

@@ -20,7 +20,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import PeriodKind
 from hubbub.wire.dates import parse_period
 from hubbub_aggregator.errors import JobError, StoppedError
-from hubbub_aggregator.monitoring.job_health import failure_text
+from hubbub_aggregator.monitoring.jobs import failure_text
 from hubbub_aggregator.monitoring.log_output import log_always
 from hubbub_aggregator.pipeline.credible_clock import Reading
 from hubbub_aggregator.pipeline.folding import fold

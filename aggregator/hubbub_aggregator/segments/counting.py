@@ -13,7 +13,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.summary import Summary
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import summary_type
-from hubbub_aggregator.segments.id_file import ids_to_bytes
+from hubbub_aggregator.segments.manifest import ids_to_bytes
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import batches_of
 

@@ -19,12 +19,12 @@ from typing import Protocol, Self
 import numpy as np
 
 from hubbub.metrics.metric import Metric
-from hubbub.wire.url_masking import mask_url
+from hubbub.wire.urls import mask_url
 from hubbub.worker_processes import worker_pool
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import summary_type
 from hubbub_aggregator.segments.counting import Counted, Part, count_part
-from hubbub_aggregator.segments.id_file import read_ids
+from hubbub_aggregator.segments.manifest import read_ids
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.repeated_ids import Ints, known_rows, new_rows, per_segment, repeated_positions
 from hubbub_aggregator.segments.segment_file import SegmentFolder, batch_ids

@@ -9,15 +9,15 @@ Once a period is closed and all its segments are folded, a last manifest without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import add
-from uuid import UUID
+from uuid import uuid4
 
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Summary, summary_from_bytes, summary_to_bytes
-from hubbub.wire.url_masking import mask_url
+from hubbub.wire.urls import mask_url
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.segments.engines import Engine, NewSegments
 from hubbub_aggregator.segments.manifest import Manifest, closed_name, manifest_name, newest_manifest
@@ -54,15 +54,7 @@ def folders(objects: ObjectStore) -> list[SegmentFolder]:
     return sorted({folder for name in objects.names() if (folder := SegmentFolder.of(name)) is not None})
 
 
-def fold_folder(
-    objects: ObjectStore,
-    folder: SegmentFolder,
-    metric: Metric,
-    engine: Engine,
-    new_id: Callable[[], UUID],
-    *,
-    keep: bool,
-) -> Folded:
+def fold_folder(objects: ObjectStore, folder: SegmentFolder, metric: Metric, engine: Engine, *, keep: bool) -> Folded:
     """Fold the segments of a metric version and period that were not folded yet, and delete them.
 
     keep : keep the segments
@@ -70,9 +62,10 @@ def fold_folder(
     May be interrupted at any point, and run by several processes at once. Raises StoreError for a damaged object, and after ten folds
     by others in the meantime.
     """
+    fold = _Fold(objects, folder, metric, engine, keep)
     total = Folded(folder, None, 0, 0, 0)
     while True:
-        done = _fold_some(objects, folder, metric, engine, new_id, keep=keep)
+        done = fold.retry()
         total = Folded(
             folder,
             done.summary,
@@ -84,94 +77,88 @@ def fold_folder(
             return total
 
 
-def _fold_some(
-    objects: ObjectStore,
-    folder: SegmentFolder,
-    metric: Metric,
-    engine: Engine,
-    new_id: Callable[[], UUID],
-    *,
-    keep: bool,
-) -> Folded:
-    for _ in range(_MAX_TRIES):
-        try:
-            return _fold_once(objects, folder, metric, engine, new_id, keep=keep)
-        except (_OvertakenError, MissingObjectError):
-            continue
-    raise StoreError(
-        f"{mask_url(objects.place)}: {folder.path} was folded by others {_MAX_TRIES} times: fold it with one process"
-    )
+@dataclass(frozen=True)
+class _Fold:
+    """Folds of the segments of one folder, at most 10,000 at once."""
 
+    objects: ObjectStore
+    folder: SegmentFolder
+    metric: Metric
+    engine: Engine
+    keep: bool
 
-def _fold_once(
-    objects: ObjectStore,
-    folder: SegmentFolder,
-    metric: Metric,
-    engine: Engine,
-    new_id: Callable[[], UUID],
-    *,
-    keep: bool,
-) -> Folded:
-    names = sorted(objects.names(folder.path))
-    is_closed = closed_name(folder.path) in names
-    if is_closed:
-        names = sorted(objects.names(folder.path))  # the first may lack segments that were created before the mark
-    newest = newest_manifest(names)
-    before = Manifest() if newest is None else Manifest.from_bytes(newest, objects.read(newest))
-    stored = [name for name in names if name.startswith(f"{folder.path}/segments/")]
-    new = sorted(set(stored) - set(before.segments))[:_MAX_SEGMENTS_PER_FOLD]
-    summary = summary_from_bytes(objects.read(before.summary)) if before.summary else None
-    if before.closed:
-        _delete_unnamed(objects, names, before)
-        if new:
-            raise StoreError(
-                f"{mask_url(objects.place)}: {folder.path} has {len(new)} segments that came after the ids of this closed period were "
-                "deleted. They are not counted, because they may repeat counted batches: move them out of the folder"
-            )
-    if not new:
-        if is_closed and not before.closed:
-            _close(objects, folder, names, before)
-        if not keep:
-            objects.delete(set(stored) & set(before.segments))  # left by a fold that was interrupted
-        return Folded(folder, summary, 0, 0, 0)
-    counted = engine.count(NewSegments(objects, folder, metric, new, before.ids, f"{folder.path}/ids/{new_id()}"))
-    total = counted.summary if summary is None else add(summary, counted.summary)
-    after = Manifest(
-        number=before.number + 1,
-        segments=tuple(name for name in stored if name in {*new, *before.segments}),
-        ids=(*before.ids, *counted.ids),
-        summary=f"{folder.path}/summaries/{new_id()}.parquet",
-    )
-    objects.create(after.summary, summary_to_bytes(total))
-    if not _create_manifest(objects, folder, after):
-        objects.delete([*counted.ids, after.summary])
-        raise _OvertakenError
-    objects.delete([*([before.summary] if before.summary else []), *(() if keep else after.segments)])
-    if is_closed and len(new) < _MAX_SEGMENTS_PER_FOLD:
-        with suppress(_OvertakenError):
-            _close(objects, folder, [*names, *counted.ids], after)
-    return Folded(folder, total, len(new), counted.num_batches, counted.num_repeated)
+    def retry(self) -> Folded:
+        """Fold once, again if another process was faster."""
+        for _ in range(_MAX_TRIES):
+            try:
+                return self._run()
+            except (_OvertakenError, MissingObjectError):
+                continue
+        raise StoreError(
+            f"{mask_url(self.objects.place)}: {self.folder.path} was folded by others {_MAX_TRIES} times: fold it with one process"
+        )
 
+    def _run(self) -> Folded:
+        objects, folder = self.objects, self.folder
+        names = sorted(objects.names(folder.path))
+        is_closed = closed_name(folder.path) in names
+        if is_closed:
+            names = sorted(objects.names(folder.path))  # the first may lack segments that were created before the mark
+        newest = newest_manifest(names)
+        before = Manifest() if newest is None else Manifest.from_bytes(newest, objects.read(newest))
+        stored = [name for name in names if name.startswith(f"{folder.path}/segments/")]
+        new = sorted(set(stored) - set(before.segments))[:_MAX_SEGMENTS_PER_FOLD]
+        summary = summary_from_bytes(objects.read(before.summary)) if before.summary else None
+        if before.closed:
+            self._delete_unnamed(names, before)
+            if new:
+                raise StoreError(
+                    f"{mask_url(objects.place)}: {folder.path} has {len(new)} segments that came after the ids of this closed period were "
+                    "deleted. They are not counted, because they may repeat counted batches: move them out of the folder"
+                )
+        if not new:
+            if is_closed and not before.closed:
+                self._close(names, before)
+            if not self.keep:
+                objects.delete(set(stored) & set(before.segments))  # left by a fold that was interrupted
+            return Folded(folder, summary, 0, 0, 0)
+        counted = self.engine.count(
+            NewSegments(objects, folder, self.metric, new, before.ids, f"{folder.path}/ids/{uuid4()}")
+        )
+        total = counted.summary if summary is None else add(summary, counted.summary)
+        after = Manifest(
+            number=before.number + 1,
+            segments=tuple(name for name in stored if name in {*new, *before.segments}),
+            ids=(*before.ids, *counted.ids),
+            summary=f"{folder.path}/summaries/{uuid4()}.parquet",
+        )
+        objects.create(after.summary, summary_to_bytes(total))
+        if not self._create(after):
+            objects.delete([*counted.ids, after.summary])
+            raise _OvertakenError
+        objects.delete([*([before.summary] if before.summary else []), *(() if self.keep else after.segments)])
+        if is_closed and len(new) < _MAX_SEGMENTS_PER_FOLD:
+            with suppress(_OvertakenError):
+                self._close([*names, *counted.ids], after)
+        return Folded(folder, total, len(new), counted.num_batches, counted.num_repeated)
 
-def _create_manifest(objects: ObjectStore, folder: SegmentFolder, manifest: Manifest) -> bool:
-    """Create a manifest; return False if another fold has created one with its number.
+    def _create(self, manifest: Manifest) -> bool:
+        """Create a manifest; return False if another fold has created one with its number.
 
-    S3 repeats a put whose response was lost, and then finds the object that the first put created: it has the same bytes.
-    """
-    name, data = manifest_name(folder.path, manifest.number), manifest.to_bytes()
-    return objects.create(name, data) or objects.read(name) == data
+        S3 repeats a put whose response was lost, and then finds the object that the first put created: it has the same bytes.
+        """
+        name, data = manifest_name(self.folder.path, manifest.number), manifest.to_bytes()
+        return self.objects.create(name, data) or self.objects.read(name) == data
 
+    def _close(self, names: Iterable[str], before: Manifest) -> None:
+        """Create the last manifest of a closed period, all of whose segments are folded, and delete its ids."""
+        last = replace(before, number=before.number + 1, ids=(), closed=True)
+        if not self._create(last):
+            raise _OvertakenError
+        self._delete_unnamed(names, last)
 
-def _close(objects: ObjectStore, folder: SegmentFolder, names: Iterable[str], before: Manifest) -> None:
-    """Create the last manifest of a closed period, all of whose segments are folded, and delete its ids."""
-    last = replace(before, number=before.number + 1, ids=(), closed=True)
-    if not _create_manifest(objects, folder, last):
-        raise _OvertakenError
-    _delete_unnamed(objects, names, last)
-
-
-def _delete_unnamed(objects: ObjectStore, names: Iterable[str], last: Manifest) -> None:
-    """Delete ids, and summaries of interrupted folds, that the last manifest of a closed period does not name."""
-    unnamed = [name for name in names if ("/ids/" in name or "/summaries/" in name) and name != last.summary]
-    if unnamed:
-        objects.delete(unnamed)
+    def _delete_unnamed(self, names: Iterable[str], last: Manifest) -> None:
+        """Delete ids, and summaries of interrupted folds, that the last manifest of a closed period does not name."""
+        unnamed = [name for name in names if ("/ids/" in name or "/summaries/" in name) and name != last.summary]
+        if unnamed:
+            self.objects.delete(unnamed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 from hubbub.files.private_file import make_private_directory, open_private
 from hubbub.text import install_hint
-from hubbub.wire.url_masking import mask_url, mask_urls
+from hubbub.wire.urls import mask_url, mask_urls
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.errors import StoreError
 

@@ -30,7 +30,7 @@ from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import summary_type
 from hubbub_aggregator.segments.counting import Counted, Part, count_part
 from hubbub_aggregator.segments.engines import NewSegments
-from hubbub_aggregator.segments.id_file import read_ids
+from hubbub_aggregator.segments.manifest import read_ids
 from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
 from hubbub_aggregator.segments.repeated_ids import (
     NUM_BUCKETS,

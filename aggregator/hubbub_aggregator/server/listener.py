@@ -16,7 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from hubbub_aggregator.errors import ListenError
-from hubbub_aggregator.server.connection_limits import ConnectionLimits
+from hubbub_aggregator.server.limits import ConnectionLimits
 from hubbub_aggregator.server.uvicorn_protocol import Protocol
 
 _BACKLOG = 2048

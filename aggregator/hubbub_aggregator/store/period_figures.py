@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub.metrics.params import Params
-from hubbub.summary.count_profile import CountProfile
+from hubbub.summary.counting import CountProfile
 from hubbub.summary.plausibility import find_implausible
 
 

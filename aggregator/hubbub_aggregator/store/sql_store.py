@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from hubbub.randomness import RandomBytes
 from hubbub.wire.batch import Batch
-from hubbub.wire.url_masking import mask_url
+from hubbub.wire.urls import mask_url
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import (
     SQLITE_LOCK_POLL_SECONDS,

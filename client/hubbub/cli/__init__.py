@@ -20,7 +20,7 @@ import click
 from hubbub.cli.output import replace_unencodable
 from hubbub.errors import HubbubError
 from hubbub.text import DISTRIBUTION, install_hint
-from hubbub.wire.url_masking import mask_url, mask_urls
+from hubbub.wire.urls import mask_url, mask_urls
 
 _EXTRA_OF_PACKAGE = {"hubbub_aggregator": "aggregator", "hubbub_decoder": "decoder"}
 _EXTRA_OF_COMMAND = {"doctor": "aggregator"}  # for the checks of an aggregator; `--state` needs no extra

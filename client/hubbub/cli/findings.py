@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hubbub.wire.url_masking import mask_urls
+from hubbub.wire.urls import mask_urls
 
 if TYPE_CHECKING:
     import click

@@ -67,8 +67,8 @@ def keep_identity(directory: Path) -> None:
       hubbub state keep-identity /var/lib/my-app/hubbub
     """
     from hubbub.errors import HubbubError
-    from hubbub.sdk.runtime.machine_id import read_machine_id
     from hubbub.sdk.storage import copy_detection
+    from hubbub.sdk.storage.copy_detection import read_machine_id
 
     journal = _open_journal(directory)
     if not (

@@ -3,7 +3,7 @@
     B       Bloom bits of the value in the client's cohort             `encoding/bloom.py`
     B'      permanent randomized response of B, with noise f           `encoding/responses.py`
     S       instantaneous randomized response of B', with p and q      `encoding/responses.py`
-    report  (cohort, S)                                                `wire/report.py`
+    report  (cohort, S)                                                `wire/batch.py`
 
 `Encoder.encode` makes every report: those of apps (`sdk/recording/subject_encoders.py`), of `hubbub encode` and of the demo.
 The tests of the decoder's simulator compare its reports with those of `Encoder.encode`.
@@ -20,7 +20,7 @@ from hubbub.errors import InvalidValueError, ParameterError
 from hubbub.metrics.kinds import BloomBits, JointValue, Value
 from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes, system_random_bytes
-from hubbub.wire.report import Report
+from hubbub.wire.batch import Report
 
 
 class Encoder:

@@ -16,9 +16,8 @@ from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.clock import PeriodClock
-from hubbub.sdk.runtime.machine_id import MachineIdReader
 from hubbub.sdk.storage.compaction import Compactor
-from hubbub.sdk.storage.copy_detection import CopyDetector
+from hubbub.sdk.storage.copy_detection import CopyDetector, MachineIdReader
 from hubbub.sdk.storage.definition_lease import DefinitionLease
 from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, SystemDisk
 from hubbub.sdk.storage.journal import Journal

@@ -35,7 +35,7 @@ _TRUE_VALUES = ("1", "true", "yes", "on")
 _FALSE_VALUES = ("", "0", "false", "no", "off")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Configuration:
     """What a client does: the arguments of `Client`, changed by the environment.
 
@@ -115,7 +115,7 @@ def configure(
     return configuration
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EnvironmentSettings:
     """Settings of the environment.
 

@@ -11,10 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import ReportData, part_of
-from hubbub.summary.count_profile import CountProfile
-from hubbub.summary.counting import count_bits, count_ones
-from hubbub.summary.validation import ByteData, check_counts, metric_or_unnamed, view_rows
+from hubbub.summary.base import ByteData, ReportData, check_counts, metric_or_unnamed, part_of, view_rows
+from hubbub.summary.counting import CountProfile, count_bits, count_ones
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -5,6 +5,7 @@ Conventions: cohorts (n,) uint8 or wider; rows (n, ceil(k / 8)) uint8, bit i of 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -59,3 +60,22 @@ def count_patterns(cohorts: NDArray[Any], rows: NDArray[np.uint8], num_cohorts: 
         patterns |= rows[:, 1].astype(np.int64) << 8
     occurrences = np.bincount((cohorts.astype(np.int64) << num_bits) | patterns, minlength=num_cohorts << num_bits)
     return occurrences.reshape(num_cohorts, 1 << num_bits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountProfile:
+    """Cohort sizes and histogram of ones of some reports.
+
+    reports        : (m,) int, reports per cohort
+    ones_histogram : (k + 1,) int, reports with 0, 1, ... k ones; None if unknown
+    num_periods    : number of periods; 0 if unknown
+    """
+
+    reports: NDArray[np.int64]
+    ones_histogram: NDArray[np.int64] | None
+    num_periods: int
+
+    @property
+    def num_reports(self) -> int:
+        """N, the number of reports."""
+        return int(self.reports.sum())

@@ -11,11 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import ReportData
+from hubbub.summary.base import ByteData, ReportData, check_counts, metric_or_unnamed, view_rows
 from hubbub.summary.bit_counts import BitCounts
-from hubbub.summary.count_profile import CountProfile
-from hubbub.summary.counting import count_patterns
-from hubbub.summary.validation import ByteData, check_counts, metric_or_unnamed, view_rows
+from hubbub.summary.counting import CountProfile, count_patterns
 
 MAX_PATTERN_BITS = 16
 

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.metrics.params import Params
-from hubbub.summary.count_profile import CountProfile
+from hubbub.summary.counting import CountProfile
 
 FALSE_ALARM_RATE = 1e-6
 TAIL_PROBABILITY = 1e-9

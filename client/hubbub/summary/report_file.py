@@ -25,12 +25,11 @@ from hubbub.errors import HubbubError, SummaryError
 from hubbub.files.private_file import open_private
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import describe_reports
+from hubbub.summary.base import check_report_rows, describe_reports, metric_or_unnamed
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.pattern_counts import PatternCounts
 from hubbub.summary.reports import Reports
 from hubbub.summary.summary_file import FORMAT, Summary, read_summary
-from hubbub.summary.validation import check_report_rows, metric_or_unnamed
 
 KIND = "reports"
 BLOCK_REPORTS = 1 << 18

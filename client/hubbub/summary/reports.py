@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import ReportData, part_of
+from hubbub.summary.base import ByteData, ReportData, check_report_rows, metric_or_unnamed, part_of, view_rows
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.counting import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import PatternCounts
-from hubbub.summary.validation import ByteData, check_report_rows, metric_or_unnamed, view_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -20,7 +20,7 @@ from hubbub.errors import HubbubError, SummaryError
 from hubbub.files.private_file import open_private
 from hubbub.metrics.metric import Metric
 from hubbub.summary.bit_counts import BitCounts
-from hubbub.summary.count_profile import CountProfile
+from hubbub.summary.counting import CountProfile
 from hubbub.summary.pattern_counts import PatternCounts
 
 Summary = BitCounts | PatternCounts

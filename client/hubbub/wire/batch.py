@@ -1,4 +1,4 @@
-"""A batch of reports of one metric and period, and its JSON encoding: the body of one request.
+"""A report, and a batch of reports of one metric and period with its JSON encoding: the body of one request.
 
     {"batch_id": uuid4, "metric": name, "digest": hex, "period": "YYYY-MM-DD",
      "cohorts": [c, ...], "bits": base64 of n rows of ceil(k / 8) bytes}
@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bitarray import frozenbitarray
+
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 from hubbub.metrics.rules import MAX_CLIENT_COHORTS
@@ -23,10 +25,36 @@ from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.text import format_count
 from hubbub.wire.dates import parse_day
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub.wire.report import Report
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Report of one client for one metric and period.
+
+    cohort : in [0, m)
+    bits   : k bits; bit i of the report at index i
+    """
+
+    cohort: int
+    bits: frozenbitarray
+
+    @classmethod
+    def from_int(cls, cohort: int, bits: int, num_bits: int) -> Report:
+        """Return the report with bit i = `(bits >> i) & 1`.
+
+        >>> Report.from_int(cohort=3, bits=0b101, num_bits=10).to_bytes()
+        b'\\x05\\x00'
+        """
+        row = frozenbitarray(bits.to_bytes((num_bits + 7) // 8, "little"), "little")
+        return cls(cohort, row if num_bits % 8 == 0 else row[:num_bits])
+
+    def to_bytes(self) -> bytes:
+        """Return the bits as they are sent: ceil(k / 8) bytes, bit i is bit i % 8 of byte i // 8, padding bits are zero."""
+        return self.bits.tobytes()
+
 
 CONTENT_TYPE = "application/json"
 

@@ -9,24 +9,26 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, lru_cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 from hubbub.errors import HubbubError
 from hubbub.metrics.params import Params
 from hubbub.summary import read_collected
-from hubbub_decoder.batch_decoding.pool import ProcessDiedError, map_in_processes
+from hubbub.worker_processes import worker_pool
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash
 from hubbub_decoder.data.candidates import distinct_candidates, read_candidates
-from hubbub_decoder.data.combine import combine
 from hubbub_decoder.data.output_files import PAGE, atomic_write
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
-from hubbub_decoder.model.evidence import Collected
+from hubbub_decoder.model.evidence import Collected, combine
 from hubbub_decoder.pipeline import decode
 from hubbub_decoder.report.provenance import provenance_rows
 from hubbub_decoder.report.rendering import shared_scripts
@@ -197,3 +199,51 @@ def _write_index(out: Path, outcomes: dict[str, Outcome]) -> None:
 
 def _line(outcome: Outcome) -> bytes:
     return (json.dumps(asdict(outcome), ensure_ascii=False) + "\n").encode()
+
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class ProcessDiedError(Exception):
+    """The process of an item ended by a signal, or by the system for lack of memory."""
+
+
+def map_in_processes(
+    function: Callable[[_Item], _Result], items: Sequence[_Item], processes: int
+) -> Iterator[tuple[_Item, _Result | ProcessDiedError]]:
+    """Yield each item with its result, in the order in which they finish; ProcessDiedError in place of a lost result.
+
+    function  : importable, and raises no exception
+    processes : at most so many at once, at least 1
+
+    The executor does not name the item that ended its process, and loses all that ran at that moment. These run again, each in a pool
+    of its own. The processes end with this one, also if it is killed.
+    """
+    waiting = list(items)
+    while waiting:
+        done = set[int]()
+        for index, result in _run(function, waiting, processes):
+            done.add(index)
+            yield waiting[index], result
+        waiting = [item for index, item in enumerate(waiting) if index not in done]
+        # Items start in order, and one more than there are processes is handed out.
+        suspects, waiting = waiting[: processes + 1], waiting[processes + 1 :]
+        for item in suspects:
+            alone = [result for _, result in _run(function, [item], 1)]
+            yield item, alone[0] if alone else ProcessDiedError()
+
+
+def _run(function: Callable[[_Item], _Result], items: Sequence[_Item], processes: int) -> Iterator[tuple[int, _Result]]:
+    """Yield the index and the result of each item until all are done or a process dies."""
+    pool = worker_pool(min(processes, len(items)))
+    try:
+        futures = {pool.submit(function, item): index for index, item in enumerate(items)}
+        for future in as_completed(futures):
+            try:
+                result = future.result()
+            except BrokenProcessPool:
+                continue
+            yield futures[future], result
+    finally:
+        pool.shutdown(cancel_futures=True)

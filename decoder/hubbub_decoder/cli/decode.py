@@ -99,12 +99,12 @@ def command(
 
     from hubbub_decoder.comparison.trends import decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.combine import combine, describe
-    from hubbub_decoder.data.google_rappor import read_map_design
+    from hubbub_decoder.data.google_rappor import read_map
     from hubbub_decoder.data.output_files import PAGE, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
     from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
+    from hubbub_decoder.model.evidence import combine, describe
     from hubbub_decoder.pipeline import decode
     from hubbub_decoder.report.provenance import provenance_rows
     from hubbub_decoder.report.write import write_report
@@ -134,7 +134,7 @@ def command(
                 raise click.UsageError(
                     f"{summary.metric.name} is a {summary.metric.kind} metric and needs no map. Leave out --map."
                 )
-            candidates = read_map_design(map_path, summary.metric.params)
+            candidates = read_map(map_path, summary.metric.params).design()
         show_stage(f"decoding {describe(summary)}")
         if plot is not None and not summary.metric.kind.has_shares:
             raise click.UsageError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub_decoder.cli.shared import Decorator, fdr_option, independent_clients_option, interval_options
+from hubbub_decoder.cli.shared import Decorator, fdr_option, independent_clients_option, interval_options, print_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -150,5 +150,5 @@ def _shown(outcomes: Iterable[Outcome], number: int, stderr: Console) -> Iterato
         for outcome in progress.track(outcomes, total=number):
             if outcome.reason:
                 line = f"{outcome.status}: {outcome.name}: {outcome.reason}"
-                progress.console.print(line, highlight=False, markup=False, soft_wrap=True)
+                print_message(progress.console, line)
             yield outcome

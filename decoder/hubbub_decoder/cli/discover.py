@@ -67,9 +67,9 @@ def command(
     from rich.console import Console
 
     from hubbub.text import escape_untrusted, format_count
-    from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.output_files import check_result_paths
     from hubbub_decoder.discovery.discover import discover, discovery_of
+    from hubbub_decoder.model.evidence import combine, describe
     from hubbub_decoder.results.table import DecodingTable
     from hubbub_decoder.results.warnings import repeated_inputs
 

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+from hubbub_decoder.cli.shared import print_message
+
+if TYPE_CHECKING:
+    from hubbub.metrics.params import Params
+    from hubbub.summary import Summary
+    from hubbub_decoder.data.google_rappor import CandidateMap
+    from hubbub_decoder.results.estimates import Finding
 
 
 @click.group()
@@ -76,25 +84,10 @@ def google_rappor(
     from rich.console import Console
 
     from hubbub.metrics.metric import Metric
-    from hubbub.summary import BitCounts
     from hubbub.text import format_count
-    from hubbub_decoder.data.candidates import write_candidates
-    from hubbub_decoder.data.google_rappor import (
-        categories_of_map,
-        is_google_md5_map,
-        read_map,
-        read_params,
-        read_reports,
-        read_summary_files,
-    )
-    from hubbub_decoder.data.output_files import (
-        check_output_path,
-        check_parquet_path,
-        write_report_file,
-        write_summary_file,
-    )
+    from hubbub_decoder.data.google_rappor import read_map, read_params, read_summary_files
+    from hubbub_decoder.data.output_files import check_output_path, check_parquet_path
     from hubbub_decoder.errors import ForeignFileError
-    from hubbub_decoder.results.estimates import Finding
 
     if counts_path is None and reports_path is None:
         raise click.UsageError("Pass --counts or --reports.")
@@ -109,74 +102,78 @@ def google_rappor(
     if candidates_out is not None:
         check_output_path(candidates_out)
     stderr = Console(stderr=True)
-    warnings: list[Finding] = []
-    written: list[str] = [str(out)]
-    by_md5 = categories = None
     with stderr.status("importing ..."):
         params = read_params(params_path, client)
-        if map_path is not None:
-            names, positions = read_map(map_path, params)
-            by_md5 = is_google_md5_map(names, positions, params)
-            categories = None if by_md5 else categories_of_map(names, positions, params)
-        p, q = params.mechanism.prob_p, params.mechanism.prob_q
-        if p > q:
-            warnings.append(
-                Finding(
-                    "swapped_probabilities",
-                    f"{params_path} has p = {p:g} > q = {q:g}, so reported ones indicate true zeros. If the two were swapped, all estimates "
-                    "are wrong.",
-                    "Check them against the clients' parameters.",
-                )
-            )
-        metric = (
-            Metric.string(name, params)
-            if categories is None
-            else Metric.categorical(name, categories, **params.mechanism.fields)
-        )
+        known = None if map_path is None else read_map(map_path, params)
+        metric = Metric.string(name, params) if known is None else known.metric(name)
         summary = read_summary_files(metric, counts_path, reports_path, params)
         if summary.num_reports == 0:
             raise ForeignFileError(
                 f"{counts_path or reports_path} has no reports. Check that it was written completely."
             )
-        if candidates_out is not None:
-            if not by_md5 and categories is None:
-                raise ForeignFileError(
-                    f"{map_path} differs from the hashes of google/rappor's clients, so the names are not sufficient to decode. "
-                    "Leave out --candidates-out, and decode with --map."
-                )
-            write_candidates(names, candidates_out)
-            written.append(str(candidates_out))
-        if reports_path is not None and categories is None and isinstance(summary, BitCounts):
-            write_report_file(metric, read_reports(reports_path, params), out)
-        else:
-            write_summary_file(summary, out)
-    stderr.print(
-        f"wrote {' and '.join(written)}: {format_count(summary.num_reports, 'report')}", highlight=False, soft_wrap=True
-    )
+        if known is not None and candidates_out is not None:
+            _write_names(known, map_path, candidates_out)
+        _write_collected(summary, reports_path, params, out)
+    written = " and ".join(str(path) for path in (out, candidates_out) if path is not None)
+    print_message(stderr, f"wrote {written}: {format_count(summary.num_reports, 'report')}")
+    warnings = _swapped_probabilities(params_path, params)
     for warning in warnings:
-        stderr.print(f"Warning: {warning}", highlight=False, soft_wrap=True, markup=False)
-    if categories is not None:
-        stderr.print(
+        print_message(stderr, f"Warning: {warning}")
+    if known is not None and not metric.kind.needs_candidates:
+        print_message(
+            stderr,
             f"{map_path} gives every candidate its own bit: the metric is categorical. Decode it without candidates.",
-            highlight=False,
-            soft_wrap=True,
         )
-    elif by_md5 is False:
-        stderr.print(
-            f"{map_path} differs from the hashes of google/rappor's clients. Decode with --map {map_path}.",
-            highlight=False,
-            soft_wrap=True,
+    elif known is not None and not known.is_google_md5:
+        print_message(
+            stderr, f"{map_path} differs from the hashes of google/rappor's clients. Decode with --map {map_path}."
         )
     if as_json:
         result = {
             "out": str(out),
             "metric": name,
-            "kind": str(summary.metric.kind),
+            "kind": str(metric.kind),
             "num_reports": summary.num_reports,
-            "map_is_google_md5": by_md5,
+            "map_is_google_md5": None if known is None else known.is_google_md5,
             "warnings": [asdict(warning) for warning in warnings],
         }
         print_json(result)
+
+
+def _write_names(known: CandidateMap, map_path: Path | None, path: Path) -> None:
+    """Write the names of a map's candidates, if they are sufficient to decode."""
+    from hubbub_decoder.data.candidates import write_candidates
+    from hubbub_decoder.errors import ForeignFileError
+
+    if not known.is_google_md5 and known.categories is None:
+        raise ForeignFileError(
+            f"{map_path} differs from the hashes of google/rappor's clients, so the names are not sufficient to decode. "
+            "Leave out --candidates-out, and decode with --map."
+        )
+    write_candidates(known.names, path)
+
+
+def _write_collected(summary: Summary, reports_path: Path | None, params: Params, out: Path) -> None:
+    """Write the summary, or the reports themselves if they have too many bits for pattern counts and are more precise than it."""
+    from hubbub.summary import BitCounts
+    from hubbub_decoder.data.google_rappor import read_reports
+    from hubbub_decoder.data.output_files import write_report_file, write_summary_file
+
+    if reports_path is not None and summary.metric.kind.needs_candidates and isinstance(summary, BitCounts):
+        write_report_file(summary.metric, read_reports(reports_path, params), out)
+    else:
+        write_summary_file(summary, out)
+
+
+def _swapped_probabilities(path: Path, params: Params) -> list[Finding]:
+    """Return a warning if a one is reported more often for a true zero than for a true one."""
+    from hubbub_decoder.results.estimates import Finding
+
+    p, q = params.mechanism.prob_p, params.mechanism.prob_q
+    if p <= q:
+        return []
+    text = f"{path} has p = {p:g} > q = {q:g}, so reported ones indicate true zeros. If the two were swapped, all estimates are wrong."
+    return [Finding("swapped_probabilities", text, "Check them against the clients' parameters.")]
 
 
 def _import_joint(
@@ -209,8 +206,6 @@ def _import_joint(
     with stderr.status("importing ..."):
         reports = read_joint_reports(reports_path, joint_metric(name, types, read_params(params_path, client)))
         write_reports(reports, out)
-    stderr.print(
-        f"wrote {out}: {format_count(reports.num_reports, 'report')}", highlight=False, markup=False, soft_wrap=True
-    )
+    print_message(stderr, f"wrote {out}: {format_count(reports.num_reports, 'report')}")
     if as_json:
         print_json({"out": str(out), "metric": name, "kind": "joint", "num_reports": reports.num_reports})

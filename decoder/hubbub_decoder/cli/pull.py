@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+from hubbub_decoder.cli.shared import print_message
 
 
 @click.command(short_help="Download counts or reports from an aggregator.")
@@ -72,19 +73,9 @@ def command(
         else:
             pulled = pull_summary(url, metric, periods=periods, digest=digest, kind=kind, progress=advance)
             write_summary_file(pulled, out)
-    stderr.print(
-        f"wrote {out}: {format_count(pulled.num_reports, 'report')} of {metric}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    print_message(stderr, f"wrote {out}: {format_count(pulled.num_reports, 'report')} of {metric}")
     if missing := [period for period in periods if period not in pulled.periods]:
-        stderr.print(
-            f"Warning: the aggregator has no reports of {', '.join(missing)}.",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        print_message(stderr, f"Warning: the aggregator has no reports of {', '.join(missing)}.")
     if as_json:
         result = {
             "out": str(out),

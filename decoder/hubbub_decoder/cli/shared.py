@@ -90,10 +90,15 @@ def write_outputs(
 
     if out is not None:
         save(out)
-        stderr.print(f"wrote {out}", highlight=False, markup=False, soft_wrap=True)
+        print_message(stderr, f"wrote {out}")
     if plot is not None and draw is not None:
         write_figure(draw(), plot)
-        stderr.print(f"wrote {plot}", highlight=False, markup=False, soft_wrap=True)
+        print_message(stderr, f"wrote {plot}")
+
+
+def print_message(console: Console, text: str) -> None:
+    """Print a text as it is: on one line, without colours, with its square brackets."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 class ShowStage(Protocol):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub_decoder.cli.shared import ShowStage, elapsed_time
+from hubbub_decoder.cli.shared import ShowStage, elapsed_time, print_message
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,7 +92,6 @@ def command(
         write_report_file,
         write_summary_file,
     )
-    from hubbub_decoder.data.populations import draw_population
     from hubbub_decoder.errors import PopulationError
     from hubbub_decoder.kinds.operations import operations_of
     from hubbub_decoder.simulation import (
@@ -119,11 +118,7 @@ def command(
     with elapsed_time(stderr) as show_stage:
         show_stage("simulating")
         if population_path is not None:
-            population, without = _read_population(definition, population_path)
-            if reports is not None:
-                total = sum(population.values()) + without
-                population = draw_population({value: n / total for value, n in population.items()}, reports, rng)
-                without = reports - sum(population.values())
+            population, without = _read_population(definition, population_path, reports, rng)
             no_value += without
         elif reports is None:
             raise PopulationError("A distribution has no size. Pass the number of reports with --reports.")
@@ -139,16 +134,10 @@ def command(
             simulate = simulate_bit_counts if kind == "bits" else simulate_pattern_counts
             write_summary_file(simulate(definition, population, rng, no_value=no_value, periods=first_days), out)
     num_reports = num_clients * (periods or 1)
-    written = [str(out)]
     if truth_out is not None:
         write_population(population, num_clients, truth_out)
-        written.append(str(truth_out))
-    stderr.print(
-        f"wrote {' and '.join(written)}: {format_count(num_reports, 'report')} of {metric}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    written = " and ".join(str(path) for path in (out, truth_out) if path is not None)
+    print_message(stderr, f"wrote {written}: {format_count(num_reports, 'report')} of {metric}")
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})
 
@@ -164,10 +153,22 @@ def _counted(
         done += len(cohorts)
 
 
-def _read_population(metric: Metric, path: Path) -> tuple[dict[Any, int], int]:
-    """Number of clients with each value, or combination of values, and without a value."""
-    from hubbub_decoder.data.populations import read_joint_population, read_population
+def _read_population(
+    metric: Metric, path: Path, reports: int | None, rng: np.random.Generator
+) -> tuple[dict[Any, int], int]:
+    """Return the number of clients with each value, or combination of values, and the number without a value.
 
+    reports : size of a sample from the file, with replacement; None: the clients of the file
+    """
+    from hubbub_decoder.data.populations import draw_population, read_joint_population, read_population
+
+    population: dict[Any, int]
     if len(metric.blocks) > 1:
-        return read_joint_population(path, list(metric.kind.components)), 0
-    return read_population(path)
+        population, without = read_joint_population(path, list(metric.kind.components)), 0
+    else:
+        population, without = read_population(path)
+    if reports is None:
+        return population, without
+    total = sum(population.values()) + without
+    drawn = draw_population({value: n / total for value, n in population.items()}, reports, rng)
+    return drawn, reports - sum(drawn.values())

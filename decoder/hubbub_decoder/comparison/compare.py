@@ -19,14 +19,13 @@ from hubbub_decoder.comparison.covariance import Sample
 from hubbub_decoder.comparison.fit import ChangeFit, fit_changes
 from hubbub_decoder.comparison.overlap import Overlap
 from hubbub_decoder.comparison.results import Change, Comparison
-from hubbub_decoder.data.combine import combine
 from hubbub_decoder.inference.intervals import normal_interval
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
-from hubbub_decoder.model.evidence import Collected, Evidence
+from hubbub_decoder.model.evidence import Collected, Evidence, combine
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import Decoding

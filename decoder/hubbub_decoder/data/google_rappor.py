@@ -16,7 +16,8 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -89,8 +90,51 @@ def read_counts(path: str | Path, params: Params) -> tuple[NDArray[np.int64], ND
     return table[:, 0], table[:, 1:]
 
 
-def read_map(path: str | Path, params: Params) -> tuple[list[str], Positions]:
-    """Read the candidates and their bit positions in each cohort, (M, m, h), as `vectorized_hashing.bit_positions` returns them.
+@dataclass(frozen=True)
+class CandidateMap:
+    """Candidates of a map and their bits.
+
+    positions : (M, m, h)   bit positions in each cohort, as `vectorized_hashing.bit_positions` returns them
+    """
+
+    names: list[str]
+    positions: Positions
+    params: Params
+
+    @cached_property
+    def is_google_md5(self) -> bool:
+        """Whether the map equals the hash positions of google/rappor's clients, so that names are sufficient to decode."""
+        hashed = bit_positions(self.names, replace(self.params, hash_scheme="google-md5"))
+        return bool(np.array_equal(self.positions, hashed))
+
+    @cached_property
+    def categories(self) -> tuple[str, ...] | None:
+        """Category of each bit if every candidate has its own bit, the same in every cohort (basic RAPPOR); otherwise None.
+
+        Bits without a candidate are named by their number, from 1. A map with a single cohort and unused bits may be hashed, so it
+        gives None.
+        """
+        k, bits = self.params.num_bits, self.positions[:, 0, 0]
+        one_bit_each = len(np.unique(bits)) == len(bits) and (self.positions[..., 1:] == k).all()
+        same_in_cohorts = (self.positions[..., 0] == bits[:, None]).all()
+        if not one_bit_each or not same_in_cohorts or (self.params.num_cohorts == 1 and len(bits) < k):
+            return None
+        name_of = dict(zip(bits.tolist(), self.names, strict=True))
+        return tuple(name_of.get(bit, f"bit {bit + 1}") for bit in range(k))
+
+    def design(self) -> DesignMatrix:
+        """Return the design matrix of the candidates, which works for any hash function."""
+        return design_from_positions(self.names, self.positions, self.params)
+
+    def metric(self, name: str) -> Metric:
+        """Return the metric of the reports: categorical if every candidate has its own bit, otherwise a string metric."""
+        if self.is_google_md5 or self.categories is None:
+            return Metric.string(name, self.params)
+        return Metric.categorical(name, self.categories, **self.params.mechanism.fields)
+
+
+def read_map(path: str | Path, params: Params) -> CandidateMap:
+    """Read the candidates and their bit positions in each cohort.
 
     A repeated candidate with equal bits is read once. Raises ForeignFileError for malformed lines.
     """
@@ -122,12 +166,7 @@ def read_map(path: str | Path, params: Params) -> tuple[list[str], Positions]:
             )
     if not positions:
         raise ForeignFileError(f"{path} has no candidate. Write lines with a name and the positions of its bits.")
-    return list(positions), _bit_array(list(positions.values()), params)
-
-
-def read_map_design(path: str | Path, params: Params) -> DesignMatrix:
-    """Read a map as the design matrix of its candidates; works for any hash function."""
-    return design_from_positions(*read_map(path, params), params)
+    return CandidateMap(list(positions), _bit_array(list(positions.values()), params), params)
 
 
 def read_summary_files(
@@ -161,25 +200,6 @@ def read_summary_files(
             "Pass only one of the two files."
         )
     return summed
-
-
-def is_google_md5_map(names: list[str], positions: Positions, params: Params) -> bool:
-    """Whether the map equals the hash positions of google/rappor's clients, so that names are sufficient to decode."""
-    return bool(np.array_equal(positions, bit_positions(names, replace(params, hash_scheme="google-md5"))))
-
-
-def categories_of_map(names: list[str], positions: Positions, params: Params) -> tuple[str, ...] | None:
-    """Category of each bit if every candidate has its own bit, the same in every cohort (basic RAPPOR); otherwise None.
-
-    Bits without a candidate are named by their number, from 1. A map with a single cohort and unused bits may be hashed, so it gives
-    None.
-    """
-    k, bits = params.num_bits, positions[:, 0, 0]
-    one_bit_each = len(np.unique(bits)) == len(bits) and (positions[..., 1:] == k).all()
-    if not one_bit_each or (positions[..., 0] != bits[:, None]).any() or (params.num_cohorts == 1 and len(bits) < k):
-        return None
-    name_of = dict(zip(bits.tolist(), names, strict=True))
-    return tuple(name_of.get(bit, f"bit {bit + 1}") for bit in range(k))
 
 
 def read_reports(path: str | Path, params: Params) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:

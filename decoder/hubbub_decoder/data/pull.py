@@ -15,8 +15,7 @@ import urllib3
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.summary import ReportFile, Summary, summary_from_bytes
-from hubbub.wire.url_masking import mask_url
-from hubbub.wire.urls import is_loopback
+from hubbub.wire.urls import is_loopback, mask_url
 from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import PullError
 

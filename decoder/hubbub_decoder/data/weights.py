@@ -1,4 +1,10 @@
-"""Weights of candidates that are known before the reports, such as the frequencies of an earlier list."""
+"""Weights of candidates that are known before the reports, such as the frequencies of an earlier list, and their strata.
+
+Only the order of the weights is used. The first stratum has the 30 largest weights, and each further one has twice as many candidates
+as all before it. Candidates without a weight are the last stratum.
+The meaning of the strata is estimated from the reports: `multiple_testing.py` weights their tests, `prior.py` fits the prior of each.
+docs/explanation/mathematics.md, section 17.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.text import escape_untrusted
-from hubbub_decoder.array_types import Floats
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.data.candidates import read_text
 from hubbub_decoder.data.csv_cells import text_of_cell
 from hubbub_decoder.errors import CandidateError
@@ -76,3 +82,22 @@ def group_weights(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]
             "Compare their spelling with the candidates', or leave the weights out."
         )
     return of_groups
+
+
+_FIRST_STRATUM, _GROWTH = 30, 3.0
+
+
+def weight_strata(weights: Floats) -> Indices:
+    """Stratum of each candidate, (M,), 0 for the largest weights; equal weights are ordered as the candidates are.
+
+    weights : (M,) not negative, 0 where unknown
+
+    >>> np.bincount(weight_strata(np.append(np.arange(400.0), np.zeros(5)))).tolist()
+    [30, 60, 180, 129, 6]
+    """
+    rank = np.empty(len(weights), np.intp)
+    rank[np.argsort(-weights, kind="stable")] = np.arange(len(weights))
+    first = rank < _FIRST_STRATUM
+    later = 1 + np.floor(np.log(np.maximum(rank, _FIRST_STRATUM) / _FIRST_STRATUM) / np.log(_GROWTH) + 1e-9)
+    strata = np.where(weights > 0, np.where(first, 0, later), np.inf)
+    return np.unique(strata, return_inverse=True)[1].astype(np.intp)

@@ -20,8 +20,7 @@ from hubbub.errors import HubbubError
 from hubbub.metrics.kinds import Value
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
-from hubbub.wire.batch import CONTENT_TYPE, Batch
-from hubbub.wire.report import Report
+from hubbub.wire.batch import CONTENT_TYPE, Batch, Report
 from hubbub_decoder.demo.flights import Flight, definitions
 
 FLIGHTS_PER_BATCH = 4_000

@@ -11,7 +11,7 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.discovery.extensions import Candidates, Prefixes, Symbols, extend
 from hubbub_decoder.discovery.ngrams import join_ngrams
 from hubbub_decoder.discovery.prefix_shares import GroupBits, PrefixShares, Prior, estimate_prefixes
-from hubbub_decoder.model.debias import bit_shares
+from hubbub_decoder.model.evidence import bit_shares
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.model.vectorized_hashing import hash_positions
 

@@ -17,19 +17,17 @@ from hubbub.text import format_count
 from hubbub_decoder.blas_threads import idle_blas_threads
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.data.weights import group_weights
+from hubbub_decoder.data.weights import group_weights, weight_strata
 from hubbub_decoder.errors import CandidateError
-from hubbub_decoder.estimators.bit_counts import fit_bits, is_crowded
+from hubbub_decoder.estimators.counts import fit_bits, fit_patterns, is_crowded
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Method, Selection, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
 from hubbub_decoder.estimators.noise_cumulants import bit_noise_cumulants, pattern_noise_cumulants
-from hubbub_decoder.estimators.pattern_counts import fit_patterns
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.estimators.unlisted_strings import UnlistedFit, fit_with_unlisted_strings
 from hubbub_decoder.inference.intervals import unlisted_std_error
-from hubbub_decoder.inference.weight_strata import weight_strata
 from hubbub_decoder.kinds.operations import Candidates, KindOperations, Positions, Progress
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.evidence import Evidence

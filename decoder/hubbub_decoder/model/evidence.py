@@ -1,22 +1,59 @@
-"""Evidence: the counts that a decoding starts from, with what the model derives from them alone."""
+"""Evidence: the counts that a decoding starts from, their sums, and what the model derives from them alone."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
+from hubbub.text import format_count
 from hubbub_decoder.array_types import Flags, Floats
-from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.pattern_likelihood import supports_pattern_likelihood
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import Repetition
+
+
+def debias(ones: NDArray[np.int64], reports: NDArray[np.int64], params: Params) -> tuple[Floats, Floats]:
+    """Unbiased estimate of the number of reports whose true bit is one, and its variance.
+
+    A reported bit is one with probability q* where the true bit is one, and p* where it is zero.
+    docs/explanation/mathematics.md, equation (1.1).
+
+        t = (c - p* n) / (q* - p*)        Var t = (c (1 - p* - q*) + n p* q*) / (q* - p*)**2
+
+    ones    : (m, k) int    c, reported ones per cohort and bit
+    reports : (m,) int      n, reports per cohort
+    returns : (m, k) t, which may be negative, and its variance given the true bits; p > q is allowed
+    Source: Erlingsson et al. 2014, section 4; the variance as in Cobalt's basic_rappor_analyzer.
+
+    >>> params = Params(num_bits=8, num_hashes=1, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
+    >>> t, variance = debias(np.array([[35]]), np.array([100]), params)  # 20 x 3/4 + 80 x 1/4 = 35
+    >>> t.tolist(), variance.tolist()  # 100 x 3/16 / (1/2)**2
+    ([[20.0]], [[75.0]])
+    """
+    p_star, q_star = params.mechanism.p_star, params.mechanism.q_star
+    n = reports[:, None]
+    t = (ones - p_star * n) / (q_star - p_star)
+    variance = (ones * (1 - p_star - q_star) + n * p_star * q_star) / (q_star - p_star) ** 2
+    return t, variance
+
+
+def bit_shares(counts: BitCounts) -> Floats:
+    """Estimated share of each cohort's reports whose true bit is one: y = t / n, (m, k); nan where n = 0."""
+    t, _ = debias(counts.ones, counts.reports, counts.metric.params)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return t / counts.reports[:, None]
+
 
 Collected = BitCounts | PatternCounts | Reports
 _C = TypeVar("_C", BitCounts, PatternCounts, Reports)
@@ -164,3 +201,25 @@ def _take(collected: Collected, cohorts: Flags) -> Collected:
         ones=np.where(cohorts[:, None], collected.ones, 0),
         ones_histogram=None,
     )
+
+
+def combine(parts: Sequence[Collected]) -> Collected:
+    """Sum of all parts, in the most informative form that all of them support: reports, else pattern counts, else bit counts."""
+    if all(isinstance(part, Reports) for part in parts):
+        return reduce(add, parts)
+    if any(isinstance(part, BitCounts) or part.metric.num_bits > MAX_PATTERN_BITS for part in parts):
+        return reduce(add, (part.bit_counts() for part in parts))
+    return reduce(add, (part.pattern_counts() if isinstance(part, Reports) else part for part in parts))
+
+
+def describe(collected: Collected) -> str:
+    """Description of the form and the number of reports, for messages.
+
+    >>> from hubbub import Metric
+    >>> describe(BitCounts.empty(Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)))
+    'bit counts of 0 reports'
+    """
+    if isinstance(collected, Reports):
+        return format_count(collected.num_reports, "individual report")
+    form = "bit counts" if isinstance(collected, BitCounts) else "pattern counts"
+    return f"{form} of {format_count(collected.num_reports, 'report')}"

@@ -17,8 +17,8 @@ from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.summary.plausibility import ones_distributions
 from hubbub_decoder.array_types import Flags, Floats
-from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.distributions import chi2, norm, student_t
+from hubbub_decoder.model.evidence import bit_shares
 from hubbub_decoder.model.pattern_likelihood import FilterTable, supports_pattern_likelihood
 from hubbub_decoder.model.random_string import RandomStringMoments, md5_bit_probabilities
 from hubbub_decoder.results.estimates import FitTest

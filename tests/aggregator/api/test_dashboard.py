@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import event
 
 from hubbub import Definitions, Metric, Params, ProblemType
-from hubbub_aggregator.api import sessions
+from hubbub_aggregator.api.authentication import SESSION_LENGTH
 from hubbub_aggregator.api.dashboard.metric_page import PeriodLine, build_chart, describe_implausible
 from hubbub_aggregator.database.engine import transaction
 from hubbub_aggregator.pipeline.folding import compute_figures
@@ -147,7 +147,7 @@ def test_revoking_a_token_ends_its_sessions(start: StartAggregator, store: SqlSt
 def test_sessions_expire_after_12_hours(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
-    aggregator.clock.now += sessions.SESSION_LENGTH - timedelta(seconds=1)
+    aggregator.clock.now += SESSION_LENGTH - timedelta(seconds=1)
     assert get(aggregator, **cookie).status == 200
     aggregator.clock.now += timedelta(seconds=1)
     assert get(aggregator, **cookie).status == 303

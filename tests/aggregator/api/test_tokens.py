@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from hubbub.cli import main
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.api import sessions
-from hubbub_aggregator.api.bearer_auth import TokenAuthorizer
+from hubbub_aggregator.api import authentication
+from hubbub_aggregator.api.authentication import TokenAuthorizer
 from hubbub_aggregator.cli.token import command as token
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -267,7 +267,7 @@ def test_rejects_sign_in_with_a_token_rotated_meanwhile(store: SqlStore, monkeyp
 
     monkeypatch.setattr(store, "add_session", rotated_first)
     with pytest.raises(RefusedError, match="rotated just now"):
-        sessions.sign_in(store, lambda: NOON, secret)
+        authentication.sign_in(store, lambda: NOON, secret)
     assert store.session(added[0], now=int(NOON.timestamp())) is None
 
 

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from hubbub import Definitions
 from hubbub.cli import main
 from hubbub.cli.findings import Health
-from hubbub.wire.url_masking import mask_url
+from hubbub.wire.urls import mask_url
 from hubbub_aggregator.cli.deployment_checks import DeploymentOptions, check_aggregator
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.errors import StoreError

@@ -13,7 +13,7 @@ from sqlalchemy import event, insert
 from hubbub_aggregator.database.engine import open_sqlite, transaction
 from hubbub_aggregator.database.schema import refusal
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.monitoring.job_health import JobHealth
+from hubbub_aggregator.monitoring.jobs import JobHealth
 from hubbub_aggregator.monitoring.log_output import RateLimitFilter
 from hubbub_aggregator.store.sql_store import SqlStore
 from tests.support.databases import new_postgres
@@ -57,7 +57,7 @@ def test_repeated_job_failure_is_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now, job_health = 0.0, JobHealth()
-    logger = logging.getLogger("hubbub_aggregator.monitoring.job_health")
+    logger = logging.getLogger("hubbub_aggregator.monitoring.jobs")
     once = RateLimitFilter(lambda: now)
     logger.addFilter(once)
     try:
@@ -106,7 +106,7 @@ def test_failing_upkeep_is_shown_in_metrics_and_dashboard(
             in aggregator.get("/").body.decode()
         )
     wait_until(0)
-    records = [record for record in caplog.records if record.name == "hubbub_aggregator.monitoring.job_health"]
+    records = [record for record in caplog.records if record.name == "hubbub_aggregator.monitoring.jobs"]
     messages = {
         record.getMessage().partition(" (")[0] for record in records
     }  # of which metrics: the first round was under way

@@ -10,7 +10,7 @@ from hubbub import Batch, Encoder, Metric, ProblemType, Secret, parse_definition
 from hubbub.metrics.periods import Period
 from hubbub.summary import BitCounts
 from hubbub.testing import SeededBytes
-from hubbub.wire.report import Report
+from hubbub.wire.batch import Report
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_decoder import discover

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.pipeline.fold_progress import FoldProgress
+from hubbub_aggregator.pipeline.folding import FoldProgress
 
 
 class Segments:

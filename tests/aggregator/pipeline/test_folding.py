@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hubbub import Batch, Definitions, Metric, Params
 from hubbub.summary import BitCounts, Summary
 from hubbub.summary.pattern_counts import PatternCounts
-from hubbub_aggregator.monitoring.periodic_job import PeriodicJob
+from hubbub_aggregator.monitoring.jobs import PeriodicJob
 from hubbub_aggregator.pipeline.folding import fold, read_summary, summary_type
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings

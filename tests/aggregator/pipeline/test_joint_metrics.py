@@ -14,8 +14,8 @@ import pytest
 from hubbub import Batch, Definitions, Metric
 from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.summary import read_reports
+from hubbub.wire.batch import Report
 from hubbub.wire.dates import parse_period
-from hubbub.wire.report import Report
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_decoder import associate, simulate_joint_reports
 from hubbub_decoder.data.pull import pull_reports

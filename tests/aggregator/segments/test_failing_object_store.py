@@ -78,7 +78,7 @@ def start_on(objects: ObjectStore, start: StartAggregator, place: Path, closed_l
 
 def num_reports(objects: ObjectStore, metric: Metric) -> int:
     """Fold all segments; return the number of reports."""
-    found = [fold_folder(objects, each, metric, ArrowEngine(), uuid.uuid4, keep=False) for each in folders(objects)]
+    found = [fold_folder(objects, each, metric, ArrowEngine(), keep=False) for each in folders(objects)]
     return sum(each.summary.num_reports for each in found if each.summary is not None)
 
 

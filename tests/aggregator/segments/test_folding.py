@@ -50,7 +50,7 @@ def put(objects: ObjectStore, metric: Metric, batches: Iterable[Batch], name: st
 
 
 def fold_now(objects: ObjectStore, metric: Metric, engine: Engine = ARROW, *, keep: bool = True) -> Folded:
-    return fold_folder(objects, folder_of(metric), metric, engine, uuid.uuid4, keep=keep)
+    return fold_folder(objects, folder_of(metric), metric, engine, keep=keep)
 
 
 def one_by_one(metric: Metric, segments: Iterable[list[Batch]]) -> Summary:

@@ -84,7 +84,7 @@ def test_uploads_are_folded_once_and_decoded(
     summaries = {}
     for folder in folders(objects):
         metric = next(each for each in definitions.versions() if each.digest == folder.digest)
-        summaries[folder.metric] = fold_folder(objects, folder, metric, ArrowEngine(), uuid.uuid4, keep=False).summary
+        summaries[folder.metric] = fold_folder(objects, folder, metric, ArrowEngine(), keep=False).summary
     assert summaries["homepage"] == BitCounts.from_rows(
         homepage, first.cohorts + second.cohorts, first.rows + second.rows, [DAY]
     )
@@ -164,7 +164,7 @@ def test_only_the_closing_of_a_period_waits_for_a_put(
         assert first.refusals() == {("homepage", "malformed"): 2}
         assert first.append([make_batch(metric, period=DAY)]) == [AppendResult.CLOSED]
     (folder,) = folders(gated)
-    assert fold_folder(gated, folder, metric, ArrowEngine(), uuid.uuid4, keep=False).num_batches == 2
+    assert fold_folder(gated, folder, metric, ArrowEngine(), keep=False).num_batches == 2
 
 
 def test_ids_of_a_closed_period_are_deleted_and_its_counts_stay(
@@ -174,11 +174,11 @@ def test_ids_of_a_closed_period_are_deleted_and_its_counts_stay(
     first, second, other = make_batch(metric, period=DAY), make_batch(metric, period=DAY), make_batch(metric)
     folder = SegmentFolder(metric.name, metric.digest, DAY)
     store.append([first])
-    fold_folder(objects, folder, metric, ArrowEngine(), uuid.uuid4, keep=False)
+    fold_folder(objects, folder, metric, ArrowEngine(), keep=False)
     store.append([first, second])
     store.close_period(metric.digest, DAY)
     for _ in range(2):
-        folded = fold_folder(objects, folder, metric, ArrowEngine(), uuid.uuid4, keep=False)
+        folded = fold_folder(objects, folder, metric, ArrowEngine(), keep=False)
         assert folded.summary is not None
         assert folded.summary.num_reports == len(first) + len(second)
     kept = [name.removeprefix(f"{folder.path}/").split("/")[0] for name in objects.names(folder.path)]
@@ -186,7 +186,7 @@ def test_ids_of_a_closed_period_are_deleted_and_its_counts_stay(
     assert kept.count("summaries") == 1
     objects.create(f"{folder.path}/segments/late.parquet", segment_to_bytes([other]))
     with pytest.raises(StoreError, match="1 segments that came after the ids"):
-        fold_folder(objects, folder, metric, ArrowEngine(), uuid.uuid4, keep=False)
+        fold_folder(objects, folder, metric, ArrowEngine(), keep=False)
 
 
 def test_period_whose_closing_was_interrupted_is_marked_after_a_restart(

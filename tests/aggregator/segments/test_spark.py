@@ -27,8 +27,7 @@ from hubbub.summary import summary_to_bytes
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.segments import spark_engine
 from hubbub_aggregator.segments.engines import ArrowEngine
-from hubbub_aggregator.segments.id_file import read_ids
-from hubbub_aggregator.segments.manifest import Manifest
+from hubbub_aggregator.segments.manifest import Manifest, read_ids
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import segment_to_bytes
 from hubbub_aggregator.segments.spark_engine import SparkEngine, spark_session

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
@@ -47,7 +46,7 @@ def fold_by_command(objects: ObjectStore, place: Path, master: str, **conf: str)
 def require_uncounted(objects: ObjectStore) -> None:
     """Require that nothing but the segment exists, and that another engine counts it."""
     assert [name.rpartition("/")[2] for name in objects.names()] == ["first.parquet"]
-    counted = fold_folder(objects, FOLDER, METRIC, ArrowEngine(), uuid.uuid4, keep=False)
+    counted = fold_folder(objects, FOLDER, METRIC, ArrowEngine(), keep=False)
     assert (counted.num_batches, counted.num_repeated) == (1, 0)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub_aggregator.server.client_address import Proxies
-from hubbub_aggregator.server.connection_limits import ConnectionLimits
+from hubbub_aggregator.server.limits import ConnectionLimits
 
 if TYPE_CHECKING:
     from hubbub_aggregator.store.sql_store import SqlStore

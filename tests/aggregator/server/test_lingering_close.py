@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hubbub_aggregator.http import unread_body
-from hubbub_aggregator.server import lingering_close
+from hubbub_aggregator.http import middlewares
+from hubbub_aggregator.server import uvicorn_protocol
 
 if TYPE_CHECKING:
     from hubbub_aggregator.store.sql_store import SqlStore
@@ -25,14 +25,14 @@ FOREVER = 1e6
 @pytest.fixture
 def no_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let only bytes, and what the client does, end a phase."""
-    monkeypatch.setattr(unread_body, "DISCARD_SECONDS", FOREVER)
-    monkeypatch.setattr(lingering_close, "LINGER_SECONDS", FOREVER)
+    monkeypatch.setattr(middlewares, "DISCARD_SECONDS", FOREVER)
+    monkeypatch.setattr(uvicorn_protocol, "LINGER_SECONDS", FOREVER)
 
 
 @pytest.fixture
 def early_response(monkeypatch: pytest.MonkeyPatch, no_timeouts: None) -> None:
     """Send a refusal before any of the body is discarded."""
-    monkeypatch.setattr(unread_body, "DISCARD_SECONDS", 0.0)
+    monkeypatch.setattr(middlewares, "DISCARD_SECONDS", 0.0)
 
 
 def connected(aggregator: Aggregator) -> socket.socket:
@@ -113,7 +113,7 @@ def test_body_that_waits_for_100_continue_is_refused_at_once(aggregator: Aggrega
 def test_stalled_body_delays_its_refusal_no_longer_than_the_limit(
     aggregator: Aggregator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unread_body, "DISCARD_SECONDS", 0.1)
+    monkeypatch.setattr(middlewares, "DISCARD_SECONDS", 0.1)
     with connected(aggregator) as client:
         client.sendall(POST + b"Content-Length: %d\r\n\r\n {" % LARGE)
         assert until_closed(client).startswith(b"HTTP/1.1 413")
@@ -131,8 +131,8 @@ def test_connection_that_lingers_is_closed_after_the_limit(
     start: StartAggregator, sqlite_store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client reads its response and does not close its side."""
-    monkeypatch.setattr(unread_body, "DISCARD_SECONDS", 0.0)
-    monkeypatch.setattr(lingering_close, "LINGER_SECONDS", 0.1)
+    monkeypatch.setattr(middlewares, "DISCARD_SECONDS", 0.0)
+    monkeypatch.setattr(uvicorn_protocol, "LINGER_SECONDS", 0.1)
     aggregator = start(sqlite_store)
     with connected(aggregator) as client:
         client.sendall(POST + b"Content-Length: %d\r\n\r\n" % LARGE)

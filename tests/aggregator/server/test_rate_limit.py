@@ -15,7 +15,7 @@ from hubbub_aggregator.api.dependencies import _warn_of_local_limit
 from hubbub_aggregator.api.ingest import IngestMiddleware, RawResponse, decode_batch
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.server.client_address import LOCAL
-from hubbub_aggregator.server.rate_limit import RateLimit
+from hubbub_aggregator.server.limits import RateLimit
 
 if TYPE_CHECKING:
     from hubbub import Batch, Definitions

@@ -18,7 +18,7 @@ from hubbub.cli.findings import Health
 from hubbub.cli.state_checks import check_state
 from hubbub.client import collaborators
 from hubbub.privacy.pricing import unit_price
-from hubbub.sdk.runtime.machine_id import machine_tag, read_machine_id
+from hubbub.sdk.storage.copy_detection import machine_tag, read_machine_id
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
 from tests.client.conftest import SURVEY, Rig, require_balanced

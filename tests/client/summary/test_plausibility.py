@@ -15,7 +15,7 @@ from hubbub import Metric, Params
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.secret import Secret
 from hubbub.summary import BitCounts, PatternCounts, summary_to_bytes
-from hubbub.summary.count_profile import CountProfile
+from hubbub.summary.counting import CountProfile
 from hubbub.summary.plausibility import (
     TAIL_PROBABILITY,
     binned_distributions,

@@ -14,8 +14,7 @@ from hubbub import Client, Definitions, KindWord, Metric, Params, PeriodKind
 from hubbub.metrics.periods import Period
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import UNLIMITED, ManualClock, SeededBytes, deliver
-from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch
-from hubbub.wire.report import Report
+from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch, Report
 from tests.client.upload.test_transport import http, server
 
 EMPTY_LINE = b"\r\n\r\n"

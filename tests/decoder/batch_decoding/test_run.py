@@ -21,8 +21,7 @@ from hubbub.cli import main
 from hubbub.summary import read_summary, write_summary
 from hubbub_decoder import decode, simulate_bit_counts
 from hubbub_decoder.batch_decoding import run as batch_run
-from hubbub_decoder.batch_decoding.pool import ProcessDiedError, map_in_processes
-from hubbub_decoder.batch_decoding.run import Outcome, Status, run_tasks
+from hubbub_decoder.batch_decoding.run import Outcome, ProcessDiedError, Status, map_in_processes, run_tasks
 from hubbub_decoder.batch_decoding.tasks import content_hash, find_tasks
 from hubbub_decoder.options import Options
 

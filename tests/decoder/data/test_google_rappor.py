@@ -20,11 +20,8 @@ from hubbub.cli import main
 from hubbub.hashing.google_md5 import bit_positions
 from hubbub.summary import BitCounts, PatternCounts, Reports, read_collected, read_summary
 from hubbub_decoder.data.google_rappor import (
-    categories_of_map,
-    is_google_md5_map,
     read_counts,
     read_map,
-    read_map_design,
     read_params,
     read_reports,
     read_summary_files,
@@ -73,15 +70,15 @@ def test_reads_parameters_counts_and_map_of_the_analysis_app() -> None:
     reports, ones = read_counts(APP / "counts.csv", params)
     assert reports.sum() == 10_000_000
     assert (reports[0], ones[0, 0], ones[0, 2]) == (1250276, 626224, 638341)
-    names, positions = read_map(APP / "map.csv", params)
-    assert len(names) == 300
-    assert positions[0, :2].tolist() == [[72, 115], [46, 56]]  # "V_1",73,116,175,185: minus 1, modulo 128
-    assert positions[7, 0].tolist() == [63, 128]  # V_8 has position 64 twice in cohort 0
+    known = read_map(APP / "map.csv", params)
+    assert len(known.names) == 300
+    assert known.positions[0, :2].tolist() == [[72, 115], [46, 56]]  # "V_1",73,116,175,185: minus 1, modulo 128
+    assert known.positions[7, 0].tolist() == [63, 128]  # V_8 has position 64 twice in cohort 0
 
 
 def test_map_positions_are_the_ones_of_the_design_matrix() -> None:
     params = read_params(APP / "params.csv")
-    design = read_map_design(APP / "map.csv", params)
+    design = read_map(APP / "map.csv", params).design()
     for row, column in zip(csv.reader((APP / "map.csv").read_text().splitlines()), range(300), strict=True):
         assert design.groups[column] == (row[0],)
         assert (design.matrix[:, [column]].nonzero()[0] + 1).tolist() == [int(cell) for cell in row[1:] if cell]
@@ -90,18 +87,18 @@ def test_map_positions_are_the_ones_of_the_design_matrix() -> None:
 def test_recognizes_a_map_of_google_md5_hashes(tmp_path: Path) -> None:
     names = [f"v{i}" for i in range(40)]
     path = write_file(tmp_path, md5_map(names, SMALL))
-    read, positions = read_map(path, SMALL)
-    assert read == names
-    assert is_google_md5_map(names, positions, SMALL)
-    design = read_map_design(path, SMALL)
+    known = read_map(path, SMALL)
+    assert known.names == names
+    assert known.is_google_md5
+    design = known.design()
     assert design.groups == design_matrix(names, SMALL).groups
     assert (design.matrix != design_matrix(names, SMALL).matrix).nnz == 0
-    assert not is_google_md5_map(["other", *names[1:]], positions, SMALL)
+    assert not replace(known, names=["other", *names[1:]]).is_google_md5
 
 
 def test_candidates_with_equal_positions_share_a_column(tmp_path: Path) -> None:
     path = write_file(tmp_path, "a,1,9,17,25\nb,1,9,17,25\na,25,17,9,1\n")
-    assert read_map_design(path, SMALL).groups == (("a", "b"),)
+    assert read_map(path, SMALL).design().groups == (("a", "b"),)
 
 
 def test_reads_reports_with_the_most_significant_bit_first(tmp_path: Path) -> None:
@@ -266,7 +263,7 @@ def test_import_warns_about_swapped_probabilities_and_rejects_empty_counts(tmp_p
 
 def test_rejects_a_map_line_without_name_and_accepts_a_number_as_name(tmp_path: Path) -> None:
     line = md5_map(["8080"], SMALL)
-    assert read_map(write_file(tmp_path, line), SMALL)[0] == ["8080"]
+    assert read_map(write_file(tmp_path, line), SMALL).names == ["8080"]
     with pytest.raises(ForeignFileError, match="line 1 has h m = 8 numbers and no name"):
         read_map(write_file(tmp_path, line.split(",", 1)[1]), SMALL)
 
@@ -364,17 +361,14 @@ def test_map_with_one_bit_per_candidate_gives_a_categorical_metric(tmp_path: Pat
     ],
 )
 def test_other_maps_give_a_string_metric(rows: list[str], tmp_path: Path) -> None:
-    names, positions = read_map(write_file(tmp_path, "\n".join(rows)), SMALL)
-    assert categories_of_map(names, positions, SMALL) is None
+    assert read_map(write_file(tmp_path, "\n".join(rows)), SMALL).categories is None
 
 
 def test_map_of_one_cohort_is_categorical_if_every_bit_has_a_name(tmp_path: Path) -> None:
     params = replace(SMALL, num_cohorts=1)
     full = [f"c{bit},{bit + 1}" for bit in range(8)]
-    assert categories_of_map(*read_map(write_file(tmp_path, "\n".join(full)), params), params) == tuple(
-        f"c{i}" for i in range(8)
-    )
-    assert categories_of_map(*read_map(write_file(tmp_path, "\n".join(full[1:])), params), params) is None
+    assert read_map(write_file(tmp_path, "\n".join(full)), params).categories == tuple(f"c{i}" for i in range(8))
+    assert read_map(write_file(tmp_path, "\n".join(full[1:])), params).categories is None
 
 
 def test_imports_reports_of_more_than_16_bits_as_reports(tmp_path: Path, unseen_seed: int) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from hubbub import Metric, Params
 from hubbub_decoder import CandidateError, decode
-from hubbub_decoder.data.weights import group_weights, read_weights
-from hubbub_decoder.inference.weight_strata import weight_strata
+from hubbub_decoder.data.weights import group_weights, read_weights, weight_strata
 from hubbub_decoder.simulation import simulate_bit_counts
 
 STRING = Metric.string("s", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0))

@@ -12,7 +12,7 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.estimators.bit_counts import _whiten_bits, fit_bits
+from hubbub_decoder.estimators.counts import _whiten_bits, fit_bits
 from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.estimators.message_passing import Beliefs, HashedCohorts, estimate_given_beliefs
 from hubbub_decoder.model.design_matrix import design_matrix

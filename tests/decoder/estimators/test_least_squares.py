@@ -17,9 +17,8 @@ from hubbub.summary import BitCounts
 from hubbub_decoder import decode
 from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.model.bit_covariance import report_covariance
-from hubbub_decoder.model.debias import bit_shares, debias
 from hubbub_decoder.model.design_matrix import design_matrix
-from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.model.evidence import Evidence, bit_shares, debias
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 from hubbub_decoder.simulation import simulate_bit_counts

@@ -13,7 +13,7 @@ from hubbub import Metric, Params
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.estimators.bit_counts import pass_bit_messages
+from hubbub_decoder.estimators.counts import pass_bit_messages
 from hubbub_decoder.estimators.message_passing import HashedCohorts, MessagePassingFit, pass_messages
 from hubbub_decoder.estimators.reports.mixed_effects import matching_priors
 from hubbub_decoder.model.design_matrix import design_matrix

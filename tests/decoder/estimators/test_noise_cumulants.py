@@ -15,8 +15,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.noise_cumulants import bit_noise_cumulants, pattern_noise_cumulants
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
-from hubbub_decoder.estimators.reports.score_cumulants import score_cumulants
-from hubbub_decoder.estimators.reports.simulated_information import draw_reports
+from hubbub_decoder.estimators.reports.simulated_information import draw_reports, score_cumulants
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.evidence import Evidence

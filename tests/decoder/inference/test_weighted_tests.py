@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import norm
 
 from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.data.weights import weight_strata
 from hubbub_decoder.inference.multiple_testing import q_values, stratum_weights
 from hubbub_decoder.inference.prior import fit_prior
-from hubbub_decoder.inference.weight_strata import weight_strata
 
 ALPHA = 1e-6
 CANDIDATES, PRESENT, ERROR = 4000, 400, 0.001

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from hubbub_decoder.model.bit_products import BitProductSums
+from hubbub_decoder.model.pattern_likelihood import BitProductSums
 
 
 @pytest.mark.parametrize(("num_bits", "degree"), [(1, 1), (3, 2), (4, 8), (5, 3), (6, 0), (9, 2)])

@@ -16,7 +16,7 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.estimators.categories import category_intervals, total_variance
 from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.evidence import Evidence
-from hubbub_decoder.model.pattern_repetition import repeated_score_covariance
+from hubbub_decoder.model.pattern_likelihood import repeated_score_covariance
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import Repetition, epoch_sizes
 from hubbub_decoder.simulation import consecutive_periods, simulate_bit_counts, simulate_reports

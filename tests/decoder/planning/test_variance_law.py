@@ -14,8 +14,7 @@ from hubbub.metrics.kinds import KindWord
 from hubbub.privacy import epsilon
 from hubbub_decoder import decode
 from hubbub_decoder.estimators.categories import total_variance
-from hubbub_decoder.model.pattern_likelihood import FilterTable
-from hubbub_decoder.model.pattern_repetition import repeated_score_covariance
+from hubbub_decoder.model.pattern_likelihood import FilterTable, repeated_score_covariance
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.accuracy import Accuracy
 from hubbub_decoder.planning.law.chain import Chain

@@ -17,9 +17,8 @@ from hubbub.summary.plausibility import plausible_ones
 from hubbub.text import format_count
 from hubbub.wire.dates import parse_period
 from hubbub_aggregator.api.dashboard.overview import Problem, RefusalRow, find_problems, refusal_rows
-from hubbub_aggregator.api.dashboard.privacy_figures import Figure, privacy_rows
+from hubbub_aggregator.api.dashboard.privacy_figures import CentralEpsilon, Figure, last_central_epsilon, privacy_rows
 from hubbub_aggregator.api.dependencies import Service
-from hubbub_aggregator.pipeline.central_epsilon import CentralEpsilon, last_central_epsilon
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.period_figures import StoredFigures
 

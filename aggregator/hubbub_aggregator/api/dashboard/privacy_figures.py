@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from hubbub import privacy
 from hubbub.metrics.metric import Metric
+from hubbub.privacy import central_epsilon
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
+from hubbub.wire.dates import parse_period
+from hubbub_aggregator.pipeline.retention import keeps_reports
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.interface import PeriodStore
 
 _TITLES = {"lifetime": "Lifetime epsilon"}
 
@@ -40,3 +47,49 @@ def privacy_rows(metric: Metric) -> tuple[Figure, ...]:
         Figure(_TITLES.get(row.label, f"Epsilon {row.label}"), shown_epsilon(row.epsilon), row.note)
         for row in privacy.privacy_figures(metric, Policy()).rows()
     )
+
+
+DELTA = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class CentralEpsilon:
+    """Central privacy guarantee of one period: (epsilon, 1e-9)-DP for readers of its stored data after folding.
+
+    reports : smallest number of reports among which a report is shuffled. If only counts are stored: the reports of
+              the smallest cohort. If reports are retained: those of the smallest commit with one cohort, else 1,
+              because a commit may hold one report of a cohort.
+    """
+
+    period: str
+    reports: int
+    epsilon: float
+
+
+def last_central_epsilon(
+    store: PeriodStore, settings: Settings, metric: Metric, smallest_cohorts: Mapping[str, int], now: datetime
+) -> CentralEpsilon | None:
+    """Return the central epsilon of the last complete period: the period after it has also ended, so its reports have arrived.
+
+    smallest_cohorts : fewest reports of a cohort with reports, by folded period
+    """
+    for text, smallest_cohort in sorted(smallest_cohorts.items(), reverse=True):
+        if now < parse_period(metric.period, text).next().closes(timedelta(0)):
+            continue
+        reports = smallest_cohort
+        if keeps_reports(metric, settings, text, now):
+            smallest = store.smallest_segment(metric.digest, text) or 0
+            reports = smallest if metric.num_cohorts == 1 else min(smallest, 1)
+        if reports:
+            return CentralEpsilon(text, reports, central_epsilon(metric, _rounded_down(reports), DELTA))
+    return None
+
+
+def _rounded_down(reports: int) -> int:
+    """Round down to two digits, so that cached bounds are reused; fewer reports give a larger epsilon, so the bound holds.
+
+    >>> _rounded_down(1_234_567), _rounded_down(42)
+    (1200000, 42)
+    """
+    unit = int(10 ** max(0, len(str(reports)) - 2))
+    return reports // unit * unit

@@ -16,17 +16,17 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hubbub.metrics.rules import is_metric_name
+from hubbub.pages.html_page import STYLE
 from hubbub.text import visible_value
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.api import openapi, sessions
+from hubbub_aggregator.api import authentication, openapi
 from hubbub_aggregator.api.dashboard.metric_page import build_metric_page
 from hubbub_aggregator.api.dashboard.overview import build_overview
 from hubbub_aggregator.api.dependencies import Service, charge_request, may_read_without_token
 from hubbub_aggregator.api.request_body import read_body
 from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
-from hubbub_aggregator.http.get_and_head import get_and_head
 from hubbub_aggregator.http.problems import refusal_headers
-from hubbub_aggregator.http.stylesheet import STYLE
+from hubbub_aggregator.http.routing import get_and_head
 from hubbub_aggregator.server.client_address import is_direct_local_request
 from hubbub_aggregator.store.tokens import Scope
 
@@ -80,7 +80,7 @@ def get_metric_page(request: Request, name: str) -> Response:
 
 def _is_signed_in(request: Request) -> bool:
     service: Service = request.state.service
-    return sessions.is_signed_in(service.tokens, service.clock, _cookie(request))
+    return authentication.is_signed_in(service.tokens, service.clock, _cookie(request))
 
 
 def _require_reader(request: Request, sign_in_url: str, signed_in: bool) -> Response | None:
@@ -125,8 +125,8 @@ async def post_sign_in(request: Request) -> Response:
         token, metric = _field(form, "token"), _field(form, "metric")
         if not token:
             raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "Enter a token (form field `token`).", ASK_FOR_TOKEN)
-        secret = await run_in_threadpool(sessions.sign_in, service.tokens, service.clock, token)
-        await run_in_threadpool(sessions.sign_out, service.tokens, _cookie(request))
+        secret = await run_in_threadpool(authentication.sign_in, service.tokens, service.clock, token)
+        await run_in_threadpool(authentication.sign_out, service.tokens, _cookie(request))
     except RefusedError as refused:
         if not accepts_html(request):
             raise
@@ -135,7 +135,7 @@ async def post_sign_in(request: Request) -> Response:
             _sign_in_form(refused.detail, metric), refused.problem_type.status, headers=refusal_headers(refused)
         )
     response = RedirectResponse(_metric_url(metric), _SEE_OTHER)
-    _set_cookie(request, response, secret, int(sessions.SESSION_LENGTH.total_seconds()))
+    _set_cookie(request, response, secret, int(authentication.SESSION_LENGTH.total_seconds()))
     return response
 
 
@@ -143,7 +143,7 @@ async def post_sign_in(request: Request) -> Response:
 def post_sign_out(request: Request) -> Response:
     """End the session."""
     _require_same_site(request)
-    sessions.sign_out(request.state.service.tokens, _cookie(request))
+    authentication.sign_out(request.state.service.tokens, _cookie(request))
     response = RedirectResponse("/sign-in", _SEE_OTHER)
     _set_cookie(request, response, "", 0)
     return response
@@ -160,7 +160,7 @@ def _metric_url(metric: str) -> str:
 
 
 def _sign_in_form(error: str | None, metric: str) -> str:
-    hours = int(sessions.SESSION_LENGTH.total_seconds()) // 3600
+    hours = int(authentication.SESSION_LENGTH.total_seconds()) // 3600
     name = metric if is_metric_name(metric) else ""
     return _TEMPLATES.get_template("sign_in.html.j2").render(error=error, hours=hours, metric=name)
 
@@ -202,11 +202,11 @@ def _authority(origin: str) -> str | None:
 
 
 def _cookie(request: Request) -> str | None:
-    return request.cookies.get(sessions.cookie_name(request.headers))
+    return request.cookies.get(authentication.cookie_name(request.headers))
 
 
 def _set_cookie(request: Request, response: Response, value: str, seconds: int) -> None:
     secure = not is_direct_local_request(request.headers)
     response.set_cookie(
-        sessions.cookie_name(request.headers), value, seconds, httponly=True, samesite="strict", secure=secure
+        authentication.cookie_name(request.headers), value, seconds, httponly=True, samesite="strict", secure=secure
     )

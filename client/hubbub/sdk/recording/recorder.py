@@ -28,10 +28,9 @@ from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoder, SubjectEncoders
 from hubbub.sdk.runtime.clock import PeriodClock
 from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
-from hubbub.sdk.storage.accounting import Accounting
 from hubbub.sdk.storage.events import DraftMerge, DraftReplacement, IgnoredRecordings
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.state import State
+from hubbub.sdk.storage.state import Accounting, State
 
 MAX_POSTPONED = 10_000
 """Recordings kept in memory while the journal is locked: by a signal handler's own thread, or by another process."""

@@ -6,12 +6,43 @@ may get another at each start. By default the secret and the ledger stay unchang
 
 from __future__ import annotations
 
-from hubbub.sdk.runtime.machine_id import MachineIdReader, machine_tag
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from pathlib import Path
+
 from hubbub.sdk.runtime.safe_logging import log_when_unlocked
 from hubbub.sdk.storage.events import IdentityRenewal, MachineTags
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.secret_file import SecretFile
 from hubbub.sdk.storage.state import State
+
+MACHINE_ID_FILE = Path("/etc/machine-id")
+MachineIdReader = Callable[[], bytes | None]
+
+_VALID = re.compile(rb"[0-9a-f]{32}")
+_TAG_BYTES = 16
+
+
+def read_machine_id(path: Path = MACHINE_ID_FILE) -> bytes | None:
+    """Return the systemd id of this machine; None if there is none (macOS, most containers, an image before its first boot)."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(64).strip()
+    except OSError:
+        return None
+    return content if _VALID.fullmatch(content) else None
+
+
+def machine_tag(ledger_key: str, machine_id: bytes) -> str:
+    """Return the tag of a machine in a state directory: HMAC-SHA256(ledger key, machine id), 16 bytes in hex.
+
+    ledger_key : hex, kept in the same directory
+    """
+    message = b"hubbub/machine/v1" + machine_id
+    return hmac.new(bytes.fromhex(ledger_key), message, hashlib.sha256).digest()[:_TAG_BYTES].hex()
+
 
 MAX_MACHINES = 16
 """Machines that a directory remembers; the client does not warn about more."""

@@ -320,7 +320,7 @@ class Continuation(NamedTuple):
     inode: int
 
 
-Event = (
+ReportEvent = (
     DraftMerge
     | DraftReplacement
     | DraftSnapshot
@@ -334,7 +334,11 @@ Event = (
     | BatchRemoval
     | QuarantineSnapshot
     | SentSnapshot
-    | Backoff
+)
+"""What becomes of reports: drafts, accounts, batches."""
+
+ClientEvent = (
+    Backoff
     | MetricPause
     | ClockConfirmation
     | AttemptedPeriods
@@ -349,6 +353,9 @@ Event = (
     | Counters
     | Continuation
 )
+"""What concerns the client as a whole: its consent, its identity, and when it sends."""
+
+Event = ReportEvent | ClientEvent
 
 _WORDS: dict[type[Event], tuple[str, tuple[str, ...]]] = {
     DraftMerge: ("draft_merged", ("subject", "digest", "period")),

@@ -11,13 +11,14 @@ Reports are numbered when their batch is created: numbers that the replay never 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
-from typing import assert_never
+from typing import Any, assert_never
 
 from hubbub.consent import Consent
 from hubbub.metrics.periods import Period
 from hubbub.privacy.ledger import Account, EncodedReport, Key
-from hubbub.sdk.storage.accounting import Accounting
 from hubbub.sdk.storage.events import (
     AccountChange,
     AttemptedPeriods,
@@ -26,6 +27,7 @@ from hubbub.sdk.storage.events import (
     BatchRemoval,
     BatchSnapshot,
     BatchSplit,
+    ClientEvent,
     ClockConfirmation,
     ConsentChange,
     Continuation,
@@ -52,6 +54,45 @@ from hubbub.sdk.storage.events import (
     SentSnapshot,
 )
 from hubbub.wire.batch import Batch
+from hubbub.wire.json_values import json_value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounting:
+    """Counters of recordings and reports.
+
+    Two identities hold after any kill:
+
+        recorded = chosen + superseded + sum(ignored.values())
+        formed   = acknowledged + queued + quarantined + sum(dropped.values())
+
+    recorded        : recordings
+    chosen          : recordings that became a draft          superseded : further recordings of a draft's period
+    ignored         : ignored recordings, by reason
+    formed          : reports that were made
+    stood_in        : reports that repeat the value reported last, because the budget had no room for another one
+    acknowledged    : reports that the aggregator stored      queued     : reports that wait to be sent
+    quarantined     : reports that the aggregator refused     dropped    : reports that were deleted, by reason
+    damaged_records : damaged records of the state; the figures in them are lost
+    """
+
+    recorded: int
+    chosen: int
+    superseded: int
+    ignored: Mapping[str, int]
+    formed: int
+    stood_in: int
+    acknowledged: int
+    queued: int
+    quarantined: int
+    dropped: Mapping[str, int]
+    damaged_records: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counters as JSON values."""
+        fields: dict[str, Any] = json_value(self)
+        return fields
+
 
 DROP_REASONS = ("quota", "age", "expired", "consent", "local", "copied", "corrupt", "refused", "clock")
 IGNORE_REASONS = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-state")
@@ -94,7 +135,7 @@ class State:
         self.secret_tag = ""
         self.ledger_key = ""
         self.machine_tags: tuple[str, ...] = ()
-        """Tag of each machine that used the directory under this secret, see `machine_id.py`."""
+        """Tag of each machine that used the directory under this secret, see `copy_detection.machine_tag`."""
         self.drafts: dict[Key, Draft] = {}
         self.accounts: dict[Key, Account] = {}
         self.digests: dict[str, set[str]] = {}
@@ -158,19 +199,8 @@ class State:
                 self.drafts[subject, digest] = draft
             case BatchSnapshot(queued):
                 self._add_batch(queued)
-            case AttemptedPeriods(digest, runs):
-                self.attempted_periods[digest] = runs
-            case IgnoredRecordings(counts):
-                self.ignored.update(counts)
-            case Backoff(failures, until, last_error):
-                self.failures, self.backoff_until, self.last_error = failures, until, last_error
-            case ClockConfirmation(time):
-                self.clock_confirmed_at = time
             case Reschedule(send_at, overdue):
                 self._reschedule(send_at, overdue=overdue)
-            case MetricPause(digest, until, is_held):
-                self.paused_metrics[digest] = until or 0.0  # None: of an unreleased version
-                (self.held_digests.add if is_held else self.held_digests.discard)(digest)
             case BatchSplit(batch_id, halves):
                 self.queue.pop(batch_id, None)
                 for half in halves:
@@ -179,10 +209,28 @@ class State:
                 self.quarantine[str(batch.batch_id)] = (batch, problem)
             case SentSnapshot(batch):
                 self._remember_sent(batch)
+            case _:
+                self._apply_to_client(event)
+
+    def _apply_to_client(self, event: ClientEvent) -> None:
+        match event:
+            case AttemptedPeriods(digest, runs):
+                self.attempted_periods[digest] = runs
+            case IgnoredRecordings(counts):
+                self.ignored.update(counts)
+            case Backoff():
+                self.failures, self.backoff_until, self.last_error = event
+            case ClockConfirmation(time):
+                self.clock_confirmed_at = time
+            case MetricPause(digest, until, is_held):
+                self.paused_metrics[digest] = until or 0.0  # None: of an unreleased version
+                (self.held_digests.add if is_held else self.held_digests.discard)(digest)
             case DetachedStart(time):
                 self.detached_started_at = time
             case ConsentChange():
-                self._change_consent(event)
+                self.consent, self.consent_text, self.consent_time, self.reports_from = event
+                if self.consent is Consent.ON:
+                    self._drop_local()
             case EnrollmentStart(number, secret_tag):
                 self._enroll(number, secret_tag)
             case LedgerKey(key):
@@ -208,11 +256,6 @@ class State:
         self.acknowledged, self.damaged = event.acknowledged, event.damaged
         self.chosen, self.superseded, self.stood_in = event.chosen, event.superseded, event.stood_in
         self.dropped, self.ignored = Counter(event.dropped), Counter(event.ignored)
-
-    def _change_consent(self, event: ConsentChange) -> None:
-        self.consent, self.consent_text, self.consent_time, self.reports_from = event
-        if self.consent is Consent.ON:
-            self._drop_local()
 
     def _drop_local(self) -> None:
         """Drop the reports and drafts made under `local`. The event of consent itself does it, so no kill can come between."""

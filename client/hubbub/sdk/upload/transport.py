@@ -21,8 +21,7 @@ from typing import Any, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse, problem_slug
-from hubbub.wire.url_masking import mask_url, mask_urls
-from hubbub.wire.urls import check_url, is_loopback
+from hubbub.wire.urls import check_url, is_loopback, mask_url, mask_urls
 
 USER_AGENT = "hubbub/1"
 REQUEST_TIMEOUT_SECONDS = 10.0

@@ -9,7 +9,7 @@ Estimator: solve it; fit a common prior to all estimates (`inference/prior.py`);
            and take one step of the method of moments for tau**2; repeat until tau**2 and the errors change by less than 2 %
 Variance:  that of `score_model.py`
 
-The shares z near which the score is linear, and the priors, are found in two rounds, from the bits (`bit_counts.py`) and from the reports.
+The shares z near which the score is linear, and the priors, are found in two rounds, from the bits (`estimators/counts.py`) and from the reports.
 docs/explanation/mathematics.md, equation (11.6) ("Many candidates"); decision 41. Source: Minka 2001.
 """
 
@@ -21,14 +21,12 @@ import numpy as np
 
 from hubbub.summary import Reports
 from hubbub_decoder.array_types import Floats, Indices
-from hubbub_decoder.estimators.bit_counts import pass_bit_messages
+from hubbub_decoder.estimators.counts import pass_bit_messages
 from hubbub_decoder.estimators.fit_result import FitResult, ShareEstimates, Totals, sum_totals
 from hubbub_decoder.estimators.noise_cumulants import noise_effect
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
-from hubbub_decoder.estimators.reports.random_string_scores import RandomStringScores
-from hubbub_decoder.estimators.reports.report_pass import SortedReports
-from hubbub_decoder.estimators.reports.score_cumulants import score_cumulants
+from hubbub_decoder.estimators.reports.report_scores import RandomStringScores, SortedReports
 from hubbub_decoder.estimators.reports.score_model import CandidatePriors, ScoreModel, ScoreSolver
 from hubbub_decoder.estimators.reports.simulated_information import (
     client_covariance,
@@ -37,6 +35,7 @@ from hubbub_decoder.estimators.reports.simulated_information import (
     information,
     noise_covariance,
     sample_size,
+    score_cumulants,
 )
 from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.inference.prior import fit_prior

@@ -29,9 +29,7 @@ from hubbub_decoder.estimators.inverses import pseudo_inverse
 from hubbub_decoder.estimators.noise_cumulants import noise_effect
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
-from hubbub_decoder.estimators.reports.random_string_scores import RandomStringScores
-from hubbub_decoder.estimators.reports.report_pass import SortedReports
-from hubbub_decoder.estimators.reports.score_cumulants import score_cumulants
+from hubbub_decoder.estimators.reports.report_scores import RandomStringScores, SortedReports
 from hubbub_decoder.estimators.reports.simulated_information import (
     SimulatedReports,
     client_covariance,
@@ -40,6 +38,7 @@ from hubbub_decoder.estimators.reports.simulated_information import (
     information,
     noise_covariance,
     sample_size,
+    score_cumulants,
 )
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Evidence

@@ -39,7 +39,7 @@ from hubbub_decoder.planning.law.uneven_load import least_variance
 
 _MIN_RATIO_PROBABILITY = 1e-12  # of p* and 1 - q*, as in `estimators/reports/likelihood_ratios.py`
 _MIN_PROBABILITY = 1e-200  # of a report; rarer ones tell nothing, and their ratios overflow
-_MIN_NO_VALUE = 1e-3  # as in the weights of `estimators/pattern_counts.py`
+_MIN_NO_VALUE = 1e-3  # as in the weights of `estimators/counts.py`
 _MIN_LOG = -700.0
 _SHARE_NODES = (0.0, 0.01, 0.04, 0.1, 0.2, 0.4, 1.0)
 _STEP = 0.5  # of ln z; the trapezoidal rule for 1/f has a relative error of 2e-8

@@ -1,10 +1,11 @@
-"""Failures of background jobs: log, count, and continue with the next run."""
+"""Background jobs: run a function periodically in a thread; log and count its failures, and continue with the next run."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 
 from hubbub_aggregator.errors import FilesInDoubtError, JobError, StoreError
 
@@ -52,3 +53,28 @@ class JobHealth:
     def failing(self) -> dict[str, bool]:
         """Return for each job whether its last run failed."""
         return dict(self._failing)
+
+
+class PeriodicJob:
+    """Thread that calls `job` every `seconds` until it is closed; `name` is one of `job_health.JOBS`."""
+
+    def __init__(
+        self, name: str, job: Callable[[], object], seconds: float, job_health: JobHealth | None = None
+    ) -> None:
+        self._name = name
+        self._job = job
+        self._seconds = seconds
+        self._job_health = job_health or JobHealth()
+        self._closing = Event()
+        self._thread = Thread(target=self._run, name=f"hubbub {name}")
+        self._thread.start()
+
+    def close(self) -> None:
+        """Wait for the current run, then stop the thread."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.wait(self._seconds):
+            with self._job_health.guard(self._name):
+                self._job()

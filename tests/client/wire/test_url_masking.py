@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from hubbub.cli import main
 from hubbub.errors import ParameterError
 from hubbub.sdk.upload.transport import HttpTransport
-from hubbub.wire.url_masking import mask_url, mask_urls
-from hubbub.wire.urls import check_url
+from hubbub.wire.urls import check_url, mask_url, mask_urls
 from hubbub_decoder.data.pull import pull_summary
 from hubbub_decoder.errors import PullError
 from tests.support.random_urls import SecretURL, broken_urls, revealed, valid_urls

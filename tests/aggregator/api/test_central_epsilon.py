@@ -9,7 +9,7 @@ import pytest
 
 from hubbub import Metric
 from hubbub.privacy import central_epsilon, epsilon
-from hubbub_aggregator.pipeline.central_epsilon import DELTA, CentralEpsilon, last_central_epsilon
+from hubbub_aggregator.api.dashboard.privacy_figures import DELTA, CentralEpsilon, last_central_epsilon
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore

@@ -1,14 +1,32 @@
-"""Response that streams an open file."""
+"""Register a route for GET and HEAD, and stream an open file as its response."""
 
 from __future__ import annotations
 
-from typing import IO
+from collections.abc import Callable, Mapping
+from typing import IO, Any, TypeVar
 
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from hubbub.summary.summary_file import CONTENT_TYPE
+
+_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
+
+
+def get_and_head(router: APIRouter, path: str, **route_options: Any) -> Callable[[_Endpoint], _Endpoint]:
+    """Return a decorator that registers a route under both methods; the server omits the body of a response to HEAD."""
+    responses: Mapping[int | str, Mapping[str, Any]] = route_options.get("responses", {})
+    without_bodies = {status: {"description": response["description"]} for status, response in responses.items()}
+
+    def register(endpoint: _Endpoint) -> _Endpoint:
+        router.get(path, **route_options)(endpoint)
+        router.head(path, **route_options | {"responses": without_bodies, "response_class": Response})(endpoint)
+        return endpoint
+
+    return register
+
 
 _CHUNK_BYTES = 1 << 18
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from hubbub.metrics.discovery import END, Discovery
-from hubbub_decoder.discovery.extensions import Prefixes, Symbols, extend
+from hubbub_decoder.discovery.extensions import Prefixes, SymbolModel, Symbols, extend
 from hubbub_decoder.discovery.prefix_shares import PrefixShares
-from hubbub_decoder.discovery.symbol_model import SymbolModel
 
 
 def prefixes(fragments: dict[bytes, float]) -> Prefixes:
