@@ -78,10 +78,10 @@ def elapsed_clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
-def read_boot_id(file: Path = Path("/proc/sys/kernel/random/boot_id")) -> str | None:
+def read_boot_id() -> str | None:
     """Return the random id of this boot; None if the system has none."""
     with suppress(OSError):
-        return file.read_text(encoding="ascii").strip()[:36] or None
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()[:36] or None
     return None
 
 

@@ -75,11 +75,11 @@ def to_html(made: Element) -> str:
     return tostring(made, encoding="unicode", method="html")
 
 
-def page(title: str, *content: str | Element, policy: str = CONTENT_SECURITY_POLICY) -> str:
-    """Return a complete HTML page. `content` is in `<main>`; `policy` is its Content-Security-Policy."""
+def page(title: str, *content: str | Element) -> str:
+    """Return a complete HTML page; `content` is in `<main>`."""
     head = element("head")
     SubElement(head, "meta", {"charset": "utf-8"})
-    SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": policy})
+    SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": CONTENT_SECURITY_POLICY})
     SubElement(head, "meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"})
     head.append(element("title", f"{title} · hubbub"))
     SubElement(head, "link", {"rel": "icon", "href": _ICON})

@@ -128,10 +128,10 @@ def trials_needed(
     return best
 
 
-def declared_event(law: LossLaw, trials: int, alpha: float, *, power: float = POWER) -> Event:
-    """Event whose bound, in so many trials of each value, is the largest with a power."""
+def declared_event(law: LossLaw, trials: int, alpha: float) -> Event:
+    """Event whose bound, in so many trials of each value, is the largest with power `POWER`."""
     best, largest = Event(1, math.inf), -math.inf
-    for events in _events(law, alpha, power):
+    for events in _events(law, alpha, POWER):
         bounds = np.where(np.isfinite(events.spread), events.ratio - events.spread / math.sqrt(trials), -np.inf)
         at = int(bounds.argmax())
         if bounds[at] > largest:

@@ -67,9 +67,9 @@ def repetition_probability(metric: Metric, bits: Bits, schedule: Schedule) -> fl
     return math.exp(schedule.epochs * float(logs.max()))
 
 
-def clients_per_batch(repetition: float, batches: int = _BATCHES) -> int:
+def clients_per_batch(repetition: float) -> int:
     """Clients c for which any two of so many batches are equal by chance with probability at most a quarter of 1e-9."""
-    pairs = math.comb(batches, 2)
+    pairs = math.comb(_BATCHES, 2)
     if repetition <= 0:
         return 1
     return max(1, math.ceil(math.log(FALSE_ALARM / (4 * pairs)) / math.log(repetition)))

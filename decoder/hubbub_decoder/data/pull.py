@@ -35,7 +35,6 @@ def pull_summary(
     digest: str | None = None,
     kind: str | None = None,
     token: str | None = None,
-    http: urllib3.PoolManager | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Summary:
     """Download the summary of a metric: GET {url}/v1/metrics/{metric}/summary.
@@ -50,7 +49,7 @@ def pull_summary(
     Raises PullError if the aggregator is unreachable, answers with an error, or sends anything but this summary.
     """
     address = _request_url(url, metric, "summary", periods, {"digest": digest, "kind": kind})
-    body = b"".join(_download(url, address, token, http, progress, _MAX_SUMMARY_BYTES))
+    body = b"".join(_download(url, address, token, progress, _MAX_SUMMARY_BYTES))
     try:
         summary = summary_from_bytes(body)
     except SummaryError as problem:
@@ -67,7 +66,6 @@ def pull_reports(
     periods: Sequence[str] = (),
     digest: str | None = None,
     token: str | None = None,
-    http: urllib3.PoolManager | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> ReportFile:
     """Download the retained reports of a metric into a file: GET {url}/v1/metrics/{metric}/reports.
@@ -76,7 +74,7 @@ def pull_reports(
     """
     address = _request_url(url, metric, "reports", periods, {"digest": digest})
     with atomic_write(path, private=True) as file:
-        for piece in _download(url, address, token, http, progress, math.inf):
+        for piece in _download(url, address, token, progress, math.inf):
             file.write(piece)
         file.flush()
         try:
@@ -139,12 +137,11 @@ def _download(
     url: str,
     address: str,
     token: str | None,
-    http: urllib3.PoolManager | None,
     progress: Callable[[int], None],
     max_bytes: float,
 ) -> Iterator[bytes]:
     """Yield the response body in blocks; raises PullError for any status but 200."""
-    http = http or urllib3.PoolManager(retries=_RETRIES, timeout=_TIMEOUT)
+    http = urllib3.PoolManager(retries=_RETRIES, timeout=_TIMEOUT)
     try:
         response = http.request("GET", address, headers=_authorization(token), redirect=False, preload_content=False)
         if response.status != 200:

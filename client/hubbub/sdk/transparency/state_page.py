@@ -65,11 +65,9 @@ def state_page(
     return page(
         "Usage statistics on this device",
         element("h1", "Usage statistics on this device"),
-        element(
-            "p",
+        _aside(
             "This page shows everything that the telemetry of one app holds on this device, and the last reports that it sent. "
-            "It was made on this device and makes no connection.",
-            class_="dim",
+            "It was made on this device and makes no connection."
         ),
         _consent(state),
         _disclosure(url),
@@ -91,11 +89,23 @@ def state_page(
     )
 
 
+def _card(heading: str | Element, *content: Element) -> Element:
+    """Return a section of the page with its heading."""
+    return element("section", element("h2", heading) if isinstance(heading, str) else heading, *content, class_="card")
+
+
+def _aside(text: str) -> Element:
+    return element("p", text, class_="dim")
+
+
+def _problem(text: str) -> Element:
+    return element("p", text, class_="note bad")
+
+
 def _consent(state: State) -> Element:
     since = f" since {_time_text(state.consent_time)}" if state.consent_time else ""
     level = element("span", str(state.consent), class_=f"pill {'good' if state.consent is Consent.ON else 'plain'}")
     content = [
-        element("div", element("h2", "Your decision"), level, class_="head"),
         element("p", f"{_CONSENT_TEXTS[state.consent]} This is the decision stored on this device{since}."),
     ]
     if state.consent_text:
@@ -108,19 +118,16 @@ def _consent(state: State) -> Element:
         )
     if len(state.machine_tags) > 1:
         content.append(
-            element(
-                "p",
-                f"This directory was used on {len(state.machine_tags)} machines. Two copies of it report twice under one secret.",
-                class_="note bad",
+            _problem(
+                f"This directory was used on {len(state.machine_tags)} machines. Two copies of it report twice under one secret."
             )
         )
-    return element("section", *content, class_="card")
+    return _card(element("div", element("h2", "Your decision"), level, class_="head"), *content)
 
 
 def _disclosure(url: str | None) -> Element:
-    return element(
-        "section",
-        element("h2", "Who can learn what"),
+    return _card(
+        "Who can learn what",
         element(
             "ul",
             element(
@@ -148,13 +155,10 @@ def _disclosure(url: str | None) -> Element:
             "be chance. The value itself is not sent. Many reports of one value together tell more than one report: the table "
             "below shows how much at most.",
         ),
-        element(
-            "p",
+        _aside(
             'Somebody who can read the files of this device can learn more. The file "secret" is the key of what is encrypted beside it: '
-            "with it they can decrypt the last value, test guesses of earlier values, and remove a part of the randomness.",
-            class_="dim",
+            "with it they can decrypt the last value, test guesses of earlier values, and remove a part of the randomness."
         ),
-        class_="card",
     )
 
 
@@ -170,25 +174,22 @@ def _encryption_text(url: str | None) -> str:
 
 
 def _metrics(state: State, definitions: Mapping[str, Metric]) -> Element:
-    heading = element("h2", "What is collected")
+    heading = "What is collected"
     accounts = list(state.accounts.values())
     if not accounts:
-        return element("section", heading, element("p", "No metric has been enrolled yet."), class_="card")
+        return _card(heading, element("p", "No metric has been enrolled yet."))
     head = ["metric", "reports made", "epsilon used", "most that these reports can reveal"]
     rows = [_account_row(account, definitions.get(account.metric)) for account in accounts[:MAX_SHOWN_ACCOUNTS]]
-    content = [heading, table(head, rows, class_="facts")]
-    content += _more(len(accounts) - MAX_SHOWN_ACCOUNTS, "metric")
+    content = [table(head, rows, class_="facts"), *_more(len(accounts) - MAX_SHOWN_ACCOUNTS, "metric")]
     content.append(
-        element(
-            "p",
+        _aside(
             '"Sure" means: somebody who thinks two values equally likely reads all reports of the metric. How sure can they be '
             "which of the two is true? 50 % is a guess. If an answer changed, somebody who recognizes the reports of this device can see "
             "that it changed, and when. The figure is then about the answers only. A period without an answer is a change, too, unless "
-            "the metric counts it as a number.",
-            class_="dim",
+            "the metric counts it as a number."
         )
     )
-    return element("section", *content, class_="card")
+    return _card(heading, *content)
 
 
 def _account_row(account: Account, metric: Metric | None) -> Iterator[str | Element]:
@@ -217,12 +218,7 @@ def _held(state: State, definitions: Mapping[str, Metric]) -> Element:
     drafts = [(draft, key) for key, draft in state.drafts.items() if draft.report.bits]
     queued = sorted(state.queue.values(), key=lambda each: (each.send_at, each.batch.metric))
     content = [
-        element("h2", "Held on this device"),
-        element(
-            "p",
-            "These reports were not sent, or the service has not confirmed them. Withdrawing consent deletes them.",
-            class_="dim",
-        ),
+        _aside("These reports were not sent, or the service has not confirmed them. Withdrawing consent deletes them."),
     ]
     for draft, (subject, digest) in drafts[:MAX_SHOWN_BATCHES]:
         account = state.accounts.get((subject, digest))
@@ -245,13 +241,11 @@ def _held(state: State, definitions: Mapping[str, Metric]) -> Element:
         content.append(element("p", "No report is held."))
     if state.failures:
         content.append(
-            element(
-                "p",
-                f"The last {format_count(state.failures, 'attempt')} to send failed: {escape_untrusted(state.last_error or 'no response')}.",
-                class_="note bad",
+            _problem(
+                f"The last {format_count(state.failures, 'attempt')} to send failed: {escape_untrusted(state.last_error or 'no response')}."
             )
         )
-    return element("section", *content, class_="card")
+    return _card("Held on this device", *content)
 
 
 def _queued_status(state: State, queued: QueuedBatch) -> str:
@@ -271,13 +265,7 @@ def _section(title: str, text: str, blocks: list[Element], empty: str | None) ->
     if not blocks and empty is None:
         return
     shown = [*blocks[:MAX_SHOWN_BATCHES], *_more(len(blocks) - MAX_SHOWN_BATCHES, "batch")]
-    yield element(
-        "section",
-        element("h2", title),
-        element("p", text, class_="dim"),
-        *(shown or [element("p", empty or "")]),
-        class_="card",
-    )
+    yield _card(title, _aside(text), *(shown or [element("p", empty or "")]))
 
 
 def _batch(batch: Batch, status: str, look: str, definitions: Mapping[str, Metric]) -> Element:
@@ -317,7 +305,7 @@ def _bits(cohort: int, row: bytes, num_bits: int | None) -> Element:
 
 
 def _more(number: int, noun: str) -> list[Element]:
-    return [element("p", f"and {format_count(number, f'more {noun}')}", class_="dim")] if number > 0 else []
+    return [_aside(f"and {format_count(number, f'more {noun}')}")] if number > 0 else []
 
 
 def _counters(state: State) -> Element:
@@ -330,7 +318,6 @@ def _counters(state: State) -> Element:
         ("reports held", counts.queued + counts.quarantined),
     ]
     content = [
-        element("h2", "Counters"),
         element("dl", *(element("div", element("dt", name), element("dd", f"{number:,}")) for name, number in figures)),
     ]
     dropped = [(_DROP_TEXTS[reason], f"{number:,}") for reason, number in counts.dropped.items() if number]
@@ -338,10 +325,6 @@ def _counters(state: State) -> Element:
         content.append(table(["reports deleted without a confirmed delivery, because", "number"], dropped))
     if state.damaged:
         content.append(
-            element(
-                "p",
-                f"{format_count(state.damaged, 'record')} of the state was damaged: the figures can be too low.",
-                class_="note bad",
-            )
+            _problem(f"{format_count(state.damaged, 'record')} of the state was damaged: the figures can be too low.")
         )
-    return element("section", *content, class_="card")
+    return _card("Counters", *content)
