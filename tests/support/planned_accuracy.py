@@ -56,7 +56,7 @@ class Case:
         return Accuracy(
             KindWord.STRING,
             (params.num_bits, params.num_hashes, params.num_cohorts),
-            Chain.of_params(params),
+            Chain.of_mechanism(params.mechanism),
             self.clients,
             Repetition.from_periods(self.metric, self.first_days),
             Shares.zipf(self.candidates),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -32,14 +31,8 @@ def build_metric(
     """Metric with these probabilities, rounded so that no epsilon grows.
 
     values : names of the categories, or edges of the buckets
-    Probabilities are multiples of 2**-24. b and p are rounded up, a and q down: each is the same response followed by more noise.
     """
-    a, b, p, q = (float(each) for each in chain)
-    probabilities: dict[str, Any] = {"prob_p": _up(p), "prob_q": 1 - _up(1 - q)}
-    if a == 1 - b:
-        probabilities["prob_f"] = 2 * _up(b)
-    else:
-        probabilities |= {"permanent_p": _up(b), "permanent_q": 1 - _up(1 - a)}
+    probabilities = chain.within_epsilons()
     fields: dict[str, Any] = {"period": wishes.period, "hold": wishes.hold}
     match wishes.kind:
         case KindWord.STRING:
@@ -103,8 +96,3 @@ def _toml_value(value: str | float | Sequence[str | float]) -> str:
 def _toml_string(text: str) -> str:
     """Basic string of TOML, which escapes as JSON does."""
     return json.dumps(str(text), ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _up(probability: float) -> float:
-    """Smallest multiple of 2**-24 that is not below a probability."""
-    return math.ldexp(math.ceil(math.ldexp(probability, DYADIC_DIGITS)), -DYADIC_DIGITS)

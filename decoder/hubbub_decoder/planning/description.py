@@ -153,7 +153,7 @@ def describe(
     fields = (
         kind,
         (params.num_bits, params.num_hashes, params.num_cohorts),
-        Chain.of_params(params),
+        Chain.of_mechanism(params.mechanism),
         reports,
         repetition_of(periods, metric.hold),
         Shares.zipf(candidates or default, 0.5 if kind is KindWord.BOOLEAN else 1.0),

@@ -33,7 +33,7 @@ from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
 from hubbub_decoder.planning.law.discovery import DiscoveryAccuracy
-from hubbub_decoder.planning.responses import chain_of, choose_hold, noise_of
+from hubbub_decoder.planning.responses import chain_of, choose_hold, limits_of, noise_of
 from hubbub_decoder.planning.sizes import COHORTS, best_size
 from hubbub_decoder.planning.wishes import Wishes, repetition_of
 
@@ -121,7 +121,8 @@ def plan(
         fields = (kind, size, of_chain, clients, repetition, shares, data_of(kind, size[0], retained=decoded.retained))
         return Accuracy(*fields) if discover is None else DiscoveryAccuracy(*fields, discover=discover)
 
-    cohorts = _allowed_cohorts(wishes, float(chain.epsilon(kind, h, wishes.periods)))
+    limits = limits_of(wishes, h)
+    cohorts = _allowed_cohorts(wishes, float(chain.epsilon(limits.num_bits, limits.possible_ones, wishes.periods)))
     size = (wishes.candidates, 1, 1)
     if wishes.longest is not None:
 
@@ -140,7 +141,7 @@ def plan(
         values = edges or range(wishes.candidates + 1)
     metric = build_metric(wishes, name, size, chain, values, discover)
     metric = replace(metric, description=description, owner=owner, expires=expires)
-    accuracy = law(size, Chain.of_params(metric.params))
+    accuracy = law(size, Chain.of_mechanism(metric.params.mechanism))
     needed = accuracy.clients_needed(smallest, POWER)
     if wishes.reports is None:
         if math.isinf(needed):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub.metrics.kinds import KindWord
+from hubbub.mechanisms.unary import differing_bits
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.planning.law.chain import Chain
 
@@ -32,30 +32,48 @@ Objective = Callable[[Chain], Floats]
 class Limits:
     """Largest epsilons of one metric.
 
-    report : of one report
-    unit   : of `unit_reports` reports of one permanent response; infinite: no bound, so no permanent response is needed
+    num_bits, possible_ones : k, and the numbers of true bits that a value may have
+    report       : largest epsilon of one report
+    unit         : largest epsilon of `unit_reports` reports of one permanent response; infinite: no permanent response is needed
     unit_reports : t >= 1; infinite: any number of reports
     """
 
-    kind: KindWord
-    num_hashes: int
+    num_bits: int
+    possible_ones: tuple[int, ...]
     report: float
     unit: float = math.inf
     unit_reports: float = math.inf
+
+    @property
+    def most_exchanged(self) -> int:
+        """h, the largest number of bits that each of two values sets alone; 0 for one bit, where a value sets all bits of another."""
+        return max(min(each) for each in differing_bits(self.num_bits, self.possible_ones))
+
+    @property
+    def most_differing(self) -> int:
+        """Largest number of bits in which two values differ."""
+        return max(map(sum, differing_bits(self.num_bits, self.possible_ones)))
+
+    def allow(self, chain: Chain) -> Flags:
+        """Whether each chain of an array keeps the epsilon of a report, and that of a finite number of reports."""
+        allowed = chain.epsilon(self.num_bits, self.possible_ones, 1) <= self.report
+        if self.unit < math.inf and self.unit_reports < math.inf:
+            allowed &= chain.epsilon(self.num_bits, self.possible_ones, self.unit_reports) <= self.unit
+        return np.asarray(allowed)
 
 
 def best_chain(limits: Limits, objective: Objective, *, symmetric: bool = False) -> Chain:
     """Probabilities with the smallest objective within the limits.
 
     objective : number to minimize of each chain of an array
-    symmetric : whether the permanent response treats ones and zeros alike, a = 1 - b; always for boolean metrics
+    symmetric : whether the permanent response treats ones and zeros alike, a = 1 - b; one bit always needs such a response
 
     >>> from hubbub_decoder.model.repetition import Repetition
-    >>> best = best_chain(Limits(KindWord.STRING, 1, report=2.0), lambda chain: chain.noise(0.0, Repetition()))
+    >>> best = best_chain(Limits(64, (0, 1), report=2.0), lambda chain: chain.noise(0.0, Repetition()))
     >>> [round(float(each), 4) for each in best]  # OUE: q = 1/2, p = 1 / (e**2 + 1), without a permanent response
     [1.0, 0.0, 0.1192, 0.5]
     """
-    symmetric = symmetric or limits.kind is KindWord.BOOLEAN
+    symmetric = symmetric or limits.most_exchanged == 0
     if limits.unit == math.inf:
         totals = [math.inf]
     elif limits.unit_reports == math.inf:
@@ -64,15 +82,16 @@ def best_chain(limits: Limits, objective: Objective, *, symmetric: bool = False)
         totals = [limits.unit + extra for extra in _EXTRA_EPSILON]
 
     def best(total: float, zooms: int) -> Chain:
-        return _best_of(limits, total / limits.num_hashes, objective, symmetric, zooms)
+        return _best_of(limits, total, objective, symmetric, zooms)
 
     total = totals[0] if len(totals) == 1 else min(totals, key=lambda each: float(objective(best(each, _FIRST_ZOOMS))))
     return best(total, _ZOOMS)
 
 
-def _best_of(limits: Limits, bit_epsilon: float, objective: Objective, symmetric: bool, zooms: int) -> Chain:
-    """Best chain with a permanent response of this epsilon a bit."""
-    ranges = _permanent_range(limits.kind, bit_epsilon, symmetric)
+def _best_of(limits: Limits, total: float, objective: Objective, symmetric: bool, zooms: int) -> Chain:
+    """Best chain whose permanent response has this epsilon."""
+    bit_epsilon = total / max(1, limits.most_exchanged)  # of a pair of bits, of which each value sets one
+    ranges = _permanent_range(bit_epsilon, total / limits.most_differing if symmetric else None)
     low, high = np.array([ranges[0], -6.0]), np.array([ranges[1], 6.0])
     first_low, first_high = low, high
     for _ in range(zooms):
@@ -86,13 +105,12 @@ def _best_of(limits: Limits, bit_epsilon: float, objective: Objective, symmetric
     return Chain(*(np.asarray(np.broadcast_to(each, values.shape)[best]) for each in chains))
 
 
-def _permanent_range(kind: KindWord, bit_epsilon: float, symmetric: bool) -> tuple[float, float]:
+def _permanent_range(bit_epsilon: float, symmetric_odds: float | None) -> tuple[float, float]:
     """Range of the log-odds of a; a single point where only one response has this epsilon."""
     if bit_epsilon == math.inf:
         return 0.0, 0.0
-    if symmetric:
-        point = bit_epsilon if kind is KindWord.BOOLEAN else bit_epsilon / 2
-        return point, point
+    if symmetric_odds is not None:
+        return symmetric_odds, symmetric_odds
     return min(-2.0, bit_epsilon / 2 - 2), bit_epsilon + 6.0
 
 
@@ -105,18 +123,10 @@ def _chains(limits: Limits, bit_epsilon: float, log_odds_a: Floats, log_odds_q: 
         b = 1 - a if symmetric else _logistic(log_odds_a - bit_epsilon)
     q = np.where(log_odds_q >= 6.0, 1.0, _logistic(log_odds_q))
     low, high = np.zeros_like(q), q
-
-    def within(p: Floats) -> Flags:
-        chain = Chain(a, b, p, q)
-        fits = chain.epsilon(limits.kind, limits.num_hashes, 1) <= limits.report
-        if limits.unit < math.inf and limits.unit_reports < math.inf:
-            fits &= chain.epsilon(limits.kind, limits.num_hashes, limits.unit_reports) <= limits.unit
-        return np.asarray(fits)
-
-    at_zero = within(low)
+    at_zero = limits.allow(Chain(a, b, low, q))
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        fits = within(middle)
+        fits = limits.allow(Chain(a, b, middle, q))
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
     return Chain(a, b, np.where(at_zero, 0.0, high), q)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from hubbub.metrics.kinds import KindWord
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.law.chain import Chain
@@ -28,7 +29,7 @@ def chain_of(wishes: Wishes, share: float, hashes: int = 1, *, symmetric: bool =
     def objective(chain: Chain) -> Floats:
         return chain.noise(share, repetition) / hashes * (1 + _TIE * chain.b)
 
-    return best_chain(_limits(wishes, hashes), objective, symmetric=symmetric)
+    return best_chain(limits_of(wishes, hashes), objective, symmetric=symmetric)
 
 
 def noise_of(wishes: Wishes, share: float, chain: Chain, hashes: int = 1) -> float:
@@ -75,8 +76,9 @@ def choose_hold(wishes: Wishes, share: float) -> tuple[Wishes, str]:
     )
 
 
-def _limits(wishes: Wishes, hashes: int) -> Limits:
+def limits_of(wishes: Wishes, hashes: int = 1) -> Limits:
+    """Largest epsilons of a metric whose values set so many bits."""
+    num_bits = 1 if wishes.law_kind is KindWord.BOOLEAN else wishes.bits
+    limits = Limits(num_bits, (0, hashes), wishes.epsilon)
     unit = wishes.epsilon_unit
-    if unit is None:
-        return Limits(wishes.law_kind, hashes, wishes.epsilon)
-    return Limits(wishes.law_kind, hashes, wishes.epsilon, unit, wishes.hold or math.inf)
+    return limits if unit is None else replace(limits, unit=unit, unit_reports=wishes.hold or math.inf)
