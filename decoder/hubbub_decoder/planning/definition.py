@@ -4,49 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from hubbub.mechanisms.probability import DYADIC_DIGITS
-from hubbub.metrics.buckets import Buckets, Estimand, format_number
-from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.buckets import format_number
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.params import Params
 from hubbub.metrics.rules import PLACEHOLDER
-from hubbub_decoder.planning.law.chain import Chain
-from hubbub_decoder.planning.wishes import Wishes
 
 PLACEHOLDER_DESCRIPTION = f"{PLACEHOLDER}: what the metric collects, in words for its users"
 PLACEHOLDER_OWNER = f"{PLACEHOLDER}: address of the person or team that answers questions"
-
-
-def build_metric(
-    wishes: Wishes,
-    name: str,
-    size: tuple[int, int, int],
-    chain: Chain,
-    values: Sequence[Any],
-    discover: Discovery | None = None,
-) -> Metric:
-    """Metric with these probabilities, rounded so that no epsilon grows.
-
-    values : names of the categories, or edges of the buckets
-    """
-    probabilities = chain.within_epsilons()
-    fields: dict[str, Any] = {"period": wishes.period, "hold": wishes.hold}
-    match wishes.kind:
-        case KindWord.STRING:
-            k, h, m = size
-            params = Params(num_bits=k, num_hashes=h, num_cohorts=m, **probabilities)
-            return Metric.string(name, params, discover=discover, **fields)
-        case KindWord.CATEGORICAL:
-            return Metric.categorical(name, tuple(values), **probabilities, **fields)
-        case KindWord.ORDINAL:
-            default = values[0] if wishes.estimate is Estimand.MEAN else None
-            buckets = Buckets(tuple(values), default=default, estimate=wishes.estimate)
-            return Metric.ordinal(name, buckets, **probabilities, **fields)
-        case _:
-            return Metric.boolean(name, **probabilities, **fields)
 
 
 def toml_lines(metric: Metric) -> Iterator[str]:

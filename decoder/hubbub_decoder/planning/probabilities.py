@@ -1,22 +1,38 @@
-"""Search for the probabilities of both responses with the smallest variance within the epsilons.
+"""Probabilities, epochs and cohorts within the wished epsilons.
 
-For given a, b and q the best p is the smallest within the epsilons: a larger p is the same response followed by more noise, which raises
-no epsilon and lowers no variance. The same holds for b given a. So a and q are left, and the epsilon of the permanent response where
-epochs of `hold` bound only some of its reports. Both are searched on a grid, and again around its best point.
+**Probabilities.** For given a, b and q the best p is the smallest within the epsilons: a larger p is the same response followed by more
+noise, which raises no epsilon and lowers no variance. The same holds for b given a. So a and q are left, and the epsilon of the permanent
+response where epochs of `hold` bound only some of its reports. Both are searched on a grid, and again around its best point.
+
+**Epochs.** A client with V values in L periods needs n >= V epochs, each of E = ceil(L / n) periods and lifetime / n. Fewer epochs have
+more epsilon each, so the variance falls with n until the epsilon of a report binds alone. The choice is the shortest epoch whose variance
+is within 1 % of the longest one's, because a changed value waits for the next epoch.
+
+**Cohorts.** Only the reports of one cohort hide each other, so a central epsilon bounds the number of cohorts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hubbub.mechanisms.unary import differing_bits
+from hubbub.privacy import amplified
 from hubbub_decoder.array_types import Flags, Floats
+from hubbub_decoder.errors import PlanError
+from hubbub_decoder.planning.law.accuracy import MAX_REPORTS
 from hubbub_decoder.planning.law.chain import Chain
+from hubbub_decoder.planning.wishes import Wishes, planner_for, repetition_of
 
+DELTA = 1e-9
+"""Delta of central epsilons."""
+TOLERANCE = 1.01
+"""Choices whose variances differ by less than this factor count as equal."""
+_TIE = 0.002
+"""Weight of b in the choice of probabilities: of equal variances, a response with few ones identifies a client less."""
 _GRID = 33
 _ZOOMS = 7
 _FIRST_ZOOMS = 2  # to compare permanent responses
@@ -133,3 +149,99 @@ def _chains(limits: Limits, bit_epsilon: float, log_odds_a: Floats, log_odds_q: 
 
 def _logistic(x: Floats) -> Floats:
     return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def limits_of(wishes: Wishes, hashes: int = 1) -> Limits:
+    """Largest epsilons of a metric whose values set so many bits."""
+    limits = Limits(*planner_for(wishes).true_ones(wishes, hashes), wishes.epsilon)
+    unit = wishes.epsilon_unit
+    return limits if unit is None else replace(limits, unit=unit, unit_reports=wishes.hold or math.inf)
+
+
+def chain_of(wishes: Wishes, share: float, hashes: int = 1, *, symmetric: bool = False) -> Chain:
+    """Probabilities with the smallest variance of a share within the wishes, collisions apart."""
+    repetition = repetition_of(wishes.periods, wishes.hold)
+
+    def objective(chain: Chain) -> Floats:
+        return chain.noise(share, repetition) / hashes * (1 + _TIE * chain.b)
+
+    return best_chain(limits_of(wishes, hashes), objective, symmetric=symmetric)
+
+
+def noise_of(wishes: Wishes, share: float, chain: Chain, hashes: int = 1) -> float:
+    """N T Var of a share, collisions apart."""
+    return float(chain.noise(share, repetition_of(wishes.periods, wishes.hold))) / hashes
+
+
+def choose_hold(wishes: Wishes, share: float) -> tuple[Wishes, str]:
+    """Wishes with the best `hold` instead of `values`, and the reason as a sentence.
+
+    wishes : with `lifetime`, `lifetime_periods` and several `values`      share : of which the variance is minimized
+
+    Raises PlanError where a client has more values than periods.
+    """
+    values, last = wishes.values, wishes.lifetime_periods or wishes.periods
+    if values > last:
+        raise PlanError(
+            f"values = {values} in lifetime_periods = {last}: a client has at most one value in a period. "
+            "Pass fewer values, or more lifetime_periods."
+        )
+    lengths = sorted({math.ceil(last / epochs) for epochs in range(values, last + 1)})
+    lengths = [length for length in lengths if math.ceil(last / length) >= values]
+
+    def held(length: int) -> Wishes:
+        return replace(wishes, values=1, hold=length)
+
+    def variance(length: int) -> float:
+        return noise_of(held(length), share, chain_of(held(length), share))
+
+    longest, shortest = variance(lengths[-1]), variance(1)
+    low, high = 0, len(lengths) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if variance(lengths[middle]) <= TOLERANCE * longest else (middle + 1, high)
+    chosen = held(lengths[high])
+    why = ""
+    if high < len(lengths) - 1:
+        why = f"Longer epochs have the same variance within {TOLERANCE - 1:.0%}. "
+    elif high:
+        why = f"More epochs leave less epsilon for each: hold = 1 has {shortest / longest:.3g} times this variance. "
+    return chosen, (
+        f"hold = {chosen.hold} is chosen, {chosen.epochs} epochs: a client needs at least {values} for {values} values in {last} periods. "
+        f"{why}A changed value is reported from the next epoch on."
+    )
+
+
+def allowed_cohorts(wishes: Wishes, chain: Chain, hashes: int = 1) -> tuple[int, ...]:
+    """Numbers of cohorts in which the wanted central epsilon is kept: the others of a cohort hide a client.
+
+    Raises PlanError if there are none.
+    """
+    planner, reports = planner_for(wishes), wishes.reports or 0
+    choices = planner.cohorts
+    if wishes.central is None:
+        return choices
+    local = float(chain.epsilon(*planner.true_ones(wishes, hashes), wishes.periods))
+    kept = tuple(m for m in choices if reports >= m and amplified(local, reports // m, DELTA) <= wishes.central)
+    if not kept:
+        least = min(choices)
+        found = amplified(local, max(1, reports // least), DELTA)
+        raise PlanError(
+            f"central = {wishes.central:g} is not reached: {reports:,} reports in {least} cohort{'s' * (least > 1)} have a central epsilon of "
+            f"{found:.3g} at delta = {DELTA:g}, because only the reports of one cohort hide each other. "
+            f"{_reports_for(local, wishes.central, least)}"
+        )
+    return kept
+
+
+def _reports_for(local: float, central: float, cohorts: int) -> str:
+    """Sentence with the number of reports that reach a central epsilon."""
+    low, high = 1, MAX_REPORTS
+    if amplified(local, high, DELTA) > central:
+        return "No number of reports reaches it. Pass a smaller epsilon, or a larger central."
+    while high > 1.01 * low:
+        middle = math.isqrt(low * high)
+        low, high = (low, middle) if amplified(local, middle, DELTA) <= central else (middle, high)
+        if middle in (low, high) and high - low <= 1:
+            break
+    return f"It needs {high * cohorts:,} reports. Pass so many reports, a smaller epsilon, or a larger central."

@@ -10,17 +10,15 @@ import pytest
 from scipy.stats import norm
 
 from hubbub import Metric, Params
-from hubbub.metrics.kinds import KindWord
 from hubbub_decoder import decode
 from hubbub_decoder.estimators.categories import total_variance
 from hubbub_decoder.model.pattern_likelihood import FilterTable
 from hubbub_decoder.model.pattern_repetition import repeated_score_covariance
 from hubbub_decoder.model.repetition import Repetition
-from hubbub_decoder.planning.law.accuracy import Accuracy
+from hubbub_decoder.planning.law.accuracy import StringAccuracy
 from hubbub_decoder.planning.law.chain import Chain
-from hubbub_decoder.planning.law.collisions import Shares, posterior_variances
+from hubbub_decoder.planning.law.collisions import Shares, least_variance, posterior_variances, uneven_load_variance
 from hubbub_decoder.planning.law.likelihood import LikelihoodLaw, johnson_eigenvalues
-from hubbub_decoder.planning.law.uneven_load import least_variance, uneven_load_variance
 from hubbub_decoder.simulation import simulate_bit_counts
 from tests.support.planned_accuracy import DATA, draw_case, draw_planned_case, mean_ratio, measure
 
@@ -80,7 +78,13 @@ def test_bit_law_is_the_declared_variance_of_least_squares(
     definition = Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=p, prob_q=q, prob_f=f)
     metric, clients = Metric.string("s", definition), 10_000_000
     shares, ratios = Shares.zipf(6), []
-    law = Accuracy(KindWord.STRING, (k, h, m), Chain.of_mechanism(definition.mechanism), clients, Repetition(), shares)
+    law = StringAccuracy(
+        size=(k, h, m),
+        chain=Chain.of_mechanism(definition.mechanism),
+        clients=clients,
+        repetition=Repetition(),
+        shares=shares,
+    )
     for run in range(6):
         people = {f"{run} {i}": round(clients * share) for i, share in enumerate(shares.values)}
         counts = simulate_bit_counts(metric, people, np.random.default_rng(run))
@@ -183,14 +187,13 @@ def test_pattern_law_is_the_information_of_cohorts_with_uneven_loads(p: float, q
     collisions : noise of a filter's share in a cohort, in that of a report
     """
     definition = Params(num_bits=12, num_hashes=1, num_cohorts=400, prob_p=p, prob_q=q, prob_f=0.0)
-    law = Accuracy(
-        KindWord.STRING,
-        (12, 1, 400),
-        Chain.of_mechanism(definition.mechanism),
-        1.0,
-        Repetition(),
-        Shares.zipf(30),
-        "patterns",
+    law = StringAccuracy(
+        size=(12, 1, 400),
+        chain=Chain.of_mechanism(definition.mechanism),
+        clients=1.0,
+        repetition=Repetition(),
+        shares=Shares.zipf(30),
+        data="patterns",
     )
     table, rng, weights = FilterTable.from_params(definition), np.random.default_rng(1), 1 / np.arange(1, 31)
     shares, filters = weights / weights.sum(), np.flatnonzero(table.filters)
