@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from dataclasses import replace
 from datetime import date
 from html import unescape
@@ -9,11 +11,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from hubbub import Definitions, Metric
 from hubbub.cli import main
 from hubbub.cli.catalogue import catalogue_page
 from hubbub_decoder.planning.definition import toml_lines
+from hubbub_decoder.planning.description import describe
+from hubbub_decoder.planning.page import render_page
+from hubbub_decoder.planning.tables import DescriptionTables
 from hubbub_decoder.report.definition import definition_rows
 from tests.support.every_kind import METRICS
 
@@ -46,3 +52,14 @@ def test_show_lists_every_fact(metric: Metric, tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, ["metrics", "show", str(path)], catch_exceptions=False).output
     for fact in described.facts():
         assert f"  {fact.label}: {fact.line()}\n" in shown
+
+
+@pytest.mark.parametrize("metric", WITHOUT_PARTS, ids=lambda metric: metric.name)
+def test_plan_lists_every_fact(metric: Metric) -> None:
+    description = describe(metric, reports=1000)
+    printed = io.StringIO()
+    Console(file=printed, width=250).print(DescriptionTables([description]))
+    page = unescape(render_page([description]))
+    for fact in metric.facts():
+        assert re.search(rf"^{fact.label} +{re.escape(fact.line())} *$", printed.getvalue(), re.MULTILINE)
+        assert f"<th>{fact.label}</th><td>{fact.line()}</td>" in page

@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.text import format_count
-from hubbub_decoder.planning.definition import shortest_decimal
+from hubbub.text import escape_control_characters, escape_untrusted, format_count
 from hubbub_decoder.planning.description import Description
 from hubbub_decoder.planning.law.accuracy import POWERS, percent_text
 from hubbub_decoder.planning.probabilities import DELTA
 
 _BAR_WIDTH = 24
+_MOST_ITEMS = 8
 _DATA = {"bits": "bit counts", "patterns": "pattern counts", "reports": "retained reports"}
 
 
@@ -33,7 +33,7 @@ class DescriptionTables:
         for each in self.descriptions:
             figures.add_column(each.label, overflow="fold")
         for name, values in figure_rows(self.descriptions):
-            figures.add_row(name, *values)
+            figures.add_row(name, *map(Text, values))
         yield figures
         for each in self.descriptions:
             title = f"{each.label}: " if len(self.descriptions) > 1 else ""
@@ -49,10 +49,8 @@ def figure_rows(descriptions: Sequence[Description]) -> Iterator[tuple[str, list
 
 def _figures(each: Description) -> Iterator[tuple[str, str]]:
     params, privacy, law = each.metric.params, each.privacy, each.accuracy
-    if each.metric.kind.needs_candidates:
-        yield "bits, hashes, cohorts", f"{params.num_bits}, {params.num_hashes}, {params.num_cohorts}"
-    fields = params.mechanism.fields.items()
-    yield "probabilities", "\n".join(f"{field} = {shortest_decimal(each)}" for field, each in fields)
+    for fact in each.metric.facts():
+        yield fact.label, escape_control_characters(fact.line(_MOST_ITEMS, escape_untrusted))
     yield "epsilon of a report", shown_epsilon(privacy.epsilon_report)
     unit = {"epoch": f"an epoch (hold = {privacy.hold})", "value": "a value", "period": "each report again"}[
         privacy.unit

@@ -45,7 +45,7 @@ class KindWord(StrEnum):
 
 
 class Fact(NamedTuple):
-    """What a definition says, for people. `metrics show`, the catalogue and the pages of a report list the same facts.
+    """What a definition says, for people. `metrics show`, the catalogue, the plan and the pages of a report list the same facts.
 
     items : texts of the definition's author, which the text introduces; not escaped
     """

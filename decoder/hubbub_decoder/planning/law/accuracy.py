@@ -343,7 +343,6 @@ class DiscoveryAccuracy(StringAccuracy):
 
     def rows(self) -> Iterator[tuple[str, str]]:
         yield "standard error of a small share", percent_text(self.std_error(0.0))
-        yield "prefix lengths", ", ".join(map(str, self.discover.lengths))
         yield "prefixes kept after each group", f"{self.beam:,} (hubbub discover --beam)"
         yield from self._limit_rows(f"limit of discovery of {self.discover.longest} symbols")
 
