@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from dataclasses import replace
 from datetime import date
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from hubbub import Definitions, Metric
+from hubbub import Definitions, Metric, Policy, consent_notice
 from hubbub.cli import main
 from hubbub.cli.catalogue import catalogue_page
 from hubbub_decoder.planning.definition import toml_lines
@@ -52,6 +53,15 @@ def test_show_lists_every_fact(metric: Metric, tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, ["metrics", "show", str(path)], catch_exceptions=False).output
     for fact in described.facts():
         assert f"  {fact.label}: {fact.line()}\n" in shown
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_notice_says_what_a_change_means_for_the_kind(metric: Metric) -> None:
+    allowing = Policy(**dict.fromkeys(Policy.__slots__, math.inf))
+    text = consent_notice(Definitions([replace(metric, hold=None)]), app="A", recipient="B", policy=allowing)
+    change = metric.kind.change
+    assert text.count(f"as long as {change.unchanged}") == 2
+    assert f"; if {change.event}, practically certain that {change.known}." in text
 
 
 @pytest.mark.parametrize("metric", WITHOUT_PARTS, ids=lambda metric: metric.name)

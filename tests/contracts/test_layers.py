@@ -62,8 +62,6 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 CONCRETE_KINDS = {
     "hubbub.encoding.encoder",  # threshold of a mean
-    "hubbub.privacy.lifetime",  # what changes between the histories of its epsilon
-    "hubbub.privacy.plain_words",  # the same in words
     "hubbub.sdk.recording.subject_encoders",  # numbers that are added up in a period
     "hubbub_decoder.results.plots",  # edges of a distribution
 }

@@ -191,6 +191,7 @@ def metrics() -> Metric:
     assert_type((kind.value_noun, kind.value_nouns), tuple[str, str])
     assert_type((kind.needs_candidates, kind.has_no_value, kind.num_strings), tuple[bool, bool, int])
     assert_type(kind.has_shares, bool)
+    assert_type((kind.change.unchanged, kind.bounded_histories), tuple[str, str])
     assert_type((kind.distinct_values, kind.is_valid_at_sight("a")), tuple[float, bool])
     assert_type((kind.canonical(), kind.to_dict()), tuple[dict[str, Any], dict[str, Any]])
     assert_type(Kind.from_dict(kind.to_dict()), Kind)

@@ -18,6 +18,7 @@ from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.kinds.kind import (
     DIGEST_BYTES,
     BloomBits,
+    Change,
     Fact,
     JointValue,
     Kind,
@@ -125,6 +126,7 @@ class JointKind(Kind):
 
     word = KindWord.JOINT
     required_fields = ("part",)
+    change = Change("none of your answers changes", "one of your answers changes", "one changed")
 
     def __post_init__(self) -> None:
         for name, part in self.parts.items():

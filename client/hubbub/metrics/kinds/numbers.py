@@ -11,6 +11,7 @@ from hubbub.errors import DefinitionError, InvalidValueError
 from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets, Several, finite_number, format_number
 from hubbub.metrics.kinds.kind import (
     BloomBits,
+    Change,
     Fact,
     Kind,
     KindWord,
@@ -110,6 +111,8 @@ class NumberKind(Kind):
 class OrdinalKind(NumberKind):
     """The bucket of a number, to estimate the distribution of the numbers, its quantiles and its mean."""
 
+    change = Change("your number stays in the same range", "it leaves this range", "it did", "buckets")
+
     def _range_fact(self) -> Fact:
         edges = list(map(format_number, self.buckets.edges))
         return Fact(
@@ -133,6 +136,12 @@ class MeanKind(NumberKind):
     """
 
     has_shares = False
+    change = Change(
+        "your number stays on the same side of a limit that this device chose at random",
+        "it crosses this limit",
+        "it did",
+    )
+    bounded_histories = "between histories that cross the client's threshold at the same times"
 
     def _range_fact(self) -> Fact:
         low, high = map(format_number, self.buckets.edges)
