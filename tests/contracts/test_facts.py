@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import math
+import re
 from dataclasses import replace
 from datetime import date
 from html import unescape
@@ -9,11 +12,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
-from hubbub import Definitions, Metric
+from hubbub import Definitions, Metric, Policy, consent_notice
 from hubbub.cli import main
 from hubbub.cli.catalogue import catalogue_page
 from hubbub_decoder.planning.definition import toml_lines
+from hubbub_decoder.planning.description import describe
+from hubbub_decoder.planning.page import render_page
+from hubbub_decoder.planning.tables import DescriptionTables
 from hubbub_decoder.report.definition import definition_rows
 from tests.support.every_kind import METRICS
 
@@ -46,3 +53,23 @@ def test_show_lists_every_fact(metric: Metric, tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, ["metrics", "show", str(path)], catch_exceptions=False).output
     for fact in described.facts():
         assert f"  {fact.label}: {fact.line()}\n" in shown
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_notice_says_what_a_change_means_for_the_kind(metric: Metric) -> None:
+    allowing = Policy(**dict.fromkeys(Policy.__slots__, math.inf))
+    text = consent_notice(Definitions([replace(metric, hold=None)]), app="A", recipient="B", policy=allowing)
+    change = metric.kind.change
+    assert text.count(f"as long as {change.unchanged}") == 2
+    assert f"; if {change.event}, practically certain that {change.known}." in text
+
+
+@pytest.mark.parametrize("metric", WITHOUT_PARTS, ids=lambda metric: metric.name)
+def test_plan_lists_every_fact(metric: Metric) -> None:
+    description = describe(metric, reports=1000)
+    printed = io.StringIO()
+    Console(file=printed, width=250).print(DescriptionTables([description]))
+    page = unescape(render_page([description]))
+    for fact in metric.facts():
+        assert re.search(rf"^{fact.label} +{re.escape(fact.line())} *$", printed.getvalue(), re.MULTILINE)
+        assert f"<th>{fact.label}</th><td>{fact.line()}</td>" in page

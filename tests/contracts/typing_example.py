@@ -198,6 +198,7 @@ def metrics() -> Metric:
     assert_type(metric.require(StringKind, "discover"), StringKind)
     assert_type(buckets.number(12), float)
     assert_type([component.params for component in kind.components.values()], list[Params])
+    assert_type((kind.change.unchanged, kind.bounded_histories), tuple[str, str])
     assert_type((kind.distinct_values, kind.is_valid_at_sight("a")), tuple[float, bool])
     assert_type((kind.canonical(), kind.to_dict()), tuple[dict[str, Any], dict[str, Any]])
     assert_type(Kind.from_dict(kind.to_dict()), Kind)

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from hubbub import Metric, Params
-from hubbub.metrics.kinds import KindWord
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.repetition import Repetition
-from hubbub_decoder.planning.law.accuracy import Accuracy, Data
+from hubbub_decoder.planning.law.accuracy import Data, StringAccuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
 from hubbub_decoder.planning.plan import plan
@@ -50,17 +49,16 @@ class Case:
     def first_days(self) -> tuple[str, ...]:
         return consecutive_periods(self.metric, self.periods) if self.periods > 1 else ()
 
-    def accuracy(self) -> Accuracy:
+    def accuracy(self) -> StringAccuracy:
         """Law of the estimates."""
         params = self.metric.params
-        return Accuracy(
-            KindWord.STRING,
-            (params.num_bits, params.num_hashes, params.num_cohorts),
-            Chain.of_params(params),
-            self.clients,
-            Repetition.from_periods(self.metric, self.first_days),
-            Shares.zipf(self.candidates),
-            self.data,
+        return StringAccuracy(
+            size=(params.num_bits, params.num_hashes, params.num_cohorts),
+            chain=Chain.of_mechanism(params.mechanism),
+            clients=self.clients,
+            repetition=Repetition.from_periods(self.metric, self.first_days),
+            shares=Shares.zipf(self.candidates),
+            data=self.data,
         )
 
 

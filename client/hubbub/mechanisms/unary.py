@@ -219,17 +219,15 @@ class UnaryResponse(Mechanism):
         """Return the privacy loss of t reports of one unchanging value: the largest i T1 + j T0 of any two values.
 
         num_bits      : k
-        possible_ones : numbers of true bits of a value; two values share as few of the k bits as possible
+        possible_ones : numbers of true bits of a value (`differing_bits`)
         reports       : t, an integer >= 1, or math.inf: all reports that are drawn from one permanent response
         """
         one, zero = self._bit_losses(reports)
         high, low = max(one, zero), min(one, zero)
-        losses = []
-        for first, second in product(tuple(possible_ones), repeat=2):
-            shared = max(0, first + second - num_bits)
-            i, j = first - shared, second - shared
-            losses.append(_times(i, high + low) if i == j else _times(i, high) + _times(j, low))
-        return max(losses)
+        return max(
+            _times(i, high + low) if i == j else _times(i, high) + _times(j, low)
+            for i, j in differing_bits(num_bits, possible_ones)
+        )
 
     def mutual_information(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
         """Return I in nats between t reports and t other reports of one client, for the value for which it is largest.
@@ -312,6 +310,19 @@ class UnaryResponse(Mechanism):
             if both > 0:
                 terms.append(both * math.log(both / (marginal[s] * marginal[u])))
         return math.fsum(terms)
+
+
+def differing_bits(num_bits: int, possible_ones: Iterable[int]) -> list[tuple[int, int]]:
+    """Return i and j of every pair of values: the numbers of bits that only the first and only the second value sets.
+
+    Two values share as few of the k bits as possible.
+
+    >>> differing_bits(3, (0, 2))  # of 2 + 2 bits, at least one is the same
+    [(0, 0), (0, 2), (2, 0), (1, 1)]
+    """
+    pairs = product(tuple(possible_ones), repeat=2)
+    shared = ((first, second, max(0, first + second - num_bits)) for first, second in pairs)
+    return [(first - both, second - both) for first, second, both in shared]
 
 
 def _permanent_probabilities(

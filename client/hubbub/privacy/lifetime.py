@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hubbub.metrics.kinds import MeanKind, OrdinalKind
 from hubbub.metrics.metric import Metric
 from hubbub.privacy.loss import epsilon, epsilon_permanent
 from hubbub.privacy.pricing import affordable_units, shown_epsilon, unit_price
@@ -146,18 +145,9 @@ def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
         epsilon_enrollment=enrollment * price.epsilon if enrollment else math.inf,
         units_lifetime=lifetime,
         epsilon_lifetime=lifetime * price.epsilon if lifetime else math.inf,
-        condition=_condition(metric) if price.unit == "value" else None,
+        condition=metric.kind.bounded_histories if price.unit == "value" else None,
         objection=objection,
     )
-
-
-def _condition(metric: Metric) -> str:
-    """Return the histories between which a sum over the distinct values of a metric is a bound."""
-    if isinstance(metric.kind, MeanKind):
-        return "between histories that cross the client's threshold at the same times"
-    changing = "buckets" if isinstance(metric.kind, OrdinalKind) else "values"
-    no_value = ', "no value" among them,' if metric.kind.has_no_value else ""
-    return f"between histories whose {changing}{no_value} change at the same times"
 
 
 def epsilon_of_reports(metric: Metric, units: int, reports: int) -> float:

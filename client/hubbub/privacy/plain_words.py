@@ -6,9 +6,8 @@ Every certainty on a page or in a text for users comes from `certainty_text`, wi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
-from hubbub.metrics.kinds import JointKind, Kind, MeanKind, OrdinalKind
+from hubbub.metrics.kinds import Change
 from hubbub.metrics.metric import Metric
 
 CERTAIN = "practically certain"
@@ -47,7 +46,7 @@ def unchanged_text(metric: Metric | None = None) -> str:
     >>> unchanged_text(Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5))
     'as long as your answer does not change'
     """
-    return f"as long as {_condition(metric)[0]}"
+    return f"as long as {_change(metric).unchanged}"
 
 
 def changed_text(metric: Metric | None = None) -> str:
@@ -56,20 +55,8 @@ def changed_text(metric: Metric | None = None) -> str:
     >>> changed_text(Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5))
     'if your answer changes, practically certain that it changed'
     """
-    return f"if {_condition(metric)[1]}"
+    return f"if {_change(metric).event}, {CERTAIN} that {_change(metric).known}"
 
 
-_CONDITIONS: Mapping[type[Kind], tuple[str, str]] = {
-    MeanKind: (
-        "your number stays on the same side of a limit that this device chose at random",
-        f"it crosses this limit, {CERTAIN} that it did",
-    ),
-    OrdinalKind: ("your number stays in the same range", f"it leaves this range, {CERTAIN} that it did"),
-    JointKind: ("none of your answers changes", f"one of your answers changes, {CERTAIN} that one changed"),
-}
-"""That nothing changes, and the change with its certainty, of each kind with words of its own."""
-
-
-def _condition(metric: Metric | None) -> tuple[str, str]:
-    usual = ("your answer does not change", f"your answer changes, {CERTAIN} that it changed")
-    return usual if metric is None else _CONDITIONS.get(type(metric.kind), usual)
+def _change(metric: Metric | None) -> Change:
+    return Change() if metric is None else metric.kind.change

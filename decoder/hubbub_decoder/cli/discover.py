@@ -123,8 +123,8 @@ def _beam_warnings(metric: Metric, discovery: Discovery, num_reports: int, perio
     from dataclasses import replace
 
     from hubbub_decoder.discovery.discover import DEFAULT_BEAM
-    from hubbub_decoder.planning.description import POWERS, describe
-    from hubbub_decoder.planning.law.discovery import DiscoveryAccuracy
+    from hubbub_decoder.planning.description import describe
+    from hubbub_decoder.planning.law.accuracy import POWERS, DiscoveryAccuracy
 
     if beam >= DEFAULT_BEAM:
         return

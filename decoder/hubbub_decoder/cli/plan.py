@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json, print_toml
-from hubbub_decoder.cli.shared import elapsed_time
+from hubbub.metrics.buckets import Buckets, Estimand
+from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.params import MAX_BITS
+from hubbub.metrics.periods import PeriodKind
+from hubbub_decoder.cli.shared import ShowStage, elapsed_time
 
 if TYPE_CHECKING:
-    from hubbub.metrics.buckets import Buckets
     from hubbub_decoder.planning.description import Description
+    from hubbub_decoder.planning.plan import Plan
 
 _DEFAULT_REPORTS = 1_000_000
 _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
@@ -33,7 +37,7 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 @click.option("--share", type=float, help="Smallest share that matters, such as 0.01.")
 @click.option(
     "--kind",
-    type=click.Choice(["string", "categorical", "boolean", "ordinal"]),
+    type=click.Choice([*map(str, KindWord)]),
     help="Kind of the values. Default: string.",
 )
 @click.option(
@@ -42,13 +46,13 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
     metavar="M",
     help="Number of strings to look for, all taken for present, of categories, or of buckets.",
 )
-@click.option("--category", "categories", multiple=True, help="Name of a category; repeat it. Replaces --candidates.")
+@click.option("--category", multiple=True, help="Name of a category; repeat it. Replaces --candidates.")
 @click.option(
     "--edges", metavar="E0,E1,...",
     help="Edges of the buckets of an ordinal metric, such as 0,10,20,50. Replaces --candidates.",
 )  # fmt: skip
 @click.option(
-    "--estimate", type=click.Choice(["distribution", "mean"]),
+    "--estimate", type=click.Choice([*map(str, Estimand)]),
     help="Purpose of an ordinal metric; mean: one bit, and --edges has its smallest and largest number. Default: distribution.",
 )  # fmt: skip
 @click.option("--longest", type=int, metavar="L", help="Find strings of up to L symbols without a list (discover).")
@@ -74,7 +78,7 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
     metavar="K",
     help="Largest number of bits of a report of strings. Default: 256; with --longest, 1024.",
 )
-@click.option("--period", type=click.Choice(["day", "week", "month"]), help="Reporting period. Default: day.")
+@click.option("--period", type=click.Choice([*map(str, PeriodKind)]), help="Reporting period. Default: day.")
 @click.option("--name", default="metric", show_default=True, help="Name of the planned metric.")
 @click.option(
     "--description", metavar="TEXT", help="What the planned metric collects, for its users. Default: a placeholder."
@@ -91,14 +95,10 @@ def command(
     *,
     definitions: Path | None,
     metric: str | None,
-    name: str,
-    description: str | None,
-    owner: str | None,
-    categories: tuple[str, ...],
-    edges: str | None,
     compare: tuple[Path, Path] | None,
     html_path: Path | None,
     as_json: bool,
+    name: str,
     **options: Any,
 ) -> None:
     """Choose the parameters of a metric, or show what the METRIC of a file DEFINITIONS buys.
@@ -112,64 +112,25 @@ def command(
       hubbub plan metrics.toml homepage --reports 100000 --html homepage.html
       hubbub plan --compare old.toml new.toml
     """
-    from dataclasses import replace
-    from datetime import UTC, datetime
-
     from rich.console import Console
 
-    from hubbub.cli.definitions_file import definitions_with
-    from hubbub.metrics.params import MAX_BITS
     from hubbub_decoder.data.output_files import PAGE, check_table_path
-    from hubbub_decoder.planning.description import describe
-    from hubbub_decoder.planning.plan import plan
     from hubbub_decoder.planning.tables import DescriptionTables
-    from hubbub_decoder.planning.wishes import Wishes
 
-    given = {option: value for option, value in options.items() if value is not None}
-    texts = {field: text for field, text in (("description", description), ("owner", owner)) if text is not None}
+    given = {option: value for option, value in options.items() if value not in (None, ())}
     if html_path is not None:
         check_table_path(html_path, (PAGE,))
     stdout, stderr = (Console(stderr=stderr, highlight=False) for stderr in (False, True))
     if compare or definitions is not None:
-        of_plan = {"category": categories or None, "edges": edges, **texts}
-        _check_description_options(
-            given, compare, definitions, [option for option, value in of_plan.items() if value is not None]
-        )
-        about = {"reports": _DEFAULT_REPORTS} | given
-        paths = compare or [path for path in (definitions,) if path is not None]
-        loaded = [(path, definitions_with(path, [metric] if metric else [])) for path in paths]
-        chosen = [(path, each) for path, metrics in loaded for name, each in metrics.items() if metric in (None, name)]
-        labels = [f"{each.name}, {path}" if compare else each.name for path, each in chosen]
-        found = [replace(describe(each, **about), label=label) for (_, each), label in zip(chosen, labels, strict=True)]
+        found = _describe(compare, definitions, metric, given)
         if as_json:
             print_json([each.to_dict() for each in found])
         else:
             stdout.print(DescriptionTables(found))
         _write_page(html_path, found)
         return
-    if "epsilon" not in given:
-        raise click.UsageError(
-            "Pass --epsilon to choose parameters, a definitions file to describe it, or --compare with two files."
-        )
-    if categories:
-        given = {"kind": "categorical", "candidates": len(categories)} | given
-    buckets = None if edges is None else _parse_buckets(edges, options["estimate"])
-    if buckets is not None:
-        given = {"kind": "ordinal", "candidates": len(buckets)} | given
-    if "longest" in given:
-        given = {"bits": MAX_BITS} | given
-    today = datetime.now(UTC).date()
-    expires = today.replace(year=today.year + 1, day=1)
     with elapsed_time(stderr) as show_stage:
-        show_stage("comparing parameters")
-        planned = plan(
-            Wishes(**given),
-            name=name,
-            **texts,
-            categories=categories or None,
-            edges=buckets.edges if buckets else None,
-            expires=expires,
-        )
+        planned = _plan(name, given, show_stage)
     if as_json:
         print_json(planned.to_dict())
     else:
@@ -180,10 +141,67 @@ def command(
     _write_page(html_path, [planned.description], planned.toml(), planned.notes)
 
 
+def _describe(
+    compare: tuple[Path, Path] | None, definitions: Path | None, metric: str | None, given: dict[str, Any]
+) -> list[Description]:
+    """Describe the metrics of one file, or of two files. Raises UsageError for options that only choose parameters."""
+    from dataclasses import replace
+
+    from hubbub.cli.definitions_file import definitions_with
+    from hubbub_decoder.planning.description import describe
+
+    if compare and definitions is not None:
+        raise click.UsageError("--compare and DEFINITIONS exclude each other. Pass one of them.")
+    if other := [option for option in given if option not in _OF_DESCRIPTION]:
+        raise click.UsageError(
+            f"--{other[0].replace('_', '-')} chooses parameters, and a definition has them. Leave it out, or leave out the file."
+        )
+    about = {"reports": _DEFAULT_REPORTS} | given
+    found = []
+    for path in compare or (definitions,):
+        if path is not None:
+            for name, each in definitions_with(path, [metric] if metric else []).items():
+                if metric in (None, name):
+                    label = f"{name}, {path}" if compare else name
+                    found.append(replace(describe(each, **about), label=label))
+    return found
+
+
+def _plan(name: str, given: dict[str, Any], show_stage: ShowStage) -> Plan:
+    """Plan the metric of these options. Raises UsageError without --epsilon, and for edges that are no numbers."""
+    from datetime import UTC, datetime
+
+    from hubbub_decoder.planning.plan import plan
+    from hubbub_decoder.planning.wishes import Wishes
+
+    if "epsilon" not in given:
+        raise click.UsageError(
+            "Pass --epsilon to choose parameters, a definitions file to describe it, or --compare with two files."
+        )
+    of_plan = {option: given.pop(option) for option in ("description", "owner") if option in given}
+    categories, edges = (given.pop(option, None) for option in ("category", "edges"))
+    buckets = None if edges is None else _parse_buckets(edges, given.get("estimate"))
+    if categories is not None:
+        given = {"kind": KindWord.CATEGORICAL, "candidates": len(categories)} | given
+    if buckets is not None:
+        given = {"kind": KindWord.ORDINAL, "candidates": len(buckets)} | given
+    if "longest" in given:
+        given = {"bits": MAX_BITS} | given
+    today = datetime.now(UTC).date()
+    show_stage("comparing parameters")
+    expires = today.replace(year=today.year + 1, day=1)
+    return plan(
+        Wishes(**given),
+        name=name,
+        categories=categories,
+        edges=buckets.edges if buckets else None,
+        expires=expires,
+        **of_plan,
+    )
+
+
 def _parse_buckets(text: str, estimate: str | None) -> Buckets:
     """Buckets with these edges; raises UsageError for anything but numbers, and DefinitionError for edges that do not increase."""
-    from hubbub.metrics.buckets import Buckets, Estimand
-
     try:
         edges = tuple(map(float, text.split(",")))
     except ValueError:
@@ -193,19 +211,6 @@ def _parse_buckets(text: str, estimate: str | None) -> Buckets:
     if estimate == Estimand.MEAN:
         return Buckets(edges, default=edges[0], estimate=Estimand.MEAN)
     return Buckets(edges)
-
-
-def _check_description_options(
-    given: dict[str, Any], compare: tuple[Path, Path] | None, definitions: Path | None, others: list[str]
-) -> None:
-    """Raise UsageError for options that only choose parameters; others : those of them that are not wishes."""
-    if compare and definitions is not None:
-        raise click.UsageError("--compare and DEFINITIONS exclude each other. Pass one of them.")
-    other = [option for option in given if option not in _OF_DESCRIPTION] + others
-    if other:
-        raise click.UsageError(
-            f"--{other[0].replace('_', '-')} chooses parameters, and a definition has them. Leave it out, or leave out the file."
-        )
 
 
 def _write_page(path: Path | None, descriptions: list[Description], *about: Any) -> None:

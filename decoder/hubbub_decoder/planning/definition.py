@@ -3,57 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.mechanisms.probability import DYADIC_DIGITS
-from hubbub.metrics.buckets import Buckets, Estimand, format_number
-from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.buckets import format_number
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.params import Params
 from hubbub.metrics.rules import PLACEHOLDER
-from hubbub_decoder.planning.law.chain import Chain
-from hubbub_decoder.planning.wishes import Wishes
 
 PLACEHOLDER_DESCRIPTION = f"{PLACEHOLDER}: what the metric collects, in words for its users"
 PLACEHOLDER_OWNER = f"{PLACEHOLDER}: address of the person or team that answers questions"
-
-
-def build_metric(
-    wishes: Wishes,
-    name: str,
-    size: tuple[int, int, int],
-    chain: Chain,
-    values: Sequence[Any],
-    discover: Discovery | None = None,
-) -> Metric:
-    """Metric with these probabilities, rounded so that no epsilon grows.
-
-    values : names of the categories, or edges of the buckets
-    Probabilities are multiples of 2**-24. b and p are rounded up, a and q down: each is the same response followed by more noise.
-    """
-    a, b, p, q = (float(each) for each in chain)
-    probabilities: dict[str, Any] = {"prob_p": _up(p), "prob_q": 1 - _up(1 - q)}
-    if a == 1 - b:
-        probabilities["prob_f"] = 2 * _up(b)
-    else:
-        probabilities |= {"permanent_p": _up(b), "permanent_q": 1 - _up(1 - a)}
-    fields: dict[str, Any] = {"period": wishes.period, "hold": wishes.hold}
-    match wishes.kind:
-        case KindWord.STRING:
-            k, h, m = size
-            params = Params(num_bits=k, num_hashes=h, num_cohorts=m, **probabilities)
-            return Metric.string(name, params, discover=discover, **fields)
-        case KindWord.CATEGORICAL:
-            return Metric.categorical(name, tuple(values), **probabilities, **fields)
-        case KindWord.ORDINAL:
-            default = values[0] if wishes.estimate is Estimand.MEAN else None
-            buckets = Buckets(tuple(values), default=default, estimate=wishes.estimate)
-            return Metric.ordinal(name, buckets, **probabilities, **fields)
-        case _:
-            return Metric.boolean(name, **probabilities, **fields)
 
 
 def toml_lines(metric: Metric) -> Iterator[str]:
@@ -67,7 +26,7 @@ def toml_lines(metric: Metric) -> Iterator[str]:
     fields = metric.kind.to_table()
     discover = fields.pop("discover", {})
     yield from (f"{field} = {_toml_value(value)}" for field, value in fields.items())
-    yield from (f"{field} = {shortest_decimal(each)}" for field, each in metric.params.mechanism.fields.items())
+    yield from _mechanism_lines(metric.params.mechanism)
     yield f"period = {_toml_string(metric.period)}"
     if metric.hold is not None:
         yield f"hold = {metric.hold}"
@@ -75,6 +34,11 @@ def toml_lines(metric: Metric) -> Iterator[str]:
     if discover:
         yield "\n[metric.discover]"
         yield from (f"{field} = {_toml_value(value)}" for field, value in discover.items())
+
+
+def _mechanism_lines(mechanism: Mechanism) -> Iterator[str]:
+    for field, value in mechanism.fields.items():
+        yield f"{field} = {shortest_decimal(value) if isinstance(value, float) else _toml_value(value)}"
 
 
 def shortest_decimal(probability: float) -> str:
@@ -103,8 +67,3 @@ def _toml_value(value: str | float | Sequence[str | float]) -> str:
 def _toml_string(text: str) -> str:
     """Basic string of TOML, which escapes as JSON does."""
     return json.dumps(str(text), ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _up(probability: float) -> float:
-    """Smallest multiple of 2**-24 that is not below a probability."""
-    return math.ldexp(math.ceil(math.ldexp(probability, DYADIC_DIGITS)), -DYADIC_DIGITS)

@@ -9,23 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import PrivacyFigures, amplified, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.distributions import binom
-from hubbub_decoder.planning.law.accuracy import Accuracy, Data
-from hubbub_decoder.planning.law.chain import Chain
-from hubbub_decoder.planning.law.collisions import Shares
-from hubbub_decoder.planning.law.discovery import DiscoveryAccuracy
-from hubbub_decoder.planning.wishes import repetition_of
+from hubbub_decoder.planning.law.accuracy import POWERS, Accuracy, Population
+from hubbub_decoder.planning.probabilities import DELTA
+from hubbub_decoder.planning.wishes import DISCOVERED, planner_of, repetition_of
 
-DELTA = 1e-9
-DISCOVERED = 100
-POWERS = (0.8, 0.95)
-PATTERN_BITS = 16
 _REPORTS_OF_A_CLIENT = (1, 2, 4, 7, 14, 30, 60, 100, 365)
 _SIZES = tuple(10 ** (step / 2) for step in range(-4, 5))
 
@@ -111,9 +104,7 @@ class Description:
                 "reports_of_a_cohort": self.reports_of_a_cohort,
             }
         )
-        if isinstance(self.accuracy, DiscoveryAccuracy):
-            figures["beam"] = self.accuracy.beam
-        return figures
+        return figures | self.accuracy.own_figures()
 
 
 def describe(
@@ -137,38 +128,14 @@ def describe(
             raise PlanError(
                 f"{name} must be an integer of at least 1, got {number!r}: it is a number of {name}. Pass {name} = 1 or more."
             )
-    if metric.parts:
-        raise PlanError(
-            f"{metric.name}: a joint metric has no accuracy of its own, its parts have. Plan each part on its own."
-        )
-    if metric.discover is not None and metric.discover.method == "ngrams":
-        raise PlanError(
-            f"{metric.name}: discover has method = 'ngrams', and the plan has no law of it: the share that is found depends on the n-grams "
-            "that the strings have in common. Plan the same table without method, which finds smaller shares, or simulate with hubbub simulate "
-            "and hubbub discover."
-        )
-    params = metric.params
-    kind = metric.kind.word if metric.kind.has_shares else KindWord.BOOLEAN
-    default = DISCOVERED if kind is KindWord.STRING else len(metric.kind.labels)
-    fields = (
-        kind,
-        (params.num_bits, params.num_hashes, params.num_cohorts),
-        Chain.of_params(params),
-        reports,
-        repetition_of(periods, metric.hold),
-        Shares.zipf(candidates or default, 0.5 if kind is KindWord.BOOLEAN else 1.0),
-        data_of(kind, params.num_bits, retained=retained),
-    )
-    discover = metric.discover
-    law = Accuracy(*fields) if discover is None else DiscoveryAccuracy(*fields, discover=discover)
-    return describe_accuracy(metric, law)
-
-
-def data_of(kind: KindWord, num_bits: int, *, retained: bool) -> Data:
-    """What the decoder estimates shares from: an aggregator stores pattern counts of at most 16 bits."""
-    if kind is not KindWord.STRING:
-        return "bits"
-    return "patterns" if num_bits <= PATTERN_BITS else "reports" if retained else "bits"
+    try:
+        planner = planner_of(metric.kind)
+        shares = planner.shares(candidates or len(metric.kind.labels) or DISCOVERED)
+        population = Population(reports, repetition_of(periods, metric.hold), shares)
+        accuracy = planner.accuracy(metric.kind, population, retained=retained)
+    except PlanError as problem:
+        raise PlanError(f"{metric.name}: {problem}") from None
+    return describe_accuracy(metric, accuracy)
 
 
 def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, ScalarFormatter
 
 from hubbub.text import visible_text, visible_value
-from hubbub_decoder.planning.description import POWERS, Description
+from hubbub_decoder.planning.description import Description
+from hubbub_decoder.planning.law.accuracy import POWERS
 from hubbub_decoder.planning.tables import figure_rows
 from hubbub_decoder.results.plot_style import ESTIMATE, TRUTH
 from hubbub_decoder.results.plots import to_svg

@@ -8,38 +8,20 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-import numpy as np
-
-from hubbub.metrics.buckets import Buckets, Estimand
-from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.kinds import KindWord
-from hubbub.metrics.metric import Metric
-from hubbub.metrics.params import MEAN_COHORTS
-from hubbub.privacy import amplified, epsilon
+from hubbub.metrics.metric import Metric, name_errors
+from hubbub.privacy import epsilon
 from hubbub.privacy.allocation import policy_problems, policy_warnings
 from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
 from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
-from hubbub_decoder.planning.definition import (
-    PLACEHOLDER_DESCRIPTION,
-    PLACEHOLDER_OWNER,
-    build_metric,
-    toml_lines,
-)
-from hubbub_decoder.planning.description import DELTA, DISCOVERED, Description, data_of, describe_accuracy
-from hubbub_decoder.planning.groups import best_groups
-from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
-from hubbub_decoder.planning.law.chain import Chain
-from hubbub_decoder.planning.law.collisions import Shares
-from hubbub_decoder.planning.law.discovery import DiscoveryAccuracy
-from hubbub_decoder.planning.responses import chain_of, choose_hold, noise_of
-from hubbub_decoder.planning.sizes import COHORTS, best_size
-from hubbub_decoder.planning.wishes import Wishes, repetition_of
+from hubbub_decoder.planning.definition import PLACEHOLDER_DESCRIPTION, PLACEHOLDER_OWNER, toml_lines
+from hubbub_decoder.planning.description import Description, describe_accuracy
+from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, POWERS, Accuracy
+from hubbub_decoder.planning.probabilities import chain_of, choose_hold, limits_of, noise_of
+from hubbub_decoder.planning.wishes import Design, Wishes, planner_for
 
-POWER = 0.8
-_HASHES = (1, 2, 3)
-_FIRST_SHARE = 0.002  # of a string to discover, before the limit of discovery is known
+POWER = POWERS[0]
 _ANY_DAY = date(2000, 1, 1)
 
 
@@ -96,75 +78,58 @@ def plan(
 
     Raises PlanError for wishes that no definition fulfils.
     """
-    kind = wishes.law_kind
-    number = wishes.candidates if wishes.longest is None else DISCOVERED
-    shares = Shares.zipf(number, 0.5 if kind is KindWord.BOOLEAN else 1.0)
-    smallest = wishes.share or float(shares.values[0])
-    mean_share = (smallest + shares.total / shares.count) / 2 if wishes.longest is None else _FIRST_SHARE
-    chosen: tuple[str, ...] = ()
+    planner, chosen = planner_for(wishes), list[str]()
     if wishes.chooses_hold:
-        wishes, reason = choose_hold(wishes, mean_share)
-        chosen = (reason,)
-    repetition = repetition_of(wishes.periods, wishes.hold)
-
-    def noise(hashes: int, of_chain: Chain) -> float:
-        return noise_of(wishes, mean_share, of_chain, hashes)
-
-    many = wishes.kind is KindWord.STRING and wishes.longest is None
-    chains = {h: chain_of(wishes, mean_share, h) for h in (_HASHES if many else _HASHES[:1])}
-    h, chain = min(chains.items(), key=lambda each: noise(*each))
-    clients = float(wishes.reports or MAX_REPORTS)
-
-    discover: Discovery | None = None
-
-    def law(size: tuple[int, int, int], of_chain: Chain, decoded: Wishes = wishes) -> Accuracy:
-        fields = (kind, size, of_chain, clients, repetition, shares, data_of(kind, size[0], retained=decoded.retained))
-        return Accuracy(*fields) if discover is None else DiscoveryAccuracy(*fields, discover=discover)
-
-    cohorts = _allowed_cohorts(wishes, float(chain.epsilon(kind, h, wishes.periods)))
-    size = (wishes.candidates, 1, 1)
-    if wishes.longest is not None:
-
-        def of_groups(bits: int, groups: Discovery) -> DiscoveryAccuracy:
-            size = (bits, h, max(cohorts))
-            return DiscoveryAccuracy(kind, size, chain, clients, repetition, shares, "bits", discover=groups)
-
-        bits, discover = best_groups(wishes.longest, wishes.alphabet, max(cohorts), wishes.bits, of_groups)
-        size, mean_share = (bits, h, max(cohorts)), of_groups(bits, discover).detection_limit(POWER)
-        smallest, chain = wishes.share or mean_share, chain_of(wishes, mean_share, h)
-    elif wishes.kind is KindWord.STRING:
-        counted = replace(wishes, retained=False)  # the law of bits orders sizes as that of reports does, and is fast
-        size = best_size(h, cohorts, wishes.bits, lambda each: law(each, chain, counted), smallest)
-    values: Sequence[Any] = categories or [f"category {i + 1}" for i in range(wishes.candidates)]
-    if wishes.kind is KindWord.ORDINAL:
-        values = edges or range(wishes.candidates + 1)
-    metric = build_metric(wishes, name, size, chain, values, discover)
-    metric = replace(metric, description=description, owner=owner, expires=expires)
-    accuracy = law(size, Chain.of_params(metric.params))
-    needed = accuracy.clients_needed(smallest, POWER)
+        wishes, reason = choose_hold(wishes, planner.mean_share(wishes))
+        chosen.append(reason)
+    design = planner.design(wishes)
+    with name_errors(name):
+        kind = planner.kind(design, categories=categories, edges=edges)
+    fields: dict[str, Any] = {"period": wishes.period, "hold": wishes.hold, "expires": expires}
+    metric = Metric(name, kind, **fields, description=description, owner=owner)
+    accuracy = planner.accuracy(kind, planner.population(wishes), retained=wishes.retained)
+    needed = accuracy.clients_needed(design.smallest, POWER)
     if wishes.reports is None:
-        if math.isinf(needed):
-            raise PlanError(
-                f"share = {smallest:g} is not detected with {MAX_REPORTS:.0e} reports: noise and {wishes.candidates:,} candidates hide it. "
-                "Pass a larger share, a larger epsilon, or fewer candidates."
-            )
         accuracy = replace(accuracy, clients=needed)
+    _check_accuracy(wishes, design.smallest, accuracy)
+    planned = Plan(
+        metric=metric,
+        wishes=wishes,
+        description=describe_accuracy(metric, accuracy),
+        smallest=design.smallest,
+        reports_needed=needed,
+        symmetric=_symmetric_noise(wishes, design),
+        notes=(),
+    )
+    return replace(planned, notes=(*chosen, *_notes(planned)))
+
+
+def _check_accuracy(wishes: Wishes, smallest: float, accuracy: Accuracy) -> None:
+    """Raise PlanError if no number of reports detects the smallest share, or if no share can be estimated."""
+    if math.isinf(accuracy.clients):
+        raise PlanError(
+            f"share = {smallest:g} is not detected with {MAX_REPORTS:.0e} reports: noise and {wishes.candidates:,} candidates hide it. "
+            "Pass a larger share, a larger epsilon, or fewer candidates."
+        )
     if not math.isfinite(float(accuracy.variance(0.0))):
         raise PlanError(
             f"{wishes.candidates:,} candidates are too many for {wishes.reports:,} reports: no share can be estimated. "
             "Pass fewer candidates, more reports, or a larger epsilon."
         )
-    symmetric = noise(h, chain_of(wishes, mean_share, h, symmetric=True)) / noise(h, chain)
-    planned = Plan(metric, wishes, describe_accuracy(metric, accuracy), smallest, needed, symmetric, ())
-    return replace(planned, notes=(*chosen, *_notes(planned)))
+
+
+def _symmetric_noise(wishes: Wishes, design: Design) -> float:
+    """Smallest variance with a symmetric permanent response over that of the design, collisions apart."""
+    _, hashes, _ = design.size
+    symmetric = chain_of(wishes, design.share, hashes, symmetric=True)
+    return noise_of(wishes, design.share, symmetric, hashes) / noise_of(wishes, design.share, design.chain, hashes)
 
 
 def _notes(planned: Plan) -> Iterator[str]:
     """Yield what limits the definition: accuracy, permanent response, changes, budget, linkability."""
     wishes, metric, law = planned.wishes, planned.metric, planned.description.accuracy
     params, limits = metric.params, planned.description.detection_limits
-    if metric.buckets is not None:
-        yield (_mean_accuracy if metric.buckets.is_mean else _number_accuracy)(metric.buckets, law)
+    yield from law.notes()
     if wishes.share is not None and planned.reports_needed > law.clients:
         needed = (
             f"{planned.reports_needed:,.0f}" if planned.reports_needed < math.inf else f"more than {MAX_REPORTS:.0e}"
@@ -179,7 +144,7 @@ def _notes(planned: Plan) -> Iterator[str]:
             f"Without lifetime there is no permanent noise: {wishes.periods} reports cost epsilon = "
             f"{wishes.periods * epsilon(params):.3f} together. Pass lifetime to bound any number of reports."
         )
-    if unit is not None and wishes.hold is None and wishes.law_kind is not KindWord.BOOLEAN:
+    if unit is not None and wishes.hold is None and limits_of(wishes).most_exchanged:
         reach, wanted = math.tanh(unit / 4), math.expm1(wishes.epsilon) / (math.exp(wishes.epsilon) + 3)
         if wanted > reach:
             yield (
@@ -201,64 +166,3 @@ def _notes(planned: Plan) -> Iterator[str]:
             f"Two reports of one client can be linked among up to {planned.description.group_size:,.3g} clients by their permanent noise. "
             "Pass fewer bits (bits), a smaller epsilon, or hold = 1."
         )
-
-
-def _number_accuracy(buckets: Buckets, law: Accuracy) -> str:
-    """Sentence with the standard errors of the mean and of the distribution function, where every bucket has the same share.
-
-    Var(mean) = V sum_i (c_i - c)**2        Var(F) = V k / 4 at the middle edge        V: variance of a share of 1/k
-    """
-    k, centers = len(buckets), np.array(buckets.centers)
-    error = law.std_error(1 / k)
-    of_mean = error * float(np.sqrt(((centers - centers.mean()) ** 2).sum()))
-    return (
-        f"With numbers spread evenly over the {k} buckets, the standard error of their mean is {of_mean:.3g} and that of the "
-        f"distribution function up to {100 * error * math.sqrt(k) / 2:.3g} %. Fewer buckets lower both."
-    )
-
-
-def _mean_accuracy(buckets: Buckets, law: Accuracy) -> str:
-    """Sentence with the standard error of the mean of the reporters, where numbers are spread evenly over the range.
-
-    Var(mean) = (e_1 - e_0)**2 (V + 1 / (12 N))        V: noise of a share of 1/2        1 / 12 = int t (1 - t) dt - 1 / 12
-    """
-    of_mean = (buckets.edges[1] - buckets.edges[0]) * math.sqrt(float(law.variance(0.5)) + 1 / (12 * law.clients))
-    return (
-        f"With numbers spread evenly over the range, the standard error of their mean is {of_mean:.3g}. A smaller range lowers it. "
-        "The detection limit above is that of a share of the range."
-    )
-
-
-def _allowed_cohorts(wishes: Wishes, local: float) -> tuple[int, ...]:
-    """Numbers of cohorts in which the wanted central epsilon is kept: the others of a cohort hide a client.
-
-    local : epsilon of a client's reports in the periods decoded together
-    """
-    if wishes.central is None:
-        return COHORTS
-    reports = wishes.reports or 0
-    fixed = MEAN_COHORTS if wishes.estimate is Estimand.MEAN else 1
-    choices = COHORTS if wishes.kind is KindWord.STRING else (fixed,)
-    kept = tuple(m for m in choices if reports >= m and amplified(local, reports // m, DELTA) <= wishes.central)
-    if not kept:
-        least = min(choices)
-        found = amplified(local, max(1, reports // least), DELTA)
-        raise PlanError(
-            f"central = {wishes.central:g} is not reached: {reports:,} reports in {least} cohort{'s' * (least > 1)} have a central epsilon of "
-            f"{found:.3g} at delta = {DELTA:g}, because only the reports of one cohort hide each other. "
-            f"{_reports_for(local, wishes.central, least)}"
-        )
-    return kept
-
-
-def _reports_for(local: float, central: float, cohorts: int) -> str:
-    """Sentence with the number of reports that reach a central epsilon."""
-    low, high = 1, MAX_REPORTS
-    if amplified(local, high, DELTA) > central:
-        return "No number of reports reaches it. Pass a smaller epsilon, or a larger central."
-    while high > 1.01 * low:
-        middle = math.isqrt(low * high)
-        low, high = (low, middle) if amplified(local, middle, DELTA) <= central else (middle, high)
-        if middle in (low, high) and high - low <= 1:
-            break
-    return f"It needs {high * cohorts:,} reports. Pass so many reports, a smaller epsilon, or a larger central."

@@ -1,22 +1,38 @@
-"""Search for the probabilities of both responses with the smallest variance within the epsilons.
+"""Probabilities, epochs and cohorts within the wished epsilons.
 
-For given a, b and q the best p is the smallest within the epsilons: a larger p is the same response followed by more noise, which raises
-no epsilon and lowers no variance. The same holds for b given a. So a and q are left, and the epsilon of the permanent response where
-epochs of `hold` bound only some of its reports. Both are searched on a grid, and again around its best point.
+**Probabilities.** For given a, b and q the best p is the smallest within the epsilons: a larger p is the same response followed by more
+noise, which raises no epsilon and lowers no variance. The same holds for b given a. So a and q are left, and the epsilon of the permanent
+response where epochs of `hold` bound only some of its reports. Both are searched on a grid, and again around its best point.
+
+**Epochs.** A client with V values in L periods needs n >= V epochs, each of E = ceil(L / n) periods and lifetime / n. Fewer epochs have
+more epsilon each, so the variance falls with n until the epsilon of a report binds alone. The choice is the shortest epoch whose variance
+is within 1 % of the longest one's, because a changed value waits for the next epoch.
+
+**Cohorts.** Only the reports of one cohort hide each other, so a central epsilon bounds the number of cohorts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hubbub.metrics.kinds import KindWord
+from hubbub.mechanisms.unary import differing_bits
+from hubbub.privacy import amplified
 from hubbub_decoder.array_types import Flags, Floats
+from hubbub_decoder.errors import PlanError
+from hubbub_decoder.planning.law.accuracy import MAX_REPORTS
 from hubbub_decoder.planning.law.chain import Chain
+from hubbub_decoder.planning.wishes import Wishes, planner_for, repetition_of
 
+DELTA = 1e-9
+"""Delta of central epsilons."""
+TOLERANCE = 1.01
+"""Choices whose variances differ by less than this factor count as equal."""
+_TIE = 0.002
+"""Weight of b in the choice of probabilities: of equal variances, a response with few ones identifies a client less."""
 _GRID = 33
 _ZOOMS = 7
 _FIRST_ZOOMS = 2  # to compare permanent responses
@@ -32,30 +48,48 @@ Objective = Callable[[Chain], Floats]
 class Limits:
     """Largest epsilons of one metric.
 
-    report : of one report
-    unit   : of `unit_reports` reports of one permanent response; infinite: no bound, so no permanent response is needed
+    num_bits, possible_ones : k, and the numbers of true bits that a value may have
+    report       : largest epsilon of one report
+    unit         : largest epsilon of `unit_reports` reports of one permanent response; infinite: no permanent response is needed
     unit_reports : t >= 1; infinite: any number of reports
     """
 
-    kind: KindWord
-    num_hashes: int
+    num_bits: int
+    possible_ones: tuple[int, ...]
     report: float
     unit: float = math.inf
     unit_reports: float = math.inf
+
+    @property
+    def most_exchanged(self) -> int:
+        """h, the largest number of bits that each of two values sets alone; 0 for one bit, where a value sets all bits of another."""
+        return max(min(each) for each in differing_bits(self.num_bits, self.possible_ones))
+
+    @property
+    def most_differing(self) -> int:
+        """Largest number of bits in which two values differ."""
+        return max(map(sum, differing_bits(self.num_bits, self.possible_ones)))
+
+    def allow(self, chain: Chain) -> Flags:
+        """Whether each chain of an array keeps the epsilon of a report, and that of a finite number of reports."""
+        allowed = chain.epsilon(self.num_bits, self.possible_ones, 1) <= self.report
+        if self.unit < math.inf and self.unit_reports < math.inf:
+            allowed &= chain.epsilon(self.num_bits, self.possible_ones, self.unit_reports) <= self.unit
+        return np.asarray(allowed)
 
 
 def best_chain(limits: Limits, objective: Objective, *, symmetric: bool = False) -> Chain:
     """Probabilities with the smallest objective within the limits.
 
     objective : number to minimize of each chain of an array
-    symmetric : whether the permanent response treats ones and zeros alike, a = 1 - b; always for boolean metrics
+    symmetric : whether the permanent response treats ones and zeros alike, a = 1 - b; one bit always needs such a response
 
     >>> from hubbub_decoder.model.repetition import Repetition
-    >>> best = best_chain(Limits(KindWord.STRING, 1, report=2.0), lambda chain: chain.noise(0.0, Repetition()))
+    >>> best = best_chain(Limits(64, (0, 1), report=2.0), lambda chain: chain.noise(0.0, Repetition()))
     >>> [round(float(each), 4) for each in best]  # OUE: q = 1/2, p = 1 / (e**2 + 1), without a permanent response
     [1.0, 0.0, 0.1192, 0.5]
     """
-    symmetric = symmetric or limits.kind is KindWord.BOOLEAN
+    symmetric = symmetric or limits.most_exchanged == 0
     if limits.unit == math.inf:
         totals = [math.inf]
     elif limits.unit_reports == math.inf:
@@ -64,15 +98,16 @@ def best_chain(limits: Limits, objective: Objective, *, symmetric: bool = False)
         totals = [limits.unit + extra for extra in _EXTRA_EPSILON]
 
     def best(total: float, zooms: int) -> Chain:
-        return _best_of(limits, total / limits.num_hashes, objective, symmetric, zooms)
+        return _best_of(limits, total, objective, symmetric, zooms)
 
     total = totals[0] if len(totals) == 1 else min(totals, key=lambda each: float(objective(best(each, _FIRST_ZOOMS))))
     return best(total, _ZOOMS)
 
 
-def _best_of(limits: Limits, bit_epsilon: float, objective: Objective, symmetric: bool, zooms: int) -> Chain:
-    """Best chain with a permanent response of this epsilon a bit."""
-    ranges = _permanent_range(limits.kind, bit_epsilon, symmetric)
+def _best_of(limits: Limits, total: float, objective: Objective, symmetric: bool, zooms: int) -> Chain:
+    """Best chain whose permanent response has this epsilon."""
+    bit_epsilon = total / max(1, limits.most_exchanged)  # of a pair of bits, of which each value sets one
+    ranges = _permanent_range(bit_epsilon, total / limits.most_differing if symmetric else None)
     low, high = np.array([ranges[0], -6.0]), np.array([ranges[1], 6.0])
     first_low, first_high = low, high
     for _ in range(zooms):
@@ -86,13 +121,12 @@ def _best_of(limits: Limits, bit_epsilon: float, objective: Objective, symmetric
     return Chain(*(np.asarray(np.broadcast_to(each, values.shape)[best]) for each in chains))
 
 
-def _permanent_range(kind: KindWord, bit_epsilon: float, symmetric: bool) -> tuple[float, float]:
+def _permanent_range(bit_epsilon: float, symmetric_odds: float | None) -> tuple[float, float]:
     """Range of the log-odds of a; a single point where only one response has this epsilon."""
     if bit_epsilon == math.inf:
         return 0.0, 0.0
-    if symmetric:
-        point = bit_epsilon if kind is KindWord.BOOLEAN else bit_epsilon / 2
-        return point, point
+    if symmetric_odds is not None:
+        return symmetric_odds, symmetric_odds
     return min(-2.0, bit_epsilon / 2 - 2), bit_epsilon + 6.0
 
 
@@ -105,21 +139,109 @@ def _chains(limits: Limits, bit_epsilon: float, log_odds_a: Floats, log_odds_q: 
         b = 1 - a if symmetric else _logistic(log_odds_a - bit_epsilon)
     q = np.where(log_odds_q >= 6.0, 1.0, _logistic(log_odds_q))
     low, high = np.zeros_like(q), q
-
-    def within(p: Floats) -> Flags:
-        chain = Chain(a, b, p, q)
-        fits = chain.epsilon(limits.kind, limits.num_hashes, 1) <= limits.report
-        if limits.unit < math.inf and limits.unit_reports < math.inf:
-            fits &= chain.epsilon(limits.kind, limits.num_hashes, limits.unit_reports) <= limits.unit
-        return np.asarray(fits)
-
-    at_zero = within(low)
+    at_zero = limits.allow(Chain(a, b, low, q))
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        fits = within(middle)
+        fits = limits.allow(Chain(a, b, middle, q))
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
     return Chain(a, b, np.where(at_zero, 0.0, high), q)
 
 
 def _logistic(x: Floats) -> Floats:
     return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def limits_of(wishes: Wishes, hashes: int = 1) -> Limits:
+    """Largest epsilons of a metric whose values set so many bits."""
+    limits = Limits(*planner_for(wishes).true_ones(wishes, hashes), wishes.epsilon)
+    unit = wishes.epsilon_unit
+    return limits if unit is None else replace(limits, unit=unit, unit_reports=wishes.hold or math.inf)
+
+
+def chain_of(wishes: Wishes, share: float, hashes: int = 1, *, symmetric: bool = False) -> Chain:
+    """Probabilities with the smallest variance of a share within the wishes, collisions apart."""
+    repetition = repetition_of(wishes.periods, wishes.hold)
+
+    def objective(chain: Chain) -> Floats:
+        return chain.noise(share, repetition) / hashes * (1 + _TIE * chain.b)
+
+    return best_chain(limits_of(wishes, hashes), objective, symmetric=symmetric)
+
+
+def noise_of(wishes: Wishes, share: float, chain: Chain, hashes: int = 1) -> float:
+    """N T Var of a share, collisions apart."""
+    return float(chain.noise(share, repetition_of(wishes.periods, wishes.hold))) / hashes
+
+
+def choose_hold(wishes: Wishes, share: float) -> tuple[Wishes, str]:
+    """Wishes with the best `hold` instead of `values`, and the reason as a sentence.
+
+    wishes : with `lifetime`, `lifetime_periods` and several `values`      share : of which the variance is minimized
+
+    Raises PlanError where a client has more values than periods.
+    """
+    values, last = wishes.values, wishes.lifetime_periods or wishes.periods
+    if values > last:
+        raise PlanError(
+            f"values = {values} in lifetime_periods = {last}: a client has at most one value in a period. "
+            "Pass fewer values, or more lifetime_periods."
+        )
+    lengths = sorted({math.ceil(last / epochs) for epochs in range(values, last + 1)})
+    lengths = [length for length in lengths if math.ceil(last / length) >= values]
+
+    def held(length: int) -> Wishes:
+        return replace(wishes, values=1, hold=length)
+
+    def variance(length: int) -> float:
+        return noise_of(held(length), share, chain_of(held(length), share))
+
+    longest, shortest = variance(lengths[-1]), variance(1)
+    low, high = 0, len(lengths) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if variance(lengths[middle]) <= TOLERANCE * longest else (middle + 1, high)
+    chosen = held(lengths[high])
+    why = ""
+    if high < len(lengths) - 1:
+        why = f"Longer epochs have the same variance within {TOLERANCE - 1:.0%}. "
+    elif high:
+        why = f"More epochs leave less epsilon for each: hold = 1 has {shortest / longest:.3g} times this variance. "
+    return chosen, (
+        f"hold = {chosen.hold} is chosen, {chosen.epochs} epochs: a client needs at least {values} for {values} values in {last} periods. "
+        f"{why}A changed value is reported from the next epoch on."
+    )
+
+
+def allowed_cohorts(wishes: Wishes, chain: Chain, hashes: int = 1) -> tuple[int, ...]:
+    """Numbers of cohorts in which the wanted central epsilon is kept: the others of a cohort hide a client.
+
+    Raises PlanError if there are none.
+    """
+    planner, reports = planner_for(wishes), wishes.reports or 0
+    choices = planner.cohorts
+    if wishes.central is None:
+        return choices
+    local = float(chain.epsilon(*planner.true_ones(wishes, hashes), wishes.periods))
+    kept = tuple(m for m in choices if reports >= m and amplified(local, reports // m, DELTA) <= wishes.central)
+    if not kept:
+        least = min(choices)
+        found = amplified(local, max(1, reports // least), DELTA)
+        raise PlanError(
+            f"central = {wishes.central:g} is not reached: {reports:,} reports in {least} cohort{'s' * (least > 1)} have a central epsilon of "
+            f"{found:.3g} at delta = {DELTA:g}, because only the reports of one cohort hide each other. "
+            f"{_reports_for(local, wishes.central, least)}"
+        )
+    return kept
+
+
+def _reports_for(local: float, central: float, cohorts: int) -> str:
+    """Sentence with the number of reports that reach a central epsilon."""
+    low, high = 1, MAX_REPORTS
+    if amplified(local, high, DELTA) > central:
+        return "No number of reports reaches it. Pass a smaller epsilon, or a larger central."
+    while high > 1.01 * low:
+        middle = math.isqrt(low * high)
+        low, high = (low, middle) if amplified(local, middle, DELTA) <= central else (middle, high)
+        if middle in (low, high) and high - low <= 1:
+            break
+    return f"It needs {high * cohorts:,} reports. Pass so many reports, a smaller epsilon, or a larger central."

@@ -10,14 +10,14 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from hubbub.metrics.kinds import MeanKind
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.text import format_count
-from hubbub_decoder.planning.definition import shortest_decimal
-from hubbub_decoder.planning.description import DELTA, POWERS, Description
-from hubbub_decoder.planning.law.discovery import DiscoveryAccuracy
+from hubbub.text import escape_control_characters, escape_untrusted, format_count
+from hubbub_decoder.planning.description import Description
+from hubbub_decoder.planning.law.accuracy import POWERS, percent_text
+from hubbub_decoder.planning.probabilities import DELTA
 
 _BAR_WIDTH = 24
+_MOST_ITEMS = 8
 _DATA = {"bits": "bit counts", "patterns": "pattern counts", "reports": "retained reports"}
 
 
@@ -33,7 +33,7 @@ class DescriptionTables:
         for each in self.descriptions:
             figures.add_column(each.label, overflow="fold")
         for name, values in figure_rows(self.descriptions):
-            figures.add_row(name, *values)
+            figures.add_row(name, *map(Text, values))
         yield figures
         for each in self.descriptions:
             title = f"{each.label}: " if len(self.descriptions) > 1 else ""
@@ -49,10 +49,8 @@ def figure_rows(descriptions: Sequence[Description]) -> Iterator[tuple[str, list
 
 def _figures(each: Description) -> Iterator[tuple[str, str]]:
     params, privacy, law = each.metric.params, each.privacy, each.accuracy
-    if each.metric.kind.needs_candidates:
-        yield "bits, hashes, cohorts", f"{params.num_bits}, {params.num_hashes}, {params.num_cohorts}"
-    fields = params.mechanism.fields.items()
-    yield "probabilities", "\n".join(f"{field} = {shortest_decimal(each)}" for field, each in fields)
+    for fact in each.metric.facts():
+        yield fact.label, escape_control_characters(fact.line(_MOST_ITEMS, escape_untrusted))
     yield "epsilon of a report", shown_epsilon(privacy.epsilon_report)
     unit = {"epoch": f"an epoch (hold = {privacy.hold})", "value": "a value", "period": "each report again"}[
         privacy.unit
@@ -75,19 +73,7 @@ def _figures(each: Description) -> Iterator[tuple[str, str]]:
         "decoded",
         f"{format_count(each.periods, 'period')} of {format_count(each.reports, 'report')}, {_DATA[law.data]}, {shares}",
     )
-    name, unit = "detection limit", ""
-    if isinstance(each.metric.kind, MeanKind):
-        low, high = each.metric.kind.buckets.edges
-        error, unit = law.std_error(0.0), " of the range"
-        yield "standard error of the mean", f"{_percent(error)}{unit}: {error * (high - low):.3g}"
-    else:
-        yield "standard error of a small share", _percent(law.std_error(0.0))
-    if isinstance(law, DiscoveryAccuracy):
-        yield "prefix lengths", ", ".join(map(str, law.discover.lengths))
-        yield "prefixes kept after each group", f"{law.beam:,} (hubbub discover --beam)"
-        name = f"limit of discovery of {law.discover.longest} symbols"
-    for power, limit in zip(POWERS, each.detection_limits, strict=True):
-        yield f"{name} at power {power:.0%}", f"{_percent(limit)}{unit}"
+    yield from law.rows()
 
 
 def _curves(each: Description, title: str) -> Iterator[Text | Table]:
@@ -105,7 +91,7 @@ def _curves(each: Description, title: str) -> Iterator[Text | Table]:
     yield _curve(
         ("reports", "standard error", f"detection limit at {POWERS[0]:.0%}"),
         [
-            (f"{number:,}", _percent(error), _percent(limit), (math.log(error) - lowest) / reach * 0.95 + 0.05)
+            (f"{number:,}", percent_text(error), percent_text(limit), (math.log(error) - lowest) / reach * 0.95 + 0.05)
             for number, error, limit in points
         ],
     )
@@ -123,15 +109,6 @@ def _curve(names: tuple[str, ...], rows: Sequence[tuple[str | float, ...]]) -> T
         filled = min(max(round(float(height) * _BAR_WIDTH), 0), _BAR_WIDTH) if math.isfinite(float(height)) else 0
         table.add_row(*map(str, cells), "█" * filled)
     return table
-
-
-def _percent(share: float) -> str:
-    """Share with three significant digits, as a percentage.
-
-    >>> _percent(0.00012345), _percent(math.inf)
-    ('0.0123 %', 'none up to 100 %')
-    """
-    return f"{100 * share:.3g} %" if share <= 1 else "none up to 100 %"
 
 
 def _power_of_two(bits: float) -> str:

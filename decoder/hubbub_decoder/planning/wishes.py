@@ -1,19 +1,30 @@
-"""`Wishes`: what is known before a metric is defined, checked."""
+"""`Wishes`: what is known before a metric is defined, checked. `KindPlanner`: what each kind makes of them."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from hubbub.metrics.buckets import Estimand
-from hubbub.metrics.kinds import MIN_STRING_BITS, KindWord
+from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.kinds import MIN_STRING_BITS, Kind, KindWord
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
 from hubbub.text import with_article
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.repetition import Repetition
+from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy, Population
+from hubbub_decoder.planning.law.chain import Chain
+from hubbub_decoder.planning.law.collisions import Shares
 
-MAX_CANDIDATES = 10_000_000
+DISCOVERED = 100
+"""Number of strings that a plan takes for present where no list has them."""
+_FIRST_SHARE = 0.002  # of a string to discover, before the limit of discovery is known
+
+K = TypeVar("K", bound=Kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +70,37 @@ class Wishes:
 
     def __post_init__(self) -> None:
         """Raise PlanError for a value out of range, or for wishes that exclude each other."""
+        self._check_values()
+        planner_for(self).check(self)
+        if self.reports is None and self.share is None:
+            raise PlanError(
+                "Neither reports nor share is given: the number of reports decides which shares can be detected. "
+                "Pass reports to plan the best accuracy, or share to plan the number of reports."
+            )
+        if self.longest is None and self.alphabet is not None:
+            raise PlanError(
+                "alphabet without longest: only strings without a list have one. Pass longest = 24, for example."
+            )
+        if self.longest is not None and (self.reports is None or self.retained):
+            raise PlanError(
+                "longest needs reports and bit counts: the groups depend on the number of reports. Pass reports, and leave out retained."
+            )
+        if self.hold is not None and self.values > 1:
+            raise PlanError(
+                f"hold = {self.hold} and values = {self.values} exclude each other: with hold each epoch costs epsilon, whether the value "
+                "changes or not. Leave out values."
+            )
+        if self.hold is not None and self.lifetime is None:
+            raise PlanError(
+                f"hold = {self.hold} without lifetime: each epoch costs epsilon again, and nothing bounds the sum. Pass lifetime."
+            )
+        if self.central is not None and self.reports is None:
+            raise PlanError(
+                "central without reports: the other reports of a cohort hide a client. Pass the number of reports."
+            )
+
+    def _check_values(self) -> None:
+        """Raise PlanError for a value out of the range of its field."""
         for name, kinds in (("kind", KindWord), ("period", PeriodKind), ("estimate", Estimand)):
             if getattr(self, name) not in tuple(kinds):
                 raise PlanError(
@@ -81,68 +123,9 @@ class Wishes:
             raise PlanError(
                 f"share must be above 0 and below 1, got {self.share!r}: it is a part of the reports. Pass share = 0.01 for 1 %."
             )
-        if (
-            isinstance(self.bits, bool)
-            or not isinstance(self.bits, int)
-            or not MIN_STRING_BITS <= self.bits <= MAX_BITS
-        ):
+        if not isinstance(self.bits, int) or not MIN_STRING_BITS <= self.bits <= MAX_BITS:
             raise PlanError(
                 f"bits must be an integer in [{MIN_STRING_BITS}, {MAX_BITS}], got {self.bits!r}: a report of strings has so many. Pass bits = 128."
-            )
-        if self.kind is KindWord.JOINT:
-            raise PlanError(
-                "A joint metric was asked for, and its epsilon is the sum of its parts'. Plan each part with its share of epsilon."
-            )
-        if self.estimate is Estimand.MEAN and self.kind is not KindWord.ORDINAL:
-            raise PlanError(
-                f"estimate = mean needs numbers, and {with_article(self.kind)} metric has none. Pass kind = ordinal."
-            )
-        _check_candidates(self.law_kind, self.candidates)
-        if self.reports is None and self.share is None:
-            raise PlanError(
-                "Neither reports nor share is given: the number of reports decides which shares can be detected. "
-                "Pass reports to plan the best accuracy, or share to plan the number of reports."
-            )
-        self._check_discovery()
-        if self.hold is not None and self.values > 1:
-            raise PlanError(
-                f"hold = {self.hold} and values = {self.values} exclude each other: with hold each epoch costs epsilon, whether the value "
-                "changes or not. Leave out values."
-            )
-        if self.hold is not None and self.lifetime is None:
-            raise PlanError(
-                f"hold = {self.hold} without lifetime: each epoch costs epsilon again, and nothing bounds the sum. Pass lifetime."
-            )
-        if self.central is not None and self.reports is None:
-            raise PlanError(
-                "central without reports: the other reports of a cohort hide a client. Pass the number of reports."
-            )
-        if self.central is not None and self.retained and self.kind is KindWord.STRING:
-            raise PlanError(
-                "central and retained exclude each other: a retained report may be the only one of its cohort in its commit, and then "
-                "nothing hides it. Leave out one of them."
-            )
-
-    @property
-    def law_kind(self) -> KindWord:
-        """Kind with the same law of bits and epsilons: boolean, for the one bit of a mean."""
-        return KindWord.BOOLEAN if self.estimate is Estimand.MEAN else self.kind
-
-    def _check_discovery(self) -> None:
-        if self.longest is None:
-            if self.alphabet is not None:
-                raise PlanError(
-                    "alphabet without longest: only strings without a list have one. Pass longest = 24, for example."
-                )
-            return
-        if self.kind is not KindWord.STRING or self.candidates != 1:
-            raise PlanError(
-                f"longest = {self.longest} with kind = {self.kind} and candidates = {self.candidates}: strings are found without a list. "
-                "Pass kind = string, and leave out candidates."
-            )
-        if self.reports is None or self.retained:
-            raise PlanError(
-                "longest needs reports and bit counts: the groups depend on the number of reports. Pass reports, and leave out retained."
             )
 
     @property
@@ -161,25 +144,118 @@ class Wishes:
         return None if self.lifetime is None else self.lifetime / (self.values * self.epochs)
 
 
+class Design(NamedTuple):
+    """Probabilities and size that a planner chooses.
+
+    chain    : probabilities of both responses, before they are rounded
+    size     : (k, h, m)
+    share    : share whose variance the probabilities minimize
+    smallest : smallest share that matters
+    discover : groups that report fragments of strings
+    """
+
+    chain: Chain
+    size: tuple[int, int, int]
+    share: float
+    smallest: float
+    discover: Discovery | None = None
+
+
+class KindPlanner(ABC, Generic[K]):
+    """What `plan` and `describe` ask about one kind. A class in `planning/kinds` for each kind registers itself.
+
+    of_kinds, of_words : planner of a kind, and of the word and the estimate of wishes
+    total_share : share of the clients with one of the values, in the law of a plan
+    cohorts     : numbers of cohorts, in the order of preference
+    """
+
+    of_kinds: ClassVar[dict[type[Kind], type[KindPlanner[Any]]]] = {}
+    of_words: ClassVar[dict[tuple[KindWord, Estimand], type[KindPlanner[Any]]]] = {}
+
+    total_share: ClassVar[float] = 1.0
+    cohorts: ClassVar[tuple[int, ...]] = (1,)
+
+    def __init_subclass__(cls, *, of: type[Kind] | None = None, estimate: Estimand = Estimand.DISTRIBUTION) -> None:
+        if of is not None:
+            KindPlanner.of_kinds[of] = KindPlanner.of_words[of.word, estimate] = cls
+
+    def shares(self, number: int) -> Shares:
+        """Shares of so many candidates under Zipf's law."""
+        return Shares.zipf(number, self.total_share)
+
+    def population(self, wishes: Wishes) -> Population:
+        """Population of the wishes, with 100 strings where no list has them; without `reports`, as many clients as can be planned."""
+        shares = self.shares(wishes.candidates if wishes.longest is None else DISCOVERED)
+        return Population(float(wishes.reports or MAX_REPORTS), repetition_of(wishes.periods, wishes.hold), shares)
+
+    def smallest_share(self, wishes: Wishes) -> float:
+        """Smallest share that matters."""
+        return wishes.share or float(self.population(wishes).shares.values[0])
+
+    def mean_share(self, wishes: Wishes) -> float:
+        """Share whose variance the probabilities minimize: half the smallest that matters, half the mean of the candidates."""
+        shares = self.population(wishes).shares
+        if wishes.longest is not None:
+            return _FIRST_SHARE
+        return (self.smallest_share(wishes) + shares.total / shares.count) / 2
+
+    @abstractmethod
+    def check(self, wishes: Wishes) -> None:
+        """Raise PlanError for wishes that no metric of this kind fulfils."""
+
+    @abstractmethod
+    def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:
+        """Return the number of bits of a report, and the numbers of true bits that a value may have."""
+
+    @abstractmethod
+    def design(self, wishes: Wishes) -> Design:
+        """Return the probabilities and the size with the smallest variance. Raises PlanError if none are within the wishes."""
+
+    @abstractmethod
+    def kind(self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None) -> K:
+        """Return the kind of the definition, with the probabilities rounded within the epsilons.
+
+        categories, edges : names of the categories, edges of the buckets; None: placeholders
+        """
+
+    @abstractmethod
+    def accuracy(self, kind: K, population: Population, *, retained: bool) -> Accuracy:
+        """Return the law of the estimates of a definition. Raises PlanError for a definition of which no law is known.
+
+        retained : whether individual reports are decoded instead of their counts
+        """
+
+
+def planner_for(wishes: Wishes) -> KindPlanner[Any]:
+    """Return the planner of the kind of wishes. Raises PlanError for a kind without one, or without this estimate."""
+    require_planner(wishes.kind, KindPlanner.of_words.get((wishes.kind, Estimand.DISTRIBUTION)))
+    planner = KindPlanner.of_words.get((wishes.kind, wishes.estimate))
+    if planner is None:
+        raise PlanError(
+            f"estimate = {wishes.estimate} needs numbers, and {with_article(wishes.kind)} metric has none. Pass kind = ordinal."
+        )
+    return planner()
+
+
+def planner_of(kind: Kind) -> KindPlanner[Any]:
+    """Return the planner of a definition's kind. Raises PlanError for a kind without one."""
+    return require_planner(kind.word, KindPlanner.of_kinds.get(type(kind)))()
+
+
+def require_planner(word: KindWord, planner: type[KindPlanner[Any]] | None) -> type[KindPlanner[Any]]:
+    """Return the planner of a kind. Raises PlanError if there is none."""
+    if planner is None:
+        raise PlanError(
+            f"{with_article(word)} metric has no accuracy of its own, and its epsilon is the sum of its parts'. "
+            "Plan each part on its own, with its share of epsilon."
+        )
+    return planner
+
+
 def repetition_of(periods: int, hold: int | None) -> Repetition:
     """Repetition of consecutive periods, of which the first begins an epoch."""
     epochs, rest = divmod(periods, hold or periods)
     return Repetition(periods, (epochs * (hold or periods) ** 2 + rest**2) / periods)
-
-
-def _check_candidates(kind: KindWord, number: int) -> None:
-    if kind is KindWord.BOOLEAN and number != 1:
-        raise PlanError(
-            f"candidates = {number}: a boolean metric has one bit, as a metric with estimate = mean has, and needs no candidates. Leave out candidates."
-        )
-    named = {KindWord.CATEGORICAL: "categories", KindWord.ORDINAL: "buckets"}.get(kind)
-    if named is not None and not 2 <= number <= MAX_BITS:
-        raise PlanError(
-            f"candidates = {number}: {with_article(kind)} metric has 2 to {MAX_BITS} {named}. "
-            f"Pass another number{', or kind = string for more' if kind is KindWord.CATEGORICAL else ''}."
-        )
-    if number > MAX_CANDIDATES:
-        raise PlanError(f"candidates = {number:,}: at most {MAX_CANDIDATES:,} can be planned. Pass fewer candidates.")
 
 
 def _is_number(value: object) -> bool:

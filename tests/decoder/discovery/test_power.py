@@ -17,7 +17,7 @@ from hubbub.metrics.discovery import Discovery
 from hubbub_decoder import PlanError, discover, plan, simulate_bit_counts
 from hubbub_decoder.discovery.power import detection_limit, detection_probability
 from hubbub_decoder.planning.description import describe
-from hubbub_decoder.planning.law.discovery import DiscoveryAccuracy
+from hubbub_decoder.planning.law.accuracy import DiscoveryAccuracy
 from hubbub_decoder.planning.wishes import Wishes
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"

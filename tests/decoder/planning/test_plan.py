@@ -16,11 +16,11 @@ from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub_decoder.errors import PlanError
-from hubbub_decoder.planning.law.accuracy import Accuracy
+from hubbub_decoder.planning.law.accuracy import StringAccuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
 from hubbub_decoder.planning.plan import plan
-from hubbub_decoder.planning.responses import chain_of, choose_hold, noise_of
+from hubbub_decoder.planning.probabilities import chain_of, choose_hold, noise_of
 from hubbub_decoder.planning.wishes import Wishes, repetition_of
 
 TOMORROW = date(2099, 1, 1)
@@ -168,7 +168,9 @@ def brute_force(wishes: Wishes) -> float:
         chain = Chain(*(np.asarray(each[cell]) for each in (a, b, p, q)))
         for k in (64, 128, wishes.bits):
             for m in (32, 64, 128, 256):
-                law = Accuracy(KindWord.STRING, (k, h, m), chain, wishes.reports, repetition, shares)
+                law = StringAccuracy(
+                    size=(k, h, m), chain=chain, clients=wishes.reports, repetition=repetition, shares=shares
+                )
                 best = min(best, law.mean_variance(wishes.share))
     return best
 
@@ -221,6 +223,10 @@ def test_plan_states_the_reports_that_a_share_needs() -> None:
         ({"epsilon": 1, "share": 0.1, "central": 0.1}, "central without reports"),
         ({"epsilon": 2, "reports": 1000, "central": 0.1}, "It needs .* reports"),
         ({"epsilon": 1, "reports": 10, "kind": "text"}, "kind must be one of"),
+        ({"epsilon": 1, "reports": 10, "kind": "joint"}, "a joint metric has no accuracy of its own"),
+        ({"epsilon": 1, "reports": 10, "kind": "boolean", "estimate": "mean"}, "a boolean metric has none"),
+        ({"epsilon": 1, "reports": 10, "kind": "boolean", "longest": 8}, "only strings are found without a list"),
+        ({"epsilon": 1, "reports": 10, "alphabet": "ab"}, "alphabet without longest"),
     ],
 )
 def test_impossible_wish_names_the_remedy(wishes: dict[str, object], message: str) -> None:

@@ -10,17 +10,14 @@ import pytest
 from scipy.stats import norm
 
 from hubbub import Metric, Params
-from hubbub.metrics.kinds import KindWord
-from hubbub.privacy import epsilon
 from hubbub_decoder import decode
 from hubbub_decoder.estimators.categories import total_variance
 from hubbub_decoder.model.pattern_likelihood import FilterTable, repeated_score_covariance
 from hubbub_decoder.model.repetition import Repetition
-from hubbub_decoder.planning.law.accuracy import Accuracy
+from hubbub_decoder.planning.law.accuracy import StringAccuracy
 from hubbub_decoder.planning.law.chain import Chain
-from hubbub_decoder.planning.law.collisions import Shares, posterior_variances
+from hubbub_decoder.planning.law.collisions import Shares, least_variance, posterior_variances, uneven_load_variance
 from hubbub_decoder.planning.law.likelihood import LikelihoodLaw, johnson_eigenvalues
-from hubbub_decoder.planning.law.uneven_load import least_variance, uneven_load_variance
 from hubbub_decoder.simulation import simulate_bit_counts
 from tests.support.planned_accuracy import DATA, draw_case, draw_planned_case, mean_ratio, measure
 
@@ -34,20 +31,22 @@ def params(k: int, h: int, m: int, **response: float) -> Params:
 
 @pytest.mark.parametrize("response", RESPONSES, ids=str)
 @pytest.mark.parametrize("reports", [1, 3, math.inf])
-def test_epsilon_of_a_chain_is_that_of_its_definition(response: dict[str, float], reports: float) -> None:
-    string = params(16, 2, 1, **response)
-    assert float(Chain.of_params(string).epsilon(KindWord.STRING, 2, reports)) == pytest.approx(
-        epsilon(string, reports)
-    )
-    one = Params.one_hot(1, prob_p=0.125, prob_q=0.625, prob_f=0.25)
-    assert float(Chain.of_params(one).epsilon(KindWord.BOOLEAN, 1, reports)) == pytest.approx(epsilon(one, reports))
+@pytest.mark.parametrize(
+    ("num_bits", "possible_ones"), [(16, (0, 2)), (1, (0, 1)), (3, (0, 2)), (5, (1, 2, 4)), (8, (8, 0)), (64, (0, 1))]
+)
+def test_epsilon_of_a_chain_is_that_of_its_mechanism(
+    response: dict[str, float], reports: float, num_bits: int, possible_ones: tuple[int, ...]
+) -> None:
+    mechanism = params(16, 2, 1, **response).mechanism
+    expected = mechanism.epsilon(num_bits, possible_ones, reports)
+    assert float(Chain.of_mechanism(mechanism).epsilon(num_bits, possible_ones, reports)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("response", RESPONSES, ids=str)
 @pytest.mark.parametrize("repetition", [Repetition(), Repetition(4, 4), Repetition(4, 2.5)], ids=str)
 def test_noise_is_the_decoders_variance_of_a_category(response: dict[str, float], repetition: Repetition) -> None:
     one_hot = Params.one_hot(4, prob_p=0.125, prob_q=0.625, **response)
-    law = Chain.of_params(one_hot).noise(0.3, repetition) / (1000 * repetition.per_client)
+    law = Chain.of_mechanism(one_hot.mechanism).noise(0.3, repetition) / (1000 * repetition.per_client)
     reports = round(1000 * repetition.per_client)
     assert float(law) == pytest.approx(total_variance(0.3, 1, reports, one_hot, repetition))
 
@@ -78,7 +77,13 @@ def test_bit_law_is_the_declared_variance_of_least_squares(
     definition = Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=p, prob_q=q, prob_f=f)
     metric, clients = Metric.string("s", definition), 10_000_000
     shares, ratios = Shares.zipf(6), []
-    law = Accuracy(KindWord.STRING, (k, h, m), Chain.of_params(definition), clients, Repetition(), shares)
+    law = StringAccuracy(
+        size=(k, h, m),
+        chain=Chain.of_mechanism(definition.mechanism),
+        clients=clients,
+        repetition=Repetition(),
+        shares=shares,
+    )
     for run in range(6):
         people = {f"{run} {i}": round(clients * share) for i, share in enumerate(shares.values)}
         counts = simulate_bit_counts(metric, people, np.random.default_rng(run))
@@ -101,7 +106,7 @@ def test_likelihood_law_is_the_information_of_all_filters(
     information = table.information(1 / pi)
     extra = repeated_score_covariance(table.filters, theta, pi, information, definition, repetition)
     noise = np.linalg.inv(information) @ (information + extra) @ np.linalg.inv(information)
-    law = LikelihoodLaw(Chain.of_params(definition), 6, h, repetition, Shares.average(others))
+    law = LikelihoodLaw(Chain.of_mechanism(definition.mechanism), 6, h, repetition, Shares.average(others))
     number = len(table.filters) - 1
     contrast = np.zeros((number + 1, number))
     contrast[1:] = np.eye(number) - 1 / number
@@ -113,7 +118,9 @@ def test_likelihood_law_is_the_information_of_all_filters(
 
 
 def test_score_of_one_candidate_is_the_average_over_filters() -> None:
-    law = LikelihoodLaw(Chain.of_params(params(10, 2, 1, prob_f=0.25)), 10, 2, Repetition(), Shares.zipf(20, 0.7))
+    law = LikelihoodLaw(
+        Chain.of_mechanism(params(10, 2, 1, prob_f=0.25).mechanism), 10, 2, Repetition(), Shares.zipf(20, 0.7)
+    )
     assert law.variance(0.0) == pytest.approx(law.absent_variance(1, 1.0, 0.0), rel=1e-6)
 
 
@@ -146,7 +153,7 @@ def test_scores_average_the_inverse_of_the_mixture_over_the_hashing(h: int, resp
     """All hashings of three strings on 5 bits: E(1/f) of a report, at a share that is listed and at one that is not."""
     shares, k = np.array([0.5, 0.2, 0.1]), 5
     definition = params(k, h, 1, **response)
-    law = LikelihoodLaw(Chain.of_params(definition), k, h, Repetition(), Shares.of(shares))
+    law = LikelihoodLaw(Chain.of_mechanism(definition.mechanism), k, h, Repetition(), Shares.of(shares))
     sets = [sum(1 << i for i in each) for each in itertools.combinations(range(k), h)]
     set_, unset = (
         definition.mechanism.q_star / definition.mechanism.p_star,
@@ -179,8 +186,13 @@ def test_pattern_law_is_the_information_of_cohorts_with_uneven_loads(p: float, q
     collisions : noise of a filter's share in a cohort, in that of a report
     """
     definition = Params(num_bits=12, num_hashes=1, num_cohorts=400, prob_p=p, prob_q=q, prob_f=0.0)
-    law = Accuracy(
-        KindWord.STRING, (12, 1, 400), Chain.of_params(definition), 1.0, Repetition(), Shares.zipf(30), "patterns"
+    law = StringAccuracy(
+        size=(12, 1, 400),
+        chain=Chain.of_mechanism(definition.mechanism),
+        clients=1.0,
+        repetition=Repetition(),
+        shares=Shares.zipf(30),
+        data="patterns",
     )
     table, rng, weights = FilterTable.from_params(definition), np.random.default_rng(1), 1 / np.arange(1, 31)
     shares, filters = weights / weights.sum(), np.flatnonzero(table.filters)

@@ -19,6 +19,7 @@ from hubbub.metrics.kinds.kind import (
     KINDS,
     BlockKind,
     BloomBits,
+    Change,
     Fact,
     JointValue,
     Kind,
@@ -46,6 +47,7 @@ class JointKind(Kind):
 
     word = KindWord.JOINT
     required_fields = ("part",)
+    change = Change("none of your answers changes", "one of your answers changes", "one changed")
 
     def __post_init__(self) -> None:
         if not MIN_PARTS <= len(self.parts) <= MAX_PARTS:

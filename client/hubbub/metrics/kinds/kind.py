@@ -48,7 +48,7 @@ class KindWord(StrEnum):
 
 
 class Fact(NamedTuple):
-    """What a definition says, for people. `metrics show`, the catalogue and the pages of a report list the same facts.
+    """What a definition says, for people. `metrics show`, the catalogue, the plan and the pages of a report list the same facts.
 
     items : texts of the definition's author, which the text introduces; not escaped
     """
@@ -74,6 +74,20 @@ class Fact(NamedTuple):
         return f"{self.text}: {listed}{f' and {left:,} more' if left else ''}"
 
 
+class Change(NamedTuple):
+    """What a change of a value means, in plain words for users.
+
+    unchanged    : that the value stays the same
+    event, known : the change, and what a reader who links the reports can then know
+    changing     : what changes, for engineers
+    """
+
+    unchanged: str = "your answer does not change"
+    event: str = "your answer changes"
+    known: str = "it changed"
+    changing: str = "values"
+
+
 KINDS: dict[KindWord, type[Kind]] = {}
 """Kind of each word, which the modules of this folder fill; that of "ordinal" returns a mean if the fields say so."""
 
@@ -90,6 +104,7 @@ class Kind(ABC):
     has_shares       : whether its reports estimate shares of values; False: the mean of numbers alone
     has_threshold    : whether its true bits depend on a threshold of the client, `Secret.threshold`
     value_noun       : one of its values in tables, with its plural `value_nouns`
+    change           : words for users about a change of the value
     """
 
     word: ClassVar[KindWord]
@@ -100,6 +115,7 @@ class Kind(ABC):
     has_threshold: ClassVar[bool] = False
     value_noun: ClassVar[str] = "category"
     value_nouns: ClassVar[str] = "categories"
+    change: ClassVar[Change] = Change()
 
     def __init_subclass__(cls) -> None:
         if "word" in cls.__dict__:
@@ -180,6 +196,12 @@ class Kind(ABC):
     @abstractmethod
     def distinct_values(self) -> float:
         """Number of values with different true bits, "no value" included; infinite for strings."""
+
+    @property
+    def bounded_histories(self) -> str:
+        """Histories of values between which the sum of the epsilons of the distinct values is a bound."""
+        no_value = ', "no value" among them,' if self.has_no_value else ""
+        return f"between histories whose {self.change.changing}{no_value} change at the same times"
 
     def is_valid_at_sight(self, value: object) -> bool:
         """Return whether a value is valid for certain, without computing its bits; False: `true_bits` decides."""

@@ -1,26 +1,39 @@
-"""Accuracy of one mechanism for one population: variances, detection limits, reports needed."""
+"""Law of the estimates of one metric: variances, detection limits, reports needed.
+
+    Accuracy            what every law has: detection limit, reports needed, its rows in tables
+      BitAccuracy       each share is that of one bit, as for categories, buckets and booleans
+        OrdinalAccuracy, MeanAccuracy      numbers: their mean, in units of the metric
+      StringAccuracy    candidates share bits: collisions, uneven load of the cohorts, likelihood of patterns and reports
+        DiscoveryAccuracy                  strings that are found without a list
+
+docs/explanation/mathematics.md, section 18.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.buckets import Buckets
+from hubbub.metrics.discovery import Discovery
 from hubbub_decoder.array_types import Floats
+from hubbub_decoder.discovery.discover import DEFAULT_BEAM
+from hubbub_decoder.discovery.power import GroupNoise, detection_limit
 from hubbub_decoder.estimators.message_passing import too_crowded
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.repetition import Repetition
-from hubbub_decoder.planning.law.bit_counts import bit_count_variance
 from hubbub_decoder.planning.law.chain import Chain
-from hubbub_decoder.planning.law.collisions import Shares, unknown_squares
+from hubbub_decoder.planning.law.collisions import Shares, uneven_load_variance, unknown_squares
 from hubbub_decoder.planning.law.likelihood import LikelihoodLaw
-from hubbub_decoder.planning.law.uneven_load import uneven_load_variance
 
 FDR = 0.05
+POWERS = (0.8, 0.95)
 _NUMBERS_PER_CANDIDATE = 20  # `use_fixed_effects`
 _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 _MAX_LIMIT_STEPS = 60
@@ -30,46 +43,39 @@ Data = Literal["bits", "patterns", "reports"]
 """What is decoded: bit counts, pattern counts (k <= 16), or retained reports."""
 
 
-@dataclass(frozen=True, eq=False)
-class Accuracy:
-    """Law of the estimates of one metric.
+class Population(NamedTuple):
+    """Clients whose reports are decoded.
 
-    kind, size : of the values; (k, h, m)
-    chain      : probabilities of both responses
     clients    : N, reports of a period
     repetition : T reports of a client, R of a permanent response
     shares     : of the candidates, at most 1 together; the rest has no value
-    data       : what is decoded
     """
 
-    kind: KindWord
-    size: tuple[int, int, int]
+    clients: float
+    repetition: Repetition
+    shares: Shares
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Accuracy(ABC):
+    """Law of the estimates of one metric.
+
+    chain : probabilities of both responses      clients, repetition, shares : fields of the population      data : what is decoded
+    """
+
     chain: Chain
     clients: float
     repetition: Repetition
     shares: Shares
     data: Data = "bits"
 
+    @abstractmethod
     def variance(self, share: Floats | float) -> Floats:
         """Variance of the share of a candidate among the reporters; infinite where the estimates diverge."""
-        return self._variance(np.asarray(share, float), self.unknown)
 
     def std_error(self, share: float) -> float:
         """Standard error of the share of one candidate."""
         return math.sqrt(float(self.variance(share)))
-
-    @cached_property
-    def unknown(self) -> float:
-        """t, sum of the squares of the unknown shares of other strings; 0 for categories, which share no bits."""
-        if self.kind is not KindWord.STRING:
-            return 0.0
-        if self._is_crowded:
-            return float(self.shares.numbers @ self.shares.values**2)
-        k, _, m = self.size
-        numbers = m * (k - 1) + 1
-        few = 2 if m < _MIN_COHORTS_FOR_RANDOM_EFFECTS else _NUMBERS_PER_CANDIDATE
-        fixed = self.data != "patterns" and self.shares.count <= numbers // few
-        return unknown_squares(self.shares, lambda t: self._variance(self.shares.values, t), fixed_effects=fixed)
 
     def mean_variance(self, smallest: float) -> float:
         """Mean over half the smallest share that matters and half the candidates."""
@@ -100,6 +106,108 @@ class Accuracy:
             low, high = (low, middle) if enough else (middle, high)
         return math.ceil(high)
 
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Yield names and texts of the figures in tables: standard error and detection limits, in the words of the metric's estimates."""
+        yield "standard error of a small share", percent_text(self.std_error(0.0))
+        yield from self._limit_rows("detection limit")
+
+    def _limit_rows(self, name: str, unit: str = "") -> Iterator[tuple[str, str]]:
+        for power in POWERS:
+            yield f"{name} at power {power:.0%}", f"{percent_text(self.detection_limit(power))}{unit}"
+
+    def own_figures(self) -> dict[str, Any]:
+        """Return the figures of JSON documents that only this law has."""
+        return {}
+
+    def notes(self) -> Iterator[str]:
+        """Yield sentences about estimates that are no shares."""
+        yield from ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BitAccuracy(Accuracy):
+    """Law of shares that each have a bit of their own."""
+
+    def variance(self, share: Floats | float) -> Floats:
+        return np.asarray(self.chain.noise(share, self.repetition) / (self.clients * self.repetition.per_client))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OrdinalAccuracy(BitAccuracy):
+    """Law of the shares of buckets, and of the mean and the distribution of the numbers in them."""
+
+    buckets: Buckets
+
+    def notes(self) -> Iterator[str]:
+        """Yield the standard errors of the mean and of the distribution function, where every bucket has the same share.
+
+        Var(mean) = V sum_i (c_i - c)**2        Var(F) = V k / 4 at the middle edge        V: variance of a share of 1/k
+        """
+        k, centers = len(self.buckets), np.array(self.buckets.centers)
+        error = self.std_error(1 / k)
+        of_mean = error * float(np.sqrt(((centers - centers.mean()) ** 2).sum()))
+        yield (
+            f"With numbers spread evenly over the {k} buckets, the standard error of their mean is {of_mean:.3g} and that of the "
+            f"distribution function up to {100 * error * math.sqrt(k) / 2:.3g} %. Fewer buckets lower both."
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MeanAccuracy(BitAccuracy):
+    """Law of a mean: the share of the clients whose number reaches their threshold is the place of the mean in the range."""
+
+    buckets: Buckets
+
+    @property
+    def width(self) -> float:
+        """Difference of the two ends of the range."""
+        low, high = self.buckets.edges
+        return high - low
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        error, unit = self.std_error(0.0), " of the range"
+        yield "standard error of the mean", f"{percent_text(error)}{unit}: {error * self.width:.3g}"
+        yield from self._limit_rows("detection limit", unit)
+
+    def notes(self) -> Iterator[str]:
+        """Yield the standard error of the mean of the reporters, where numbers are spread evenly over the range.
+
+        Var(mean) = (e_1 - e_0)**2 (V + 1 / (12 N))        V: noise of a share of 1/2        1 / 12 = int t (1 - t) dt - 1 / 12
+        """
+        of_mean = self.width * math.sqrt(float(self.variance(0.5)) + 1 / (12 * self.clients))
+        yield (
+            f"With numbers spread evenly over the range, the standard error of their mean is {of_mean:.3g}. A smaller range lowers it. "
+            "The detection limit above is that of a share of the range."
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StringAccuracy(Accuracy):
+    """Law of the shares of strings, whose candidates share bits.
+
+    size : (k, h, m)
+    """
+
+    size: tuple[int, int, int]
+
+    def variance(self, share: Floats | float) -> Floats:
+        return self._variance(np.asarray(share, float), self.unknown)
+
+    @cached_property
+    def unknown(self) -> float:
+        """t, sum of the squares of the unknown shares of other strings."""
+        if self._is_crowded:
+            return float(self.shares.numbers @ self.shares.values**2)
+        k, _, m = self.size
+        numbers = m * (k - 1) + 1
+        few = 2 if m < _MIN_COHORTS_FOR_RANDOM_EFFECTS else _NUMBERS_PER_CANDIDATE
+        fixed = self.data != "patterns" and self.shares.count <= numbers // few
+        return unknown_squares(self.shares, lambda t: self._variance(self.shares.values, t), fixed_effects=fixed)
+
+    def with_groups(self, discover: Discovery) -> DiscoveryAccuracy:
+        """Return the law of a search by groups of the cohorts."""
+        return DiscoveryAccuracy(**{each.name: getattr(self, each.name) for each in fields(self)}, discover=discover)
+
     @property
     def _is_crowded(self) -> bool:
         """Whether the decoder subtracts no candidate, so that the shares of all others are noise."""
@@ -117,8 +225,6 @@ class Accuracy:
 
     def _variance(self, share: Floats, unknown: float) -> Floats:
         """Variance given t; where no candidate is subtracted, t has the candidate's own share, which is no noise to it."""
-        if self.kind is not KindWord.STRING:
-            return self.chain.noise(share, self.repetition) / (self.clients * self.repetition.per_client)
         if not math.isfinite(unknown) or (self._is_crowded and self.size[2] == 1):
             return np.full(np.shape(share), np.inf)
         if self._is_crowded:
@@ -130,12 +236,35 @@ class Accuracy:
     def _even_variance(self, share: Floats, unknown: Floats | float) -> Floats:
         """Variance where all cohorts have the same weight."""
         if self.data == "bits":
-            others = np.maximum(self.shares.total - share, 0)
-            return bit_count_variance(self.chain, self.size, self.clients, self.repetition, share, others, unknown)
+            return self._bit_count_variance(share, unknown)
         nodes, known = self._likelihood.by_share
         of_share = np.interp(share, nodes, known - known[0])
         return np.asarray(
             self._likelihood.absent_variance(self.size[2], self.clients, unknown) + of_share / self.clients
+        )
+
+    def _bit_count_variance(self, share: Floats | float, unknown: Floats | float) -> Floats:
+        """Variance from bit counts, in closed form: equation (18.2).
+
+        A candidate of share x sets h of k bits in each of m cohorts; other strings of total share s set random bits there. By symmetry the
+        candidate's share is the mean of its own bits less the mean of the other k - h bits, averaged over the cohorts:
+
+            Var x = (noise(x + s h/k) / h + noise(s h/k) / (k - h)) / (N T)  +  s / (N (k-1))  +  t / (m (k-1))
+
+            s / (N (k-1))   : the clients with another string are in random cohorts
+            t / (m (k-1))   : other strings share bits with the candidate
+
+        Without collisions (k, m -> infinity) N Var is noise(x) / (h T).
+        """
+        (k, h, m), others = self.size, np.maximum(self.shares.total - share, 0)
+        loaded = others * h / k
+        noise = self.chain.noise(loaded + share, self.repetition) / h + self.chain.noise(loaded, self.repetition) / (
+            k - h
+        )
+        return np.asarray(
+            noise / (self.clients * self.repetition.per_client)
+            + others / (self.clients * (k - 1))
+            + unknown / (m * (k - 1))
         )
 
     def _bit_variance(self, own: Floats, unknown: float) -> Floats:
@@ -163,6 +292,71 @@ class Accuracy:
         collisions = law.absent_variance(m, self.clients, unknown) - law.absent_variance(m, self.clients, 0.0)
         alpha = np.interp(own, nodes, alpha) + h * self.clients * collisions
         return (uneven_load_variance(self.shares, own, alpha, slope, h / k) - own) / (h * self.clients)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DiscoveryAccuracy(StringAccuracy):
+    """Law of a search and of the estimates of its strings.
+
+    discover : groups of the cohorts; `clients` and the m of `size` are those of all groups
+    beam     : number of prefixes that the search keeps after each group
+    """
+
+    discover: Discovery
+    beam: int = DEFAULT_BEAM
+
+    @cached_property
+    def held_out(self) -> StringAccuracy:
+        """Law of the estimates, from the reports of the held-out group."""
+        k, h, m = self.size
+        cohorts = len(self.discover.cohorts(len(self.discover.lengths), m))
+        clients = self.clients * cohorts / m
+        return StringAccuracy(
+            size=(k, h, cohorts),
+            chain=self.chain,
+            clients=clients,
+            repetition=self.repetition,
+            shares=self.shares,
+            data=self.data,
+        )
+
+    @property
+    def noise(self) -> GroupNoise:
+        """Noise of a share's estimate from one client of a group."""
+        k, h, _ = self.size
+        chain, repetition, load = self.chain, self.repetition, h / k
+        absent = float(chain.noise(load, repetition)) / (h * repetition.per_client)
+        slope = float(chain.noise(1.0, repetition) - chain.noise(0.0, repetition)) / (h * repetition.per_client)
+        p, q = float(chain.p_star), float(chain.q_star)
+        ones = p + (q - p) * load
+        skewness = (1 - 2 * ones) / math.sqrt(ones * (1 - ones)) / math.sqrt(h * repetition.per_client)
+        return GroupNoise(absent, slope + 1, skewness * absent**1.5, k)
+
+    def variance(self, share: Floats | float) -> Floats:
+        """Variance of the share of a string that was found."""
+        return self.held_out.variance(share)
+
+    def detection_limit(self, power: float) -> float:
+        """Smallest share of a string of `longest` symbols that is found with this probability; infinite if none up to .3 is."""
+        longest = self.discover.longest
+        return detection_limit(self.discover, self.size[2], self.noise, self.clients, power, longest, self.beam)
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        yield "standard error of a small share", percent_text(self.std_error(0.0))
+        yield "prefixes kept after each group", f"{self.beam:,} (hubbub discover --beam)"
+        yield from self._limit_rows(f"limit of discovery of {self.discover.longest} symbols")
+
+    def own_figures(self) -> dict[str, Any]:
+        return {"beam": self.beam}
+
+
+def percent_text(share: float) -> str:
+    """Share with three significant digits, as a percentage.
+
+    >>> percent_text(0.00012345), percent_text(math.inf)
+    ('0.0123 %', 'none up to 100 %')
+    """
+    return f"{100 * share:.3g} %" if share <= 1 else "none up to 100 %"
 
 
 @lru_cache(maxsize=16)

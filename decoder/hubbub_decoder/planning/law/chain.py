@@ -8,12 +8,15 @@ The search varies the four probabilities as arrays. `hubbub.privacy` computes th
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from hubbub.metrics.kinds import KindWord
-from hubbub.metrics.params import Params
+from hubbub.mechanisms.mechanism import Mechanism
+from hubbub.mechanisms.probability import DYADIC_DIGITS
+from hubbub.mechanisms.unary import UnaryResponse, differing_bits
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.repetition import Repetition
 
@@ -31,14 +34,9 @@ class Chain(NamedTuple):
     q: Floats
 
     @classmethod
-    def of_params(cls, params: Params) -> Chain:
+    def of_mechanism(cls, mechanism: Mechanism) -> Chain:
         """Chain of a definition; of p > q, which imported reports may have, every reported bit is inverted."""
-        a, b, p, q = (
-            params.mechanism.permanent_q,
-            params.mechanism.permanent_p,
-            params.mechanism.prob_p,
-            params.mechanism.prob_q,
-        )
+        a, b, p, q = mechanism.permanent_q, mechanism.permanent_p, mechanism.prob_p, mechanism.prob_q
         numbers = (a, b, p, q) if p < q else (a, b, 1 - p, 1 - q)
         return cls(*(np.asarray(number, np.float64) for number in numbers))
 
@@ -51,11 +49,6 @@ class Chain(NamedTuple):
     def q_star(self) -> Floats:
         """P(reported bit = 1 | true bit = 1)."""
         return self.p + self.a * (self.q - self.p)
-
-    @property
-    def is_symmetric(self) -> bool:
-        """Whether the permanent response treats ones and zeros alike, so that `prob_f` describes it."""
-        return bool(self.a == 1 - self.b)
 
     def noise(self, true_ones: Floats | float, repetition: Repetition) -> Floats:
         """Variance of a debiased bit by both responses, for one report: (D + R G) / (q* - p*)**2.
@@ -77,14 +70,14 @@ class Chain(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray((instantaneous + repetition.per_response * permanent) / ((a - b) * (q - p)) ** 2)
 
-    def epsilon(self, kind: KindWord, num_hashes: int, reports: float) -> Floats:
-        """Epsilon of t reports of one value, as in `hubbub.privacy.loss` for h <= k / 2.
+    def epsilon(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> Floats:
+        """Epsilon of t reports of one value, as `UnaryResponse.epsilon`: the largest i T_1 + j T_0 of any two values.
 
-            string, categorical : h (T_1 + T_0)          boolean : max(T_1, T_0)
             T_1 = ln( (a + (1-a) r) / (b + (1-b) r) ), r = (p/q)**t            all reports show a one
             T_0 = ln( (1-b + b r) / (1-a + a r) ), r = ((1-q)/(1-p))**t        all reports show a zero
 
-        reports : t >= 1, or infinity for one permanent response
+        num_bits      : k      possible_ones : numbers of true bits of a value
+        reports       : t >= 1, or infinity for one permanent response
         """
         a, b, p, q = self
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -92,5 +85,21 @@ class Chain(NamedTuple):
             zeros = np.where(q < 1, np.exp(reports * np.log(np.where(q < 1, (1 - q) / (1 - p), 0.5))), 0.0)
             one = np.log((a + (1 - a) * ones) / (b + (1 - b) * ones))
             zero = np.log((1 - b + b * zeros) / (1 - a + a * zeros))
-        worst = np.maximum(one, zero) if kind is KindWord.BOOLEAN else num_hashes * (one + zero)
-        return np.asarray(np.nan_to_num(worst, nan=0.0, posinf=np.inf))
+        high, low = np.maximum(one, zero), np.minimum(one, zero)
+        pairs = [(i, j) for i, j in differing_bits(num_bits, possible_ones) if i >= j and i > 0]
+        losses = [i * (high + low) if i == j else i * high + j * low if j else i * high for i, j in pairs]
+        return np.asarray(np.nan_to_num(np.maximum.reduce(losses), nan=0.0, posinf=np.inf))
+
+    def within_epsilons(self) -> UnaryResponse:
+        """Return the mechanism with these probabilities, rounded so that no epsilon grows.
+
+        Probabilities are multiples of 2**-24. b and p are rounded up, a and q down: each is the same response followed by more noise.
+        """
+        a, b, p, q = map(float, self)
+        permanent = {"prob_f": 2 * _up(b)} if a == 1 - b else {"permanent_p": _up(b), "permanent_q": 1 - _up(1 - a)}
+        return UnaryResponse(prob_p=_up(p), prob_q=1 - _up(1 - q), **permanent)
+
+
+def _up(probability: float) -> float:
+    """Smallest multiple of 2**-24 that is not below a probability."""
+    return math.ldexp(math.ceil(math.ldexp(probability, DYADIC_DIGITS)), -DYADIC_DIGITS)

@@ -34,8 +34,7 @@ from scipy import special
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.chain import Chain
-from hubbub_decoder.planning.law.collisions import Shares
-from hubbub_decoder.planning.law.uneven_load import least_variance
+from hubbub_decoder.planning.law.collisions import Shares, least_variance
 
 _MIN_RATIO_PROBABILITY = 1e-12  # of p* and 1 - q*, as in `estimators/reports/likelihood_ratios.py`
 _MIN_PROBABILITY = 1e-200  # of a report; rarer ones tell nothing, and their ratios overflow

@@ -1,0 +1,8 @@
+"""How each kind is planned: `wishes.planner` and `planner_of(metric.kind)` return it.
+
+Each module registers the planners of its kinds, and is imported here.
+"""
+
+from hubbub_decoder.planning.kinds import one_hot, strings
+
+__all__ = ["one_hot", "strings"]

@@ -1,0 +1,120 @@
+"""Planners of the kinds whose values have a bit of their own: categories, booleans, buckets, and the one bit of a mean."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
+
+from hubbub.metrics.buckets import Buckets, Estimand
+from hubbub.metrics.kinds import BlockKind, BooleanKind, CategoricalKind, MeanKind, OrdinalKind, ordinal_kind
+from hubbub.metrics.params import MAX_BITS, MEAN_COHORTS, one_hot_params
+from hubbub_decoder.errors import PlanError
+from hubbub_decoder.planning.law.accuracy import (
+    BitAccuracy,
+    MeanAccuracy,
+    OrdinalAccuracy,
+    Population,
+)
+from hubbub_decoder.planning.law.chain import Chain
+from hubbub_decoder.planning.probabilities import allowed_cohorts, chain_of
+from hubbub_decoder.planning.wishes import Design, KindPlanner, Wishes
+
+K = TypeVar("K", bound=BlockKind)
+
+
+class OneHotPlanner(KindPlanner[K]):
+    """Planner of a kind with one bit for each of the candidates. Its size is given, so only the probabilities are searched.
+
+    candidates, rule : possible numbers of candidates, and the message for any other
+    """
+
+    candidates: ClassVar[range] = range(2, MAX_BITS + 1)
+    rule: ClassVar[str]
+
+    def check(self, wishes: Wishes) -> None:
+        if wishes.longest is not None:
+            raise PlanError(
+                f"longest = {wishes.longest} with kind = {wishes.kind}: only strings are found without a list. "
+                "Pass kind = string, and leave out candidates."
+            )
+        if wishes.candidates not in self.candidates:
+            raise PlanError(f"candidates = {wishes.candidates}: {self.rule}")
+
+    def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:
+        return wishes.candidates, (0, hashes)
+
+    def design(self, wishes: Wishes) -> Design:
+        share = self.mean_share(wishes)
+        chain = chain_of(wishes, share)
+        (cohorts,) = allowed_cohorts(wishes, chain)
+        return Design(chain, (wishes.candidates, 1, cohorts), share, self.smallest_share(wishes))
+
+    def accuracy(self, kind: K, population: Population, **_of_strings: Any) -> BitAccuracy:
+        return BitAccuracy(**_law_fields(kind, population))
+
+
+class CategoricalPlanner(OneHotPlanner[CategoricalKind], of=CategoricalKind):
+    """Planner of categories."""
+
+    rule = f"a categorical metric has 2 to {MAX_BITS} categories. Pass another number, or kind = string for more."
+
+    def kind(self, design: Design, *, categories: Sequence[str] | None, **_of_others: Any) -> CategoricalKind:
+        names = categories or [f"category {i + 1}" for i in range(design.size[0])]
+        return CategoricalKind.one_hot(names, None, design.chain.within_epsilons())
+
+
+class BooleanPlanner(OneHotPlanner[BooleanKind], of=BooleanKind):
+    """Planner of booleans; half of the clients are taken to report true."""
+
+    candidates = range(1, 2)
+    rule = "a boolean metric has one bit and needs no candidates. Leave out candidates."
+    total_share = 0.5
+
+    def kind(self, design: Design, **_of_others: Any) -> BooleanKind:
+        return BooleanKind(one_hot_params(1, design.chain.within_epsilons()))
+
+
+class NumberPlanner(OneHotPlanner[OrdinalKind | MeanKind]):
+    """Planner of numbers in buckets."""
+
+    law: ClassVar[type[OrdinalAccuracy | MeanAccuracy]]
+
+    def kind(self, design: Design, *, edges: Sequence[float] | None, **_of_others: Any) -> OrdinalKind | MeanKind:
+        return ordinal_kind(self._buckets(tuple(edges or range(design.size[0] + 1))), design.chain.within_epsilons())
+
+    @abstractmethod
+    def _buckets(self, edges: tuple[float, ...]) -> Buckets:
+        """Return the buckets with these edges, which say what is estimated."""
+
+    def accuracy(
+        self, kind: OrdinalKind | MeanKind, population: Population, **_of_strings: Any
+    ) -> OrdinalAccuracy | MeanAccuracy:
+        return self.law(buckets=kind.buckets, **_law_fields(kind, population))
+
+
+class OrdinalPlanner(NumberPlanner, of=OrdinalKind):
+    """Planner of the distribution of numbers."""
+
+    rule = f"an ordinal metric has 2 to {MAX_BITS} buckets. Pass another number."
+    law = OrdinalAccuracy
+
+    def _buckets(self, edges: tuple[float, ...]) -> Buckets:
+        return Buckets(edges)
+
+
+class MeanPlanner(NumberPlanner, of=MeanKind, estimate=Estimand.MEAN):
+    """Planner of the mean of numbers, whose one bit has the law of a boolean."""
+
+    candidates = range(1, 2)
+    rule = "a metric with estimate = mean has one bit and needs no candidates. Leave out candidates."
+    law = MeanAccuracy
+    total_share = 0.5
+    cohorts = (MEAN_COHORTS,)
+
+    def _buckets(self, edges: tuple[float, ...]) -> Buckets:
+        return Buckets(edges, default=edges[0], estimate=Estimand.MEAN)
+
+
+def _law_fields(kind: BlockKind, population: Population) -> dict[str, Any]:
+    return {"chain": Chain.of_mechanism(kind.params.mechanism), **population._asdict()}

@@ -1,0 +1,182 @@
+"""Planner of strings, and the search for their sizes: bits, hashes and cohorts, or bits and groups with `discover`.
+
+More bits and cohorts separate strings better. But bits identify a client, and cohorts leave fewer reports among which one is hidden. So of
+all sizes within 1 % of the smallest variance the plan takes the first in this order: 64 cohorts, more, fewer; in each, the fewest bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from typing import Any
+
+from hubbub.errors import DefinitionError
+from hubbub.metrics.discovery import MAX_STEP, Discovery
+from hubbub.metrics.kinds import StringKind
+from hubbub.metrics.params import Params
+from hubbub_decoder.errors import PlanError
+from hubbub_decoder.planning.law.accuracy import POWERS, Data, DiscoveryAccuracy, Population, StringAccuracy
+from hubbub_decoder.planning.law.chain import Chain
+from hubbub_decoder.planning.probabilities import TOLERANCE, allowed_cohorts, chain_of, noise_of
+from hubbub_decoder.planning.wishes import Design, KindPlanner, Wishes
+
+BITS = (8, 16, 32, 64, 128, 256, 512, 1024)
+MAX_CANDIDATES = 10_000_000
+_HASHES = (1, 2, 3)
+_HELD_OUT = (0.05, 0.1, 0.15, 0.2)
+_PATTERN_BITS = 16
+
+
+class StringPlanner(KindPlanner[StringKind], of=StringKind):
+    """Planner of strings, which are looked up in a list of candidates or found without one."""
+
+    cohorts = (64, 128, 256, 32, 16, 8)
+
+    def check(self, wishes: Wishes) -> None:
+        if wishes.candidates > MAX_CANDIDATES:
+            raise PlanError(
+                f"candidates = {wishes.candidates:,}: at most {MAX_CANDIDATES:,} can be planned. Pass fewer candidates."
+            )
+        if wishes.longest is not None and wishes.candidates != 1:
+            raise PlanError(
+                f"longest = {wishes.longest} with candidates = {wishes.candidates}: strings are found without a list, so leave out candidates."
+            )
+        if wishes.central is not None and wishes.retained:
+            raise PlanError(
+                "central and retained exclude each other: a retained report may be the only one of its cohort in its commit, and then "
+                "nothing hides it. Leave out one of them."
+            )
+
+    def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:
+        return wishes.bits, (0, hashes)
+
+    def design(self, wishes: Wishes) -> Design:
+        return (
+            self._design_of_list(wishes) if wishes.longest is None else self._design_of_groups(wishes, wishes.longest)
+        )
+
+    def _design_of_list(self, wishes: Wishes) -> Design:
+        """Design for strings that are looked up in a list: the best number of hashes, then the best size.
+
+        The law of bits orders sizes as that of reports does, and is fast, so sizes are compared by it also if reports are retained.
+        """
+        share, smallest, population = self.mean_share(wishes), self.smallest_share(wishes), self.population(wishes)
+        chains = {h: chain_of(wishes, share, h) for h in _HASHES}
+        h, chain = min(chains.items(), key=lambda each: noise_of(wishes, share, each[1], each[0]))
+        cohorts = allowed_cohorts(wishes, chain, h)
+        size = best_size(h, cohorts, wishes.bits, lambda each: _law(each, chain, population), smallest)
+        return Design(chain, size, share, smallest)
+
+    def _design_of_groups(self, wishes: Wishes, longest: int) -> Design:
+        """Design for strings that are found without a list: the best groups, then the probabilities for the share that they find."""
+        chain, population = chain_of(wishes, self.mean_share(wishes)), self.population(wishes)
+        cohorts = max(allowed_cohorts(wishes, chain))
+
+        def law(bits: int, groups: Discovery) -> DiscoveryAccuracy:
+            return replace(_law((bits, 1, cohorts), chain, population), data="bits").with_groups(groups)
+
+        bits, groups = best_groups(longest, wishes.alphabet, cohorts, wishes.bits, law)
+        limit = law(bits, groups).detection_limit(POWERS[0])
+        return Design(chain_of(wishes, limit), (bits, 1, cohorts), limit, wishes.share or limit, groups)
+
+    def kind(self, design: Design, **_of_others: Any) -> StringKind:
+        k, h, m = design.size
+        params = Params(num_bits=k, num_hashes=h, num_cohorts=m, mechanism=design.chain.within_epsilons())
+        return StringKind(params, design.discover)
+
+    def accuracy(self, kind: StringKind, population: Population, *, retained: bool) -> StringAccuracy:
+        params, discover = kind.params, kind.discover
+        size = (params.num_bits, params.num_hashes, params.num_cohorts)
+        law = _law(size, Chain.of_mechanism(params.mechanism), population, retained=retained)
+        if discover is None:
+            return law
+        if discover.method == "ngrams":
+            raise PlanError(
+                "discover has method = 'ngrams', and the plan has no law of it: the share that is found depends on the n-grams "
+                "that the strings have in common. Plan the same table without method, which finds smaller shares, or simulate with hubbub "
+                "simulate and hubbub discover."
+            )
+        return law.with_groups(discover)
+
+
+def _law(size: tuple[int, int, int], chain: Chain, population: Population, *, retained: bool = False) -> StringAccuracy:
+    """Law of a size; an aggregator stores pattern counts of at most 16 bits."""
+    data: Data = "patterns" if size[0] <= _PATTERN_BITS else "reports" if retained else "bits"
+    return StringAccuracy(size=size, chain=chain, data=data, **population._asdict())
+
+
+def best_size(
+    num_hashes: int,
+    cohorts: Collection[int],
+    most_bits: int,
+    law: Callable[[tuple[int, int, int]], StringAccuracy],
+    smallest: float,
+) -> tuple[int, int, int]:
+    """First size (k, h, m) whose mean variance is within 1 % of the smallest.
+
+    cohorts   : allowed numbers of them, in the order of preference      most_bits : largest number of bits
+    law       : accuracy of a size                                      smallest  : smallest share that matters
+    """
+    bits = [k for k in BITS if k <= most_bits]
+    largest = [(bits[-1], num_hashes, m) for m in cohorts]
+    best = min(largest, key=lambda size: law(size).mean_variance(smallest))
+    bound = TOLERANCE * law(best).mean_variance(smallest)
+    sizes = ((k, num_hashes, m) for m in cohorts for k in bits)
+    return next((size for size in sizes if law(size).mean_variance(smallest) <= bound), best)
+
+
+def best_groups(
+    longest: int, alphabet: str | None, cohorts: int, most_bits: int, law: Callable[[int, Discovery], DiscoveryAccuracy]
+) -> tuple[int, Discovery]:
+    """Number of bits and groups with the smallest share that is found with probability .8.
+
+    Lengths are compared with a tenth of the cohorts held out, then the held-out shares. Of the numbers of bits within 1 % of the best,
+    the plan takes the fewest.
+
+    law : accuracy of a number of bits and groups
+
+    Raises PlanError if the cohorts are too few for any groups, or no string is found.
+    """
+
+    def limit(bits: int, groups: Discovery) -> float:
+        return law(bits, groups).detection_limit(POWERS[0])
+
+    sizes = [bits for bits in BITS if bits <= most_bits]
+    possible = list(_possible(longest, alphabet, cohorts))
+    if not possible:
+        raise PlanError(
+            f"longest = {longest} with {cohorts} cohorts: each prefix group and the held-out group needs 8 cohorts, and no step has so few "
+            "groups and prefixes. Pass a smaller longest, a smaller alphabet, or no central."
+        )
+    groups = min(possible, key=lambda each: limit(sizes[-1], each))
+    held_out = [each for share in _HELD_OUT if _fits(each := replace(groups, held_out=share), cohorts)]
+    groups = min(held_out or [groups], key=lambda each: limit(sizes[-1], each))
+    best = limit(sizes[-1], groups)
+    if best > 1:
+        raise PlanError(
+            "No string is found with probability 0.8, even of a share of 30 %: the reports of each group are too few. "
+            "Pass more reports, a larger epsilon, or a smaller longest."
+        )
+    return next(bits for bits in sizes if limit(bits, groups) <= TOLERANCE * best), groups
+
+
+def _possible(longest: int, alphabet: str | None, cohorts: int) -> Iterator[Discovery]:
+    """Yield all steps and first lengths that the definition allows."""
+    for step in range(1, min(MAX_STEP, longest + 1) + 1):
+        for first in range(step, min(MAX_STEP, longest + 1) + 1):
+            try:
+                groups = Discovery(longest=longest, step=step, first=first, alphabet=alphabet)
+            except DefinitionError as error:
+                if "prefixes to compare" not in str(error):
+                    raise PlanError(f"{error}: pass another longest or alphabet.") from None
+                break
+            if _fits(groups, cohorts):
+                yield groups
+
+
+def _fits(groups: Discovery, cohorts: int) -> bool:
+    try:
+        groups.check_cohorts(cohorts)
+    except DefinitionError:
+        return False
+    return True
