@@ -14,7 +14,7 @@ from hubbub import Definitions, Metric
 from hubbub.cli import main
 from hubbub.cli.catalogue import catalogue_page
 from hubbub_decoder.planning.definition import toml_lines
-from hubbub_decoder.report.definition import definition_rows
+from hubbub_decoder.report.about import definition_rows
 from tests.support.every_kind import METRICS
 
 WITHOUT_PARTS = [metric for metric in METRICS if not metric.parts]

@@ -28,7 +28,7 @@ from hubbub_decoder.errors import OutputError
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.pipeline import decode
-from hubbub_decoder.report.provenance import provenance_rows
+from hubbub_decoder.report.about import provenance_rows
 from hubbub_decoder.report.rendering import shared_scripts
 from hubbub_decoder.report.write import write_decoding_page
 from hubbub_decoder.results.decoding import Decoding

@@ -58,9 +58,10 @@ def command(
     from rich.console import Console
 
     from hubbub.summary import read_reports
-    from hubbub_decoder.association.association import AssociationTable, associate, plot_heat_map
+    from hubbub_decoder.association.association import associate
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import check_result_paths
+    from hubbub_decoder.results.terminal import print_document
 
     files = [_part_and_file(text) for text in candidate_files]
     check_result_paths(out, plot, inputs=[path for _, path in files])
@@ -78,11 +79,11 @@ def command(
             target=target,
             same_clients=not independent_clients,
         )
-    write_outputs(stderr, out, found.save, plot, lambda: plot_heat_map(found, everything=everything))
+    write_outputs(stderr, out, found.save, plot, lambda figure: found.plot(figure, everything=everything))
     if as_json:
         print_json(found.to_dict())
     else:
-        Console(highlight=False).print(AssociationTable(found, everything))
+        print_document(found.document(everything=everything))
 
 
 def _part_and_file(text: str) -> tuple[str, Path]:

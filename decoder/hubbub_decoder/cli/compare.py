@@ -21,9 +21,6 @@ from hubbub_decoder.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from hubbub_decoder.comparison.results import Comparison
     from hubbub_decoder.options import Target
 
 
@@ -81,9 +78,9 @@ def command(
     from rich.console import Console
 
     from hubbub_decoder.comparison.compare import compare
-    from hubbub_decoder.comparison.table import ComparisonTable
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import check_result_paths
+    from hubbub_decoder.results.terminal import print_document
 
     check_result_paths(out, plot, inputs=[candidates_path])
     candidates = None if candidates_path is None else read_candidates(candidates_path)
@@ -101,14 +98,8 @@ def command(
             same_clients=False if independent_clients else None,
             overlap=overlap,
         )
-    write_outputs(stderr, out, comparison.save, plot, lambda: _figure(comparison, top))
+    write_outputs(stderr, out, comparison.save, plot, lambda figure: comparison.plot(figure, top=top))
     if as_json:
         print_json(comparison.to_dict())
     else:
-        Console(highlight=False).print(ComparisonTable(comparison, everything, top))
-
-
-def _figure(comparison: Comparison, top: int | None) -> Figure:
-    from hubbub_decoder.comparison.plots import changes_figure
-
-    return changes_figure(comparison) if top is None else changes_figure(comparison, top=top)
+        print_document(comparison.document(everything=everything, top=top))

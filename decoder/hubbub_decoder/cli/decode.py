@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from hubbub_decoder.comparison.trends import Trends
     from hubbub_decoder.options import Target
-    from hubbub_decoder.results.decoding import Decoding
 
 
 @click.command()
@@ -106,9 +105,9 @@ def command(
     from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.pipeline import decode
-    from hubbub_decoder.report.provenance import provenance_rows
+    from hubbub_decoder.report.about import provenance_rows
     from hubbub_decoder.report.write import write_report
-    from hubbub_decoder.results.table import DecodingTable
+    from hubbub_decoder.results.terminal import print_document
     from hubbub_decoder.results.warnings import repeated_inputs
 
     if candidates_path is not None and map_path is not None:
@@ -136,10 +135,6 @@ def command(
                 )
             candidates = read_map_design(map_path, summary.metric.params)
         show_stage(f"decoding {describe(summary)}")
-        if plot is not None and not summary.metric.kind.has_shares:
-            raise click.UsageError(
-                f'{summary.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
-            )
         if by_period:
             trends = decode_by_period(
                 parts,
@@ -164,6 +159,10 @@ def command(
             weights=weights,
             progress=show_stage,
         )
+        if plot is not None and not decoding.estimates:
+            raise click.UsageError(
+                f'{summary.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
+            )
         if words is not None:
             decoding = decoding.match_unlisted(words)
         input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
@@ -177,11 +176,19 @@ def command(
         else:
             decoding.save(path)
 
-    write_outputs(stderr, out, save, plot, lambda: _figure(decoding, top))
+    def draw(figure: Figure) -> None:
+        from hubbub_decoder.results.diagnostic_plots import plot_numbers
+
+        if decoding.numbers is None:
+            decoding.plot(figure, top=top)
+        else:
+            plot_numbers(decoding, figure)
+
+    write_outputs(stderr, out, save, plot, draw)
     if as_json:
         print_json(decoding.to_dict())
     else:
-        Console(highlight=False).print(DecodingTable(decoding, everything, top))
+        print_document(decoding.document(everything=everything, top=top))
 
 
 def _print_trends(
@@ -197,9 +204,9 @@ def _print_trends(
     """Write the files that are asked for, and print the table or the JSON document."""
     from rich.console import Console
 
-    from hubbub_decoder.comparison.trend_table import TrendTable
     from hubbub_decoder.data.output_files import PAGE
     from hubbub_decoder.report.write import write_trend_report
+    from hubbub_decoder.results.terminal import print_document
 
     def save(path: Path) -> None:
         if path.suffix.lower() == PAGE:
@@ -207,20 +214,13 @@ def _print_trends(
         else:
             trends.save(path)
 
-    write_outputs(Console(stderr=True), out, save, plot, lambda: _trend_figure(trends, top))
+    def draw(figure: Figure) -> None:
+        from hubbub_decoder.results.plots import MAX_LINES
+
+        trends.plot(figure, top=min(top or MAX_LINES, MAX_LINES))
+
+    write_outputs(Console(stderr=True), out, save, plot, draw)
     if as_json:
         print_json(trends.to_dict())
     else:
-        Console(highlight=False).print(TrendTable(trends, everything, top))
-
-
-def _figure(decoding: Decoding, top: int | None) -> Figure:
-    from hubbub_decoder.results.plots import decoding_figure
-
-    return decoding_figure(decoding) if top is None else decoding_figure(decoding, top=top)
-
-
-def _trend_figure(trends: Trends, top: int | None) -> Figure:
-    from hubbub_decoder.comparison.plots import trends_figure
-
-    return trends_figure(trends) if top is None else trends_figure(trends, top=top)
+        print_document(trends.document(everything=everything, top=top))

@@ -69,7 +69,7 @@ def command(
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.output_files import check_result_paths
     from hubbub_decoder.discovery.discover import discover
-    from hubbub_decoder.results.table import DecodingTable
+    from hubbub_decoder.results.terminal import TerminalDocument
     from hubbub_decoder.results.warnings import repeated_inputs
 
     check_result_paths(out, inputs=summaries)
@@ -103,7 +103,7 @@ def command(
     if found.decoding is None:
         console.print("No string was found. Frequent strings are found with more reports or a larger epsilon.")
     else:
-        console.print(DecodingTable(found.decoding, everything, top))
+        console.print(TerminalDocument(found.decoding.document(everything=everything, top=top)))
     if found.truncated:
         shown = ", ".join(escape_untrusted(prefix) for prefix in found.truncated[:5])
         console.print(

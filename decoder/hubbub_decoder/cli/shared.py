@@ -83,16 +83,20 @@ def write_outputs(
     out: Path | None,
     save: Callable[[Path], None],
     plot: Path | None = None,
-    draw: Callable[[], Figure] | None = None,
+    draw: Callable[[Figure], object] | None = None,
 ) -> None:
-    """Write the files that --out and --plot ask for, and print their names."""
+    """Write the files that --out and --plot ask for, and print their names; `draw` draws on an empty figure."""
     from hubbub_decoder.data.output_files import write_figure
 
     if out is not None:
         save(out)
         stderr.print(f"wrote {out}", highlight=False, markup=False, soft_wrap=True)
     if plot is not None and draw is not None:
-        write_figure(draw(), plot)
+        from matplotlib.figure import Figure
+
+        figure = Figure()
+        draw(figure)
+        write_figure(figure, plot)
         stderr.print(f"wrote {plot}", highlight=False, markup=False, soft_wrap=True)
 
 

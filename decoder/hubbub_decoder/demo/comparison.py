@@ -21,7 +21,7 @@ class Comparison:
 
     def true_share(self, estimate: Estimate) -> float:
         """True share of the estimate's candidate, including candidates that are indistinguishable from it."""
-        return sum(self.truth.get(name, 0.0) for name in (estimate.candidate, *estimate.indistinguishable_from))
+        return estimate.true_share(self.truth)
 
     def is_covered(self, estimate: Estimate) -> bool:
         """Whether the confidence interval contains the true share."""

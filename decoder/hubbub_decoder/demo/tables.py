@@ -2,48 +2,61 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from hubbub.privacy import sequential
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
 from hubbub_decoder.demo.comparison import Comparison
-from hubbub_decoder.results.table import interval_bar
+from hubbub_decoder.results.document import (
+    BAR_COLUMN,
+    Bar,
+    Column,
+    Document,
+    Row,
+    Table,
+    format_level,
+    group_name,
+    interval_column,
+    name_column,
+    share_column,
+)
 
-MAX_ROWS, BAR_WIDTH = 25, 24
+MAX_ROWS = 25
 
 
-def comparison_table(comparison: Comparison, names: Mapping[str, str], max_rows: int = MAX_ROWS) -> RenderableType:
-    """Table of the largest estimates of one metric with their true shares; yellow if the interval misses the true share."""
+def comparison_document(comparison: Comparison, names: Mapping[str, str], max_rows: int = MAX_ROWS) -> Document:
+    """Largest estimates of one metric with their true shares; a row is marked if its interval misses the true share."""
     decoding = comparison.decoding
-    rows = [estimate for estimate in decoding.estimates if estimate.share == estimate.share][:max_rows]
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column(decoding.metric.name, no_wrap=True)
-    table.add_column("", max_width=26, style="dim")  # wraps on a narrow terminal, so that no figure is cut
-    for heading in ("true share", "estimate", f"{decoding.confidence:.0%} interval"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    tested = decoding.metric.kind.needs_candidates
-    table.add_column("detected" if tested else "", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    scale = max((estimate.high for estimate in rows), default=1.0)
-    for estimate in rows:
-        table.add_row(
-            " = ".join((estimate.candidate, *estimate.indistinguishable_from)),
-            names.get(estimate.candidate, ""),
-            f"{comparison.true_share(estimate):.2%}",
-            f"{estimate.share:z.2%}",
-            f"{estimate.low:z.2%} .. {estimate.high:z.2%}",
-            "yes" if estimate.detected else "",
-            interval_bar(estimate, scale, BAR_WIDTH),
-            style="" if comparison.is_covered(estimate) else "yellow",
-        )
-    return Group(
-        Text(f"\n{decoding.metric.description}", style="bold"), table, Text(summary_line(comparison, len(rows)))
+    estimates = [estimate for estimate in decoding.estimates if not math.isnan(estimate.share)][:max_rows]
+    columns = (
+        name_column(decoding.metric.name),
+        name_column("", width=12),
+        share_column("true share"),
+        share_column("estimate"),
+        interval_column(f"{format_level(decoding.confidence)} interval"),
+        Column("detected" if decoding.is_tested else "", "text", width=8),
+        BAR_COLUMN,
     )
+    end = max((estimate.high for estimate in estimates), default=1.0)
+    rows = tuple(
+        Row(
+            (
+                group_name(e.group),
+                names.get(e.candidate, ""),
+                comparison.true_share(e),
+                e.share,
+                (e.low, e.high),
+                "yes" if e.detected else "",
+                Bar(e.low, e.share, e.high, end),
+            ),
+            "" if comparison.is_covered(e) else "missed",
+        )
+        for e in estimates
+    )
+    headline = f"\n{decoding.metric.description}"
+    return Document(headline, Table(columns, rows), (summary_line(comparison, len(estimates)),))
 
 
 def summary_line(comparison: Comparison, shown: int) -> str:
@@ -55,7 +68,7 @@ def summary_line(comparison: Comparison, shown: int) -> str:
     tested = len(decoding.estimates)
     present = sum(comparison.true_share(estimate) > 0 for estimate in decoding.estimates)
     sentences = [f"{tested - shown} more candidates are not shown."] if tested > shown else []
-    if decoding.metric.kind.needs_candidates:
+    if decoding.is_tested:
         absent = tested - present
         false = f" and {comparison.false_detections} of {absent} absent candidates" if absent else ""
         sentences.append(f"Detected {comparison.true_detections} of {present} reported candidates{false}.")
@@ -64,16 +77,15 @@ def summary_line(comparison: Comparison, shown: int) -> str:
     return " ".join(sentences)
 
 
-def privacy_table(comparisons: Sequence[Comparison]) -> Table:
-    """Table of the epsilons of one flight, by metric and in total."""
-    table = Table(title="Privacy loss per flight", box=None, pad_edge=False, header_style="dim", title_justify="left")
-    table.add_column("metric", no_wrap=True)
-    table.add_column("mechanism")
-    for heading in ("epsilon per report", "epsilon per value"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, mechanism, report, value in privacy_rows(comparisons):
-        table.add_row(name, mechanism, shown_epsilon(report), shown_epsilon(value))
-    return table
+def privacy_document(comparisons: Sequence[Comparison]) -> Document:
+    """Epsilons of one flight, by metric and in total."""
+    columns = (
+        name_column("metric"),
+        name_column("mechanism", width=30),
+        Column("epsilon per report", "number", shown_epsilon),
+        Column("epsilon per value", "number", shown_epsilon),
+    )
+    return Document("\nPrivacy loss per flight", Table(columns, tuple(map(Row, privacy_rows(comparisons)))), ())
 
 
 def privacy_rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str, float, float]]:

@@ -15,7 +15,7 @@ from hubbub_decoder.kinds.one_hot import OneHotOperations
 from hubbub_decoder.kinds.operations import Positions
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Options
-from hubbub_decoder.results.build import build_mean_decoding
+from hubbub_decoder.results.build import build_mean_decoding, with_numbers
 from hubbub_decoder.results.decoding import Decoding
 
 N = TypeVar("N", bound=NumberKind)
@@ -44,6 +44,9 @@ class NumberOperations(OneHotOperations[N]):
 
 class OrdinalOperations(NumberOperations[OrdinalKind], of=OrdinalKind):
     """Operations of an ordinal metric; a population has numbers, or labels of the buckets."""
+
+    def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:
+        return with_numbers(super()._decode(evidence, rows, options), evidence, self.kind.buckets, options)
 
     def positions(self, values: Sequence[str]) -> Positions:
         return np.array([self._bucket(value) for value in values], np.int16).reshape(-1, 1, 1)

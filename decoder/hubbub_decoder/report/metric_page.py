@@ -7,16 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.metric import Metric
-from hubbub.text import escape_untrusted
-from hubbub_decoder.comparison.results import Comparison
-from hubbub_decoder.comparison.trend_table import change_lines
-from hubbub_decoder.report.changes import change_rows
-from hubbub_decoder.report.definition import definition_rows, privacy_rows
-from hubbub_decoder.report.means import mean_chart, read_means
+from hubbub_decoder.comparison.results import Change, Comparison
+from hubbub_decoder.comparison.trends import change_lines
+from hubbub_decoder.report.about import definition_rows, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.ordinal import representative_name
+from hubbub_decoder.results.document import format_level, group_name
+from hubbub_decoder.results.ordinal import format_value, representative_name
 
 MAX_ROWS = 1_000
 """Largest number of candidates on a page: those with the largest mean shares."""
@@ -58,6 +57,41 @@ class Trend:
         return math.fsum(known) / len(known) if known else math.nan
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """Detected change between two periods."""
+
+    label: str
+    before: str
+    after: str
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodMean:
+    """Mean of one period with its intervals; nan where it is not determined.
+
+    lowest, highest  : interval that holds wherever the numbers are in their buckets
+    value, low, high : estimate and interval with one number for each bucket (`Mean`)
+    """
+
+    period: str
+    lowest: float
+    highest: float
+    value: float
+    low: float
+    high: float
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Interval that always holds, estimate and its interval, as in the terminal."""
+        if math.isnan(self.value):
+            return "-", "-", "-"
+        intervals = ((self.lowest, self.highest), (self.low, self.high))
+        first, second = (f"{format_value(low)} .. {format_value(high)}" for low, high in intervals)
+        return first, format_value(self.value), second
+
+
 def render_metric(
     metric: Metric,
     periods: Sequence[PeriodRow],
@@ -77,10 +111,13 @@ def render_metric(
     """
     dated = sorted((each for each in decodings if len(each["periods"]) == 1), key=lambda each: str(each["periods"][0]))
     trends = read_trends(dated)
-    levels = {f"{100 * each['confidence']:.4g}%" for each in dated}
+    levels = {format_level(each["confidence"]) for each in dated}
     days = [each["periods"][0] for each in dated]
     means = list(read_means(dated))
-    unit = (metric.buckets.unit if metric.buckets is not None else "") or metric.name
+    numbers = next((each for each in dated if each.get("numbers") is not None), None)
+    buckets = None if numbers is None else Buckets.from_dict(numbers["metric"]["buckets"])
+    unit = (buckets.unit if buckets is not None else "") or metric.name
+    has_buckets = numbers is not None and numbers["numbers"]["buckets"]
     changes = list(change_rows(comparisons or ()))
     return render(
         "metric.html.j2",
@@ -91,15 +128,14 @@ def render_metric(
             "means": mean_chart(means, unit),
         },
         metric=metric,
-        tested=metric.kind.needs_candidates,
+        tested=any(each["detection_limit"] is not None for each in decodings),
         level=min(levels, default=""),
-        noun=metric.kind.value_nouns,
         trends=trends[:MAX_ROWS],
         num_trends=len(trends),
         days=days,
         means=means,
         unit=unit,
-        representative="" if metric.buckets is None or metric.buckets.is_mean else representative_name(metric.buckets),
+        representative=representative_name(buckets) if buckets is not None and has_buckets else "",
         comparisons=comparisons,
         changes=changes[:MAX_ROWS],
         num_changes=len(changes),
@@ -125,7 +161,7 @@ def _trend(name: str, estimates: Sequence[Mapping[str, Any]]) -> Trend:
         return (math.nan if each.get(field) is None else each[field] for each in estimates)
 
     others = next((each["indistinguishable_from"] for each in estimates if each), ())
-    label = " = ".join(map(escape_untrusted, (name, *others)))
+    label = group_name((name, *others))
     detected = tuple(bool(each.get("detected")) for each in estimates)
     return Trend(label, tuple(column("share")), tuple(column("low")), tuple(column("high")), detected)
 
@@ -137,4 +173,34 @@ def _chart_data(trends: Sequence[Trend], periods: Sequence[str]) -> dict[str, An
         "share": [json_numbers(trend.share) for trend in trends],
         "low": [json_numbers(trend.low) for trend in trends],
         "high": [json_numbers(trend.high) for trend in trends],
+    }
+
+
+def change_rows(comparisons: Sequence[Comparison]) -> Iterator[ChangeRow]:
+    """Yield the detected changes, the latest first, and those of one pair of periods in descending order of size."""
+    for comparison in reversed(comparisons):
+        for change in comparison.detected:
+            yield ChangeRow(group_name(change.group), comparison.a.periods[0], comparison.b.periods[0], change)
+
+
+def read_means(decodings: Sequence[Mapping[str, Any]]) -> Iterator[PeriodMean]:
+    """Yield the means in documents of single periods."""
+    for each in decodings:
+        if each.get("numbers") is not None:
+            mean = each["numbers"]["mean"]
+            fields = ("lowest", "highest", "value", "low", "high")
+            ends = (math.nan if mean[name] is None else mean[name] for name in fields)
+            yield PeriodMean(each["periods"][0], *ends)
+
+
+def mean_chart(means: Sequence[PeriodMean], unit: str) -> dict[str, Any]:
+    """Numbers of the chart of the means that are determined, with the texts of the table; the bars are the intervals that always hold."""
+    known = [mean for mean in means if not math.isnan(mean.value)]
+    return {
+        "unit": unit,
+        "periods": [mean.period for mean in known],
+        "value": json_numbers([mean.value for mean in known]),
+        "low": json_numbers([mean.lowest for mean in known]),
+        "high": json_numbers([mean.highest for mean in known]),
+        "texts": [mean.texts for mean in known],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hubbub_decoder.result import Result
@@ -59,6 +60,15 @@ class Estimate(ShareEstimate):
     posterior_mean: float = math.nan
     simultaneous_low: float = math.nan
     simultaneous_high: float = math.nan
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """The candidate, and those that are indistinguishable from it."""
+        return (self.candidate, *self.indistinguishable_from)
+
+    def true_share(self, truth: Mapping[str, float]) -> float:
+        """Return the share of the group for true shares by candidate, 0 if missing, of a demonstration or a test."""
+        return sum(truth.get(name, 0.0) for name in self.group)
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -12,10 +12,10 @@ import pytest
 from hubbub import Buckets, Metric
 from hubbub.summary import BitCounts
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.report.means import read_means
+from hubbub_decoder.report.metric_page import read_means
 from hubbub_decoder.report.write import write_report
+from hubbub_decoder.results.decoding import summary_lines
 from hubbub_decoder.results.ordinal import QUANTILES
-from hubbub_decoder.results.table import summary_lines
 from hubbub_decoder.simulation import simulate_bit_counts
 
 CONFIDENCE = 1 - 1e-6

@@ -124,5 +124,5 @@ def test_notebook_shows_a_result_once(result: TableResult[Any], monkeypatch: pyt
     shown: list[str] = []
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr("rich.jupyter.display", lambda _segments, text: shown.append(text))
-    assert result._repr_html_().startswith("<pre")
+    assert result._repr_html_().startswith("<div")
     assert shown == []

@@ -14,7 +14,7 @@ from hubbub_decoder import Decoding, decode
 from hubbub_decoder.report.index_page import Problem, render_index
 from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.report.write import write_report
-from hubbub_decoder.results.table import needed_reports
+from hubbub_decoder.results.decoding import needed_reports
 from hubbub_decoder.results.unlisted_strings import UnlistedString
 from hubbub_decoder.results.warnings import unlisted_strings
 
