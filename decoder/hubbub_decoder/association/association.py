@@ -22,7 +22,7 @@ from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.result import Result
-from hubbub_decoder.results.document import Column, Document, Row, Shade, Table, name_column
+from hubbub_decoder.results.document import Column, Document, Row, Shade, Table
 from hubbub_decoder.results.table_result import TableResult
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ class Conditionals:
     def table(self, num_rows: int, num_columns: int) -> Table:
         """Table with darker cells for larger shares; the first row has the shares among all reports."""
         columns = (
-            *(name_column(escape_untrusted(part)) for part in self.parts[:-1]),
+            *(Column.names(escape_untrusted(part)) for part in self.parts[:-1]),
             *(Column(name, "number", _percent) for name in ("all", *map(escape_untrusted, self.columns[:num_columns]))),
         )
         total: list[Any] = [

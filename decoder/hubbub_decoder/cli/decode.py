@@ -22,12 +22,11 @@ from hubbub_decoder.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from matplotlib.figure import Figure
 
     from hubbub_decoder.comparison.trends import Trends
     from hubbub_decoder.options import Target
+    from hubbub_decoder.results.decoding import Decoding
 
 
 @click.command()
@@ -96,7 +95,7 @@ def command(
 
     from rich.console import Console
 
-    from hubbub_decoder.comparison.trends import decode_by_period
+    from hubbub_decoder.comparison.trends import Trends, decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.google_rappor import read_map_design
@@ -106,7 +105,7 @@ def command(
     from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.pipeline import decode
     from hubbub_decoder.report.about import provenance_rows
-    from hubbub_decoder.report.write import write_report
+    from hubbub_decoder.report.write import write_report, write_trend_report
     from hubbub_decoder.results.terminal import print_document
     from hubbub_decoder.results.warnings import repeated_inputs
 
@@ -135,8 +134,9 @@ def command(
                 )
             candidates = read_map_design(map_path, summary.metric.params)
         show_stage(f"decoding {describe(summary)}")
+        found: Decoding | Trends
         if by_period:
-            trends = decode_by_period(
+            found = decode_by_period(
                 parts,
                 candidates,
                 confidence=confidence,
@@ -145,82 +145,53 @@ def command(
                 same_clients=not independent_clients,
                 progress=show_stage,
             )
-            provenance = provenance_rows(trends.decodings[0], *about_inputs)
-            _print_trends(trends, plot, out, provenance, as_json=as_json, everything=everything, top=top)
-            return
-        decoding = decode(
-            summary,
-            candidates,
-            confidence=confidence,
-            fdr=fdr,
-            target=target,
-            method=method,
-            same_clients=not independent_clients,
-            weights=weights,
-            progress=show_stage,
-        )
-        if plot is not None and not decoding.estimates:
-            raise click.UsageError(
-                f'{summary.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
+        else:
+            found = decode(
+                summary,
+                candidates,
+                confidence=confidence,
+                fdr=fdr,
+                target=target,
+                method=method,
+                same_clients=not independent_clients,
+                weights=weights,
+                progress=show_stage,
             )
-        if words is not None:
-            decoding = decoding.match_unlisted(words)
-        input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
-        decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
+            if plot is not None and not found.estimates:
+                raise click.UsageError(
+                    f'{summary.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
+                )
+            if words is not None:
+                found = found.match_unlisted(words)
+            input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
+            found = replace(found, warnings=(*input_warnings, *found.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)
-    design = candidates if isinstance(candidates, DesignMatrix) else None
 
     def save(path: Path) -> None:
-        if path.suffix.lower() == PAGE:
-            write_report(decoding, path, summary, design=design, provenance=provenance_rows(decoding, *about_inputs))
+        if path.suffix.lower() != PAGE:
+            found.save(path)
+        elif isinstance(found, Trends):
+            write_trend_report(found, path, provenance_rows(found.decodings[0], *about_inputs))
         else:
-            decoding.save(path)
+            design = candidates if isinstance(candidates, DesignMatrix) else None
+            write_report(found, path, summary, design=design, provenance=provenance_rows(found, *about_inputs))
 
-    def draw(figure: Figure) -> None:
-        from hubbub_decoder.results.diagnostic_plots import plot_numbers
-
-        if decoding.numbers is None:
-            decoding.plot(figure, top=top)
-        else:
-            plot_numbers(decoding, figure)
-
-    write_outputs(stderr, out, save, plot, draw)
+    write_outputs(stderr, out, save, plot, lambda figure: _draw(found, figure, top))
     if as_json:
-        print_json(decoding.to_dict())
+        print_json(found.to_dict())
     else:
-        print_document(decoding.document(everything=everything, top=top))
+        print_document(found.document(everything=everything, top=top))
 
 
-def _print_trends(
-    trends: Trends,
-    plot: Path | None,
-    out: Path | None,
-    provenance: Iterable[tuple[str, str]],
-    *,
-    as_json: bool,
-    everything: bool,
-    top: int | None,
-) -> None:
-    """Write the files that are asked for, and print the table or the JSON document."""
-    from rich.console import Console
+def _draw(found: Decoding | Trends, figure: Figure, top: int | None) -> None:
+    """Draw a result on an empty figure: of an ordinal metric also the distribution function, and no more lines than can be told apart."""
+    from hubbub_decoder.comparison.trends import Trends
+    from hubbub_decoder.results.diagnostic_plots import plot_numbers
+    from hubbub_decoder.results.plots import MAX_LINES
 
-    from hubbub_decoder.data.output_files import PAGE
-    from hubbub_decoder.report.write import write_trend_report
-    from hubbub_decoder.results.terminal import print_document
-
-    def save(path: Path) -> None:
-        if path.suffix.lower() == PAGE:
-            write_trend_report(trends, path, provenance)
-        else:
-            trends.save(path)
-
-    def draw(figure: Figure) -> None:
-        from hubbub_decoder.results.plots import MAX_LINES
-
-        trends.plot(figure, top=min(top or MAX_LINES, MAX_LINES))
-
-    write_outputs(Console(stderr=True), out, save, plot, draw)
-    if as_json:
-        print_json(trends.to_dict())
+    if isinstance(found, Trends):
+        found.plot(figure, top=min(top or MAX_LINES, MAX_LINES))
+    elif found.numbers is not None:
+        plot_numbers(found, figure)
     else:
-        print_document(trends.document(everything=everything, top=top))
+        found.plot(figure, top=top)

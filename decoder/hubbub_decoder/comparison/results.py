@@ -13,21 +13,7 @@ from hubbub.wire.json_values import json_value
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.document import (
-    Q_COLUMN,
-    Bar,
-    Column,
-    Document,
-    Row,
-    Table,
-    change_column,
-    format_change,
-    format_level,
-    group_name,
-    interval_column,
-    name_column,
-    share_column,
-)
+from hubbub_decoder.results.document import INTERVAL_WIDTH, Bar, Column, Document, Row, Table, format_level, group_name
 from hubbub_decoder.results.estimates import Finding
 from hubbub_decoder.results.table_result import TableResult, columns_of
 
@@ -37,8 +23,6 @@ if TYPE_CHECKING:
 
 MAX_STD_ERROR = 0.2
 """Standard error of an overlap s above which s counts as unknown."""
-
-_BARS = Column("", "bar", width=25)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,13 +199,13 @@ class Comparison(TableResult[Change], Result):
 
 def _table(comparison: Comparison, changes: tuple[Change, ...], hidden: int) -> Table:
     columns = (
-        name_column(comparison.metric.kind.value_noun, width=12),
-        share_column("a"),
-        share_column("b"),
-        change_column("change"),
-        interval_column(f"{format_level(comparison.confidence)} interval", format_change),
-        Q_COLUMN,
-        _BARS,
+        Column.names(comparison.metric.kind.value_noun, width=12),
+        Column.shares("a"),
+        Column.shares("b"),
+        Column.changes("change"),
+        Column.changes(f"{format_level(comparison.confidence)} interval", width=INTERVAL_WIDTH),
+        Column.q_values(),
+        Column.bars(25),
     )
     known = [row for row in changes if math.isfinite(row.high)]
     end = max((max(abs(row.low), abs(row.high)) for row in known), default=1.0)

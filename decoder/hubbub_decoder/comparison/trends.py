@@ -24,20 +24,14 @@ from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.document import (
     MAX_POINTS,
-    Q_COLUMN,
     Cell,
     Column,
     Document,
     Row,
     Sparkline,
     Table,
-    change_column,
-    format_change,
     format_level,
     group_name,
-    interval_column,
-    name_column,
-    share_column,
 )
 from hubbub_decoder.results.estimates import Estimate
 from hubbub_decoder.results.table_result import TableResult, columns_of
@@ -181,14 +175,14 @@ def _table(trends: Trends, names: Sequence[str]) -> Table:
     decodings, last = trends.decodings[-MAX_POINTS:], trends.comparisons[-1] if trends.comparisons else None
     level = format_level(trends.decodings[0].confidence)
     columns = [
-        name_column(trends.metric.kind.value_noun),
+        Column.names(trends.metric.kind.value_noun),
         Column("", "sparkline", width=len(decodings)),
-        *(share_column(each.periods[0], width=10, spare=0) for each in decodings[:-1]),
-        share_column(decodings[-1].periods[0], width=10),
+        *(Column.shares(each.periods[0], width=10, spare=0) for each in decodings[:-1]),
+        Column.shares(decodings[-1].periods[0], width=10),
     ]
     if last is not None:
-        interval = interval_column(f"{level} interval", format_change, width=15)
-        columns += [change_column("last change"), interval, Q_COLUMN]
+        interval = Column.changes(f"{level} interval", width=15)
+        columns += [Column.changes("last change"), interval, Column.q_values()]
     rows = []
     for name in names:
         shares = tuple(decoding[name].share for decoding in decodings)

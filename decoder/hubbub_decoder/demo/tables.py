@@ -9,19 +9,7 @@ from hubbub.privacy import sequential
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
 from hubbub_decoder.demo.comparison import Comparison
-from hubbub_decoder.results.document import (
-    BAR_COLUMN,
-    Bar,
-    Column,
-    Document,
-    Row,
-    Table,
-    format_level,
-    group_name,
-    interval_column,
-    name_column,
-    share_column,
-)
+from hubbub_decoder.results.document import INTERVAL_WIDTH, Bar, Column, Document, Row, Table, format_level, group_name
 
 MAX_ROWS = 25
 
@@ -31,13 +19,13 @@ def comparison_document(comparison: Comparison, names: Mapping[str, str], max_ro
     decoding = comparison.decoding
     estimates = [estimate for estimate in decoding.estimates if not math.isnan(estimate.share)][:max_rows]
     columns = (
-        name_column(decoding.metric.name),
-        name_column("", width=12),
-        share_column("true share"),
-        share_column("estimate"),
-        interval_column(f"{format_level(decoding.confidence)} interval"),
+        Column.names(decoding.metric.name),
+        Column.names("", width=12),
+        Column.shares("true share"),
+        Column.shares("estimate"),
+        Column.shares(f"{format_level(decoding.confidence)} interval", width=INTERVAL_WIDTH),
         Column("detected" if decoding.is_tested else "", "text", width=8),
-        BAR_COLUMN,
+        Column.bars(),
     )
     end = max((estimate.high for estimate in estimates), default=1.0)
     rows = tuple(
@@ -80,8 +68,8 @@ def summary_line(comparison: Comparison, shown: int) -> str:
 def privacy_document(comparisons: Sequence[Comparison]) -> Document:
     """Epsilons of one flight, by metric and in total."""
     columns = (
-        name_column("metric"),
-        name_column("mechanism", width=30),
+        Column.names("metric"),
+        Column.names("mechanism", width=30),
         Column("epsilon per report", "number", shown_epsilon),
         Column("epsilon per value", "number", shown_epsilon),
     )

@@ -150,7 +150,7 @@ def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
         yield "Estimated", format_count(len(decoding), "share"), "categories are not tested"
     epsilon = privacy_figures(decoding.metric, Policy()).epsilon_report
     yield "Epsilon of a report", shown_epsilon(epsilon), "see Privacy"
-    failed = sum(row.failed for row in fit_test_rows(decoding.fit_tests))
+    failed = sum(test.p_value < MAX_P_VALUE for test in decoding.fit_tests)
     tests = len(decoding.fit_tests)
     yield "Goodness of fit", "not tested" if not tests else f"{failed} of {tests} tests fail", ""
 
@@ -206,20 +206,10 @@ def _largest_residuals(residuals: Floats) -> Iterator[tuple[int, int, float]]:
         yield cohort, bit, float(residuals[cohort, bit])
 
 
-@dataclass(frozen=True, slots=True)
-class FitTestRow:
-    """One test: its question, its p-value as text, and whether it fails."""
-
-    question: str
-    name: str
-    p_value: str
-    failed: bool
-
-
-def fit_test_rows(tests: Sequence[FitTest]) -> Iterator[FitTestRow]:
-    """Yield the tests in the order of the decoding; a test fails where the decoding has a warning about it."""
+def fit_test_rows(tests: Sequence[FitTest]) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield question, name, p-value and whether the test fails; it fails where the decoding has a warning about it."""
     for test in tests:
-        yield FitTestRow(QUESTIONS[test.name], test.name, _format(test.p_value), test.p_value < MAX_P_VALUE)
+        yield QUESTIONS[test.name], test.name, _format(test.p_value), test.p_value < MAX_P_VALUE
 
 
 def _format(p_value: float) -> str:

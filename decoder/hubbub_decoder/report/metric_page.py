@@ -15,7 +15,7 @@ from hubbub_decoder.report.about import definition_rows, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.document import format_level, group_name
-from hubbub_decoder.results.ordinal import format_value, representative_name
+from hubbub_decoder.results.ordinal import Mean, number_texts, representative_name
 
 MAX_ROWS = 1_000
 """Largest number of candidates on a page: those with the largest mean shares."""
@@ -55,41 +55,6 @@ class Trend:
         """Mean share over the periods with an estimate."""
         known = [share for share in self.share if not math.isnan(share)]
         return math.fsum(known) / len(known) if known else math.nan
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeRow:
-    """Detected change between two periods."""
-
-    label: str
-    before: str
-    after: str
-    change: Change
-
-
-@dataclass(frozen=True, slots=True)
-class PeriodMean:
-    """Mean of one period with its intervals; nan where it is not determined.
-
-    lowest, highest  : interval that holds wherever the numbers are in their buckets
-    value, low, high : estimate and interval with one number for each bucket (`Mean`)
-    """
-
-    period: str
-    lowest: float
-    highest: float
-    value: float
-    low: float
-    high: float
-
-    @property
-    def texts(self) -> tuple[str, str, str]:
-        """Interval that always holds, estimate and its interval, as in the terminal."""
-        if math.isnan(self.value):
-            return "-", "-", "-"
-        intervals = ((self.lowest, self.highest), (self.low, self.high))
-        first, second = (f"{format_value(low)} .. {format_value(high)}" for low, high in intervals)
-        return first, format_value(self.value), second
 
 
 def render_metric(
@@ -133,7 +98,7 @@ def render_metric(
         trends=trends[:MAX_ROWS],
         num_trends=len(trends),
         days=days,
-        means=means,
+        means=[(period, number_texts(mean)) for period, mean in means],
         unit=unit,
         representative=representative_name(buckets) if buckets is not None and has_buckets else "",
         comparisons=comparisons,
@@ -176,31 +141,29 @@ def _chart_data(trends: Sequence[Trend], periods: Sequence[str]) -> dict[str, An
     }
 
 
-def change_rows(comparisons: Sequence[Comparison]) -> Iterator[ChangeRow]:
-    """Yield the detected changes, the latest first, and those of one pair of periods in descending order of size."""
+def change_rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str, str, Change]]:
+    """Yield name, both periods and the change of the detected changes, the latest first, and those of one pair of periods in descending order of size."""
     for comparison in reversed(comparisons):
         for change in comparison.detected:
-            yield ChangeRow(group_name(change.group), comparison.a.periods[0], comparison.b.periods[0], change)
+            yield group_name(change.group), comparison.a.periods[0], comparison.b.periods[0], change
 
 
-def read_means(decodings: Sequence[Mapping[str, Any]]) -> Iterator[PeriodMean]:
-    """Yield the means in documents of single periods."""
+def read_means(decodings: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Mean]]:
+    """Yield the periods with numbers in documents of single periods, and their means."""
     for each in decodings:
         if each.get("numbers") is not None:
-            mean = each["numbers"]["mean"]
-            fields = ("lowest", "highest", "value", "low", "high")
-            ends = (math.nan if mean[name] is None else mean[name] for name in fields)
-            yield PeriodMean(each["periods"][0], *ends)
+            fields = each["numbers"]["mean"].items()
+            yield each["periods"][0], Mean(**{name: math.nan if number is None else number for name, number in fields})
 
 
-def mean_chart(means: Sequence[PeriodMean], unit: str) -> dict[str, Any]:
+def mean_chart(means: Sequence[tuple[str, Mean]], unit: str) -> dict[str, Any]:
     """Numbers of the chart of the means that are determined, with the texts of the table; the bars are the intervals that always hold."""
-    known = [mean for mean in means if not math.isnan(mean.value)]
+    known = [(period, mean) for period, mean in means if not math.isnan(mean.value)]
     return {
         "unit": unit,
-        "periods": [mean.period for mean in known],
-        "value": json_numbers([mean.value for mean in known]),
-        "low": json_numbers([mean.lowest for mean in known]),
-        "high": json_numbers([mean.highest for mean in known]),
-        "texts": [mean.texts for mean in known],
+        "periods": [period for period, _ in known],
+        "value": json_numbers([mean.value for _, mean in known]),
+        "low": json_numbers([mean.lowest for _, mean in known]),
+        "high": json_numbers([mean.highest for _, mean in known]),
+        "texts": [number_texts(mean) for _, mean in known],
     }

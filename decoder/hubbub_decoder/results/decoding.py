@@ -19,18 +19,15 @@ from hubbub_decoder.inference.intervals import reports_to_detect
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.document import (
-    BAR_COLUMN,
-    Q_COLUMN,
+    INTERVAL_WIDTH,
     Bar,
     Cell,
+    Column,
     Document,
     Row,
     Table,
     format_level,
     group_name,
-    interval_column,
-    name_column,
-    share_column,
 )
 from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate
 from hubbub_decoder.results.ordinal import Numbers, mean_lines, quantile_lines
@@ -250,12 +247,16 @@ def _table(decoding: Decoding, estimates: Sequence[Estimate], hidden: int) -> Ta
     tested, unlisted = decoding.is_tested, decoding.unlisted_strings
     compared = not tested and len(estimates) > 1
     columns = [
-        name_column(decoding.metric.kind.value_noun),
-        share_column("share"),
-        interval_column(f"{format_level(decoding.confidence)} interval"),
-        *([interval_column("selection-adjusted", spare=_SPARE_FOR_BARS), Q_COLUMN] if tested else []),
-        *([interval_column("simultaneous", spare=0)] if compared else []),
-        BAR_COLUMN,
+        Column.names(decoding.metric.kind.value_noun),
+        Column.shares("share"),
+        Column.shares(f"{format_level(decoding.confidence)} interval", width=INTERVAL_WIDTH),
+        *(
+            [Column.shares("selection-adjusted", width=INTERVAL_WIDTH, spare=_SPARE_FOR_BARS), Column.q_values()]
+            if tested
+            else []
+        ),
+        *([Column.shares("simultaneous", width=INTERVAL_WIDTH, spare=0)] if compared else []),
+        Column.bars(),
     ]
     end = max((e.high for e in (*estimates, *unlisted) if math.isfinite(e.high)), default=1.0)
     rows = []

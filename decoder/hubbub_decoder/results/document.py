@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.results.estimates import Finding
 
-BAR_WIDTH = 24
+INTERVAL_WIDTH = 18
 MAX_POINTS = 24
 """Largest number of shares in a sparkline, and of periods in a table: the latest ones."""
 
@@ -81,6 +81,31 @@ class Column:
     show: Callable[[float], str] = str
     width: int = 12
     spare: int | None = None
+
+    @classmethod
+    def names(cls, heading: str, width: int = 13) -> Column:
+        """Column of the names of the rows."""
+        return cls(heading, "text", width=width)
+
+    @classmethod
+    def shares(cls, heading: str, *, width: int = 7, spare: int | None = None) -> Column:
+        """Column of shares, or of intervals of shares."""
+        return cls(heading, "number", format_share, width, spare)
+
+    @classmethod
+    def changes(cls, heading: str, *, width: int = 7) -> Column:
+        """Column of changes of shares, or of their intervals."""
+        return cls(heading, "number", format_change, width)
+
+    @classmethod
+    def q_values(cls) -> Column:
+        """Column of q-values."""
+        return cls("q value", "number", format_q_value, 7)
+
+    @classmethod
+    def bars(cls, width: int = 24) -> Column:
+        """Column of bars of at most this width."""
+        return cls("", "bar", width=width)
 
     def text(self, cell: str | float | Shade) -> str:
         """Text of a cell that is a text or one number."""
@@ -184,29 +209,3 @@ def format_level(confidence: float) -> str:
     ('95%', '99.9%')
     """
     return f"{100 * confidence:.4g}%"
-
-
-def name_column(heading: str, width: int = 13) -> Column:
-    """Column of the names of the rows."""
-    return Column(heading, "text", width=width)
-
-
-def share_column(heading: str, *, width: int = 7, spare: int | None = None) -> Column:
-    """Column of shares."""
-    return Column(heading, "number", format_share, width, spare)
-
-
-def interval_column(
-    heading: str, show: Callable[[float], str] = format_share, *, width: int = 18, spare: int | None = None
-) -> Column:
-    """Column of intervals."""
-    return Column(heading, "number", show, width, spare)
-
-
-def change_column(heading: str) -> Column:
-    """Column of changes of shares."""
-    return Column(heading, "number", format_change, 7)
-
-
-Q_COLUMN = Column("q value", "number", format_q_value, 7)
-BAR_COLUMN = Column("", "bar", width=BAR_WIDTH)

@@ -85,8 +85,8 @@ class Estimate(ShareEstimate):
 class FitTest(Result):
     """Goodness-of-fit test; null hypothesis: some set of strings and shares explains the reports under the metric's parameters.
 
-    name      : patterns, patterns_of_one_cohort, number_of_ones, coincident_hashes, equal_cohorts, ones_by_cohort, share_with_value or
-                even_bits
+    name      : patterns, patterns_of_one_cohort, number_of_ones, coincident_hashes, equal_cohorts, ones_by_cohort, share_with_value,
+                thresholds or even_bits
     statistic : chi-squared with `degrees_of_freedom` under the null hypothesis (even_bits: squared standard errors)
     p_value   : in [0, 1], Bonferroni-corrected for the number of cohorts or bits that the test examines
     """

@@ -150,20 +150,18 @@ def mean_lines(numbers: Numbers, confidence: float) -> Iterator[str]:
     """Yield the mean as lines of text."""
     mean, buckets = numbers.mean, numbers.definition
     suffix = f" {buckets.unit}" if buckets.unit else ""
+    wide, value, narrow = number_texts(mean)
     if not numbers.buckets:
         lowest, highest = map(format_value, buckets.edges)
-        yield (
-            f"Mean: {format_value(mean.value)}{suffix} ({confidence:.0%} interval {format_value(mean.low)} .. {format_value(mean.high)}), "
-            f"of numbers cut to {lowest} .. {highest}."
-        )
+        yield (f"Mean: {value}{suffix} ({confidence:.0%} interval {narrow}), of numbers cut to {lowest} .. {highest}.")
         yield 'Reports of one bit have no distribution: for quantiles, remove estimate = "mean" and declare edges of buckets.'
         return
     if math.isnan(mean.value):
         yield "Mean and quantiles are not determined: these reports do not show that any of them has a value."
         return
     yield (
-        f"Mean: {format_value(mean.lowest)} .. {format_value(mean.highest)}{suffix} ({confidence:.0%} interval), wherever the numbers are in their buckets; "
-        f"{format_value(mean.value)} ({format_value(mean.low)} .. {format_value(mean.high)}) if each is the {representative_name(buckets)} of its bucket."
+        f"Mean: {wide}{suffix} ({confidence:.0%} interval), wherever the numbers are in their buckets; "
+        f"{value} ({narrow}) if each is the {representative_name(buckets)} of its bucket."
     )
 
 
@@ -190,12 +188,18 @@ def quantile_rows(numbers: Numbers) -> Iterator[tuple[str, str, str, str]]:
     if math.isnan(numbers.mean.value):
         return
     for each in numbers.quantiles:
-        yield (
-            f"{each.probability:.0%}",
-            f"{format_value(each.lowest)} .. {format_value(each.highest)}",
-            format_value(each.value),
-            f"{format_value(each.low)} .. {format_value(each.high)}",
-        )
+        yield f"{each.probability:.0%}", *number_texts(each)
+
+
+def number_texts(number: Mean | Quantile) -> tuple[str, str, str]:
+    """Return the interval wherever the numbers are in their buckets, the value and its interval as text; hyphens if undetermined."""
+    if math.isnan(number.value):
+        return "-", "-", "-"
+    wide, narrow = (
+        f"{format_value(low)} .. {format_value(high)}"
+        for low, high in ((number.lowest, number.highest), (number.low, number.high))
+    )
+    return wide, format_value(number.value), narrow
 
 
 def format_value(number: float) -> str:
