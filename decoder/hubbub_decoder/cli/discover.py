@@ -65,11 +65,10 @@ def command(
 
     from rich.console import Console
 
-    from hubbub.text import escape_untrusted, format_count
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.output_files import check_result_paths
     from hubbub_decoder.discovery.discover import discover
-    from hubbub_decoder.results.terminal import TerminalDocument
+    from hubbub_decoder.results.terminal import print_document
     from hubbub_decoder.results.warnings import repeated_inputs
 
     check_result_paths(out, inputs=summaries)
@@ -99,18 +98,7 @@ def command(
     if as_json:
         print_json(found.to_dict())
         return
-    console = Console(highlight=False)
-    if found.decoding is None:
-        console.print("No string was found. Frequent strings are found with more reports or a larger epsilon.")
-    else:
-        console.print(TerminalDocument(found.decoding.document(everything=everything, top=top)))
-    if found.truncated:
-        shown = ", ".join(escape_untrusted(prefix) for prefix in found.truncated[:5])
-        console.print(
-            f"{format_count(len(found.truncated), 'string')} longer than `longest`, found in part and not tested: {shown}"
-            f"{', ...' if len(found.truncated) > 5 else ''}",
-            markup=False,
-        )
+    print_document(found.document(everything=everything, top=top))
 
 
 def _beam_warnings(metric: Metric, num_reports: int, periods: tuple[str, ...], beam: int) -> Iterator[str]:

@@ -41,21 +41,11 @@ if TYPE_CHECKING:
 _SPARE_FOR_BARS = 18
 _EXAMPLE_LIMIT = 0.01
 _NUM_SMALLER_LIMITS = 4
-_COLUMNS = (
-    *(
-        "candidate",
-        "share",
-        "std_error",
-        "low",
-        "high",
-        "selection_adjusted_low",
-        "selection_adjusted_high",
-        "p_value",
-        "q_value",
-    ),
-    *("posterior_median", "credible_low", "credible_high", "posterior_mean"),
-    *("simultaneous_low", "simultaneous_high", "detected", "indistinguishable_from"),
-)
+ESTIMATE_COLUMNS = columns_of(
+    Estimate, "candidate", "share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high",
+    "p_value", "q_value", "posterior_median", "credible_low", "credible_high", "posterior_mean", "simultaneous_low",
+    "simultaneous_high", "detected", "indistinguishable_from",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -112,7 +102,7 @@ class Decoding(TableResult[Estimate], Result):
 
     @property
     def _columns(self) -> Mapping[str, str]:
-        return columns_of(Estimate, *_COLUMNS)
+        return ESTIMATE_COLUMNS
 
     @property
     def _rows(self) -> tuple[Estimate, ...]:
