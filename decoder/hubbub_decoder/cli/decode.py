@@ -101,7 +101,6 @@ def command(
     from hubbub_decoder.data.google_rappor import read_map_design
     from hubbub_decoder.data.output_files import PAGE, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
-    from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.pipeline import decode
     from hubbub_decoder.report.about import provenance_rows
@@ -123,10 +122,6 @@ def command(
     with elapsed_time(stderr) as show_stage:
         parts = read_all(summaries, show_stage)
         summary = combine(parts)
-        if summary.metric.kind.needs_candidates and candidates_path is None and map_path is None:
-            raise CandidateError(
-                f"{summary.metric.name}: a string metric can only be decoded for given strings. Pass --candidates FILE or --map FILE."
-            )
         if map_path is not None:
             if not summary.metric.kind.needs_candidates:
                 raise click.UsageError(

@@ -63,20 +63,13 @@ def compare(
     """
     options = Options(confidence, fdr, target)
     first, second = (collect_evidence(collect(name, given), options) for name, given in (("a", a), ("b", b)))
-    check_comparable(first.metric)
+    operations_of(first.metric).check_comparable()
     _check_pair(first.counts, second.counts, overlap, same_clients)
     grouped = set(first.periods) == set(second.periods) != set()
     known = _known_overlap(overlap, not grouped if same_clients is None else same_clients)
-    names = common_candidates(first.metric, candidates)
+    names = operations_of(first.metric).rows(candidates)
     before, after = (decode_evidence(each, names, options) for each in (first, second))
     return compare_decodings((first, second), (before, after), names, known)
-
-
-def common_candidates(
-    metric: Metric, candidates: Iterable[str] | DesignMatrix | None
-) -> Sequence[str] | DesignMatrix | None:
-    """Candidates of all samples: hashed once, or names of categories (None: all)."""
-    return operations_of(metric).rows(candidates)
 
 
 def compare_decodings(
@@ -139,15 +132,6 @@ def collect(name: str, given: Collected | Sequence[Collected]) -> Collected:
             f"{collected.metric.name}: {name} holds no report, so no change can be estimated. Compare periods with reports."
         )
     return collected
-
-
-def check_comparable(metric: Metric) -> None:
-    """Raise SummaryError for a metric without shares that could change."""
-    if not metric.kind.has_shares:
-        raise SummaryError(
-            f'{metric.name}: its reports estimate a mean (estimate = "mean"), and no shares that could be compared. '
-            "Decode each sample: means of different clients differ with the variance std_error_a**2 + std_error_b**2."
-        )
 
 
 def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients: object) -> None:

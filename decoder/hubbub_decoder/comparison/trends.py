@@ -14,8 +14,9 @@ from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub_decoder.blas_threads import one_blas_thread
-from hubbub_decoder.comparison.compare import check_comparable, collect, common_candidates, compare_decodings
+from hubbub_decoder.comparison.compare import collect, compare_decodings
 from hubbub_decoder.comparison.results import Change, Comparison, Overlap, overlap_line
+from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.options import Options, Target
@@ -229,7 +230,8 @@ def decode_by_period(
         raise SummaryError("There is no summary, so nothing can be decoded. Pass one summary for each period.")
     samples = [collect(period, periods[period]) for period in sorted(periods)]
     metric = samples[0].metric
-    check_comparable(metric)
+    operations = operations_of(metric)
+    operations.check_comparable()
     for sample in samples:
         if sample.metric.digest != metric.digest:
             raise SummaryError(
@@ -237,7 +239,7 @@ def decode_by_period(
                 f"({metric.digest[:12]}, {sample.metric.digest[:12]}). Decode the periods of each definition separately."
             )
     evidence = [collect_evidence(sample, options) for sample in samples]
-    names = common_candidates(metric, candidates)
+    names = operations.rows(candidates)
     stages = 2 * len(evidence) - 1
     decodings = []
     for i, each in enumerate(evidence):

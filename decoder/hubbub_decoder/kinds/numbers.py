@@ -8,6 +8,7 @@ from typing import NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.errors import SummaryError
 from hubbub.metrics.buckets import finite_number, format_number
 from hubbub.metrics.kinds import MeanKind, NumberKind, OrdinalKind, Value
 from hubbub_decoder.errors import CandidateError, PopulationError
@@ -65,6 +66,12 @@ class OrdinalOperations(NumberOperations[OrdinalKind], of=OrdinalKind):
 
 class MeanOperations(NumberOperations[MeanKind], of=MeanKind):
     """Operations of a metric that estimates a mean: one bit, which depends on the client's threshold."""
+
+    def check_comparable(self) -> NoReturn:
+        raise SummaryError(
+            f'{self.metric.name}: its reports estimate a mean (estimate = "mean"), and no shares that could be compared. '
+            "Decode each sample: means of different clients differ with the variance std_error_a**2 + std_error_b**2."
+        )
 
     def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:
         if rows is not None:

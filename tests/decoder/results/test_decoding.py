@@ -454,7 +454,7 @@ def test_rejects_missing_directory_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("candidates", "message"),
     [
-        (None, "give candidates"),
+        (None, "Pass candidates"),
         ([], "There is no candidate"),
         ("a.example", "Pass the strings as a list"),
         ([1], r"candidates\[0\] must be a string, got int 1"),
