@@ -46,25 +46,24 @@ def print_document(document: Document) -> None:
 
 def _rich_table(table: Table, width: int) -> RichTable:
     """Table of the columns that fit."""
-    if table.has_grid:
-        drawn = RichTable(title=table.title, title_justify="left")
-        shown, bar_width = [*range(len(table.columns))], 0
-    else:
-        drawn = RichTable(box=None, pad_edge=False, header_style="dim")
+    drawn = RichTable(title=Text(table.title, "table.title") if table.title else None, title_justify="left")
+    shown, bar_width = [*range(len(table.columns))], 0
+    if not table.has_grid:
+        drawn.box, drawn.pad_edge, drawn.header_style = None, False, "dim"
         shown, bar_width = _fitting_columns(table.columns, width)
     narrow, plain = width < _NARROW, not table.has_grid
     for column in (table.columns[i] for i in shown):
         match column.kind:
             case "text":
                 overflow: OverflowMethod = "fold" if plain else "ellipsis"
-                drawn.add_column(column.heading, overflow=overflow, min_width=_NAME_WIDTH if plain else None)
+                drawn.add_column(Text(column.heading), overflow=overflow, min_width=_NAME_WIDTH if plain else None)
             case "number":
                 heading = column.heading.replace(" ", "\n") if narrow and plain else column.heading
-                drawn.add_column(heading, justify="right", no_wrap=plain)
+                drawn.add_column(Text(heading), justify="right", no_wrap=plain)
             case "sparkline":
-                drawn.add_column(column.heading, width=column.width, no_wrap=True)
+                drawn.add_column(Text(column.heading), width=column.width, no_wrap=True)
             case "bar":
-                drawn.add_column(column.heading, width=bar_width, no_wrap=True)
+                drawn.add_column(Text(column.heading), width=bar_width, no_wrap=True)
     for row in table.rows:
         cells = [_drawn_cell(table.columns[i], row.cells[i], bar_width, narrow=narrow) for i in shown]
         drawn.add_row(*cells, style=_STYLES[row.look], end_section=row.is_total)
