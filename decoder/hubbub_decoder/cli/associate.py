@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.cli.output import PATH, json_option
 from hubbub_decoder.cli.shared import (
     elapsed_time,
     everything_option,
     independent_clients_option,
     interval_options,
     output_options,
+    print_result,
     write_outputs,
 )
 
@@ -61,7 +62,6 @@ def command(
     from hubbub_decoder.association.association import associate
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import check_result_paths
-    from hubbub_decoder.results.terminal import print_document
 
     files = [_part_and_file(text) for text in candidate_files]
     check_result_paths(out, plot, inputs=[path for _, path in files])
@@ -80,10 +80,7 @@ def command(
             same_clients=not independent_clients,
         )
     write_outputs(stderr, out, found.save, plot, lambda figure: found.plot(figure, everything=everything))
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print_document(found.document(everything=everything))
+    print_result(found, as_json=as_json, everything=everything)
 
 
 def _part_and_file(text: str) -> tuple[str, Path]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.cli.output import PATH, json_option
 from hubbub_decoder.cli.shared import (
     candidates_option,
     elapsed_time,
@@ -15,6 +15,7 @@ from hubbub_decoder.cli.shared import (
     fdr_option,
     interval_options,
     output_options,
+    print_result,
     read_all,
     top_option,
     write_outputs,
@@ -80,7 +81,6 @@ def command(
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import check_result_paths
-    from hubbub_decoder.results.terminal import print_document
 
     check_result_paths(out, plot, inputs=[candidates_path])
     candidates = None if candidates_path is None else read_candidates(candidates_path)
@@ -99,7 +99,4 @@ def command(
             overlap=overlap,
         )
     write_outputs(stderr, out, comparison.save, plot, lambda figure: comparison.plot(figure, top=top))
-    if as_json:
-        print_json(comparison.to_dict())
-    else:
-        print_document(comparison.document(everything=everything, top=top))
+    print_result(comparison, as_json=as_json, everything=everything, top=top)

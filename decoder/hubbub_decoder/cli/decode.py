@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.cli.output import PATH, json_option
 from hubbub_decoder.cli.shared import (
     candidates_option,
     elapsed_time,
@@ -16,6 +16,7 @@ from hubbub_decoder.cli.shared import (
     independent_clients_option,
     interval_options,
     output_options,
+    print_result,
     read_all,
     top_option,
     write_outputs,
@@ -105,7 +106,6 @@ def command(
     from hubbub_decoder.pipeline import decode
     from hubbub_decoder.report.about import provenance_rows
     from hubbub_decoder.report.write import write_report, write_trend_report
-    from hubbub_decoder.results.terminal import print_document
     from hubbub_decoder.results.warnings import repeated_inputs
 
     if candidates_path is not None and map_path is not None:
@@ -129,29 +129,15 @@ def command(
                 )
             candidates = read_map_design(map_path, summary.metric.params)
         show_stage(f"decoding {describe(summary)}")
+        options: dict[str, Any] = {
+            "confidence": confidence, "fdr": fdr, "target": target, "same_clients": not independent_clients,
+            "progress": show_stage,
+        }  # fmt: skip
         found: Decoding | Trends
         if by_period:
-            found = decode_by_period(
-                parts,
-                candidates,
-                confidence=confidence,
-                fdr=fdr,
-                target=target,
-                same_clients=not independent_clients,
-                progress=show_stage,
-            )
+            found = decode_by_period(parts, candidates, **options)
         else:
-            found = decode(
-                summary,
-                candidates,
-                confidence=confidence,
-                fdr=fdr,
-                target=target,
-                method=method,
-                same_clients=not independent_clients,
-                weights=weights,
-                progress=show_stage,
-            )
+            found = decode(summary, candidates, method=method, weights=weights, **options)
             if plot is not None and not found.estimates:
                 raise click.UsageError(
                     f'{summary.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
@@ -172,10 +158,7 @@ def command(
             write_report(found, path, summary, design=design, provenance=provenance_rows(found, *about_inputs))
 
     write_outputs(stderr, out, save, plot, lambda figure: _draw(found, figure, top))
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print_document(found.document(everything=everything, top=top))
+    print_result(found, as_json=as_json, everything=everything, top=top)
 
 
 def _draw(found: Decoding | Trends, figure: Figure, top: int | None) -> None:

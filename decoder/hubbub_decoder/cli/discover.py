@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.cli.output import PATH, json_option
 from hubbub_decoder.cli.shared import (
     elapsed_time,
     everything_option,
@@ -16,6 +16,7 @@ from hubbub_decoder.cli.shared import (
     independent_clients_option,
     interval_options,
     output_options,
+    print_result,
     read_all,
     top_option,
     write_outputs,
@@ -68,7 +69,6 @@ def command(
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.output_files import check_result_paths
     from hubbub_decoder.discovery.discover import discover
-    from hubbub_decoder.results.terminal import print_document
     from hubbub_decoder.results.warnings import repeated_inputs
 
     check_result_paths(out, inputs=summaries)
@@ -95,10 +95,7 @@ def command(
         stderr.print(text, style="yellow", highlight=False, markup=False)
     if found.decoding is not None:
         write_outputs(stderr, out, found.decoding.save)
-    if as_json:
-        print_json(found.to_dict())
-        return
-    print_document(found.document(everything=everything, top=top))
+    print_result(found, as_json=as_json, everything=everything, top=top)
 
 
 def _beam_warnings(metric: Metric, num_reports: int, periods: tuple[str, ...], beam: int) -> Iterator[str]:

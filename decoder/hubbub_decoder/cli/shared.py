@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from hubbub.cli.output import PATH
+from hubbub.cli.output import PATH, print_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
     from hubbub_decoder.model.evidence import Collected
+    from hubbub_decoder.results.table_result import TableResult
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _DELAY_SECONDS = 1.0
@@ -98,6 +99,16 @@ def write_outputs(
         draw(figure)
         write_figure(figure, plot)
         stderr.print(f"wrote {plot}", highlight=False, markup=False, soft_wrap=True)
+
+
+def print_result(found: TableResult[Any], *, as_json: bool, everything: bool, top: int | None = None) -> None:
+    """Print a result on stdout: as JSON, or as the document that --all and --top ask for."""
+    from hubbub_decoder.results.terminal import print_document
+
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_document(found.document(everything=everything, top=top))
 
 
 class ShowStage(Protocol):
