@@ -39,10 +39,10 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from hubbub_decoder.demo.comparison import privacy_document
     from hubbub_decoder.demo.flights import airlines, airports, sample_flights
     from hubbub_decoder.demo.page import write_pages
     from hubbub_decoder.demo.pipeline import run_demo
-    from hubbub_decoder.demo.tables import comparison_document, privacy_document
     from hubbub_decoder.results.terminal import TerminalDocument
 
     started = time.monotonic()
@@ -67,7 +67,7 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     else:
         stdout = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
         for comparison in comparisons:
-            stdout.print(TerminalDocument(comparison_document(comparison, names)))
+            stdout.print(TerminalDocument(comparison.document(names)))
         stdout.print(TerminalDocument(privacy_document(comparisons)))
     stderr.print(
         f"\nProcessed {len(population):,} flights in {time.monotonic() - started:.0f} s. Pages: {page}",

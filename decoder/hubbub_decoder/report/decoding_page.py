@@ -165,9 +165,7 @@ def _chart_data(
         "level": format_level(decoding.confidence),
         "estimates": {
             "labels": [row.label for row in rows],
-            "share": json_numbers([e.share for e in estimates]),
-            "low": json_numbers([e.low for e in estimates]),
-            "high": json_numbers([e.high for e in estimates]),
+            **{name: json_numbers([getattr(e, name) for e in estimates]) for name in ("share", "low", "high")},
             "joint_low": json_numbers([e.simultaneous_low for e in estimates]) if known_joint else None,
             "joint_high": json_numbers([e.simultaneous_high for e in estimates]) if known_joint else None,
             "truth": None if truth is None else json_numbers([e.true_share(truth.shares) for e in estimates]),
@@ -178,11 +176,9 @@ def _chart_data(
         cohorts, bits = residuals.shape
         data["residuals"] = {"cohorts": cohorts, "bits": bits, "values": json_numbers(residuals.ravel().tolist(), 2)}
     if decoding.numbers is not None and decoding.numbers.distribution:
-        points = [
-            {"edge": point.edge, "share": point.share, "low": point.low, "high": point.high}
-            for point in decoding.numbers.distribution
-            if math.isfinite(point.share)
-        ]
+        names = ("edge", "share", "low", "high")
+        known = (point for point in decoding.numbers.distribution if math.isfinite(point.share))
+        points = [{name: getattr(point, name) for name in names} for point in known]
         data["distribution"] = {"points": points, "unit": decoding.numbers.definition.unit or decoding.metric.name}
     return data
 

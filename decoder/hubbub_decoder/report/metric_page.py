@@ -135,9 +135,7 @@ def _chart_data(trends: Sequence[Trend], periods: Sequence[str]) -> dict[str, An
     return {
         "periods": list(periods),
         "labels": [trend.label for trend in trends],
-        "share": [json_numbers(trend.share) for trend in trends],
-        "low": [json_numbers(trend.low) for trend in trends],
-        "high": [json_numbers(trend.high) for trend in trends],
+        **{name: [json_numbers(getattr(trend, name)) for trend in trends] for name in ("share", "low", "high")},
     }
 
 

@@ -12,9 +12,8 @@ from rich.console import Console
 from hubbub import Metric, Params
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder import decode
-from hubbub_decoder.demo.comparison import Comparison
+from hubbub_decoder.demo.comparison import Comparison, privacy_document
 from hubbub_decoder.demo.page import write_pages
-from hubbub_decoder.demo.tables import comparison_document, privacy_document
 from hubbub_decoder.plots import plot_against_truth
 from hubbub_decoder.results.document import Document
 from hubbub_decoder.results.plot_style import figure_of
@@ -42,7 +41,7 @@ def rendered(document: Document, width: int = 140) -> str:
 
 
 def test_comparison_table_marks_detected_candidates() -> None:
-    lines = [line.split() for line in rendered(comparison_document(STRING, {})).splitlines()]
+    lines = [line.split() for line in rendered(STRING.document({})).splitlines()]
     marked = {words[0]: "yes" in words for words in lines if words and words[0] in ("a", "b", "absent")}
     assert marked == {"a": True, "b": True, "absent": False}
 
@@ -55,7 +54,7 @@ def test_privacy_table_names_both_epsilons() -> None:
 
 def test_narrow_tables_cut_no_figure() -> None:
     names = {"a": "an airport with a rather long name", "b": "another one"}
-    text = rendered(comparison_document(STRING, names), 100) + rendered(privacy_document([STRING]), 80)
+    text = rendered(STRING.document(names), 100) + rendered(privacy_document([STRING]), 80)
     assert "…" not in text
     for estimate in STRING.decoding.estimates:
         assert f"{estimate.low:z.2%} .. {estimate.high:z.2%}" in text
