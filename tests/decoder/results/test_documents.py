@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from rich.cells import cell_len
 from rich.console import Console
 
+from hubbub import Metric, Params
+from hubbub_decoder import decode, simulate_bit_counts
 from hubbub_decoder.results.document import Bar, Column, Document, Row, Shade, Sparkline, Table
 from hubbub_decoder.results.estimates import Finding
 from hubbub_decoder.results.html import html_fragment
@@ -92,6 +94,23 @@ def test_plot_sets_the_size_of_an_empty_figure(result: TableResult[Any]) -> None
     assert result.plot(figure).get_figure(root=True) is figure
     assert min(figure.get_size_inches()) > 1
     figure.canvas.draw()
+
+
+@pytest.mark.parametrize(
+    "noise", [{"prob_p": 0, "prob_q": 1}, {"prob_p": 0.25, "prob_q": 0.75}], ids=["exact", "noisy"]
+)
+def test_strings_are_tested_and_categories_are_not(noise: dict[str, Any], unseen_seed: int) -> None:
+    """8 random tasks of one report to a thousand, in one cohort or several; the document of a string decoding has q-values."""
+    rng = np.random.default_rng(unseen_seed)
+    for _ in range(8):
+        params = Params(num_bits=16, num_hashes=2, num_cohorts=int(rng.integers(1, 9)), prob_f=0, **noise)
+        people = {"a": int(rng.integers(1, 1000)), "b": int(rng.integers(0, 100))}
+        strings = decode(simulate_bit_counts(Metric.string("page", params), people, rng), ["a", "c"])
+        dark = Metric.boolean("dark", prob_f=0, **noise)
+        categories = decode(simulate_bit_counts(dark, {"true": people["a"]}, rng))
+        for decoding, is_tested in ((strings, True), (categories, False)):
+            headings = [column.heading for column in decoding.document(everything=True).table.columns]
+            assert decoding.is_tested is ("q value" in headings) is is_tested
 
 
 def test_optional_columns_are_added_from_the_right_while_they_fit() -> None:
