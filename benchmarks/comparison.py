@@ -30,7 +30,7 @@ from hubbub_decoder import Overlap, compare
 from hubbub_decoder.comparison.compare import compare_decodings
 from hubbub_decoder.comparison.covariance import Sample
 from hubbub_decoder.comparison.fit import fit_changes
-from hubbub_decoder.comparison.overlap import MAX_STD_ERROR
+from hubbub_decoder.comparison.results import MAX_STD_ERROR
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.simulation import simulate_two_periods

@@ -11,14 +11,13 @@ from pathlib import Path
 from hubbub_decoder.demo.flights import airports, sample_flights
 from hubbub_decoder.demo.pipeline import run_demo
 from hubbub_decoder.results.plot_style import figure_of
-from hubbub_decoder.results.plots import plot_intervals
 
 
 def main() -> None:
     comparison = run_demo(
         sample_flights(None), datetime.now(UTC).date(), workers=2, progress=lambda _step, _flights: None
     )[0]
-    axes = plot_intervals(comparison.decoding, comparison.truth, names=airports(), top=30)
+    axes = comparison.decoding.plot(truth=comparison.truth, names=airports(), top=30)
     figure_of(axes).savefig(Path(__file__).parent / "images" / "demo.png", dpi=110)
 
 

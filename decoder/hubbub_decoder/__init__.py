@@ -21,8 +21,7 @@ from hubbub.text import install_hint
 if TYPE_CHECKING:
     from hubbub_decoder.association.association import Association, Cell, Conditional, associate
     from hubbub_decoder.comparison.compare import compare
-    from hubbub_decoder.comparison.overlap import Overlap
-    from hubbub_decoder.comparison.results import Change, Comparison
+    from hubbub_decoder.comparison.results import Change, Comparison, Overlap
     from hubbub_decoder.comparison.trends import Trends, decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.pull import pull_reports, pull_summary
@@ -96,7 +95,7 @@ __all__ = [
 _MODULES = {
     "Change": "comparison.results",
     "Comparison": "comparison.results",
-    "Overlap": "comparison.overlap",
+    "Overlap": "comparison.results",
     "compare": "comparison.compare",
     "associate": "association.association",
     "Association": "association.association",

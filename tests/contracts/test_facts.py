@@ -21,7 +21,7 @@ from hubbub_decoder.planning.definition import toml_lines
 from hubbub_decoder.planning.description import describe
 from hubbub_decoder.planning.page import render_page
 from hubbub_decoder.planning.tables import DescriptionTables
-from hubbub_decoder.report.definition import definition_rows
+from hubbub_decoder.report.about import definition_rows
 from tests.support.every_kind import METRICS
 
 WITHOUT_PARTS = [metric for metric in METRICS if not metric.parts]

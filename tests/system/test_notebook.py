@@ -40,7 +40,7 @@ def test_notebook_runs_and_its_conclusions_hold(tmp_path: Path, monkeypatch: pyt
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert [output.text for output in outputs if output.get("name") == "stderr"] == []
     assert sum("image/png" in output.get("data", {}) for output in outputs) == NUM_PLOTS
-    assert any("<pre" in output.get("data", {}).get("text/html", "") for output in outputs)
+    assert any("<svg" in output.get("data", {}).get("text/html", "") for output in outputs)
     printed = "".join(output.text for output in outputs if output.get("name") == "stdout")
     false = re.search(r"(\d+) of them falsely", printed)
     assert false

@@ -1,4 +1,4 @@
-"""Association of the parts of a joint metric: `associate`, the result that it returns, its table and its heat map."""
+"""Association of the parts of a joint metric: `associate`, the result that it returns, and the document that shows it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.style import Style
-from rich.table import Table
-from rich.text import Text
 
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
@@ -26,9 +22,11 @@ from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.result import Result
+from hubbub_decoder.results.document import Column, Document, Row, Shade, Table
 from hubbub_decoder.results.table_result import TableResult
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _POSITIONS = ("first", "second", "third")
@@ -172,8 +170,50 @@ class Association(TableResult[Cell]):
         })  # fmt: skip
         return about
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from AssociationTable(self).__rich_console__(console, options)
+    def document(self, *, everything: bool = False, top: int | None = None) -> Document:
+        """Return the guess of P(last part | other parts), the results of the tests, and the joint shares furthest from independence.
+
+        everything : all components, not only those that the test compares
+        top        : largest number of rows; None: 30
+        """
+        shown = Conditionals.of_association(self, everything=everything)
+        num_rows, num_columns = top or _MAX_ROWS, _MAX_COLUMNS
+        lines = verdicts(self)
+        strongest = strongest_cells(self)
+        if strongest:
+            lines.append(
+                f"combinations furthest from independence, with {self.confidence:.0%} intervals of the joint share:"
+            )
+        for cell, expected in strongest:
+            lines.append(
+                f"  {' x '.join(map(escape_untrusted, cell.values))}: {cell.share:.2%} ({cell.low:.2%} to {cell.high:.2%}); "
+                f"{expected:.2%} if independent"
+            )
+        hidden = max(0, len(shown.rows) - num_rows), max(0, len(shown.columns) - num_columns)
+        if any(hidden):
+            lines.append(
+                f"{hidden[0]} rows and {hidden[1]} columns are not shown; --out and --json have all combinations"
+            )
+        return Document("", shown.table(num_rows, num_columns), tuple(lines))
+
+    def plot(self, ax: Axes | Figure | None = None, *, top: int | None = None, everything: bool = False) -> Axes:
+        """Draw the guessed share of each value of the last part, for each combination of the others; return the axes.
+
+        ax         : axes to draw on, or an empty figure, which gets the size that the plot needs; None: a new pyplot figure, which a
+                     notebook displays
+        top        : largest number of combinations, the largest shares first; None: all
+        everything : all components, not only those that the test compares
+
+        Raises ValueError for top < 1.
+        """
+        from hubbub_decoder.results.plots import checked_top, draw_map
+
+        shown = Conditionals.of_association(self, everything=everything)
+        number = checked_top(top, len(shown.rows))
+        labels = [", ".join(row) for row in shown.rows[:number]], shown.columns
+        names = shown.condition, self.parts[-1]
+        meaning = f"share of {self.parts[-1]}, for each {shown.condition}"
+        return draw_map(ax, shown.of_rows[:number], labels, names, meaning)
 
 
 @one_blas_thread()
@@ -226,66 +266,17 @@ def _phrase(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-class AssociationTable:
-    """Table for the terminal: the guess of P(last part | other parts), darker cells for larger shares, with the joint shares' intervals.
-
-    everything : show all components, not only those that the test compares
-    """
-
-    def __init__(self, association: Association, everything: bool = False) -> None:
-        self._association = association
-        self._everything = everything
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        found = self._association
-        shown = Conditionals.of_association(found, everything=self._everything)
-        columns = range(min(_MAX_COLUMNS, len(shown.columns)))
-        table = Table(
-            title=f"share of {found.parts[-1]} for each {shown.condition}, and of all reports", title_justify="left"
-        )
-        for part in found.parts[:-1]:
-            table.add_column(escape_untrusted(part))
-        table.add_column("all", justify="right")
-        for column in columns:
-            table.add_column(escape_untrusted(shown.columns[column]), justify="right")
-        total = ["(all)", *[""] * (len(found.parts) - 2), "100.0 %"]
-        table.add_row(*total, *(_shaded(shown.everything[column]) for column in columns), end_section=True)
-        for labels, share, row in list(zip(shown.rows, shown.shares, shown.of_rows, strict=True))[:_MAX_ROWS]:
-            table.add_row(
-                *map(escape_untrusted, labels),
-                f"{share:.1%}".replace("%", " %"),
-                *(_shaded(row[column]) for column in columns),
-            )
-        yield table
-        for sentence in verdicts(found):
-            yield Text(sentence)
-        strongest = strongest_cells(found)
-        if strongest:
-            yield Text(
-                f"combinations furthest from independence, with {found.confidence:.0%} intervals of the joint share:"
-            )
-        for cell, expected in strongest:
-            yield Text(
-                f"  {' x '.join(map(escape_untrusted, cell.values))}: {cell.share:.2%} ({cell.low:.2%} to {cell.high:.2%}); "
-                f"{expected:.2%} if independent"
-            )
-        hidden = max(0, len(shown.rows) - _MAX_ROWS), max(0, len(shown.columns) - _MAX_COLUMNS)
-        if any(hidden):
-            yield Text(
-                f"{hidden[0]} rows and {hidden[1]} columns are not shown; --out and --json have all combinations"
-            )
-
-
 @dataclass(frozen=True, eq=False)
 class Conditionals:
     """Guessed shares of the last part, for each combination of the other parts' shown components.
 
+    parts      : names of the parts
     rows       : labels of the combinations        shares  : (rows,) of each combination
     of_rows    : (rows, columns) conditional share of each shown component
     everything : (columns,) shares among all reports
     """
 
-    condition: str
+    parts: tuple[str, ...]
     rows: list[tuple[str, ...]]
     columns: list[str]
     shares: Floats
@@ -306,8 +297,30 @@ class Conditionals:
         ]
         of_rows = guess[:, last] / np.where(shares > 0, shares, 1)[:, None]
         all_reports = found.joint.guess.sum(axis=tuple(range(len(others))))[last]
-        condition = " and ".join(found.parts[:-1])
-        return cls(condition, rows, [found.names[-1][i] for i in last], shares, of_rows, all_reports)
+        return cls(found.parts, rows, [found.names[-1][i] for i in last], shares, of_rows, all_reports)
+
+    @property
+    def condition(self) -> str:
+        """Names of the parts that are given."""
+        return " and ".join(self.parts[:-1])
+
+    def table(self, num_rows: int, num_columns: int) -> Table:
+        """Table with darker cells for larger shares; the first row has the shares among all reports."""
+        columns = (
+            *(Column.names(escape_untrusted(part)) for part in self.parts[:-1]),
+            *(Column(name, "number", _percent) for name in ("all", *map(escape_untrusted, self.columns[:num_columns]))),
+        )
+        total: list[Any] = [
+            "(all)",
+            *[""] * (len(self.parts) - 2),
+            1.0,
+            *map(Shade, self.everything[:num_columns].tolist()),
+        ]
+        rows = [Row(tuple(total), is_total=True)]
+        for labels, share, row in zip(self.rows[:num_rows], self.shares.tolist(), self.of_rows.tolist(), strict=False):
+            rows.append(Row((*map(escape_untrusted, labels), share, *map(Shade, row[:num_columns]))))
+        title = f"share of {self.parts[-1]} for each {self.condition}, and of all reports"
+        return Table(columns, tuple(rows), title, has_grid=True)
 
 
 def verdicts(found: Association) -> list[str]:
@@ -335,40 +348,5 @@ def strongest_cells(found: Association, number: int = 5) -> list[tuple[Cell, flo
     return sorted(outside, key=lambda each: -abs(each[0].share - each[1]) / each[0].std_error)[:number]
 
 
-def plot_heat_map(found: Association, *, everything: bool = False) -> Figure:
-    """Figure of the guessed share of each value of the last part, for each combination of the others."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import PercentFormatter
-
-    shown = Conditionals.of_association(found, everything=everything)
-    of_row = shown.of_rows
-    figure = Figure(figsize=(3 + 0.5 * len(shown.columns), 1.6 + 0.3 * len(shown.rows)), layout="constrained")
-    axes = figure.subplots()
-    image = axes.imshow(of_row, cmap="Blues", vmin=0, vmax=max(1e-9, float(of_row.max())), aspect="auto")
-    axes.set_xticks(range(len(shown.columns)), list(map(_label, shown.columns)), rotation=45, ha="right", fontsize=8)
-    axes.set_yticks(range(len(shown.rows)), [", ".join(map(_label, row)) for row in shown.rows], fontsize=8)
-    axes.set_xlabel(found.parts[-1])
-    axes.set_ylabel(shown.condition)
-    if of_row.size <= 400:
-        for i, j in np.ndindex(of_row.shape):
-            dark = of_row[i, j] > 0.6 * of_row.max()
-            axes.text(
-                j, i, f"{of_row[i, j]:.0%}", ha="center", va="center", fontsize=7, color="white" if dark else "black"
-            )
-    figure.colorbar(image, label=f"share of {found.parts[-1]}, for each {shown.condition}", format=PercentFormatter(1))
-    return figure
-
-
-def _shaded(share: float) -> Text:
-    """A share on a background that is darker the larger it is."""
-    level = min(max(share, 0.0), 1.0) ** 0.5
-    blue, dark = int(255 - 150 * level), level > 0.75
-    style = Style(
-        bgcolor=f"#{int(247 - 239 * level):02x}{int(251 - 170 * level):02x}{blue:02x}",
-        color="#ffffff" if dark else "#000000",
-    )
-    return Text(f"{share:.1%}".replace("%", " %"), style=style)
-
-
-def _label(name: str) -> str:
-    return escape_untrusted(name)[:40].replace("$", r"\$")
+def _percent(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %")

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
 from hubbub_decoder.array_types import Floats, Indices
@@ -49,11 +48,11 @@ class Components:
         if not part.kind.needs_candidates:
             if candidates is not None:
                 raise CandidateError(f"{part.name}: a {part.kind} part has its own values. Leave out its candidates.")
-            names = part.categories or ("true",)
+            names = part.kind.labels
             positions = np.arange(len(names)).reshape(1, -1, 1)
             mixture = Mixture(part.params, positions, np.ones(part.params.num_bits + 1))
-            rest = "false" if part.kind.word is KindWord.BOOLEAN else NO_VALUE
-            return cls(part, (*names, rest), len(names), mixture)
+            rest = part.kind.named_values[len(names) :] or (NO_VALUE,)  # a boolean without a true bit is false
+            return cls(part, (*names, *rest), len(names), mixture)
         if candidates is None:
             raise CandidateError(
                 f"{part.name}: a string part needs candidates, and none were given. Pass its candidates."
@@ -77,7 +76,7 @@ class Components:
         bits = np.ascontiguousarray(np.unpackbits(rows, axis=1, count=k, bitorder="little").T).astype(bool)
         positions = self.mixture.positions
         ratios = self.mixture.ratios(bits, positions[cohort if len(positions) > 1 else 0])
-        return ratios if self.metric.kind.needs_candidates else np.delete(ratios, -2, axis=0)
+        return ratios if UNLISTED in self.names[self.listed :] else np.delete(ratios, -2, axis=0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,10 +30,12 @@ from hubbub_decoder.errors import OutputError
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.evidence import Collected, combine
 from hubbub_decoder.pipeline import decode
-from hubbub_decoder.report.provenance import provenance_rows
+from hubbub_decoder.report.about import provenance_rows
+from hubbub_decoder.report.decoding_page import render_decoding
 from hubbub_decoder.report.rendering import shared_scripts
-from hubbub_decoder.report.write import write_decoding_page
+from hubbub_decoder.report.write import write_page
 from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.goodness_of_fit import bit_residuals
 
 INDEX = "index.jsonl"
 _DIED = "its process was ended, probably for lack of memory: decode it with `hubbub decode`, or with fewer --jobs"
@@ -157,7 +159,9 @@ def _write_page(decoding: Decoding, path: Path, summary: Collected, task: Task) 
     """Write a page that uses the script of the directory."""
     provenance = provenance_rows(decoding, task.files, task.candidates, datetime.now(UTC).date())
     links = [("All metrics", "../index.html"), (task.metric.name, "index.html")]
-    write_decoding_page(decoding, path, shared_scripts("../"), summary, provenance=provenance, links=links)
+    residuals = bit_residuals(summary, decoding)
+    scripts = shared_scripts("../")
+    write_page(path, render_decoding(decoding, scripts, residuals=residuals, provenance=provenance, path=links))
 
 
 @lru_cache(maxsize=1)  # tasks of one metric follow each other

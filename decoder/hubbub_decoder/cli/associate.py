@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.cli.output import PATH, json_option
 from hubbub_decoder.cli.shared import (
     elapsed_time,
     everything_option,
     independent_clients_option,
     interval_options,
     output_options,
+    print_result,
     write_outputs,
 )
 
@@ -58,7 +59,7 @@ def command(
     from rich.console import Console
 
     from hubbub.summary import read_reports
-    from hubbub_decoder.association.association import AssociationTable, associate, plot_heat_map
+    from hubbub_decoder.association.association import associate
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import check_result_paths
 
@@ -78,11 +79,8 @@ def command(
             target=target,
             same_clients=not independent_clients,
         )
-    write_outputs(stderr, out, found.save, plot, lambda: plot_heat_map(found, everything=everything))
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        Console(highlight=False).print(AssociationTable(found, everything))
+    write_outputs(stderr, out, found.save, plot, lambda figure: found.plot(figure, everything=everything))
+    print_result(found, as_json=as_json, everything=everything)
 
 
 def _part_and_file(text: str) -> tuple[str, Path]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.cli.output import PATH, json_option
 from hubbub_decoder.cli.shared import (
     candidates_option,
     elapsed_time,
@@ -15,15 +15,13 @@ from hubbub_decoder.cli.shared import (
     fdr_option,
     interval_options,
     output_options,
+    print_result,
     read_all,
     top_option,
     write_outputs,
 )
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from hubbub_decoder.comparison.results import Comparison
     from hubbub_decoder.options import Target
 
 
@@ -81,7 +79,6 @@ def command(
     from rich.console import Console
 
     from hubbub_decoder.comparison.compare import compare
-    from hubbub_decoder.comparison.table import ComparisonTable
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import check_result_paths
 
@@ -101,14 +98,5 @@ def command(
             same_clients=False if independent_clients else None,
             overlap=overlap,
         )
-    write_outputs(stderr, out, comparison.save, plot, lambda: _figure(comparison, top))
-    if as_json:
-        print_json(comparison.to_dict())
-    else:
-        Console(highlight=False).print(ComparisonTable(comparison, everything, top))
-
-
-def _figure(comparison: Comparison, top: int | None) -> Figure:
-    from hubbub_decoder.comparison.plots import changes_figure
-
-    return changes_figure(comparison) if top is None else changes_figure(comparison, top=top)
+    write_outputs(stderr, out, comparison.save, plot, lambda figure: comparison.plot(figure, top=top))
+    print_result(comparison, as_json=as_json, everything=everything, top=top)

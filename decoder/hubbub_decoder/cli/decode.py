@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.cli.output import PATH, json_option
 from hubbub_decoder.cli.shared import (
     candidates_option,
     elapsed_time,
@@ -16,14 +16,13 @@ from hubbub_decoder.cli.shared import (
     independent_clients_option,
     interval_options,
     output_options,
+    print_result,
     read_all,
     top_option,
     write_outputs,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from matplotlib.figure import Figure
 
     from hubbub_decoder.comparison.trends import Trends
@@ -97,18 +96,16 @@ def command(
 
     from rich.console import Console
 
-    from hubbub_decoder.comparison.trends import decode_by_period
+    from hubbub_decoder.comparison.trends import Trends, decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.google_rappor import read_map
     from hubbub_decoder.data.output_files import PAGE, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
-    from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.model.evidence import combine, describe
     from hubbub_decoder.pipeline import decode
-    from hubbub_decoder.report.provenance import provenance_rows
-    from hubbub_decoder.report.write import write_report
-    from hubbub_decoder.results.table import DecodingTable
+    from hubbub_decoder.report.about import provenance_rows
+    from hubbub_decoder.report.write import write_report, write_trend_report
     from hubbub_decoder.results.warnings import repeated_inputs
 
     if candidates_path is not None and map_path is not None:
@@ -125,10 +122,6 @@ def command(
     with elapsed_time(stderr) as show_stage:
         parts = read_all(summaries, show_stage)
         summary = combine(parts)
-        if summary.metric.kind.needs_candidates and candidates_path is None and map_path is None:
-            raise CandidateError(
-                f"{summary.metric.name}: a string metric can only be decoded for given strings. Pass --candidates FILE or --map FILE."
-            )
         if map_path is not None:
             if not summary.metric.kind.needs_candidates:
                 raise click.UsageError(
@@ -136,91 +129,47 @@ def command(
                 )
             candidates = read_map(map_path, summary.metric.params).design()
         show_stage(f"decoding {describe(summary)}")
-        if plot is not None and not summary.metric.kind.has_shares:
-            raise click.UsageError(
-                f'{summary.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
-            )
+        options: dict[str, Any] = {
+            "confidence": confidence, "fdr": fdr, "target": target, "same_clients": not independent_clients,
+            "progress": show_stage,
+        }  # fmt: skip
+        found: Decoding | Trends
         if by_period:
-            trends = decode_by_period(
-                parts,
-                candidates,
-                confidence=confidence,
-                fdr=fdr,
-                target=target,
-                same_clients=not independent_clients,
-                progress=show_stage,
-            )
-            provenance = provenance_rows(trends.decodings[0], *about_inputs)
-            _print_trends(trends, plot, out, provenance, as_json=as_json, everything=everything, top=top)
-            return
-        decoding = decode(
-            summary,
-            candidates,
-            confidence=confidence,
-            fdr=fdr,
-            target=target,
-            method=method,
-            same_clients=not independent_clients,
-            weights=weights,
-            progress=show_stage,
-        )
-        if words is not None:
-            decoding = decoding.match_unlisted(words)
-        input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
-        decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
+            found = decode_by_period(parts, candidates, **options)
+        else:
+            found = decode(summary, candidates, method=method, weights=weights, **options)
+            if plot is not None and not found.estimates:
+                raise click.UsageError(
+                    f'{summary.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
+                )
+            if words is not None:
+                found = found.match_unlisted(words)
+            input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
+            found = replace(found, warnings=(*input_warnings, *found.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)
-    design = candidates if isinstance(candidates, DesignMatrix) else None
 
     def save(path: Path) -> None:
-        if path.suffix.lower() == PAGE:
-            write_report(decoding, path, summary, design=design, provenance=provenance_rows(decoding, *about_inputs))
+        if path.suffix.lower() != PAGE:
+            found.save(path)
+        elif isinstance(found, Trends):
+            write_trend_report(found, path, provenance_rows(found.decodings[0], *about_inputs))
         else:
-            decoding.save(path)
+            design = candidates if isinstance(candidates, DesignMatrix) else None
+            write_report(found, path, summary, design=design, provenance=provenance_rows(found, *about_inputs))
 
-    write_outputs(stderr, out, save, plot, lambda: _figure(decoding, top))
-    if as_json:
-        print_json(decoding.to_dict())
+    write_outputs(stderr, out, save, plot, lambda figure: _draw(found, figure, top))
+    print_result(found, as_json=as_json, everything=everything, top=top)
+
+
+def _draw(found: Decoding | Trends, figure: Figure, top: int | None) -> None:
+    """Draw a result on an empty figure: of an ordinal metric also the distribution function, and no more lines than can be told apart."""
+    from hubbub_decoder.comparison.trends import Trends
+    from hubbub_decoder.results.diagnostic_plots import plot_numbers
+    from hubbub_decoder.results.plots import MAX_LINES
+
+    if isinstance(found, Trends):
+        found.plot(figure, top=min(top or MAX_LINES, MAX_LINES))
+    elif found.numbers is not None:
+        plot_numbers(found, figure)
     else:
-        Console(highlight=False).print(DecodingTable(decoding, everything, top))
-
-
-def _print_trends(
-    trends: Trends,
-    plot: Path | None,
-    out: Path | None,
-    provenance: Iterable[tuple[str, str]],
-    *,
-    as_json: bool,
-    everything: bool,
-    top: int | None,
-) -> None:
-    """Write the files that are asked for, and print the table or the JSON document."""
-    from rich.console import Console
-
-    from hubbub_decoder.comparison.trend_table import TrendTable
-    from hubbub_decoder.data.output_files import PAGE
-    from hubbub_decoder.report.write import write_trend_report
-
-    def save(path: Path) -> None:
-        if path.suffix.lower() == PAGE:
-            write_trend_report(trends, path, provenance)
-        else:
-            trends.save(path)
-
-    write_outputs(Console(stderr=True), out, save, plot, lambda: _trend_figure(trends, top))
-    if as_json:
-        print_json(trends.to_dict())
-    else:
-        Console(highlight=False).print(TrendTable(trends, everything, top))
-
-
-def _figure(decoding: Decoding, top: int | None) -> Figure:
-    from hubbub_decoder.results.plots import decoding_figure
-
-    return decoding_figure(decoding) if top is None else decoding_figure(decoding, top=top)
-
-
-def _trend_figure(trends: Trends, top: int | None) -> Figure:
-    from hubbub_decoder.comparison.plots import trends_figure
-
-    return trends_figure(trends) if top is None else trends_figure(trends, top=top)
+        found.plot(figure, top=top)

@@ -39,10 +39,11 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from hubbub_decoder.demo.comparison import privacy_document
     from hubbub_decoder.demo.flights import airlines, airports, sample_flights
     from hubbub_decoder.demo.page import write_pages
     from hubbub_decoder.demo.pipeline import run_demo
-    from hubbub_decoder.demo.tables import comparison_table, privacy_table
+    from hubbub_decoder.results.terminal import TerminalDocument
 
     started = time.monotonic()
     stderr = Console(stderr=True)
@@ -66,9 +67,8 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     else:
         stdout = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
         for comparison in comparisons:
-            stdout.print(comparison_table(comparison, names))
-        stdout.print()
-        stdout.print(privacy_table(comparisons))
+            stdout.print(TerminalDocument(comparison.document(names)))
+        stdout.print(TerminalDocument(privacy_document(comparisons)))
     stderr.print(
         f"\nProcessed {len(population):,} flights in {time.monotonic() - started:.0f} s. Pages: {page}",
         highlight=False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.cli.output import PATH, json_option
 from hubbub_decoder.cli.shared import (
     elapsed_time,
     everything_option,
@@ -16,6 +16,7 @@ from hubbub_decoder.cli.shared import (
     independent_clients_option,
     interval_options,
     output_options,
+    print_result,
     read_all,
     top_option,
     write_outputs,
@@ -66,11 +67,9 @@ def command(
 
     from rich.console import Console
 
-    from hubbub.text import escape_untrusted, format_count
     from hubbub_decoder.data.output_files import check_result_paths
     from hubbub_decoder.discovery.discover import discover, discovery_of
     from hubbub_decoder.model.evidence import combine, describe
-    from hubbub_decoder.results.table import DecodingTable
     from hubbub_decoder.results.warnings import repeated_inputs
 
     check_result_paths(out, inputs=summaries)
@@ -97,21 +96,7 @@ def command(
         stderr.print(text, style="yellow", highlight=False, markup=False)
     if found.decoding is not None:
         write_outputs(stderr, out, found.decoding.save)
-    if as_json:
-        print_json(found.to_dict())
-        return
-    console = Console(highlight=False)
-    if found.decoding is None:
-        console.print("No string was found. Frequent strings are found with more reports or a larger epsilon.")
-    else:
-        console.print(DecodingTable(found.decoding, everything, top))
-    if found.truncated:
-        shown = ", ".join(escape_untrusted(prefix) for prefix in found.truncated[:5])
-        console.print(
-            f"{format_count(len(found.truncated), 'string')} longer than `longest`, found in part and not tested: {shown}"
-            f"{', ...' if len(found.truncated) > 5 else ''}",
-            markup=False,
-        )
+    print_result(found, as_json=as_json, everything=everything, top=top)
 
 
 def _beam_warnings(metric: Metric, discovery: Discovery, num_reports: int, periods: int, beam: int) -> Iterator[str]:

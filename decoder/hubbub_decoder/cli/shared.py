@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from hubbub.cli.output import PATH
+from hubbub.cli.output import PATH, print_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
     from hubbub_decoder.model.evidence import Collected
+    from hubbub_decoder.results.table_result import TableResult
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _DELAY_SECONDS = 1.0
@@ -83,22 +84,36 @@ def write_outputs(
     out: Path | None,
     save: Callable[[Path], None],
     plot: Path | None = None,
-    draw: Callable[[], Figure] | None = None,
+    draw: Callable[[Figure], object] | None = None,
 ) -> None:
-    """Write the files that --out and --plot ask for, and print their names."""
+    """Write the files that --out and --plot ask for, and print their names; `draw` draws on an empty figure."""
     from hubbub_decoder.data.output_files import write_figure
 
     if out is not None:
         save(out)
         print_message(stderr, f"wrote {out}")
     if plot is not None and draw is not None:
-        write_figure(draw(), plot)
+        from matplotlib.figure import Figure
+
+        figure = Figure()
+        draw(figure)
+        write_figure(figure, plot)
         print_message(stderr, f"wrote {plot}")
 
 
 def print_message(console: Console, text: str) -> None:
     """Print a text as it is: on one line, without colours, with its square brackets."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_result(found: TableResult[Any], *, as_json: bool, everything: bool, top: int | None = None) -> None:
+    """Print a result on stdout: as JSON, or as the document that --all and --top ask for."""
+    from hubbub_decoder.results.terminal import print_document
+
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_document(found.document(everything=everything, top=top))
 
 
 class ShowStage(Protocol):

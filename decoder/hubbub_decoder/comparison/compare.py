@@ -14,11 +14,10 @@ from hubbub.metrics.metric import Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.blas_threads import one_blas_thread
-from hubbub_decoder.comparison.categories import category_changes
-from hubbub_decoder.comparison.covariance import Sample
+from hubbub_decoder.comparison.covariance import Sample, sampling_variance
 from hubbub_decoder.comparison.fit import ChangeFit, fit_changes
-from hubbub_decoder.comparison.overlap import Overlap
-from hubbub_decoder.comparison.results import Change, Comparison
+from hubbub_decoder.comparison.results import Change, Comparison, Overlap
+from hubbub_decoder.estimators.categories import fit_categories
 from hubbub_decoder.inference.intervals import normal_interval
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.null_distribution import NullDistribution
@@ -26,6 +25,7 @@ from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.evidence import Collected, Evidence, combine
+from hubbub_decoder.model.repetition import CommonReports
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import Decoding
@@ -62,20 +62,13 @@ def compare(
     """
     options = Options(confidence, fdr, target)
     first, second = (collect_evidence(collect(name, given), options) for name, given in (("a", a), ("b", b)))
-    check_comparable(first.metric)
+    operations_of(first.metric).check_comparable()
     _check_pair(first.counts, second.counts, overlap, same_clients)
     grouped = set(first.periods) == set(second.periods) != set()
     known = _known_overlap(overlap, not grouped if same_clients is None else same_clients)
-    names = common_candidates(first.metric, candidates)
+    names = operations_of(first.metric).rows(candidates)
     before, after = (decode_evidence(each, names, options) for each in (first, second))
     return compare_decodings((first, second), (before, after), names, known)
-
-
-def common_candidates(
-    metric: Metric, candidates: Iterable[str] | DesignMatrix | None
-) -> Sequence[str] | DesignMatrix | None:
-    """Candidates of all samples: hashed once, or names of categories (None: all)."""
-    return operations_of(metric).rows(candidates)
 
 
 def compare_decodings(
@@ -138,15 +131,6 @@ def collect(name: str, given: Collected | Sequence[Collected]) -> Collected:
             f"{collected.metric.name}: {name} holds no report, so no change can be estimated. Compare periods with reports."
         )
     return collected
-
-
-def check_comparable(metric: Metric) -> None:
-    """Raise SummaryError for a metric without shares that could change."""
-    if not metric.kind.has_shares:
-        raise SummaryError(
-            f'{metric.name}: its reports estimate a mean (estimate = "mean"), and no shares that could be compared. '
-            "Decode each sample: means of different clients differ with the variance std_error_a**2 + std_error_b**2."
-        )
 
 
 def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients: object) -> None:
@@ -245,6 +229,33 @@ def _category_rows(
     p = np.minimum(1, 2 * _tail(None, np.abs(d), errors))
     reach = float(norm.isf((1 - decodings[0].confidence) / 2)) * errors
     return _rows([(name,) for name in names], decodings, d, errors, (d - reach, d + reach), p)
+
+
+def category_changes(
+    before: Sample, after: Sample, selected: Sequence[str], overlap: Overlap, target: Target
+) -> tuple[Floats, Floats]:
+    """Changes (a,) of the shares of the selected categories, one bit each and no hashing, and their variances (a,).
+
+        d_i = x_Bi - x_Ai        Var d_i among the reporters = Var x_Ai + Var x_Bi - 2 s min(N_A, N_B) / (n_A n_B) R G_i / (q* - p*)**2
+
+    Each category has its own share, so no residual shows s: unless it is known, s = 0, which is conservative.
+    docs/explanation/mathematics.md, section 19.
+
+    before, after : with the expected shares (a,) of the selected categories
+    """
+    evidence, params = (before.evidence, after.evidence), before.evidence.params
+    fits = [fit_categories(each, selected) for each in evidence]
+    variances = fits[0].reporter_variances + fits[1].reporter_variances
+    if target == "population":
+        variances = variances + sampling_variance(before, after, overlap.low)
+    x = [np.clip(fit.shares, 0, 1) for fit in fits]
+    pairs = CommonReports.from_periods(evidence[0].metric, evidence[0].periods, evidence[1].periods).per_response
+    # A client that moved to or from the category has another response.
+    permanent = params.mechanism.noise_variances(np.minimum(*x))[1]
+    clients = min(each.num_clients for each in evidence)
+    reports = evidence[0].num_reports * evidence[1].num_reports
+    common = 2 * clients * pairs * permanent / (reports * (params.mechanism.q_star - params.mechanism.p_star) ** 2)
+    return fits[1].shares - fits[0].shares, np.maximum(variances - overlap.low * common, 0)
 
 
 def _rows(

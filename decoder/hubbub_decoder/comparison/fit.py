@@ -2,14 +2,23 @@
 
 Model, for cohort j, with y the debiased bit shares:
 
-    y_Bj - y_Aj = X_j d + w d_o + e_j        Cov e_j = S_0j - 2 s K_j + t V        (`covariance.py`, `overlap.py`)
+    y_Bj - y_Aj = X_j d + w d_o + e_j        Cov e_j = S_0j - 2 s K_j + t V        (`covariance.py`)
 
 d (M,) are the changes, d_o that of the unlisted strings, t the sum of their squared changes. A string that is not listed and keeps its share
 is not in this model, however frequent: both samples hash it alike. So the change is estimated without the error that it adds to either share.
 
 Estimator: generalized least squares for few candidates; message passing with a prior on both sides of 0 for many.
 Variance:  as shares of populations; less `sampling_variance` among the reporters.
-docs/explanation/mathematics.md, section 19.
+
+The overlap s, the share of clients with the same value in both samples, is estimated from the variance of the change of their counts.
+The permanent noise of a client that keeps its value is the same in both samples, so it cancels in the change.
+No client is linked: only the variance of the residuals over the m k bits is used. It equals the correlation of the residuals of both
+samples less the error of hashing that they share, sigma**2 corr - tau**2 = sigma**2 - Var (r_B - r_A) / 2. At equal samples, share 0:
+
+    N Var (change) = 2 (V_prr (1 - s) + V_irr)        s.e.(s) = sqrt(2 / (m k)) (V_irr + (1 - s) V_prr) / V_prr
+
+Unlisted strings that changed (t > 0) make s look smaller, and the change's variance no smaller than it is.
+docs/explanation/mathematics.md, section 19, equations (19.3) and (19.4) for the overlap.
 """
 
 from __future__ import annotations
@@ -23,7 +32,7 @@ import numpy as np
 
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.comparison.covariance import CohortChange, Sample, cohort_changes, sampling_variance
-from hubbub_decoder.comparison.overlap import Overlap
+from hubbub_decoder.comparison.results import Overlap
 from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_strings, sum_totals
 from hubbub_decoder.estimators.least_squares import (
     Observation,

@@ -1,23 +1,28 @@
-"""Result types of a comparison: `Change` of one candidate, and `Comparison`."""
+"""Result of a comparison: `Change` of one candidate, `Overlap` of the clients, `Comparison` and its document."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub.wire.json_values import json_value
-from hubbub_decoder.comparison.overlap import Overlap
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.document import INTERVAL_WIDTH, Bar, Column, Document, Row, Table, format_level, group_name
 from hubbub_decoder.results.estimates import Finding
 from hubbub_decoder.results.table_result import TableResult, columns_of
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_STD_ERROR = 0.2
+"""Standard error of an overlap s above which s counts as unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +50,54 @@ class Change(Result):
     detected: bool
     indistinguishable_from: tuple[str, ...] = ()
 
+    @property
+    def group(self) -> tuple[str, ...]:
+        """The candidate, and those that are indistinguishable from it."""
+        return (self.candidate, *self.indistinguishable_from)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overlap(Result):
+    """Share s of the clients of the smaller sample that are in the other with the same value.
+
+    estimate  : s, clipped to [0, 1]; nan where the reports do not determine it
+    std_error : of the estimate before it is clipped; 0 if s is known
+    low, high : one standard error below and above, clipped; 0 and 1 where the standard error is above .2. `low` is conservative for a
+                change, and `high` for a mean
+    """
+
+    estimate: float
+    std_error: float
+    low: float
+    high: float
+
+    @classmethod
+    def known(cls, share: float) -> Overlap:
+        """s is known; 0: the samples have different clients."""
+        return cls(share, 0.0, share, share)
+
+    @classmethod
+    def unknown(cls) -> Overlap:
+        """The reports do not determine s."""
+        return cls(math.nan, math.inf, 0.0, 1.0)
+
+    @classmethod
+    def estimated(cls, share: float, std_error: float) -> Overlap:
+        """s with its limits.
+
+        >>> Overlap.estimated(0.95, 0.1)
+        Overlap(estimate=0.95, std_error=0.1, low=0.85, high=1.0)
+        >>> Overlap.estimated(0.95, 0.3).low
+        0.0
+        """
+        if not std_error <= MAX_STD_ERROR:
+            return cls(_clip(share), std_error, 0.0, 1.0)
+        return cls(_clip(share), std_error, _clip(share - std_error), _clip(share + std_error))
+
+
+def _clip(share: float) -> float:
+    return share if math.isnan(share) else min(max(share, 0.0), 1.0)
+
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Comparison(TableResult[Change], Result):
@@ -52,7 +105,7 @@ class Comparison(TableResult[Change], Result):
 
     a, b             : decodings of both samples
     changes          : of all candidates
-    unlisted, no_value : changes of the totals (`candidate` is a label)
+    totals           : changes of the shares of all candidates, of unlisted strings and of "no value"; `candidate` is the name of the total
     overlap          : share of clients with the same value in both
     same_clients     : whether a client may be in both; False: s = 0 is known
     """
@@ -83,7 +136,7 @@ class Comparison(TableResult[Change], Result):
         return self.changes
 
     def _names(self, row: Change) -> tuple[str, ...]:
-        return (row.candidate, *row.indistinguishable_from)
+        return row.group
 
     def __repr__(self) -> str:
         changes = format_count(len(self.changes), "candidate")
@@ -106,7 +159,110 @@ class Comparison(TableResult[Change], Result):
             "warnings": json_value(self.warnings),
         }
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from hubbub_decoder.comparison.table import ComparisonTable
+    def document(self, *, everything: bool = False, top: int | None = None) -> Document:
+        """Return headline, table of changes, changes of totals, overlap and warnings.
 
-        yield from ComparisonTable(self).__rich_console__(console, options)
+        everything : all candidates of a string metric; otherwise those with a detected change. Categories are always shown
+        top        : largest number of rows: detected changes first, then the largest; None: all
+        """
+        every = self.changes if everything or not self.a.is_tested else self.detected
+        rows = every[:top]
+        return Document(
+            headline(self), _table(self, rows, len(every) - len(rows)), (*summary_lines(self),), self.warnings
+        )
+
+    def plot(self, ax: Axes | Figure | None = None, *, top: int | None = None) -> Axes:
+        """Draw the changes with their confidence intervals, detected ones first, then the largest, and return the axes.
+
+        Detected changes have filled circles, the others open ones.
+
+        ax  : axes to draw on, or an empty figure, which gets the size that the plot needs; None: a new pyplot figure, which a notebook
+              displays
+        top : largest number of candidates; None: 40
+
+        Raises ValueError for top < 1.
+        """
+        from hubbub_decoder.results.plots import MAX_INTERVALS, Interval, checked_top, draw_intervals
+
+        rows = [row for row in self.changes if not math.isnan(row.change)][: checked_top(top, MAX_INTERVALS)]
+        shown = f", {len(rows)} of {len(self):,} candidates" if len(rows) < len(self) else ""
+        return draw_intervals(
+            ax,
+            [Interval(" = ".join(row.group), (row.low, row.change, row.high), is_marked=row.detected) for row in rows],
+            title=f"{self.metric.name}: changes",
+            about=f"{self.a.num_reports:,} and {self.b.num_reports:,} reports{shown}",
+            label="change of the share from a to b",
+            confidence=self.confidence,
+            marks=("changed", "no change detected"),
+        )
+
+
+def _table(comparison: Comparison, changes: tuple[Change, ...], hidden: int) -> Table:
+    columns = (
+        Column.names(comparison.metric.kind.value_noun, width=12),
+        Column.shares("a"),
+        Column.shares("b"),
+        Column.changes("change"),
+        Column.changes(f"{format_level(comparison.confidence)} interval", width=INTERVAL_WIDTH),
+        Column.q_values(),
+        Column.bars(25),
+    )
+    known = [row for row in changes if math.isfinite(row.high)]
+    end = max((max(abs(row.low), abs(row.high)) for row in known), default=1.0)
+    rows = []
+    for row in changes:
+        if math.isnan(row.change):
+            rows.append(Row((group_name(row.group), "-", "-", "-", "not determined", "-", ""), "dim"))
+            continue
+        interval, bar = (row.low, row.high), Bar(row.low, row.change, row.high, end, start=-end)
+        cells = (group_name(row.group), row.share_a, row.share_b, row.change, interval, row.q_value, bar)
+        rows.append(Row(cells, "" if row.detected else "dim"))
+    return Table(columns, tuple(rows), hidden=hidden)
+
+
+def headline(comparison: Comparison) -> str:
+    """Return the metric's name and the periods and numbers of reports of both samples."""
+    a, b = (
+        f"{name}: {_periods(decoding.periods)}{format_count(decoding.num_reports, 'report')}"
+        for name, decoding in (("a", comparison.a), ("b", comparison.b))
+    )
+    return f"{comparison.metric.name}; {a}; {b}"
+
+
+def _periods(periods: tuple[str, ...]) -> str:
+    if not periods:
+        return ""
+    return f"{periods[0]}, " if len(periods) == 1 else f"{periods[0]} .. {periods[-1]}, "
+
+
+def summary_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield the lines below the table: changes of totals, number of detected changes, and the overlap."""
+    labels = {"listed_total": "candidates", "unlisted": "unlisted strings", "no_value": "no value"}
+    totals = [
+        f"{labels[row.candidate]} {row.change:+z.1%} ({row.low:+z.1%} .. {row.high:+z.1%})"
+        for row in comparison.totals
+        if math.isfinite(row.change + row.std_error)
+    ]
+    if totals:
+        yield f"Changes of total shares: {', '.join(totals)}."
+    detected, tested = len(comparison.detected), len(comparison)
+    yield f"Changed: {detected:,} of {tested:,} (false discovery rate {comparison.fdr:.0%})."
+    yield overlap_line(comparison)
+
+
+def overlap_line(comparison: Comparison) -> str:
+    """Return the share of clients with the same value in both samples, and its use."""
+    overlap = comparison.overlap
+    if overlap.std_error == 0:
+        if overlap.estimate == 0:
+            return "Intervals take a and b for different clients."
+        return f"Intervals assume that {overlap.estimate:.0%} of the clients have the same value in a and b."
+    if overlap.low == 0 and overlap.high == 1:
+        return (
+            "The reports do not show how many clients have the same value in a and b. "
+            "Intervals assume none (overlap 0), which is never too narrow."
+        )
+    return (
+        f"Clients with the same value in a and b: {overlap.estimate:.0%} (standard error {overlap.std_error:.1%}). "
+        f"Intervals assume {overlap.low:.0%}."
+    )

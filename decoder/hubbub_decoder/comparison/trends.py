@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub_decoder.blas_threads import one_blas_thread
-from hubbub_decoder.comparison.compare import check_comparable, collect, common_candidates, compare_decodings
-from hubbub_decoder.comparison.overlap import Overlap
-from hubbub_decoder.comparison.results import Change, Comparison
+from hubbub_decoder.comparison.compare import collect, compare_decodings
+from hubbub_decoder.comparison.results import Change, Comparison, Overlap, overlap_line
+from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.document import (
+    MAX_POINTS,
+    Cell,
+    Column,
+    Document,
+    Row,
+    Sparkline,
+    Table,
+    format_level,
+    group_name,
+)
 from hubbub_decoder.results.estimates import Estimate
 from hubbub_decoder.results.table_result import TableResult, columns_of
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _COLUMNS = ("share", "std_error", "low", "high", "p_value", "q_value", "detected")
 _CHANGE_COLUMNS = {"change": "change"} | {
@@ -106,10 +120,87 @@ class Trends(TableResult[Decoding], Result):
                     },
                 }
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from hubbub_decoder.comparison.trend_table import TrendTable
+    def document(self, *, everything: bool = False, top: int | None = None) -> Document:
+        """Return headline, shares by period with the last change of each candidate, number of changes and warnings of all periods.
 
-        yield from TrendTable(self).__rich_console__(console, options)
+        everything : all candidates of a string metric; otherwise those detected in a period, or with a detected change
+        top        : largest number of rows, the largest mean shares; None: all
+        """
+        decodings = self.decodings
+        every = everything or not decodings[0].is_tested
+        names = [name for name in self.candidates if every or self.has_signal(name)][:top]
+        reports = sum(decoding.num_reports for decoding in decodings)
+        days = f"{self.periods[0]} .. {self.periods[-1]}"
+        number, *last = change_lines(self.comparisons)
+        return Document(
+            f"{self.metric.name}: {format_count(len(self), 'period')}, {days}, {format_count(reports, 'report')}",
+            _table(self, names),
+            (f"Candidates shown: {len(names):,} of {len(self.candidates):,}. {number}", *last),
+            tuple(replace(each, text=f"{one.periods[0]}: {each.text}") for one in decodings for each in one.warnings),
+        )
+
+    def plot(self, ax: Axes | Figure | None = None, *, top: int | None = None) -> Axes:
+        """Draw the shares by period with their confidence intervals, of the candidates with the largest mean shares; return the axes.
+
+        Of a string metric, candidates that are detected in some period. A missing period is a gap.
+
+        ax  : axes to draw on, or an empty figure, which gets the size that the plot needs; None: a new pyplot figure, which a notebook
+              displays
+        top : largest number of candidates, at most 8; None: 8
+
+        Raises ValueError for another number of candidates.
+        """
+        from hubbub_decoder.results.plots import MAX_LINES, checked_top, draw_lines
+
+        most = checked_top(top, MAX_LINES)
+        if most > MAX_LINES:
+            raise ValueError(f"top must be 1 to {MAX_LINES}, got {top}: more lines cannot be told apart.")
+        names = [name for name in self.candidates if any(decoding[name].detected for decoding in self.decodings)]
+        names = names or list(self.candidates)  # categories are not tested
+        lines = []
+        for name in names[:most]:
+            estimates = [decoding[name] for decoding in self.decodings]
+            lines.append((name, np.array([[e.low, e.share, e.high] for e in estimates]).T))
+        return draw_lines(
+            ax,
+            self.periods,
+            lines,
+            title=f"{self.metric.name}: shares by {self.metric.period}",
+            unit=str(self.metric.period),
+            confidence=self.decodings[0].confidence,
+        )
+
+
+def _table(trends: Trends, names: Sequence[str]) -> Table:
+    """Table of some candidates: the latest shares, as many as fit, and the change between the last two periods."""
+    decodings, last = trends.decodings[-MAX_POINTS:], trends.comparisons[-1] if trends.comparisons else None
+    level = format_level(trends.decodings[0].confidence)
+    columns = [
+        Column.names(trends.metric.kind.value_noun),
+        Column("", "sparkline", width=len(decodings)),
+        *(Column.shares(each.periods[0], width=10, spare=0) for each in decodings[:-1]),
+        Column.shares(decodings[-1].periods[0], width=10),
+    ]
+    if last is not None:
+        interval = Column.changes(f"{level} interval", width=15)
+        columns += [Column.changes("last change"), interval, Column.q_values()]
+    rows = []
+    for name in names:
+        shares = tuple(decoding[name].share for decoding in decodings)
+        cells: list[Cell] = [group_name(decodings[-1][name].group), Sparkline(shares), *shares]
+        if last is not None:
+            change = last[name]
+            cells += [change.change, (change.low, change.high), change.q_value]
+        rows.append(Row(tuple(cells), "" if last is not None and last[name].detected else "dim"))
+    return Table(tuple(columns), tuple(rows))
+
+
+def change_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Yield the number of detected changes, and what the intervals of the last comparison assume."""
+    changed = sum(len(comparison.detected) for comparison in comparisons)
+    yield f"Detected changes in {format_count(len(comparisons), 'pair')} of successive periods: {changed:,}."
+    if comparisons:
+        yield f"Last change: {overlap_line(comparisons[-1])}"
 
 
 @one_blas_thread()
@@ -139,7 +230,8 @@ def decode_by_period(
         raise SummaryError("There is no summary, so nothing can be decoded. Pass one summary for each period.")
     samples = [collect(period, periods[period]) for period in sorted(periods)]
     metric = samples[0].metric
-    check_comparable(metric)
+    operations = operations_of(metric)
+    operations.check_comparable()
     for sample in samples:
         if sample.metric.digest != metric.digest:
             raise SummaryError(
@@ -147,7 +239,7 @@ def decode_by_period(
                 f"({metric.digest[:12]}, {sample.metric.digest[:12]}). Decode the periods of each definition separately."
             )
     evidence = [collect_evidence(sample, options) for sample in samples]
-    names = common_candidates(metric, candidates)
+    names = operations.rows(candidates)
     stages = 2 * len(evidence) - 1
     decodings = []
     for i, each in enumerate(evidence):

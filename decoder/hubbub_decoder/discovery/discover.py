@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import SummaryError
 from hubbub.metrics.discovery import END, Discovery
 from hubbub.metrics.kinds import StringKind
 from hubbub.metrics.metric import Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.discovery.extensions import Prefixes
 from hubbub_decoder.discovery.search import search_prefixes
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
-from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.decoding import ESTIMATE_COLUMNS, Decoding
+from hubbub_decoder.results.document import Document, Table
 from hubbub_decoder.results.estimates import Estimate
+from hubbub_decoder.results.table_result import TableResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 DEFAULT_BEAM = 1000
 MAX_CANDIDATES = 1_000_000
@@ -29,8 +37,8 @@ _TRUNCATED_LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Discoveries:
-    """Result of `discover`.
+class Discoveries(TableResult[Estimate]):
+    """Result of `discover`: a sequence of the estimates of all strings of the search (`TableResult`).
 
     decoding  : estimates and tests of the whole strings of the search, from the held-out group; None if the search found none
     truncated : first `longest` + 1 symbols of longer strings, present with a probability above .95 after the search, without a test. A value
@@ -45,12 +53,57 @@ class Discoveries:
         """Estimates of the strings that the held-out group confirms, in descending order of share."""
         return () if self.decoding is None else self.decoding.detected
 
+    @property
+    def _columns(self) -> Mapping[str, str]:
+        return ESTIMATE_COLUMNS
+
+    @property
+    def _rows(self) -> tuple[Estimate, ...]:
+        return () if self.decoding is None else self.decoding.estimates
+
+    def _names(self, row: Estimate) -> tuple[str, ...]:
+        return row.group
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as JSON values."""
         return {
             "decoding": None if self.decoding is None else self.decoding.to_dict(),
             "truncated": list(self.truncated),
         }
+
+    def _about(self) -> dict[str, Any]:
+        return {"truncated": list(self.truncated)}
+
+    def save(self, path: str | Path) -> None:
+        """Write the estimates as `Decoding.save` does; without any, a table without rows."""
+        if self.decoding is None:
+            super(Discoveries, self).save(path)  # a dataclass with slots is a new class, which super() does not know
+        else:
+            self.decoding.save(path)
+
+    def document(self, *, everything: bool = False, top: int | None = None) -> Document:
+        """Return the document of the decoding, with the longer strings that were found in part.
+
+        everything : every string of the search, not only the detected ones
+        top        : largest number of rows, the largest shares; None: all
+        """
+        if self.decoding is None:
+            nothing = "No string was found. Frequent strings are found with more reports or a larger epsilon."
+            return Document("", Table((), ()), (nothing, *self._truncated_line()))
+        shown = self.decoding.document(everything=everything, top=top)
+        return replace(shown, lines=(*shown.lines, *self._truncated_line()))
+
+    def _truncated_line(self) -> Iterator[str]:
+        if self.truncated:
+            number, most = format_count(len(self.truncated), "string"), 5
+            shown = ", ".join(map(escape_untrusted, self.truncated[:most]))
+            more = ", ..." if len(self.truncated) > most else ""
+            yield f"{number} longer than `longest`, found in part and not tested: {shown}{more}"
+
+    def plot(self, ax: Axes | Figure | None = None, *, top: int | None = None) -> Axes:
+        """Draw the largest estimates, as `Decoding.plot` does. Raises ValueError if no string was found, and for top < 1."""
+        if self.decoding is None:
+            raise ValueError("No string was found, so there is nothing to draw.")
+        return self.decoding.plot(ax, top=top)
 
 
 @one_blas_thread()

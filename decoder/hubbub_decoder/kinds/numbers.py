@@ -8,6 +8,7 @@ from typing import NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.errors import SummaryError
 from hubbub.metrics.buckets import finite_number, format_number
 from hubbub.metrics.kinds import MeanKind, NumberKind, OrdinalKind, Value
 from hubbub_decoder.errors import CandidateError, PopulationError
@@ -15,7 +16,7 @@ from hubbub_decoder.kinds.one_hot import OneHotOperations
 from hubbub_decoder.kinds.operations import Positions
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Options
-from hubbub_decoder.results.build import build_mean_decoding
+from hubbub_decoder.results.build import build_mean_decoding, with_numbers
 from hubbub_decoder.results.decoding import Decoding
 
 N = TypeVar("N", bound=NumberKind)
@@ -45,6 +46,9 @@ class NumberOperations(OneHotOperations[N]):
 class OrdinalOperations(NumberOperations[OrdinalKind], of=OrdinalKind):
     """Operations of an ordinal metric; a population has numbers, or labels of the buckets."""
 
+    def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:
+        return with_numbers(super()._decode(evidence, rows, options), evidence, self.kind.buckets, options)
+
     def positions(self, values: Sequence[str]) -> Positions:
         return np.array([self._bucket(value) for value in values], np.int16).reshape(-1, 1, 1)
 
@@ -62,6 +66,12 @@ class OrdinalOperations(NumberOperations[OrdinalKind], of=OrdinalKind):
 
 class MeanOperations(NumberOperations[MeanKind], of=MeanKind):
     """Operations of a metric that estimates a mean: one bit, which depends on the client's threshold."""
+
+    def check_comparable(self) -> NoReturn:
+        raise SummaryError(
+            f'{self.metric.name}: its reports estimate a mean (estimate = "mean"), and no shares that could be compared. '
+            "Decode each sample: means of different clients differ with the variance std_error_a**2 + std_error_b**2."
+        )
 
     def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:
         if rows is not None:

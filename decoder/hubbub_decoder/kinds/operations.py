@@ -63,6 +63,9 @@ class KindOperations(ABC, Generic[K]):
     def check_decodable(self) -> None:
         """Raise SummaryError if the metric has no shares of single values."""
 
+    def check_comparable(self) -> None:
+        """Raise SummaryError if the metric has no shares that could change between two samples."""
+
     @abstractmethod
     def rows(self, candidates: Candidates) -> DesignMatrix | Sequence[str] | None:
         """Rows of a decoding, prepared once for several: hashed candidates, or names of categories (None: all). Raises CandidateError."""

@@ -131,7 +131,7 @@ def _hash(metric: Metric, candidates: Candidates) -> tuple[DesignMatrix, int]:
     """Design matrix of the candidates and the number of repetitions among them."""
     if candidates is None:
         raise CandidateError(
-            f"{metric.name}: no candidates were given, and a string metric is decoded for given strings only. To decode it, give candidates."
+            f"{metric.name}: a string metric can only be decoded for given strings. Pass candidates (--candidates FILE or --map FILE)."
         )
     if not isinstance(candidates, DesignMatrix):
         names, repeated = distinct_candidates(candidates)

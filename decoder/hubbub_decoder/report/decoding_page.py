@@ -12,15 +12,15 @@ import numpy as np
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.text import escape_untrusted, format_count
+from hubbub.text import format_count
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.report.definition import definition_rows, privacy_rows
-from hubbub_decoder.report.fit_tests import fit_test_rows
+from hubbub_decoder.report.about import definition_rows, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
-from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.estimates import Estimate
+from hubbub_decoder.results.decoding import Decoding, match_lines, needed_reports, summary_lines
+from hubbub_decoder.results.document import format_level, group_name
+from hubbub_decoder.results.estimates import Estimate, FitTest
 from hubbub_decoder.results.ordinal import quantile_rows
-from hubbub_decoder.results.table import in_order, match_lines, needed_reports, summary_lines
+from hubbub_decoder.results.warnings import MAX_P_VALUE
 
 MAX_ROWS = 2_000
 """Largest number of candidates on a page; the detected ones and the largest estimates are preferred."""
@@ -31,16 +31,25 @@ _NOTABLE = 3.0  # standard errors
 _NOTABLE_SHARE = 0.0027  # of standard normal numbers
 
 
+QUESTIONS = {
+    "patterns": "Can a set of strings explain the reported bit patterns?",
+    "patterns_of_one_cohort": "Can a set of strings explain the bit patterns of each cohort?",
+    "number_of_ones": "Can a set of strings explain the numbers of ones in the reports?",
+    "coincident_hashes": "Do the two hashes of a string coincide as often as the hash scheme predicts?",
+    "equal_cohorts": "Do all cohorts have equally many clients?",
+    "ones_by_cohort": "Do the reports of all cohorts have equally many ones?",
+    "share_with_value": "Is the share of reports with a value between 0% and 100%?",
+    "thresholds": "Do fewer numbers reach higher thresholds?",
+    "even_bits": "Is each bit set as often as the others, on average over the cohorts?",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Truth:
     """True shares by candidate, 0 if missing, for demonstrations; and long names of candidates."""
 
     shares: Mapping[str, float]
     names: Mapping[str, str]
-
-    def share(self, estimate: Estimate) -> float:
-        """True share of a row, including candidates that are indistinguishable from it."""
-        return sum(self.shares.get(name, 0.0) for name in (estimate.candidate, *estimate.indistinguishable_from))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,6 @@ def render_decoding(
     path       : labels and addresses of the pages above this one
     """
     rows = [_row(estimate, truth) for estimate in _shown(decoding)]
-    tested = decoding.metric.kind.needs_candidates
     return render(
         "decoding.html.j2",
         scripts,
@@ -77,10 +85,9 @@ def render_decoding(
         decoding=decoding,
         metric=decoding.metric,
         rows=rows,
-        tested=tested,
+        tested=decoding.is_tested,
         truth=truth,
-        level=_level(decoding),
-        noun=decoding.metric.kind.value_nouns,
+        level=format_level(decoding.confidence),
         figures=list(_figures(decoding)),
         periods=period_text(decoding.periods),
         sentences=[*match_lines(decoding), *summary_lines(decoding, quantiles=False)],
@@ -112,20 +119,15 @@ def _shown(decoding: Decoding) -> list[Estimate]:
     """Estimates in the order of the terminal's table, at most MAX_ROWS."""
     preferred = sorted(range(len(decoding)), key=lambda i: not decoding[i].detected)[:MAX_ROWS]
     kept = {id(decoding[i]) for i in preferred}
-    return [estimate for estimate in in_order(decoding) if id(estimate) in kept]
+    return [estimate for estimate in decoding.in_order(decoding) if id(estimate) in kept]
 
 
 def _row(estimate: Estimate, truth: Truth | None) -> Row:
-    names = (estimate.candidate, *estimate.indistinguishable_from)
-    label = " = ".join(map(escape_untrusted, names))
+    label = group_name(estimate.group)
     if truth is None:
         return Row(label, estimate, None, True)
-    true = truth.share(estimate)
+    true = estimate.true_share(truth.shares)
     return Row(label, estimate, true, estimate.low <= true <= estimate.high)
-
-
-def _level(decoding: Decoding) -> str:
-    return f"{100 * decoding.confidence:.4g}%"
 
 
 def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
@@ -135,7 +137,7 @@ def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
         f"{decoding.num_reports:,}",
         "intervals are for these reporters" if decoding.target == "reporters" else "intervals are for the population",
     )
-    if decoding.metric.kind.needs_candidates:
+    if decoding.is_tested:
         yield (
             "Detected",
             f"{len(decoding.detected):,} of {len(decoding):,}",
@@ -148,7 +150,7 @@ def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
         yield "Estimated", format_count(len(decoding), "share"), "categories are not tested"
     epsilon = privacy_figures(decoding.metric, Policy()).epsilon_report
     yield "Epsilon of a report", shown_epsilon(epsilon), "see Privacy"
-    failed = sum(row.failed for row in fit_test_rows(decoding.fit_tests))
+    failed = sum(test.p_value < MAX_P_VALUE for test in decoding.fit_tests)
     tests = len(decoding.fit_tests)
     yield "Goodness of fit", "not tested" if not tests else f"{failed} of {tests} tests fail", ""
 
@@ -158,31 +160,26 @@ def _chart_data(
 ) -> dict[str, Any]:
     """Numbers of the charts, with the rows in the order of the table."""
     estimates = [row.estimate for row in rows]
-    tested = decoding.metric.kind.needs_candidates
     known_joint = any(math.isfinite(e.simultaneous_low) for e in estimates) and len(estimates) > 1
     data: dict[str, Any] = {
-        "level": _level(decoding),
+        "level": format_level(decoding.confidence),
         "estimates": {
             "labels": [row.label for row in rows],
-            "share": json_numbers([e.share for e in estimates]),
-            "low": json_numbers([e.low for e in estimates]),
-            "high": json_numbers([e.high for e in estimates]),
+            **{name: json_numbers([getattr(e, name) for e in estimates]) for name in ("share", "low", "high")},
             "joint_low": json_numbers([e.simultaneous_low for e in estimates]) if known_joint else None,
             "joint_high": json_numbers([e.simultaneous_high for e in estimates]) if known_joint else None,
-            "truth": None if truth is None else json_numbers([truth.share(e) for e in estimates]),
-            "detected": [int(e.detected) for e in estimates] if tested else None,
+            "truth": None if truth is None else json_numbers([e.true_share(truth.shares) for e in estimates]),
+            "detected": [int(e.detected) for e in estimates] if decoding.is_tested else None,
         },
     }
     if residuals is not None and residuals.size <= _MAX_CELLS:
         cohorts, bits = residuals.shape
         data["residuals"] = {"cohorts": cohorts, "bits": bits, "values": json_numbers(residuals.ravel().tolist(), 2)}
-    if decoding.numbers is not None and decoding.numbers.distribution and decoding.metric.buckets is not None:
-        points = [
-            {"edge": point.edge, "share": point.share, "low": point.low, "high": point.high}
-            for point in decoding.numbers.distribution
-            if math.isfinite(point.share)
-        ]
-        data["distribution"] = {"points": points, "unit": decoding.metric.buckets.unit or decoding.metric.name}
+    if decoding.numbers is not None and decoding.numbers.distribution:
+        names = ("edge", "share", "low", "high")
+        known = (point for point in decoding.numbers.distribution if math.isfinite(point.share))
+        points = [{name: getattr(point, name) for name in names} for point in known]
+        data["distribution"] = {"points": points, "unit": decoding.numbers.definition.unit or decoding.metric.name}
     return data
 
 
@@ -203,3 +200,18 @@ def _largest_residuals(residuals: Floats) -> Iterator[tuple[int, int, float]]:
     for cell in np.argsort(-flat)[:_LARGEST_RESIDUALS].tolist():
         cohort, bit = divmod(cell, residuals.shape[1])
         yield cohort, bit, float(residuals[cohort, bit])
+
+
+def fit_test_rows(tests: Sequence[FitTest]) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield question, name, p-value and whether the test fails; it fails where the decoding has a warning about it."""
+    for test in tests:
+        yield QUESTIONS[test.name], test.name, _format(test.p_value), test.p_value < MAX_P_VALUE
+
+
+def _format(p_value: float) -> str:
+    """P-value as text.
+
+    >>> _format(0.25), _format(2e-9), _format(0.0)
+    ('0.250', '2e-09', 'below 1e-300')
+    """
+    return f"{p_value:.3f}" if p_value >= 0.001 else f"{p_value:.0e}" if p_value > 0 else "below 1e-300"

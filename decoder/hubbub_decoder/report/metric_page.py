@@ -7,16 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.metric import Metric
-from hubbub.text import escape_untrusted
-from hubbub_decoder.comparison.results import Comparison
-from hubbub_decoder.comparison.trend_table import change_lines
-from hubbub_decoder.report.changes import change_rows
-from hubbub_decoder.report.definition import definition_rows, privacy_rows
-from hubbub_decoder.report.means import mean_chart, read_means
+from hubbub_decoder.comparison.results import Change, Comparison
+from hubbub_decoder.comparison.trends import change_lines
+from hubbub_decoder.report.about import definition_rows, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.ordinal import representative_name
+from hubbub_decoder.results.document import format_level, group_name
+from hubbub_decoder.results.ordinal import Mean, number_texts, representative_name
 
 MAX_ROWS = 1_000
 """Largest number of candidates on a page: those with the largest mean shares."""
@@ -77,10 +76,13 @@ def render_metric(
     """
     dated = sorted((each for each in decodings if len(each["periods"]) == 1), key=lambda each: str(each["periods"][0]))
     trends = read_trends(dated)
-    levels = {f"{100 * each['confidence']:.4g}%" for each in dated}
+    levels = {format_level(each["confidence"]) for each in dated}
     days = [each["periods"][0] for each in dated]
     means = list(read_means(dated))
-    unit = (metric.buckets.unit if metric.buckets is not None else "") or metric.name
+    numbers = next((each for each in dated if each.get("numbers") is not None), None)
+    buckets = None if numbers is None else Buckets.from_dict(numbers["metric"]["buckets"])
+    unit = (buckets.unit if buckets is not None else "") or metric.name
+    has_buckets = numbers is not None and numbers["numbers"]["buckets"]
     changes = list(change_rows(comparisons or ()))
     return render(
         "metric.html.j2",
@@ -91,15 +93,14 @@ def render_metric(
             "means": mean_chart(means, unit),
         },
         metric=metric,
-        tested=metric.kind.needs_candidates,
+        tested=any(each["detection_limit"] is not None for each in decodings),
         level=min(levels, default=""),
-        noun=metric.kind.value_nouns,
         trends=trends[:MAX_ROWS],
         num_trends=len(trends),
         days=days,
-        means=means,
+        means=[(period, number_texts(mean)) for period, mean in means],
         unit=unit,
-        representative="" if metric.buckets is None or metric.buckets.is_mean else representative_name(metric.buckets),
+        representative=representative_name(buckets) if buckets is not None and has_buckets else "",
         comparisons=comparisons,
         changes=changes[:MAX_ROWS],
         num_changes=len(changes),
@@ -125,7 +126,7 @@ def _trend(name: str, estimates: Sequence[Mapping[str, Any]]) -> Trend:
         return (math.nan if each.get(field) is None else each[field] for each in estimates)
 
     others = next((each["indistinguishable_from"] for each in estimates if each), ())
-    label = " = ".join(map(escape_untrusted, (name, *others)))
+    label = group_name((name, *others))
     detected = tuple(bool(each.get("detected")) for each in estimates)
     return Trend(label, tuple(column("share")), tuple(column("low")), tuple(column("high")), detected)
 
@@ -134,7 +135,33 @@ def _chart_data(trends: Sequence[Trend], periods: Sequence[str]) -> dict[str, An
     return {
         "periods": list(periods),
         "labels": [trend.label for trend in trends],
-        "share": [json_numbers(trend.share) for trend in trends],
-        "low": [json_numbers(trend.low) for trend in trends],
-        "high": [json_numbers(trend.high) for trend in trends],
+        **{name: [json_numbers(getattr(trend, name)) for trend in trends] for name in ("share", "low", "high")},
+    }
+
+
+def change_rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str, str, Change]]:
+    """Yield name, both periods and the change of the detected changes, the latest first, and those of one pair of periods in descending order of size."""
+    for comparison in reversed(comparisons):
+        for change in comparison.detected:
+            yield group_name(change.group), comparison.a.periods[0], comparison.b.periods[0], change
+
+
+def read_means(decodings: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Mean]]:
+    """Yield the periods with numbers in documents of single periods, and their means."""
+    for each in decodings:
+        if each.get("numbers") is not None:
+            fields = each["numbers"]["mean"].items()
+            yield each["periods"][0], Mean(**{name: math.nan if number is None else number for name, number in fields})
+
+
+def mean_chart(means: Sequence[tuple[str, Mean]], unit: str) -> dict[str, Any]:
+    """Numbers of the chart of the means that are determined, with the texts of the table; the bars are the intervals that always hold."""
+    known = [(period, mean) for period, mean in means if not math.isnan(mean.value)]
+    return {
+        "unit": unit,
+        "periods": [period for period, _ in known],
+        "value": json_numbers([mean.value for _, mean in known]),
+        "low": json_numbers([mean.lowest for _, mean in known]),
+        "high": json_numbers([mean.highest for _, mean in known]),
+        "texts": [number_texts(mean) for _, mean in known],
     }

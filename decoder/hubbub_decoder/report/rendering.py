@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hubbub.text import visible_text, visible_value
-from hubbub_decoder.results.table import format_q_value
+from hubbub_decoder.results.document import format_change, format_q_value, format_share
 
 SCRIPTS = ("d3.min.js", "plot.umd.min.js", "report.js")
 """Scripts of a page, in the order in which they run: D3 and Observable Plot, unchanged, and the report's own."""
@@ -97,11 +97,11 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.filters |= {
-        "percent": percent,
+        "percent": format_share,
         "interval": interval,
-        "q_value": lambda q: "-" if math.isnan(q) else format_q_value(q),
-        "change": change,
-        "change_interval": lambda ends: interval(ends, change),
+        "q_value": format_q_value,
+        "change": format_change,
+        "change_interval": lambda ends: interval(ends, format_change),
         "sortable": lambda number: number if math.isfinite(number) else "",
     }
     return environment
@@ -112,25 +112,7 @@ def _static(name: str) -> str:
     return (files("hubbub_decoder.report") / "static" / name).read_text(encoding="utf-8")
 
 
-def percent(share: float) -> str:
-    """Share as a percentage with two decimals, as in the terminal's table.
-
-    >>> percent(0.1234), percent(-0.0), percent(math.nan)
-    ('12.34%', '0.00%', '-')
-    """
-    return "-" if math.isnan(share) else f"{share:z.2%}"
-
-
-def change(difference: float) -> str:
-    """Difference of two shares with its sign, as in the terminal's table.
-
-    >>> change(0.1234), change(-0.01), change(math.nan)
-    ('+12.34%', '-1.00%', '-')
-    """
-    return "-" if math.isnan(difference) else f"{difference:+z.2%}"
-
-
-def interval(ends: tuple[float, float], show: Callable[[float], str] = percent) -> Markup | str:
+def interval(ends: tuple[float, float], show: Callable[[float], str] = format_share) -> Markup | str:
     """Interval of a share or of a change, as in the terminal's table; a line may break only before the upper end.
 
     >>> print(interval((0.01, 0.025)))

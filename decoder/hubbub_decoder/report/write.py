@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,11 @@ from hubbub_decoder.comparison.trends import Trends
 from hubbub_decoder.data.output_files import PAGE, atomic_write, check_table_path
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected
-from hubbub_decoder.report.decoding_page import Truth, render_decoding
+from hubbub_decoder.report.decoding_page import render_decoding
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
-from hubbub_decoder.report.rendering import Scripts, inline_scripts
+from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.residuals import bit_residuals
+from hubbub_decoder.results.goodness_of_fit import bit_residuals
 
 
 def write_report(
@@ -33,25 +33,8 @@ def write_report(
 
     Raises OutputError for another suffix than .html, or if the file cannot be written.
     """
-    write_decoding_page(decoding, Path(path), inline_scripts(), summary, design=design, provenance=provenance)
-
-
-def write_decoding_page(
-    decoding: Decoding,
-    path: Path,
-    scripts: Scripts,
-    summary: Collected | None = None,
-    *,
-    design: DesignMatrix | None = None,
-    provenance: Iterable[tuple[str, str]] = (),
-    links: Sequence[tuple[str, str]] = (),
-    truth: Truth | None = None,
-) -> None:
-    """Write the page with these scripts; links : labels and addresses of the pages above it."""
     residuals = None if summary is None else bit_residuals(summary, decoding, design)
-    _write(
-        path, render_decoding(decoding, scripts, residuals=residuals, provenance=provenance, path=links, truth=truth)
-    )
+    write_page(Path(path), render_decoding(decoding, inline_scripts(), residuals=residuals, provenance=provenance))
 
 
 def write_trend_report(trends: Trends, path: Path, provenance: Iterable[tuple[str, str]] = ()) -> None:
@@ -64,10 +47,11 @@ def write_trend_report(trends: Trends, path: Path, provenance: Iterable[tuple[st
     page = render_metric(
         trends.metric, periods, documents, inline_scripts(), provenance=provenance, comparisons=trends.comparisons
     )
-    _write(path, page)
+    write_page(path, page)
 
 
-def _write(path: Path, page: str) -> None:
+def write_page(path: Path, page: str) -> None:
+    """Write an HTML page. Raises OutputError for another suffix than .html, or if the file cannot be written."""
     check_table_path(path, (PAGE,))
     with atomic_write(path) as file:
         file.write(page.encode())

@@ -62,11 +62,13 @@ def build_category_decoding(fit: FitResult, selected: Sequence[str], evidence: E
         **_posterior_columns(fit, std_errors, options),
     }
     estimates = _rows(columns, [(name,) for name in selected], [False] * len(selected))
-    decoding = _decoding(fit, estimates, math.nan, evidence, options)
-    buckets = evidence.metric.buckets
-    if buckets is None:
-        return decoding
-    return replace(decoding, numbers=build_numbers(fit_buckets(evidence, buckets, target), level))
+    return _decoding(fit, estimates, math.nan, evidence, options)
+
+
+def with_numbers(decoding: Decoding, evidence: Evidence, buckets: Buckets, options: Options) -> Decoding:
+    """Decoding of an ordinal metric with the mean, the quantiles and the distribution function of its numbers."""
+    fit = fit_buckets(evidence, buckets, options.target)
+    return replace(decoding, numbers=build_numbers(fit, options.confidence))
 
 
 def build_mean_decoding(evidence: Evidence, buckets: Buckets, options: Options) -> Decoding:
@@ -79,7 +81,7 @@ def build_mean_decoding(evidence: Evidence, buckets: Buckets, options: Options) 
         unlisted=nothing,
         no_value=nothing,
         detection_limit=math.nan,
-        numbers=build_mean(estimate_mean(evidence, buckets, options.target, options.confidence)),
+        numbers=build_mean(estimate_mean(evidence, buckets, options.target, options.confidence), buckets),
     )
 
 

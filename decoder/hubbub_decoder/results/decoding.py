@@ -1,44 +1,51 @@
-"""`Decoding`: estimates, totals, tests and warnings of one metric; saving and display."""
+"""`Decoding`: estimates, totals, tests and warnings of one metric, and the document that shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
-from hubbub.text import format_count
+from hubbub.privacy import privacy_figures
+from hubbub.privacy.policy import Policy
+from hubbub.text import escape_untrusted, format_count
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.errors import OutputError
+from hubbub_decoder.inference.intervals import reports_to_detect
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
+from hubbub_decoder.results.document import (
+    INTERVAL_WIDTH,
+    Bar,
+    Cell,
+    Column,
+    Document,
+    Row,
+    Table,
+    format_level,
+    group_name,
+)
 from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate
-from hubbub_decoder.results.ordinal import Numbers
-from hubbub_decoder.results.table import DecodingTable
+from hubbub_decoder.results.ordinal import Numbers, mean_lines, quantile_lines
 from hubbub_decoder.results.table_result import TableResult, columns_of
 from hubbub_decoder.results.unlisted_strings import UnlistedString, matching_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from matplotlib.figure import Figure
 
-_COLUMNS = (
-    *(
-        "candidate",
-        "share",
-        "std_error",
-        "low",
-        "high",
-        "selection_adjusted_low",
-        "selection_adjusted_high",
-        "p_value",
-        "q_value",
-    ),
-    *("posterior_median", "credible_low", "credible_high", "posterior_mean"),
-    *("simultaneous_low", "simultaneous_high", "detected", "indistinguishable_from"),
-)
+_SPARE_FOR_BARS = 18
+_EXAMPLE_LIMIT = 0.01
+_NUM_SMALLER_LIMITS = 4
+ESTIMATE_COLUMNS = columns_of(
+    Estimate, "candidate", "share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high",
+    "p_value", "q_value", "posterior_median", "credible_low", "credible_high", "posterior_mean", "simultaneous_low",
+    "simultaneous_high", "detected", "indistinguishable_from",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -95,18 +102,29 @@ class Decoding(TableResult[Estimate], Result):
 
     @property
     def _columns(self) -> Mapping[str, str]:
-        return columns_of(Estimate, *_COLUMNS)
+        return ESTIMATE_COLUMNS
 
     @property
     def _rows(self) -> tuple[Estimate, ...]:
         return self.estimates
 
     def _names(self, row: Estimate) -> tuple[str, ...]:
-        return (row.candidate, *row.indistinguishable_from)
+        return row.group
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether candidates were tested for their presence; categories are not."""
+        return not math.isnan(self.detection_limit)
+
+    def in_order(self, estimates: Iterable[Estimate]) -> tuple[Estimate, ...]:
+        """Return estimates as tables and plots list them: those of buckets by their edges, the others as they are."""
+        labels = () if self.numbers is None else (bucket.label for bucket in self.numbers.buckets)
+        position = {label: i for i, label in enumerate(labels)}
+        return tuple(sorted(estimates, key=lambda estimate: position.get(estimate.candidate, 0)))
 
     def __repr__(self) -> str:
         candidates = format_count(len(self), "candidate")
-        shown = f"{len(self.detected):,} of {candidates} detected" if self.metric.kind.needs_candidates else candidates
+        shown = f"{len(self.detected):,} of {candidates} detected" if self.is_tested else candidates
         return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {shown}>"
 
     def match_unlisted(self, words: Iterable[str]) -> Decoding:
@@ -140,28 +158,238 @@ class Decoding(TableResult[Estimate], Result):
             "lowest_detection_limit": self.lowest_detection_limit,
             "unlisted_strings": json_value(self.unlisted_strings),
             "num_more_candidates": self.num_more_candidates,
-            **({} if self.numbers is None else {"numbers": json_value(self.numbers)}),
+            **({} if self.numbers is None else {"numbers": self.numbers.to_dict()}),
             "warnings": json_value(self.warnings),
             "fit_tests": json_value(self.fit_tests),
         }
 
-    def plot(self, ax: Axes | None = None, *, top: int = 40) -> Axes:
-        """Draw the largest estimates with their confidence intervals (`hubbub_decoder.plots.plot_intervals`), and return the axes.
+    def document(self, *, everything: bool = False, top: int | None = None) -> Document:
+        """Return headline, table, totals, detection limit and warnings.
 
-        ax  : axes to draw on; None: those of a new pyplot figure, which a notebook displays
-        top : largest number of candidates
+        everything : all candidates of a string metric; otherwise the detected ones. Categories are always shown
+        top        : largest number of rows, the largest shares; None: all
+        """
+        every = self.detected if self.is_tested and not everything else self.estimates
+        rows = self.in_order(every[:top])
+        lines = (*match_lines(self), *summary_lines(self))
+        return Document(headline(self), _table(self, rows, len(every) - len(rows)), lines, self.warnings)
+
+    def plot(
+        self,
+        ax: Axes | Figure | None = None,
+        *,
+        top: int | None = None,
+        truth: Mapping[str, float] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> Axes:
+        """Draw the largest estimates with their confidence intervals, and return the axes.
+
+        Detected candidates have filled circles, the others open ones. Categories, which are not tested, also have thin simultaneous
+        intervals. Buckets are in the order of their edges.
+
+        ax    : axes to draw on, or an empty figure, which gets the size that the plot needs; None: a new pyplot figure, which a notebook
+                displays
+        top   : largest number of candidates, the largest shares; None: 40
+        truth : true shares by candidate, drawn as ticks; None: unknown
+        names : long names of candidates for the labels
 
         Raises ValueError for top < 1, and for the decoding of a mean, which has no shares.
         """
-        from hubbub_decoder.results.plots import plot_intervals
+        from hubbub_decoder.results.plots import MAX_INTERVALS, Interval, checked_top, draw_intervals
 
-        return plot_intervals(self, top=top, ax=ax)
+        if not self.estimates:
+            raise ValueError(
+                f'{self.metric.name} estimates a mean (estimate = "mean"), which has no plot. Print decoding.numbers.'
+            )
+        known = [estimate for estimate in self.estimates if not math.isnan(estimate.share)]
+        rows = self.in_order(known[: checked_top(top, MAX_INTERVALS)])
+        intervals = [
+            Interval(
+                "  ".join([*([names[e.candidate]] if names and e.candidate in names else []), " = ".join(e.group)]),
+                (e.low, e.share, e.high),
+                is_marked=e.detected or not self.is_tested,
+                outer=(e.simultaneous_low, e.simultaneous_high),
+                truth=None if truth is None else e.true_share(truth),
+            )
+            for e in rows
+        ]
+        shown = f", the {len(rows)} largest of {len(self):,} estimates" if len(rows) < len(self) else ""
+        return draw_intervals(
+            ax,
+            intervals,
+            title=self.metric.name,
+            about=f"{format_count(self.num_reports, 'report')}{shown}",
+            label=f"share of {'population' if self.target == 'population' else 'reports'}",
+            confidence=self.confidence,
+            marks=("detected", "not detected") if self.is_tested else ("estimate with interval", ""),
+            limit=self.detection_limit,
+        )
 
     def _check_format(self, path: Path) -> None:
-        if not self.metric.kind.has_shares and path.suffix.lower() != ".json":
+        if not self.estimates and path.suffix.lower() != ".json":
             raise OutputError(
                 f'{path} would have no rows: {self.metric.name} estimates a mean (estimate = "mean"). Use .json.'
             )
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from DecodingTable(self).__rich_console__(console, options)
+
+def _table(decoding: Decoding, estimates: Sequence[Estimate], hidden: int) -> Table:
+    """Table of some estimates, and of the frequent unlisted strings."""
+    tested, unlisted = decoding.is_tested, decoding.unlisted_strings
+    compared = not tested and len(estimates) > 1
+    columns = [
+        Column.names(decoding.metric.kind.value_noun),
+        Column.shares("share"),
+        Column.shares(f"{format_level(decoding.confidence)} interval", width=INTERVAL_WIDTH),
+        *(
+            [Column.shares("selection-adjusted", width=INTERVAL_WIDTH, spare=_SPARE_FOR_BARS), Column.q_values()]
+            if tested
+            else []
+        ),
+        *([Column.shares("simultaneous", width=INTERVAL_WIDTH, spare=0)] if compared else []),
+        Column.bars(),
+    ]
+    end = max((e.high for e in (*estimates, *unlisted) if math.isfinite(e.high)), default=1.0)
+    rows = []
+    for e in estimates:
+        known = not math.isnan(e.share)
+        cells: list[Cell] = [group_name(e.group), e.share, (e.low, e.high) if known else "not estimated"]
+        if tested:
+            cells += [(e.selection_adjusted_low, e.selection_adjusted_high), e.q_value]
+        elif compared:
+            cells += [(e.simultaneous_low, e.simultaneous_high)]
+        cells.append(Bar(e.low, e.share, e.high, end) if known else "")
+        rows.append(Row(tuple(cells), "" if known and (e.detected or not tested) else "dim"))
+    rows += [
+        Row((each.label, each.share, (each.low, each.high), "-", "-", Bar(each.low, each.share, each.high, end)))
+        for each in unlisted
+    ]
+    return Table(tuple(columns), tuple(rows), hidden=hidden)
+
+
+def headline(decoding: Decoding) -> str:
+    """Return metric name, number of reports, and the epsilons of a client under the default policy.
+
+    >>> from hubbub.metrics.metric import Metric
+    >>> from hubbub_decoder import Decoding
+    >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+    >>> nothing = ShareEstimate(0, 0, 0, 0)
+    >>> headline(Decoding(survey, 1000, 0.95, 0.05, (), nothing, nothing, nothing, 0.1)).partition("; enrollment and")[0]
+    'from_jfk: 1,000 reports; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
+    """
+    figures = privacy_figures(decoding.metric, Policy())
+    return f"{decoding.metric.name}: {format_count(decoding.num_reports, 'report')}; {figures.sentence()}"
+
+
+def match_lines(decoding: Decoding) -> Iterator[str]:
+    """Yield the words that match each unlisted string, if words were compared."""
+    words = format_count(decoding.num_more_candidates, "word")
+    if not decoding.num_more_candidates:
+        return
+    if not decoding.unlisted_strings:
+        yield f"There is no frequent unlisted string to compare with {words}."
+    for string in decoding.unlisted_strings:
+        subject = "An unlisted string" if string.num_strings == 1 else "Two unlisted strings together"
+        found = " and ".join(escape_untrusted(repr(word)) for word in string.matches)
+        yield f"{subject} ({string.share:z.2%}): {f'{found} of {words}' if found else f'none of {words} matches'}."
+
+
+def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str]:
+    """Yield the lines below the table: totals, mean and `quantiles`, number of detected candidates, detection limit."""
+    tested = decoding.is_tested
+    if decoding.metric.params.num_bits > 1:  # one bit has one share, which is in the table
+        listed = decoding.metric.kind.value_nouns
+        unlisted = "unlisted strings" if tested else f"other {listed}"
+        if decoding.num_kept is not None:
+            listed = format_count(decoding.num_kept, "kept candidate")
+            unlisted = "other candidates and unlisted strings"
+        totals = [(listed, decoding.listed_total)]
+        if tested or decoding.unlisted.std_error != 0:
+            totals.append((unlisted, decoding.unlisted))
+        totals.append(("no value", decoding.no_value))
+        if all(math.isnan(total.share) for _, total in totals):
+            yield "Total shares are not determined."
+        else:
+            yield "Total shares: " + ", ".join(f"{name} {_format_share(total)}" for name, total in totals) + "."
+    if decoding.numbers is not None:
+        yield from mean_lines(decoding.numbers, decoding.confidence)
+        if quantiles:
+            yield from quantile_lines(decoding.numbers, decoding.confidence)
+    if not tested:
+        return
+    detected, number = len(decoding.detected), len(decoding)
+    yield f"Detected: {detected:,} of {number:,} (false discovery rate {decoding.fdr:.0%}); {number - detected:,} not detected."
+    if decoding.target == "population":
+        yield "Intervals are for the population, of which the reporters are taken for a random sample."
+    if decoding.same_clients is not None:
+        yield _period_assumption(decoding)
+    limit = decoding.detection_limit
+    if 1 <= limit < math.inf:
+        yield (
+            f"Detection limit: above 100%, so no candidate can be detected. {_lower_limit(decoding, _EXAMPLE_LIMIT)}"
+        )
+    elif 0 < limit < 1:
+        yield (
+            f"Detection limit: {limit:.2%} (a candidate with this share is detected with probability 0.9). "
+            f"{_lower_limit(decoding, _round_below(limit / 2))}"
+        )
+
+
+def _period_assumption(decoding: Decoding) -> str:
+    """Return which reports of several periods the intervals take for independent."""
+    periods = format_count(len(decoding.periods), "period")
+    if decoding.same_clients:
+        return (
+            f"Intervals assume that the same clients report in all {periods}, with the same values. "
+            "If each period has other clients, pass --independent-clients (same_clients=False) for narrower intervals."
+        )
+    return f"Intervals assume that each of {periods} has other clients. They are too narrow if clients report in several periods."
+
+
+def needed_reports(decoding: Decoding) -> Iterator[tuple[str, str]]:
+    """Yield smaller detection limits of a string metric with the number of reports that each needs, as text."""
+    limit, lowest = decoding.detection_limit, decoding.lowest_detection_limit
+    if not 0 < limit < math.inf:
+        return
+    share = _EXAMPLE_LIMIT if limit >= 1 else _round_below(limit / 2)
+    for _ in range(_NUM_SMALLER_LIMITS):
+        needed = reports_to_detect(share, limit, decoding.num_reports, lowest)
+        if needed is None:
+            yield _format_percent(share), f"not possible: unlisted strings keep the limit above {lowest:.2%}"
+            return
+        yield _format_percent(share), f"{'at least ' if lowest else ''}{_round_up(needed)}"
+        share = _round_below(share / 2)
+
+
+def _lower_limit(decoding: Decoding, share: float) -> str:
+    """Return how many reports a detection limit of `share` needs, or that unlisted strings prevent it."""
+    lowest = decoding.lowest_detection_limit
+    needed = reports_to_detect(share, decoding.detection_limit, decoding.num_reports, lowest)
+    if needed is None:
+        return (
+            f"More reports do not lower this limit below {lowest:.2%}: unlisted strings cause it. "
+            "Add frequent strings to the candidates, or use a metric with more cohorts."
+        )
+    at_least = "at least " if lowest else ""
+    return f"A limit of {_format_percent(share)} needs {at_least}{_round_up(needed)} reports."
+
+
+def _format_share(total: ShareEstimate) -> str:
+    if math.isnan(total.share):
+        return "not determined"
+    return f"{total.share:z.1%} ({total.low:z.1%} .. {total.high:z.1%})"
+
+
+def _round_below(share: float) -> float:
+    """Return the largest of 1, 2 and 5 times a power of ten that is at most `share`."""
+    power = 10.0 ** math.floor(math.log10(share))
+    return max(step * power for step in (1, 2, 5) if step * power <= share * (1 + 1e-9))
+
+
+def _format_percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
+
+
+def _round_up(number: int) -> str:
+    """Round up to two significant digits."""
+    unit = 10 ** max(len(str(number)) - 2, 0)
+    return f"{-(-number // unit) * unit:,}"

@@ -1,28 +1,128 @@
-"""Plots that check a metric: epsilon over the number of reports, and residuals by cohort and bit (matplotlib)."""
+"""Plots that check a decoding or a metric: estimates against true shares, distributions of numbers, residuals, epsilon over time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import epsilon
 from hubbub.privacy.loss import epsilon_permanent
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.text import format_count
-from hubbub_decoder.results.plot_style import MARKERS, SERIES, axes_or_new, figure_of, finish_axes
-from hubbub_decoder.results.residuals import bit_residuals
-
-if TYPE_CHECKING:
-    from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.model.evidence import Collected
+from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.goodness_of_fit import bit_residuals
+from hubbub_decoder.results.plot_style import (
+    ESTIMATE,
+    FAINT,
+    MARKERS,
+    SERIES,
+    TRUTH,
+    axes_or_new,
+    figure_of,
+    finish_axes,
+    label_columns,
+    percent_axis,
+    sized_figure,
+)
+from hubbub_decoder.results.plots import error_lengths, interval_name
 
 _LARGEST_RESIDUAL = 4.0
+
+
+def plot_against_truth(
+    decoding: Decoding, truth: Mapping[str, float], *, log: bool = True, ax: Axes | None = None
+) -> Axes:
+    """Draw the estimate and confidence interval of every candidate over its true share, and return the axes.
+
+    truth : true shares by candidate; 0 if missing
+    log   : whether the axes are logarithmic. They are linear near 0, so that absent candidates and negative estimates are shown
+    ax    : axes to draw on; None: those of a new pyplot figure
+    """
+    axes = axes_or_new(ax, 5.0)
+    rows = [estimate for estimate in decoding.estimates if estimate.share == estimate.share]
+    true = [estimate.true_share(truth) for estimate in rows]
+    for present, colour, marker, label in (
+        (False, FAINT, "x", "absent candidates"),
+        (True, ESTIMATE, "o", "reported candidates"),
+    ):
+        group = [(x, e) for x, e in zip(true, rows, strict=True) if (x > 0) is present]
+        if group:
+            axes.errorbar(
+                [x for x, _ in group], [e.share for _, e in group], yerr=error_lengths([(e.low, e.share, e.high) for _, e in group]),
+                fmt=marker, markersize=3.5, linewidth=0.7, color=colour, label=f"{label} ({len(group)})",
+            )  # fmt: skip
+    top = max([*true, *(e.share for e in rows), 0.0])
+    bottom = min([0.0, *(e.share for e in rows)])
+    if log and any(true):
+        near_zero = 10.0 ** math.floor(math.log10(min(share for share in true if share > 0)))
+        axes.set_xscale("symlog", linthresh=near_zero)
+        axes.set_yscale("symlog", linthresh=near_zero)
+        axes.set_xlim(-near_zero / 2, top * 1.5)
+        axes.set_ylim(min(bottom * 1.5, -near_zero / 2), top * 2)
+        axes.minorticks_off()
+    grid = np.concatenate([[0.0], np.geomspace(max(top, 1e-12) / 1e6, max(top, 1e-12), 200)])
+    axes.plot(grid, grid, color=TRUTH, linewidth=1, label="estimate = true share")
+    axes.set_xlabel("true share")
+    of = "population" if decoding.target == "population" else "reports"
+    axes.set_ylabel(f"estimated share of {of}, {interval_name(decoding.confidence)}")
+    percent_axis(axes.xaxis)
+    percent_axis(axes.yaxis)
+    finish_axes(axes, decoding.metric.name, format_count(decoding.num_reports, "report"))
+    return axes
+
+
+def plot_numbers(decoding: Decoding, figure: Figure | None = None) -> Figure:
+    """Return a figure of an ordinal metric: shares of the buckets, and the distribution function, with their intervals.
+
+    figure : an empty figure, which gets the size of the plot; None: a new pyplot figure
+
+    Raises ValueError for the decoding of another kind.
+    """
+    numbers = decoding.numbers
+    if numbers is None or not numbers.distribution:
+        raise ValueError(
+            f"{decoding.metric.name} is no ordinal metric, or estimates a mean alone, and has no distribution function. Use decoding.plot()."
+        )
+    buckets = numbers.definition
+    figure = sized_figure(figure, 6)
+    histogram, distribution = figure.subplots(2, 1)
+    rows = [decoding[bucket.label] for bucket in numbers.buckets if bucket.label in decoding]
+    positions = range(len(rows))
+    histogram.errorbar(
+        positions, [e.share for e in rows], yerr=error_lengths([(e.low, e.share, e.high) for e in rows]),
+        fmt="o", markersize=4, linewidth=1.6, color=ESTIMATE, label="estimate with interval",
+    )  # fmt: skip
+    smoothed = {bucket.label: bucket.smoothed for bucket in numbers.buckets}
+    histogram.bar(positions, [smoothed[e.candidate] for e in rows], color=FAINT, alpha=0.4, label="smoothed")
+    label_columns(histogram, positions, [e.candidate for e in rows], rotated=True)
+    histogram.set_ylabel("share of reports")
+    points = numbers.distribution
+    places = [point.edge for point in points]
+    distribution.errorbar(
+        places, [point.share for point in points],
+        yerr=error_lengths([(point.low, point.share, point.high) for point in points]),
+        fmt="o", markersize=4, linewidth=1.6, color=ESTIMATE,
+    )  # fmt: skip
+    total = sum(smoothed.values())
+    cumulative = np.concatenate([[0.0], np.cumsum(list(smoothed.values()))]) / (total or np.nan)
+    distribution.plot(buckets.edges, cumulative, color=FAINT, linewidth=1)
+    distribution.set_xlabel(" ".join(filter(None, (decoding.metric.name, buckets.unit and f"({buckets.unit})"))))
+    distribution.xaxis.label.set_parse_math(False)
+    distribution.set_ylabel(f"share below, {100 * decoding.confidence:.4g} % interval")
+    for axes, title in (
+        (histogram, (decoding.metric.name, format_count(decoding.num_reports, "report"))),
+        (distribution, ("",)),
+    ):
+        percent_axis(axes.yaxis)
+        finish_axes(axes, *title, grid="y")
+    return figure
 
 
 def plot_epsilon(metrics: Metric | Sequence[Metric], *, periods: int = 365, ax: Axes | None = None) -> Axes:
@@ -76,7 +176,7 @@ def epsilon_after(metric: Metric, reports: int) -> float:
     return epochs * epsilon(metric.params, metric.hold) + (epsilon(metric.params, rest) if rest else 0.0)
 
 
-def plot_residuals(summary: BitCounts | PatternCounts | Reports, decoding: Decoding, *, ax: Axes | None = None) -> Axes:
+def plot_residuals(summary: Collected, decoding: Decoding, *, ax: Axes | None = None) -> Axes:
     """Draw the standardized residual of every bit count as a map of cohorts and bits, and return the axes.
 
     Residuals of correct parameters and complete candidates look like noise: 95 % are between -2 and 2. A dark column is a bit with another

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hubbub_decoder.result import Result
@@ -61,6 +62,15 @@ class Estimate(ShareEstimate):
     simultaneous_high: float = math.nan
 
     @property
+    def group(self) -> tuple[str, ...]:
+        """The candidate, and those that are indistinguishable from it."""
+        return (self.candidate, *self.indistinguishable_from)
+
+    def true_share(self, truth: Mapping[str, float]) -> float:
+        """Return the share of the group for true shares by candidate, 0 if missing, of a demonstration or a test."""
+        return sum(truth.get(name, 0.0) for name in self.group)
+
+    @property
     def interval(self) -> tuple[float, float]:
         """Confidence interval (low, high), with negative limits raised to 0."""
         return max(self.low, 0.0), max(self.high, 0.0)
@@ -75,8 +85,8 @@ class Estimate(ShareEstimate):
 class FitTest(Result):
     """Goodness-of-fit test; null hypothesis: some set of strings and shares explains the reports under the metric's parameters.
 
-    name      : patterns, patterns_of_one_cohort, number_of_ones, coincident_hashes, equal_cohorts, ones_by_cohort, share_with_value or
-                even_bits
+    name      : patterns, patterns_of_one_cohort, number_of_ones, coincident_hashes, equal_cohorts, ones_by_cohort, share_with_value,
+                thresholds or even_bits
     statistic : chi-squared with `degrees_of_freedom` under the null hypothesis (even_bits: squared standard errors)
     p_value   : in [0, 1], Bonferroni-corrected for the number of cohorts or bits that the test examines
     """

@@ -1,7 +1,7 @@
 """Goodness-of-fit tests: can any set of strings, in any shares, explain the reports under the metric's parameters?
 
 The tests do not use the candidates, so unlisted strings do not fail them. Wrong parameters, another hash scheme, fabricated
-reports and missing cohorts do.
+reports and missing cohorts do. The residuals of the bits, which need no test, show where the estimates of candidates do not fit.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.summary.plausibility import ones_distributions
 from hubbub_decoder.array_types import Flags, Floats
+from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.distributions import chi2, norm, student_t
-from hubbub_decoder.model.evidence import bit_shares
+from hubbub_decoder.model.evidence import Collected, Evidence, bit_shares
 from hubbub_decoder.model.pattern_likelihood import FilterTable, supports_pattern_likelihood
 from hubbub_decoder.model.random_string import RandomStringMoments, md5_bit_probabilities
+from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
 
 _MIN_EXPECTED_COUNT = 5.0  # per cell, Cochran's rule; cells with smaller expectations are merged
@@ -295,3 +297,36 @@ def _small_cells(expected: Floats) -> Flags:
     merged = np.zeros(len(expected), np.bool_)
     merged[order[: first if first > 1 else 0]] = True
     return merged
+
+
+def bit_residuals(summary: Collected, decoding: Decoding, design: DesignMatrix | None = None) -> Floats | None:
+    """Residuals of the bit counts after the estimates of a string metric, in standard errors: (m, k); nan where a cohort has no reports.
+
+        z_cj = (ones_cj - n_c v_cj) / sqrt(r n_c v_cj (1 - v_cj))        v_cj = p* + (q* - p*) t_cj
+
+    t_cj is the share of reports with bit j that the estimates predict in cohort c. Unlisted strings without known bits count as random
+    strings. r is the number of periods if the same clients report in each, because their noise repeats, and 1 otherwise.
+
+    summary : of which `decoding` is the result
+    design  : of the candidates, if their bits are not those of the metric's hash scheme
+    returns : None for another kind, because its estimates fit all counts exactly, and if the share of unlisted strings is not determined
+    """
+    metric, unlisted = decoding.metric, decoding.unlisted.share
+    if not decoding.is_tested or np.isnan(unlisted):
+        return None
+    evidence, params = Evidence(summary).held_out(), metric.params
+    if design is None:
+        design = design_matrix([estimate.candidate for estimate in decoding], params)
+    shares = {estimate.candidate: estimate.share for estimate in decoding}
+    listed = design.matrix @ np.nan_to_num([shares[group[0]] for group in design.groups])
+    true = listed.reshape(params.num_cohorts, params.num_bits)
+    for string in decoding.unlisted_strings:
+        unlisted -= string.share
+        for cohort in string.signature:
+            true[cohort.cohort, list(cohort.bits)] += string.share
+    true += unlisted * evidence.random_string.mean
+    rate = params.mechanism.p_star + (params.mechanism.q_star - params.mechanism.p_star) * np.clip(true, 0, 1)
+    counts, n = evidence.counts, evidence.counts.reports[:, None]
+    repeated = len(counts.periods) if decoding.same_clients else 1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((counts.ones - n * rate) / np.sqrt(repeated * n * rate * (1 - rate)))

@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from hubbub.metrics.buckets import Buckets, format_number
+from hubbub.wire.json_values import json_value
 from hubbub_decoder.estimators.ordinal import BucketShares, IntervalEstimate
 from hubbub_decoder.result import Result
 
@@ -83,12 +85,20 @@ class Numbers:
 
     Numbers of which the reports determine nothing are nan, and their intervals have every possible value.
     With estimate = "mean" there is the mean alone.
+
+    definition : edges, unit and representatives of the metric
     """
 
     mean: Mean
     quantiles: tuple[Quantile, ...]
     distribution: tuple[DistributionPoint, ...]
     buckets: tuple[Bucket, ...]
+    definition: Buckets
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the estimates as JSON values."""
+        fields = ("mean", "quantiles", "distribution", "buckets")
+        return {name: json_value(getattr(self, name)) for name in fields}
 
 
 def build_numbers(fit: BucketShares, level: float) -> Numbers:
@@ -105,12 +115,13 @@ def build_numbers(fit: BucketShares, level: float) -> Numbers:
         quantiles=tuple(_quantile(fit, probability, level) for probability in QUANTILES),
         distribution=tuple(points),
         buckets=tuple(Bucket(label, low, high, share) for label, (low, high), share in rows),
+        definition=buckets,
     )
 
 
-def build_mean(mean: IntervalEstimate) -> Numbers:
+def build_mean(mean: IntervalEstimate, definition: Buckets) -> Numbers:
     """Numbers of a metric with estimate = "mean": `lowest` and `highest` are the interval's ends, since no bucket hides the numbers."""
-    return Numbers(Mean(mean.low, mean.high, mean.value, mean.std_error, mean.low, mean.high), (), (), ())
+    return Numbers(Mean(mean.low, mean.high, mean.value, mean.std_error, mean.low, mean.high), (), (), (), definition)
 
 
 def _mean(fit: BucketShares, level: float) -> Mean:
@@ -135,24 +146,22 @@ def _bucket_ends(buckets: Buckets, low: float, high: float) -> tuple[float, floa
     return float(edges[first]), float(edges[last])
 
 
-def mean_lines(numbers: Numbers, buckets: Buckets, confidence: float) -> Iterator[str]:
+def mean_lines(numbers: Numbers, confidence: float) -> Iterator[str]:
     """Yield the mean as lines of text."""
+    mean, buckets = numbers.mean, numbers.definition
     suffix = f" {buckets.unit}" if buckets.unit else ""
-    mean = numbers.mean
-    if buckets.is_mean:
+    wide, value, narrow = number_texts(mean)
+    if not numbers.buckets:
         lowest, highest = map(format_value, buckets.edges)
-        yield (
-            f"Mean: {format_value(mean.value)}{suffix} ({confidence:.0%} interval {format_value(mean.low)} .. {format_value(mean.high)}), "
-            f"of numbers cut to {lowest} .. {highest}."
-        )
+        yield (f"Mean: {value}{suffix} ({confidence:.0%} interval {narrow}), of numbers cut to {lowest} .. {highest}.")
         yield 'Reports of one bit have no distribution: for quantiles, remove estimate = "mean" and declare edges of buckets.'
         return
     if math.isnan(mean.value):
         yield "Mean and quantiles are not determined: these reports do not show that any of them has a value."
         return
     yield (
-        f"Mean: {format_value(mean.lowest)} .. {format_value(mean.highest)}{suffix} ({confidence:.0%} interval), wherever the numbers are in their buckets; "
-        f"{format_value(mean.value)} ({format_value(mean.low)} .. {format_value(mean.high)}) if each is the {representative_name(buckets)} of its bucket."
+        f"Mean: {wide}{suffix} ({confidence:.0%} interval), wherever the numbers are in their buckets; "
+        f"{value} ({narrow}) if each is the {representative_name(buckets)} of its bucket."
     )
 
 
@@ -161,9 +170,9 @@ def representative_name(buckets: Buckets) -> str:
     return "representative" if buckets.representatives else "middle"
 
 
-def quantile_lines(numbers: Numbers, buckets: Buckets, confidence: float) -> Iterator[str]:
+def quantile_lines(numbers: Numbers, confidence: float) -> Iterator[str]:
     """Yield the quantiles as lines of text: the interval that holds wherever the numbers are, then the one for evenly spread numbers."""
-    suffix = f" {buckets.unit}" if buckets.unit else ""
+    suffix = f" {numbers.definition.unit}" if numbers.definition.unit else ""
     rows = list(quantile_rows(numbers))
     if rows:
         yield (
@@ -179,12 +188,18 @@ def quantile_rows(numbers: Numbers) -> Iterator[tuple[str, str, str, str]]:
     if math.isnan(numbers.mean.value):
         return
     for each in numbers.quantiles:
-        yield (
-            f"{each.probability:.0%}",
-            f"{format_value(each.lowest)} .. {format_value(each.highest)}",
-            format_value(each.value),
-            f"{format_value(each.low)} .. {format_value(each.high)}",
-        )
+        yield f"{each.probability:.0%}", *number_texts(each)
+
+
+def number_texts(number: Mean | Quantile) -> tuple[str, str, str]:
+    """Return the interval wherever the numbers are in their buckets, the value and its interval as text; hyphens if undetermined."""
+    if math.isnan(number.value):
+        return "-", "-", "-"
+    wide, narrow = (
+        f"{format_value(low)} .. {format_value(high)}"
+        for low, high in ((number.lowest, number.highest), (number.low, number.high))
+    )
+    return wide, format_value(number.value), narrow
 
 
 def format_value(number: float) -> str:

@@ -46,18 +46,22 @@ def row_height(num_rows: int) -> float:
     return _FRAME_HEIGHT + _ROW_HEIGHT * max(num_rows, 2)
 
 
-def detached_axes(height: float, width: float = 8) -> Axes:
-    """Return the axes of a new figure that pyplot does not manage, for files and pages; sizes in inches."""
-    return Figure(figsize=(width, height), layout="constrained").subplots()
-
-
-def axes_or_new(ax: Axes | None, height: float, width: float = 8) -> Axes:
-    """Return the given axes, or those of a new pyplot figure, which a notebook displays; sizes in inches."""
-    if ax is not None:
+def axes_or_new(ax: Axes | Figure | None, height: float, width: float = 8) -> Axes:
+    """Return the given axes, those of an empty figure, or those of a new pyplot figure, which a notebook displays; sizes in inches."""
+    if isinstance(ax, Axes):
         return ax
-    from matplotlib import pyplot
+    return sized_figure(ax, height, width).subplots()
 
-    return pyplot.figure(figsize=(width, height), layout="constrained").subplots()
+
+def sized_figure(figure: Figure | None, height: float, width: float = 8) -> Figure:
+    """Return an empty figure with its size set, or a new pyplot figure; sizes in inches."""
+    if figure is None:
+        from matplotlib import pyplot
+
+        figure = pyplot.figure()
+    figure.set_size_inches(width, height)
+    figure.set_layout_engine("constrained")
+    return figure
 
 
 def figure_of(axes: Axes) -> Figure:

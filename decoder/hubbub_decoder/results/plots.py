@@ -1,28 +1,25 @@
-"""Plots of a decoding: confidence intervals, estimates against true shares, distributions of numbers (matplotlib)."""
+"""Drawing of results with matplotlib: rows of intervals, lines over time, and a map of shares. Each takes numbers and labels, no result."""
 
 from __future__ import annotations
 
 import io
-import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hubbub.metrics.buckets import Buckets
-from hubbub.metrics.kinds import OrdinalKind
-from hubbub.text import format_count
-from hubbub_decoder.results.estimates import Estimate
-from hubbub_decoder.results.ordinal import Numbers
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.results.plot_style import (
     ESTIMATE,
     FAINT,
     INK,
+    MARKERS,
+    SERIES,
     TRUTH,
     axes_or_new,
-    detached_axes,
     figure_of,
     finish_axes,
     label_columns,
@@ -31,108 +28,162 @@ from hubbub_decoder.results.plot_style import (
     row_height,
 )
 
-if TYPE_CHECKING:
-    from hubbub_decoder.results.decoding import Decoding
+MAX_INTERVALS, MAX_LINES = 40, len(SERIES)
+_MAX_TICKS = 12
+_MAX_NUMBERS = 400  # in a map
 
-_TOP = 40
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Row of a plot of intervals.
+
+    ends      : low end, estimate and high end
+    is_marked : whether its circle is filled
+    outer     : ends of a second interval, drawn where it is wider; nan without one
+    truth     : true number; None if it is unknown
+    """
+
+    label: str
+    ends: tuple[float, float, float]
+    is_marked: bool
+    outer: tuple[float, float] = (np.nan, np.nan)
+    truth: float | None = None
 
 
-def plot_intervals(
-    decoding: Decoding,
-    truth: Mapping[str, float] | None = None,
+def checked_top(top: int | None, usual: int) -> int:
+    """Return the largest number of rows of a plot, `usual` for None; raises ValueError for less than 1."""
+    if top is not None and top < 1:
+        raise ValueError(f"top must be at least 1, got {top}. It is the largest number of candidates in the plot.")
+    return usual if top is None else top
+
+
+def draw_intervals(
+    ax: Axes | Figure | None,
+    rows: Sequence[Interval],
     *,
-    top: int = _TOP,
-    names: Mapping[str, str] | None = None,
-    ax: Axes | None = None,
+    title: str,
+    about: str,
+    label: str,
+    confidence: float,
+    marks: tuple[str, str],
+    limit: float = np.nan,
 ) -> Axes:
-    """Draw the largest estimates with their confidence intervals, and return the axes.
+    """Draw rows of estimates with their intervals, from top to bottom, and return the axes.
 
-    Detected candidates have filled circles, the others open ones. Categories, which are not tested, also have thin simultaneous intervals.
-    Buckets are in the order of their edges.
-
-    truth : true shares by candidate, drawn as ticks; None if unknown
-    top   : largest number of candidates, in descending order of the estimate
-    names : long names of candidates for the labels
-    ax    : axes to draw on; None: those of a new pyplot figure
-
-    Raises ValueError for top < 1, and for the decoding of a mean, which has no shares.
+    label : of the horizontal axis
+    marks : meaning of a filled and of an open circle, for the legend
+    limit : detection limit, drawn if it is inside of an interval
     """
-    rows = _largest(decoding, top)
     axes = axes_or_new(ax, row_height(len(rows)))
-    _draw_rows(axes, rows, truth, tested=decoding.metric.kind.needs_candidates)
-    limit = decoding.detection_limit
-    if rows and 0 < limit <= max(e.high for e in rows):
-        axes.axvline(limit, color=INK, linewidth=0.8, linestyle=":", label=f"detection limit {100 * limit:.2f} %")
-    label_rows(axes, [_label(estimate, names or {}) for estimate in rows])
-    axes.axvline(0, color=INK, linewidth=0.8)
-    axes.set_xlabel(_share_label(decoding))
-    percent_axis(axes.xaxis)
-    shown = f", the {len(rows)} largest of {len(decoding):,} estimates" if len(rows) < len(decoding) else ""
-    finish_axes(axes, decoding.metric.name, f"{_reports(decoding)}{shown}", grid="x")
-    return axes
-
-
-def plot_against_truth(
-    decoding: Decoding, truth: Mapping[str, float], *, log: bool = True, ax: Axes | None = None
-) -> Axes:
-    """Draw the estimate and confidence interval of every candidate over its true share, and return the axes.
-
-    truth : true shares by candidate; 0 if missing
-    log   : whether the axes are logarithmic. They are linear near 0, so that absent candidates and negative estimates are shown
-    ax    : axes to draw on; None: those of a new pyplot figure
-    """
-    axes = axes_or_new(ax, 5.0)
-    rows = [estimate for estimate in decoding.estimates if estimate.share == estimate.share]
-    true = [
-        sum(truth.get(name, 0.0) for name in (estimate.candidate, *estimate.indistinguishable_from))
-        for estimate in rows
-    ]
-    for present, colour, marker, label in (
-        (False, FAINT, "x", "absent candidates"),
-        (True, ESTIMATE, "o", "reported candidates"),
-    ):
-        group = [(x, e) for x, e in zip(true, rows, strict=True) if (x > 0) is present]
+    wider = [(i, row) for i, row in enumerate(rows) if row.outer[0] < row.ends[0]]
+    if wider:
+        lows, highs = zip(*(row.outer for _, row in wider), strict=True)
+        axes.hlines([i for i, _ in wider], lows, highs, linewidth=0.6, color=ESTIMATE, label="simultaneous interval")
+    looks = ((True, ESTIMATE, ESTIMATE, marks[0]), (False, FAINT, "white", marks[1]))
+    for is_marked, colour, face, meaning in looks:
+        group = [(i, row) for i, row in enumerate(rows) if row.is_marked is is_marked]
         if group:
             axes.errorbar(
-                [x for x, _ in group], [e.share for _, e in group], yerr=_errors([e for _, e in group]),
-                fmt=marker, markersize=3.5, linewidth=0.7, color=colour, label=f"{label} ({len(group)})",
+                [row.ends[1] for _, row in group], [i for i, _ in group], xerr=error_lengths([row.ends for _, row in group]),
+                fmt="o", markersize=4.5, linewidth=1.6, color=colour, markerfacecolor=face, label=meaning, zorder=2,
             )  # fmt: skip
-    top = max([*true, *(e.share for e in rows), 0.0])
-    bottom = min([0.0, *(e.share for e in rows)])
-    if log and any(true):
-        near_zero = _power_below(min(share for share in true if share > 0))
-        axes.set_xscale("symlog", linthresh=near_zero)
-        axes.set_yscale("symlog", linthresh=near_zero)
-        axes.set_xlim(-near_zero / 2, top * 1.5)
-        axes.set_ylim(min(bottom * 1.5, -near_zero / 2), top * 2)
-        axes.minorticks_off()
-    grid = np.concatenate([[0.0], np.geomspace(max(top, 1e-12) / 1e6, max(top, 1e-12), 200)])
-    axes.plot(grid, grid, color=TRUTH, linewidth=1, label="estimate = true share")
-    axes.set_xlabel("true share")
-    axes.set_ylabel(f"estimated {_share_label(decoding)}")
+    true = [(i, row.truth) for i, row in enumerate(rows) if row.truth is not None]
+    if true:
+        places, shares = zip(*true, strict=True)
+        axes.plot(shares, places, "|", markersize=11, markeredgewidth=2, color=TRUTH, label="true share", zorder=3)
+    if rows and 0 < limit <= max(row.ends[2] for row in rows):
+        axes.axvline(limit, color=INK, linewidth=0.8, linestyle=":", label=f"detection limit {100 * limit:.2f} %")
+    label_rows(axes, [row.label or '""' for row in rows])
+    axes.axvline(0, color=INK, linewidth=0.8)
+    axes.set_xlabel(f"{label}, {interval_name(confidence)}")
     percent_axis(axes.xaxis)
-    percent_axis(axes.yaxis)
-    finish_axes(axes, decoding.metric.name, _reports(decoding))
+    finish_axes(axes, title, about, grid="x")
     return axes
 
 
-def plot_numbers(decoding: Decoding) -> Figure:
-    """Return a pyplot figure of an ordinal metric: shares of the buckets, and the distribution function, with their intervals.
+def error_lengths(ends: Sequence[tuple[float, float, float]]) -> list[list[float]]:
+    """Return the distances from the estimates down to the low ends and up to the high ends, as `errorbar` takes them.
 
-    Raises ValueError for the decoding of another kind.
+    >>> error_lengths([(1.0, 3.0, 4.0)])
+    [[2.0], [1.0]]
     """
-    from matplotlib import pyplot
-
-    _numbers_of(decoding)
-    return _draw_numbers(decoding, pyplot.figure(figsize=(8, 6), layout="constrained"))
+    return [[max(x - low, 0.0) for low, x, _ in ends], [max(high - x, 0.0) for _, x, high in ends]]
 
 
-def decoding_figure(decoding: Decoding, *, top: int = _TOP) -> Figure:
-    """Return the figure of a decoding for a file: `plot_numbers` of an ordinal metric, `plot_intervals` of the others."""
-    if decoding.numbers is not None:
-        return _draw_numbers(decoding, Figure(figsize=(8, 6), layout="constrained"))
-    axes = detached_axes(row_height(len(_largest(decoding, top))))
-    return figure_of(plot_intervals(decoding, top=top, ax=axes))
+def interval_name(confidence: float) -> str:
+    """Name of an interval on an axis.
+
+    >>> interval_name(0.95)
+    '95 % confidence interval'
+    """
+    return f"{100 * confidence:.4g} % confidence interval"
+
+
+def draw_lines(
+    ax: Axes | Figure | None,
+    periods: Sequence[str],
+    shares: Sequence[tuple[str, Floats]],
+    *,
+    title: str,
+    unit: str,
+    confidence: float,
+) -> Axes:
+    """Draw shares by period with bands for their intervals, and return the axes. A missing period is a gap.
+
+    periods : first days
+    shares  : label, and (3, periods) low end, estimate and high end, of at most MAX_LINES lines
+    unit    : of the periods
+    """
+    axes = axes_or_new(ax, 4.5)
+    days = np.array([date.fromisoformat(period).toordinal() for period in periods], np.float64)
+    usual = np.min(np.diff(days)) if len(days) > 1 else 1.0
+    gaps = np.flatnonzero(np.diff(days) > 1.5 * max(usual, 1)) + 1  # months have 28 to 31 days
+    places = np.insert(days, gaps, np.nan)
+    for (label, ends), colour, marker in zip(shares, SERIES, MARKERS, strict=False):
+        low, share, high = np.insert(ends, gaps, np.nan, axis=1)
+        axes.plot(places, share, marker=marker, color=colour, linewidth=1.4, markersize=5, label=label or '""')
+        axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+        if len(days) == 1:
+            axes.errorbar(days, share, yerr=[share - low, high - share], color=colour, linewidth=1.4)
+    step = -(-len(days) // _MAX_TICKS)
+    label_columns(axes, days[::step].tolist(), periods[::step], rotated=len(days) > 6)
+    axes.set_xlabel(f"first day of the {unit}")
+    axes.set_ylabel(f"share of reports, {interval_name(confidence)}")
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    percent_axis(axes.yaxis)
+    finish_axes(axes, title, grid="y")
+    return axes
+
+
+def draw_map(
+    ax: Axes | Figure | None,
+    shares: Floats,
+    labels: tuple[Sequence[str], Sequence[str]],
+    names: tuple[str, str],
+    meaning: str,
+) -> Axes:
+    """Draw a map of shares (rows, columns), darker for larger ones, and return the axes.
+
+    labels  : of the rows and of the columns
+    names   : of the vertical and the horizontal axis
+    meaning : of the shares
+    """
+    num_rows, num_columns = shares.shape
+    axes = axes_or_new(ax, 1.6 + 0.3 * num_rows, 3 + 0.5 * num_columns)
+    largest = max(1e-9, float(shares.max()))
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=largest, aspect="auto")
+    label_rows(axes, labels[0])
+    axes.set_ylim(num_rows - 0.5, -0.5)
+    label_columns(axes, range(num_columns), labels[1], rotated=True)
+    axes.set_ylabel(names[0], parse_math=False)
+    axes.set_xlabel(names[1], parse_math=False)
+    for i, j in np.ndindex(shares.shape) if shares.size <= _MAX_NUMBERS else ():
+        color = "white" if shares[i, j] > 0.6 * largest else "black"
+        axes.text(j, i, f"{shares[i, j]:.0%}", ha="center", va="center", fontsize=7, color=color)
+    bar = figure_of(axes).colorbar(image, ax=axes)
+    bar.set_label(meaning, parse_math=False)
+    percent_axis(bar.ax.yaxis)
+    return axes
 
 
 def to_svg(figure: Figure) -> str:
@@ -141,109 +192,3 @@ def to_svg(figure: Figure) -> str:
     figure.savefig(text, format="svg", metadata={"Date": None})
     document = text.getvalue()
     return document[document.index("<svg") :]
-
-
-def _draw_numbers(decoding: Decoding, figure: Figure) -> Figure:
-    numbers, buckets = _numbers_of(decoding)
-    histogram, distribution = figure.subplots(2, 1)
-    rows = [decoding[bucket.label] for bucket in numbers.buckets if bucket.label in decoding]
-    positions = range(len(rows))
-    histogram.errorbar(
-        positions, [e.share for e in rows], yerr=_errors(rows),
-        fmt="o", markersize=4, linewidth=1.6, color=ESTIMATE, label="estimate with interval",
-    )  # fmt: skip
-    smoothed = {bucket.label: bucket.smoothed for bucket in numbers.buckets}
-    histogram.bar(positions, [smoothed[e.candidate] for e in rows], color=FAINT, alpha=0.4, label="smoothed")
-    label_columns(histogram, positions, [e.candidate for e in rows], rotated=True)
-    histogram.set_ylabel("share of reports")
-    points = numbers.distribution
-    places = [point.edge for point in points]
-    shares = np.array([[point.share, point.low, point.high] for point in points])
-    distribution.errorbar(
-        places, shares[:, 0], yerr=np.maximum([shares[:, 0] - shares[:, 1], shares[:, 2] - shares[:, 0]], 0),
-        fmt="o", markersize=4, linewidth=1.6, color=ESTIMATE,
-    )  # fmt: skip
-    total = sum(smoothed.values())
-    cumulative = np.concatenate([[0.0], np.cumsum(list(smoothed.values()))]) / (total or np.nan)
-    distribution.plot(buckets.edges, cumulative, color=FAINT, linewidth=1)
-    distribution.set_xlabel(" ".join(filter(None, (decoding.metric.name, buckets.unit and f"({buckets.unit})"))))
-    distribution.xaxis.label.set_parse_math(False)
-    distribution.set_ylabel(f"share below, {100 * decoding.confidence:.4g} % interval")
-    for axes, title in ((histogram, (decoding.metric.name, _reports(decoding))), (distribution, ("",))):
-        percent_axis(axes.yaxis)
-        finish_axes(axes, *title, grid="y")
-    return figure
-
-
-def _numbers_of(decoding: Decoding) -> tuple[Numbers, Buckets]:
-    numbers, kind = decoding.numbers, decoding.metric.kind
-    if numbers is None or not isinstance(kind, OrdinalKind):
-        raise ValueError(
-            f"{decoding.metric.name} is no ordinal metric, or estimates a mean alone, and has no distribution function. Use plot_intervals."
-        )
-    return numbers, kind.buckets
-
-
-def _largest(decoding: Decoding, top: int) -> list[Estimate]:
-    """Return the largest estimates; those of buckets in the order of their edges."""
-    if top < 1:
-        raise ValueError(f"top must be at least 1, got {top}. It is the largest number of candidates in the plot.")
-    if not decoding.metric.kind.has_shares:
-        raise ValueError(
-            f'{decoding.metric.name} estimates a mean (estimate = "mean"), which has no plot. Print decoding.numbers.'
-        )
-    rows = [estimate for estimate in decoding.estimates if estimate.share == estimate.share][:top]
-    if decoding.numbers is None:
-        return rows
-    position = {bucket.label: i for i, bucket in enumerate(decoding.numbers.buckets)}
-    return sorted(rows, key=lambda estimate: position[estimate.candidate])
-
-
-def _draw_rows(axes: Axes, rows: Sequence[Estimate], truth: Mapping[str, float] | None, *, tested: bool) -> None:
-    positions = range(len(rows))
-    joint = [(position, e) for position, e in zip(positions, rows, strict=True) if e.simultaneous_low < e.low]
-    if joint:
-        lows, highs = [e.simultaneous_low for _, e in joint], [e.simultaneous_high for _, e in joint]
-        axes.hlines([i for i, _ in joint], lows, highs, linewidth=0.6, color=ESTIMATE, label="simultaneous interval")
-    series = (
-        ((True, ESTIMATE, ESTIMATE, "detected"), (False, FAINT, "white", "not detected"))
-        if tested
-        else ((False, ESTIMATE, ESTIMATE, "estimate with interval"),)
-    )
-    for detected, colour, face, label in series:
-        group = [(i, e) for i, e in zip(positions, rows, strict=True) if e.detected is detected]
-        if group:
-            axes.errorbar(
-                [e.share for _, e in group], [i for i, _ in group], xerr=_errors([e for _, e in group]),
-                fmt="o", markersize=4.5, linewidth=1.6, color=colour, markerfacecolor=face, label=label, zorder=2,
-            )  # fmt: skip
-    if truth is not None:
-        true = [sum(truth.get(name, 0.0) for name in (e.candidate, *e.indistinguishable_from)) for e in rows]
-        axes.plot(true, positions, "|", markersize=11, markeredgewidth=2, color=TRUTH, label="true share", zorder=3)
-
-
-def _errors(rows: Sequence[Estimate]) -> list[list[float]]:
-    """Return the distances from the estimates down to `low` and up to `high`, as `errorbar` takes them."""
-    return [[max(e.share - e.low, 0.0) for e in rows], [max(e.high - e.share, 0.0) for e in rows]]
-
-
-def _label(estimate: Estimate, names: Mapping[str, str]) -> str:
-    label = " = ".join((estimate.candidate, *estimate.indistinguishable_from))
-    return f"{names[estimate.candidate]}  {label}" if estimate.candidate in names else label or '""'
-
-
-def _reports(decoding: Decoding) -> str:
-    return format_count(decoding.num_reports, "report")
-
-
-def _share_label(decoding: Decoding) -> str:
-    of = "population" if decoding.target == "population" else "reports"
-    return f"share of {of}, {_confidence(decoding)}"
-
-
-def _confidence(decoding: Decoding) -> str:
-    return f"{100 * decoding.confidence:.4g} % confidence interval"
-
-
-def _power_below(share: float) -> float:
-    return float(10.0 ** math.floor(math.log10(share)))

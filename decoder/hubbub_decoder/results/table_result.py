@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from hubbub_decoder.data.csv_cells import csv_bytes
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
+from hubbub_decoder.results.document import Document
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console, ConsoleOptions, RenderResult
 
 R = TypeVar("R")
@@ -60,7 +63,33 @@ class TableResult(Sequence[R]):
         """Return the fields that a Parquet file has besides the rows."""
 
     @abstractmethod
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult: ...
+    def document(self, *, everything: bool = False, top: int | None = None) -> Document:
+        """Return what the terminal and a notebook show.
+
+        everything : every row; otherwise the rows that the tests confirm, where there are tests
+        top        : largest number of rows; None: all
+        """
+
+    @abstractmethod
+    def plot(self, ax: Axes | Figure | None = None, *, top: int | None = None) -> Axes:
+        """Draw the largest rows with their intervals, and return the axes.
+
+        ax  : axes to draw on, or an empty figure, which gets the size that the plot needs; None: a new pyplot figure, which a notebook
+              displays
+        top : largest number of rows; None: as many as can be read
+
+        Raises ValueError for another `top`, and for a result that has nothing to draw.
+        """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from hubbub_decoder.results.terminal import TerminalDocument
+
+        yield TerminalDocument(self.document())
+
+    def _repr_html_(self) -> str:
+        from hubbub_decoder.results.html import html_fragment
+
+        return html_fragment(self.document())
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -168,13 +197,6 @@ class TableResult(Sequence[R]):
         sink = io.BytesIO()
         pq.write_table(self.to_table().replace_schema_metadata(about), sink)
         return sink.getvalue()
-
-    def _repr_html_(self) -> str:
-        from rich.console import Console
-
-        console = Console(record=True, width=110, file=io.StringIO(), highlight=False, force_jupyter=False)
-        console.print(self)
-        return console.export_html(inline_styles=True, code_format='<pre style="line-height: normal">{code}</pre>')
 
 
 def _csv_value(value: Any) -> Any:

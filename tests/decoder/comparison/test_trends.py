@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from matplotlib.figure import Figure
 
 from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.errors import SummaryError
 from hubbub.summary import BitCounts, write_summary
 from hubbub_decoder import OutputError, Trends, compare, decode_by_period, simulate_two_periods
-from hubbub_decoder.comparison.plots import changes_figure, trends_figure
-from hubbub_decoder.comparison.trend_table import sparkline
 from hubbub_decoder.data.output_files import write_figure
+from hubbub_decoder.results.terminal import sparkline
 
 WEEKS = ("2026-03-02", "2026-03-09")
 METRIC = Metric.string(
@@ -106,7 +106,9 @@ def test_sparkline_has_a_block_for_each_share() -> None:
 
 
 def test_plots_are_written_in_three_formats(trends: Trends, pair: tuple[BitCounts, BitCounts], tmp_path: Path) -> None:
-    for figure in (trends_figure(trends), changes_figure(compare(*pair, NAMES))):
+    for result in (trends, compare(*pair, NAMES)):
+        figure = Figure()
+        result.plot(figure)
         for suffix, start in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
             write_figure(figure, tmp_path / f"plot.{suffix}")
             assert (tmp_path / f"plot.{suffix}").read_bytes().startswith(start)

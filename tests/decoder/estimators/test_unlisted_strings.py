@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from html import unescape
 
 import numpy as np
 import pytest
@@ -125,4 +126,4 @@ def test_unlisted_strings_are_in_json_and_table(unseen_seed: int) -> None:
     assert fields["num_more_candidates"] == 2
     assert [c["bits"] for c in string["signature"]] == bit_positions(["the"], counts.metric.params)[0].tolist()
     assert "(unlisted)" in decoding._repr_html_()
-    assert "&#x27;the&#x27; of 2 words" in decoding._repr_html_()
+    assert "'the' of 2 words" in unescape(decoding._repr_html_())

@@ -21,13 +21,12 @@ from hubbub.cli import main
 from hubbub.summary import write_summary
 from hubbub_decoder import Decoding, OutputError, Trends, decode, simulate_bit_counts, write_report
 from hubbub_decoder.model.design_matrix import design_matrix
-from hubbub_decoder.report.decoding_page import MAX_ROWS, render_decoding
-from hubbub_decoder.report.fit_tests import QUESTIONS
+from hubbub_decoder.report.about import provenance_rows
+from hubbub_decoder.report.decoding_page import MAX_ROWS, QUESTIONS, render_decoding
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
-from hubbub_decoder.report.provenance import provenance_rows
 from hubbub_decoder.report.rendering import inline_scripts
-from hubbub_decoder.results.residuals import bit_residuals
-from hubbub_decoder.results.table import summary_lines
+from hubbub_decoder.results.decoding import summary_lines
+from hubbub_decoder.results.goodness_of_fit import bit_residuals
 from hubbub_decoder.results.warnings import _FAILURES
 from tests.decoder.report.conftest import DAYS, LOAD, NAMES, PAGE, PARAMS, count_pages
 from tests.support.paths import REPOSITORY

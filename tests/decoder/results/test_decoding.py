@@ -29,13 +29,18 @@ from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.model.evidence import Collected, Evidence
 from hubbub_decoder.options import Options
 from hubbub_decoder.results.build import build_decoding
-from hubbub_decoder.results.table import DecodingTable, summary_lines
+from hubbub_decoder.results.decoding import summary_lines
+from hubbub_decoder.results.terminal import TerminalDocument
 from hubbub_decoder.results.warnings import MIN_REPORTS_PER_COHORT, impossible_totals
 from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts
 
 HOMEPAGE = Metric.string(
     "homepage", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 )
+
+
+def whole(decoding: Decoding) -> TerminalDocument:
+    return TerminalDocument(decoding.document(everything=True))
 
 
 def rendered(thing: object, width: int = 80) -> str:
@@ -132,26 +137,26 @@ def test_table_shows_detected_candidates_totals_detection_limit_and_warnings() -
 
 
 def test_wide_table_shows_adjusted_intervals_of_detected_candidates() -> None:
-    lines = [line.rstrip() for line in rendered(DecodingTable(by_hand(), everything=True), 110).splitlines()]
+    lines = [line.rstrip() for line in rendered(whole(by_hand()), 110).splitlines()]
     assert lines[3] == "candidate            share      95% interval  selection-adjusted  q value"
     assert lines[4].startswith("a.example           50.00%  46.08% .. 53.92%    45.20% .. 54.80%   <1e-99  ███")
     assert lines[6].startswith("c.example           -1.00%   -4.92% .. 2.92%                        0.700")
 
 
 def test_table_of_everything_shows_rows_that_were_not_estimated() -> None:
-    text = rendered(DecodingTable(by_hand(), everything=True))
+    text = rendered(whole(by_hand()))
     assert "c.example" in text
     assert "not estimated" in text
     assert "-1.00%" in text  # not clipped
 
 
 def test_table_escapes_markup_in_candidates(decoding: Decoding) -> None:
-    assert "[red]d[/]" in rendered(DecodingTable(decoding, everything=True))
+    assert "[red]d[/]" in rendered(whole(decoding))
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 120])
 def test_table_fits_the_terminal_without_cutting_names_or_estimates(width: int) -> None:
-    text = rendered(DecodingTable(by_hand(), everything=True), width)
+    text = rendered(whole(by_hand()), width)
     assert max(map(len, text.splitlines())) <= width
     assert all(f"{letter}.example" in text for letter in "abcd")
     assert "46.08% .. 53.92%" in text
@@ -160,7 +165,7 @@ def test_table_fits_the_terminal_without_cutting_names_or_estimates(width: int) 
 
 
 def test_table_of_forty_columns_shows_every_number() -> None:
-    text = rendered(DecodingTable(by_hand(), everything=True), 40)
+    text = rendered(whole(by_hand()), 40)
     assert max(map(len, text.splitlines())) <= 40
     assert all(
         cell in text
@@ -173,7 +178,7 @@ def test_table_shortens_long_candidates_and_escapes_control_characters() -> None
     first = by_hand().estimates[0]
     names = ("x" * 200_000, "\x1b[31mred\u202e")
     hostile = replace(by_hand(), estimates=tuple(replace(first, candidate=name) for name in names))
-    text = rendered(DecodingTable(hostile, everything=True))
+    text = rendered(whole(hostile))
     assert len(text.splitlines()) < 20
     assert "(200,000" in text
     assert "\x1b" not in text
@@ -197,7 +202,7 @@ def test_decoding_is_a_collection_of_estimates_with_repr_and_html(decoding: Deco
     assert "b.test" in by_hand()
     html = replace(by_hand(), warnings=(Finding("<script>", "<script>", "<script>"),))._repr_html_()
     assert "45.20% .. 54.80%" in html
-    assert html.startswith("<pre")
+    assert html.startswith("<div")
     assert "<script>" not in html
 
 
@@ -450,7 +455,7 @@ def test_rejects_missing_directory_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("candidates", "message"),
     [
-        (None, "give candidates"),
+        (None, "Pass candidates"),
         ([], "There is no candidate"),
         ("a.example", "Pass the strings as a list"),
         ([1], r"candidates\[0\] must be a string, got int 1"),
@@ -729,4 +734,4 @@ def test_table_shows_no_negative_zero() -> None:
     decoding = by_hand()
     first = decoding.estimates[0]
     decoding = replace(decoding, estimates=(replace(first, share=-1e-6, low=-1e-6, selection_adjusted_low=-1e-6),))
-    assert "-0.00%" not in rendered(DecodingTable(decoding, everything=True))
+    assert "-0.00%" not in rendered(whole(decoding))

@@ -12,10 +12,10 @@ import pytest
 from hubbub import Buckets, Metric
 from hubbub.summary import BitCounts
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.report.means import read_means
+from hubbub_decoder.report.metric_page import read_means
 from hubbub_decoder.report.write import write_report
-from hubbub_decoder.results.ordinal import QUANTILES
-from hubbub_decoder.results.table import summary_lines
+from hubbub_decoder.results.decoding import summary_lines
+from hubbub_decoder.results.ordinal import QUANTILES, number_texts
 from hubbub_decoder.simulation import simulate_bit_counts
 
 CONFIDENCE = 1 - 1e-6
@@ -83,5 +83,5 @@ def test_the_first_interval_holds_on_pages(task: tuple[BitCounts, float, list[fl
     rows = text.partition("<caption>Quantiles")[2].partition("<tbody>")[2].partition("</tbody>")[0].split("<tr>")[1:]
     cells = [row.partition("</td>")[2].partition(">")[2] for row in rows]
     assert_all_hold([sentence, *cells], [mean, *quantiles])
-    (period,) = read_means([decoding.to_dict()])
-    assert_all_hold([period.texts[0]], [mean])
+    ((_, shown),) = read_means([decoding.to_dict()])
+    assert_all_hold([number_texts(shown)[0]], [mean])

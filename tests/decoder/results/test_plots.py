@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from hubbub import Buckets, Metric, Params
@@ -26,9 +27,9 @@ from hubbub.privacy import epsilon
 from hubbub.summary import BitCounts, write_summary
 from hubbub_decoder import Decoding, compare, decode, decode_by_period, plots, simulate_bit_counts
 from hubbub_decoder.results import plot_style
-from hubbub_decoder.results.plot_style import detached_axes, figure_of, shorten
-from hubbub_decoder.results.residuals import bit_residuals
-from hubbub_decoder.results.table import DecodingTable
+from hubbub_decoder.results.goodness_of_fit import bit_residuals
+from hubbub_decoder.results.plot_style import figure_of, shorten
+from hubbub_decoder.results.terminal import TerminalDocument
 
 METRIC = Metric.string(
     "homepage", Params(num_bits=32, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25), period="week"
@@ -55,6 +56,11 @@ def decoding(summary: BitCounts) -> Decoding:
     return decode(summary, NAMES)
 
 
+def empty_axes() -> Axes:
+    """Axes of a figure that pyplot does not manage."""
+    return Figure(layout="constrained").subplots()
+
+
 def labels(axes: Axes) -> list[str]:
     return [label.get_text() for label in axes.get_yticklabels()]
 
@@ -74,15 +80,14 @@ def test_plots_draw_on_the_given_axes_and_return_them(summary: BitCounts, decodi
     changed = compare(summary, simulate_bit_counts(METRIC, COUNTS, np.random.default_rng(4)), NAMES)
     draws: list[Callable[[Axes], Axes]] = [
         lambda ax: decoding.plot(ax),
-        lambda ax: plots.plot_intervals(decoding, ax=ax),
         lambda ax: plots.plot_against_truth(decoding, {}, ax=ax),
         lambda ax: plots.plot_epsilon(METRIC, ax=ax),
         lambda ax: plots.plot_residuals(summary, decoding, ax=ax),
-        lambda ax: plots.plot_trends(trends, ax=ax),
-        lambda ax: plots.plot_changes(changed, ax=ax),
+        lambda ax: trends.plot(ax),
+        lambda ax: changed.plot(ax),
     ]
     for draw in draws:
-        given = detached_axes(4)
+        given = empty_axes()
         assert draw(given) is given
         figure_of(given).canvas.draw()
     assert pyplot.get_fignums() == []
@@ -90,12 +95,12 @@ def test_plots_draw_on_the_given_axes_and_return_them(summary: BitCounts, decodi
 
 
 def test_table_plot_page_and_csv_show_the_same_intervals(decoding: Decoding, tmp_path: Path) -> None:
-    drawn = drawn_intervals(decoding.plot(detached_axes(3)))
+    drawn = drawn_intervals(decoding.plot(empty_axes()))
     decoding.save(tmp_path / "estimates.csv")
     with (tmp_path / "estimates.csv").open(newline="", encoding="utf-8") as file:
         saved = {row["candidate"]: (float(row["low"]), float(row["high"])) for row in csv.DictReader(file)}
     console = Console(width=150, record=True, file=io.StringIO())
-    console.print(DecodingTable(decoding, everything=True))
+    console.print(TerminalDocument(decoding.document(everything=True)))
     table, page = console.export_text(clear=False), decoding._repr_html_()
     assert {*drawn} == {*saved} == {*NAMES}
     for estimate in decoding:
@@ -109,7 +114,7 @@ def test_table_plot_page_and_csv_show_the_same_intervals(decoding: Decoding, tmp
 
 
 def test_labels_are_text_without_mathematics_or_markup(decoding: Decoding) -> None:
-    axes = decoding.plot(detached_axes(4))
+    axes = decoding.plot(empty_axes())
     figure_of(axes).canvas.draw()
     assert {*labels(axes)} == {*NAMES}
     assert not any(label.get_parse_math() for label in axes.get_yticklabels())
@@ -123,7 +128,7 @@ def test_labels_are_text_without_mathematics_or_markup(decoding: Decoding) -> No
 )
 def test_any_label_is_drawn_without_a_warning(name: str, decoding: Decoding) -> None:
     odd = replace(decoding, estimates=(replace(decoding[0], candidate=name),), metric=replace(METRIC, name="m"))
-    axes = odd.plot(detached_axes(2))
+    axes = odd.plot(empty_axes())
     figure_of(axes).canvas.draw()
     (label,) = labels(axes)
     assert 0 < len(label) <= 60
@@ -141,7 +146,7 @@ def test_shortened_labels_keep_both_ends() -> None:
 
 
 def test_detected_and_other_candidates_differ_in_their_marks(decoding: Decoding) -> None:
-    axes = decoding.plot(detached_axes(3))
+    axes = decoding.plot(empty_axes())
     _, names = axes.get_legend_handles_labels()
     assert {"detected", "not detected"} <= {*names}
     faces = {container.get_label(): container.lines[0].get_markerfacecolor() for container in axes.containers}  # type: ignore[attr-defined]
@@ -169,7 +174,7 @@ def test_labels_and_legend_do_not_overlap(number: int, summary: BitCounts) -> No
 
 
 def test_top_keeps_the_largest_and_rejects_none(decoding: Decoding) -> None:
-    axes = decoding.plot(detached_axes(3), top=2)
+    axes = decoding.plot(empty_axes(), top=2)
     assert labels(axes) == [estimate.candidate for estimate in decoding[:2]]
     assert "the 2 largest of 6" in axes.get_title(loc="left")
     with pytest.raises(ValueError, match="top must be at least 1, got 0"):
@@ -178,12 +183,12 @@ def test_top_keeps_the_largest_and_rejects_none(decoding: Decoding) -> None:
 
 def test_categories_and_buckets_have_one_mark() -> None:
     os = decode(simulate_bit_counts(SURVEY, {"linux": 600, "macos": 400}, np.random.default_rng(1)))
-    _, names = os.plot(detached_axes(2)).get_legend_handles_labels()
+    _, names = os.plot(empty_axes()).get_legend_handles_labels()
     assert names == ["simultaneous interval", "estimate with interval"]
     ages = Metric.ordinal("age", Buckets((0, 1, 5)), prob_p=0.1, prob_q=0.9, prob_f=0.5)
     numbers = decode(simulate_bit_counts(ages, {"0.5": 100, "3": 900}, np.random.default_rng(1)))
     assert numbers.numbers is not None
-    assert labels(numbers.plot(detached_axes(2))) == [bucket.label for bucket in numbers.numbers.buckets]
+    assert labels(numbers.plot(empty_axes())) == [bucket.label for bucket in numbers.numbers.buckets]
     assert len(plots.plot_numbers(numbers).axes) == 2
 
 
@@ -196,16 +201,16 @@ def test_mean_has_no_plot() -> None:
 
 def test_truth_axes_are_logarithmic_and_show_zero(decoding: Decoding) -> None:
     truth = {name: number / 100_000 for name, number in COUNTS.items()}
-    axes = plots.plot_against_truth(decoding, truth, ax=detached_axes(4))
+    axes = plots.plot_against_truth(decoding, truth, ax=empty_axes())
     assert (axes.get_xscale(), axes.get_yscale()) == ("symlog", "symlog")
     low, high = axes.get_xlim()
     assert low < 0 < 0.4 < high
-    assert plots.plot_against_truth(decoding, truth, log=False, ax=detached_axes(4)).get_xscale() == "linear"
+    assert plots.plot_against_truth(decoding, truth, log=False, ax=empty_axes()).get_xscale() == "linear"
 
 
 def test_epsilon_of_an_epoch_adds_to_those_before() -> None:
     monthly = replace(SURVEY, hold=30)
-    (line,) = plots.plot_epsilon(monthly, periods=60, ax=detached_axes(3)).lines
+    (line,) = plots.plot_epsilon(monthly, periods=60, ax=empty_axes()).lines
     reports, values = map(np.asarray, line.get_data())
     assert (reports[0], reports[-1]) == (1, 60)
     assert values[-1] == pytest.approx(2 * epsilon(monthly.params, 30))
@@ -217,7 +222,7 @@ def test_epsilon_of_an_epoch_adds_to_those_before() -> None:
 
 def test_residuals_of_a_complete_list_are_noise(summary: BitCounts, decoding: Decoding) -> None:
     """Of 512 counts, those without the largest candidate are far outside of 2 standard errors."""
-    image = plots.plot_residuals(summary, decoding, ax=detached_axes(3)).images[0]
+    image = plots.plot_residuals(summary, decoding, ax=empty_axes()).images[0]
     complete = bit_residuals(summary, decoding)
     assert complete is not None
     np.testing.assert_array_equal(image.get_array(), complete)
@@ -233,10 +238,10 @@ def test_missing_period_is_a_gap(summary: BitCounts) -> None:
     weeks = [replace(summary, periods=(day,)) for day in ("2026-03-02", "2026-03-09", "2026-03-23")]
     decodings = tuple(decode(week, NAMES) for week in weeks)
     trends = replace(decode_by_period(weeks[:1], NAMES), decodings=decodings)
-    lines = plots.plot_trends(trends, top=2, ax=detached_axes(3)).lines
+    lines = trends.plot(empty_axes(), top=2).lines
     assert [int(np.isnan(line.get_xdata()).sum()) for line in lines] == [1, 1]
     with pytest.raises(ValueError, match="top must be 1 to 8, got 9"):
-        plots.plot_trends(trends, top=9)
+        trends.plot(top=9)
 
 
 def test_data_frames_hold_the_estimates(decoding: Decoding, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from hubbub import Metric, Params
+from hubbub.metrics.discovery import Discovery
 from hubbub_decoder import (
+    Discoveries,
     associate,
     compare,
     decode,
     decode_by_period,
+    discover,
     simulate_bit_counts,
     simulate_joint_reports,
     simulate_two_periods,
@@ -26,6 +29,11 @@ from hubbub_decoder.results.table_result import TableResult
 NOISE: dict[str, Any] = {"prob_p": 0.1, "prob_q": 0.9, "prob_f": 0.25}
 STRING = Metric.string("homepage", Params(num_bits=16, num_hashes=2, num_cohorts=16, **NOISE), period="week")
 OS = Metric.categorical("os", ("linux", "macos"), **NOISE)
+WORDS = Metric.string(
+    "word",
+    Params(num_bits=64, num_hashes=1, num_cohorts=64, prob_p=0.02, prob_q=0.98, prob_f=0.05),
+    discover=Discovery(longest=2, step=1, alphabet="abcd", held_out=0.2),
+)
 WEEKS = ("2026-03-02", "2026-03-09")
 NAMES = ["alpha", "beta", "gamma"]
 
@@ -47,6 +55,7 @@ def results() -> dict[str, TableResult[Any]]:
         "trends": decode_by_period(pair, NAMES),
         "association": associate(two, {}),
         "three-way": associate(three, {}),
+        "discoveries": discover(simulate_bit_counts(WORDS, {"ab": 30_000, "cd": 20_000}, rng), beam=20),
     }
 
 
@@ -85,8 +94,11 @@ def test_unknown_name_is_a_key_error_with_near_names(result: TableResult[Any]) -
 @every
 @pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
 def test_files_have_the_rows_of_the_data_frame(result: TableResult[Any], suffix: str, tmp_path: Any) -> None:
+    """Discoveries have the files of their decoding."""
     result.save(tmp_path / f"x.{suffix}")
     table = result.to_table()
+    if isinstance(result, Discoveries) and result.decoding is not None:
+        result = result.decoding
     assert table.num_rows >= len(result)
     if suffix == "json":
         text = (tmp_path / "x.json").read_text()
@@ -124,5 +136,5 @@ def test_notebook_shows_a_result_once(result: TableResult[Any], monkeypatch: pyt
     shown: list[str] = []
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr("rich.jupyter.display", lambda _segments, text: shown.append(text))
-    assert result._repr_html_().startswith("<pre")
+    assert result._repr_html_().startswith("<div")
     assert shown == []

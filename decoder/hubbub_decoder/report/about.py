@@ -1,4 +1,4 @@
-"""Provenance of a report: inputs with their digests, options, release."""
+"""What every page of a report says at its end: the metric's privacy, its definition, and the provenance of the results."""
 
 from __future__ import annotations
 
@@ -8,10 +8,33 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-from hubbub.text import DISTRIBUTION
+from hubbub.metrics.metric import Metric
+from hubbub.privacy import privacy_figures
+from hubbub.privacy.policy import Policy
+from hubbub.privacy.pricing import shown_epsilon
+from hubbub.text import DISTRIBUTION, escape_control_characters, escape_untrusted
 from hubbub_decoder.results.decoding import Decoding
 
+_MOST_ITEMS = 20
 _MAX_FILES = 40
+
+
+def privacy_rows(metric: Metric) -> Iterator[tuple[str, str, str]]:
+    """Yield label, epsilon and meaning of each privacy figure under the default policy."""
+    for row in privacy_figures(metric, Policy()).rows():
+        yield row.label, shown_epsilon(row.epsilon), row.note
+
+
+def definition_rows(metric: Metric) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each fact and field; fields without a value are left out, and a list ends after 20 items."""
+    yield "Kind", str(metric.kind)
+    for fact in metric.facts():
+        yield fact.label.capitalize(), escape_control_characters(fact.line(_MOST_ITEMS, escape_untrusted))
+    for label, text in (("Owner", metric.owner), ("Purpose", metric.purpose)):
+        if text:
+            yield label, text
+    yield "Expires", metric.expires.isoformat() if metric.expires else "no date"
+    yield "Digest", metric.digest
 
 
 def provenance_rows(

@@ -6,16 +6,18 @@ import io
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console, RenderableType
+from matplotlib.figure import Figure
+from rich.console import Console
 
 from hubbub import Metric, Params
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder import decode
-from hubbub_decoder.demo.comparison import Comparison
+from hubbub_decoder.demo.comparison import Comparison, privacy_document
 from hubbub_decoder.demo.page import write_pages
-from hubbub_decoder.demo.tables import comparison_table, privacy_table
-from hubbub_decoder.results.plot_style import detached_axes, figure_of
-from hubbub_decoder.results.plots import plot_against_truth
+from hubbub_decoder.plots import plot_against_truth
+from hubbub_decoder.results.document import Document
+from hubbub_decoder.results.plot_style import figure_of
+from hubbub_decoder.results.terminal import TerminalDocument
 from hubbub_decoder.simulation import simulate_bit_counts
 
 PARAMS = Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
@@ -31,28 +33,28 @@ STRING = compared(Metric.string("homepage", PARAMS), {"a": 60_000, "b": 40_000},
 BOOLEAN = compared(Metric.boolean("yes", prob_p=0.25, prob_q=0.75, prob_f=0.5), {"true": 600, "false": 400}, None)
 
 
-def rendered(table: RenderableType, width: int = 140) -> str:
+def rendered(document: Document, width: int = 140) -> str:
     console = Console(width=width, file=io.StringIO(), no_color=True)
-    console.print(table)
+    console.print(TerminalDocument(document))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
 def test_comparison_table_marks_detected_candidates() -> None:
-    lines = [line.split() for line in rendered(comparison_table(STRING, {})).splitlines()]
+    lines = [line.split() for line in rendered(STRING.document({})).splitlines()]
     marked = {words[0]: "yes" in words for words in lines if words and words[0] in ("a", "b", "absent")}
     assert marked == {"a": True, "b": True, "absent": False}
 
 
 def test_privacy_table_names_both_epsilons() -> None:
-    text = rendered(privacy_table([STRING]))
+    text = rendered(privacy_document([STRING]))
     assert "epsilon per report" in text
     assert "epsilon per value" in text
 
 
 def test_narrow_tables_cut_no_figure() -> None:
     names = {"a": "an airport with a rather long name", "b": "another one"}
-    text = rendered(comparison_table(STRING, names), 100) + rendered(privacy_table([STRING]), 80)
+    text = rendered(STRING.document(names), 100) + rendered(privacy_document([STRING]), 80)
     assert "…" not in text
     for estimate in STRING.decoding.estimates:
         assert f"{estimate.low:z.2%} .. {estimate.high:z.2%}" in text
@@ -60,7 +62,7 @@ def test_narrow_tables_cut_no_figure() -> None:
 
 
 def test_legend_of_the_scatter_plot_is_above_the_points() -> None:
-    axes = plot_against_truth(STRING.decoding, STRING.truth, ax=detached_axes(5))
+    axes = plot_against_truth(STRING.decoding, STRING.truth, ax=Figure(figsize=(8, 5), layout="constrained").subplots())
     figure, legend = figure_of(axes), axes.get_legend()
     figure.canvas.draw()
     assert legend is not None
