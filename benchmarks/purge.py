@@ -25,7 +25,6 @@ import numpy as np
 from sqlalchemy import insert, text
 
 from hubbub import Batch, Metric, Params
-from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import (
     SQLITE_LOCK_POLL_SECONDS,
     open_existing,
@@ -33,6 +32,7 @@ from hubbub_aggregator.database.engine import (
     open_sqlite,
     transaction,
 )
+from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.database.schema import retained
 from hubbub_aggregator.store.sql_store import SqlStore
 from tests.support.postgres import postgres

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 from sqlalchemy import MetaData, select
 
-from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import open_existing, transaction
+from hubbub_aggregator.database.location import is_postgres
 from tests.support.paths import DATA
 
 

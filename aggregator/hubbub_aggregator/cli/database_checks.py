@@ -14,11 +14,10 @@ from hubbub.metrics.metric import Metric
 from hubbub.text import format_count, format_names
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
 from hubbub_aggregator.database.integrity import NEXT_STEP, find_damage
+from hubbub_aggregator.database.location import FIND_OR_CREATE, is_postgres, is_there, require_place
 from hubbub_aggregator.database.schema_version import require_served, version_of
-from hubbub_aggregator.database.sqlite_file import FIND_OR_CREATE, is_there, require_place
 from hubbub_aggregator.errors import SchemaError, StoreError
 from hubbub_aggregator.pipeline.retention import counts_expire_at, keeps_reports
 from hubbub_aggregator.settings import Settings

@@ -14,7 +14,7 @@ class DatabaseName(click.ParamType[str]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the value; fail with a usage error if it is neither."""
         from hubbub.wire.urls import mask_url
-        from hubbub_aggregator.database.database_url import postgres_url
+        from hubbub_aggregator.database.location import postgres_url
         from hubbub_aggregator.errors import StoreError
 
         try:

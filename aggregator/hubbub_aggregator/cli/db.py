@@ -39,10 +39,9 @@ def create(database: str, as_json: bool) -> None:
     from pathlib import Path
 
     from hubbub.wire.urls import mask_url
-    from hubbub_aggregator.database.database_url import is_postgres
     from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
+    from hubbub_aggregator.database.location import is_postgres, is_there
     from hubbub_aggregator.database.schema_version import version_of
-    from hubbub_aggregator.database.sqlite_file import is_there
     from hubbub_aggregator.store.sql_store import SqlStore
 
     exists = False
@@ -281,7 +280,7 @@ def copy(source: str, target: str, as_json: bool) -> None:
       hubbub db copy reports.db postgresql://hubbub@db/hubbub
     """
     from hubbub_aggregator.database.backup import copy_file
-    from hubbub_aggregator.database.database_url import is_postgres
+    from hubbub_aggregator.database.location import is_postgres
     from hubbub_aggregator.database.row_copy import copy_rows
 
     by_rows = is_postgres(source) or is_postgres(target)
@@ -290,7 +289,7 @@ def copy(source: str, target: str, as_json: bool) -> None:
 
 def _require_sqlite(database: str, advice: str) -> None:
     from hubbub.wire.urls import mask_url
-    from hubbub_aggregator.database.database_url import is_postgres
+    from hubbub_aggregator.database.location import is_postgres
 
     if is_postgres(database):
         raise click.UsageError(f"{mask_url(database)} is not a SQLite file: {advice}")

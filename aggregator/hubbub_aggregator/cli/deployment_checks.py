@@ -16,7 +16,7 @@ from hubbub.text import format_count, format_size
 from hubbub.wire.urls import is_loopback
 from hubbub_aggregator.cli.database_checks import check_database
 from hubbub_aggregator.cli.service_checks import Fetch, check_proxy, check_service, fetch_over_http, local_url
-from hubbub_aggregator.database.database_url import is_postgres
+from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.monitoring.disk_space import free_bytes_at
 from hubbub_aggregator.settings import Settings
 

@@ -241,7 +241,7 @@ def command(
     from hubbub.metrics.definitions import load_definitions
     from hubbub.wire.urls import mask_url
     from hubbub_aggregator.app import create_app
-    from hubbub_aggregator.database.database_url import is_postgres
+    from hubbub_aggregator.database.location import is_postgres
     from hubbub_aggregator.monitoring.disk_space import free_bytes_at
     from hubbub_aggregator.pipeline.active_definitions import warn_of_removed_metrics
     from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run

@@ -29,9 +29,15 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from hubbub.text import install_hint
 from hubbub.wire.urls import mask_url, mask_urls
-from hubbub_aggregator.database.database_url import is_postgres, postgres_url
+from hubbub_aggregator.database.location import (
+    FIND_OR_CREATE,
+    claim,
+    is_postgres,
+    is_there,
+    postgres_url,
+    require_place,
+)
 from hubbub_aggregator.database.served_files import ServedFiles
-from hubbub_aggregator.database.sqlite_file import FIND_OR_CREATE, claim, is_there, require_place
 from hubbub_aggregator.errors import StoreError
 
 _LOCK_TIMEOUT_SECONDS = 10.0

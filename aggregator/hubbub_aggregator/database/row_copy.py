@@ -9,7 +9,6 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, Table, insert, select
 
 from hubbub_aggregator.database.backup import DATA_TABLES, new_file, require_readable_summaries, require_sound
-from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import (
     continue_ids,
     lock_for_setup,
@@ -18,6 +17,7 @@ from hubbub_aggregator.database.engine import (
     open_sqlite,
     transaction,
 )
+from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.database.schema_version import prepare, require_same_schema
 from hubbub_aggregator.errors import SchemaError, StoreError
 

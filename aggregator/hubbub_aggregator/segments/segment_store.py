@@ -9,10 +9,9 @@ from typing import Self
 from uuid import UUID
 
 from hubbub.wire.batch import Batch
-from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import insert_new, transaction
+from hubbub_aggregator.database.location import is_postgres, locked
 from hubbub_aggregator.database.schema import batch
-from hubbub_aggregator.database.sqlite_file import locked
 from hubbub_aggregator.segments.manifest import closed_name
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes

@@ -32,7 +32,6 @@ from sqlalchemy import (
 from hubbub.randomness import RandomBytes
 from hubbub.wire.batch import Batch
 from hubbub.wire.urls import mask_url
-from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import (
     SQLITE_LOCK_POLL_SECONDS,
     checkpoint,
@@ -47,9 +46,9 @@ from hubbub_aggregator.database.engine import (
 )
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.integrity import FileCheck
+from hubbub_aggregator.database.location import is_postgres, require_file
 from hubbub_aggregator.database.schema import batch, collection, retained, schema, segment
 from hubbub_aggregator.database.schema_version import prepare, require_served
-from hubbub_aggregator.database.sqlite_file import require_file
 from hubbub_aggregator.errors import StoppedError, StoreError
 from hubbub_aggregator.store.append import Appender
 from hubbub_aggregator.store.clock_state import SqlClock

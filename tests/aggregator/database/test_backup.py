@@ -27,8 +27,8 @@ from hubbub.cli import main
 from hubbub_aggregator.database import backup as backup_module
 from hubbub_aggregator.database import row_copy, schema_version
 from hubbub_aggregator.database.backup import copy_file, new_file
-from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import open_existing, transaction
+from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.database.row_copy import copy_rows
 from hubbub_aggregator.database.schema import SCHEMA_VERSION
 from hubbub_aggregator.errors import SchemaError, StoreError

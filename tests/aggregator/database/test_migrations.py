@@ -20,8 +20,8 @@ from sqlalchemy import Connection, event, select
 from hubbub import Definitions
 from hubbub.cli import main
 from hubbub_aggregator.database import schema_version
-from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import open_existing, transaction
+from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.database.schema import OLDEST_COMPATIBLE, SCHEMA_VERSION, schema, tables
 from hubbub_aggregator.database.schema_version import MIGRATIONS, upgrade
 from hubbub_aggregator.errors import SchemaError, StoreError

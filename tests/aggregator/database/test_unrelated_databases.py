@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hubbub.cli import main
-from hubbub_aggregator.database.database_url import is_postgres
+from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.errors import SchemaError
 from hubbub_aggregator.server import listener
 from hubbub_aggregator.store.sql_store import SqlStore

@@ -27,8 +27,8 @@ from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.batch_validation import admit
 from hubbub_aggregator.app import _CLOCK_CHECK_SECONDS
 from hubbub_aggregator.cli.database_checks import check_clock
-from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import open_postgres, open_sqlite, transaction
+from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.database.schema import tables
 from hubbub_aggregator.pipeline.credible_clock import CredibleClock, Reading, accept
 from hubbub_aggregator.pipeline.folding import read_summary

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hubbub import Definitions, Metric
-from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import SQLITE_LOCK_POLL_SECONDS, open_postgres, open_sqlite
+from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.pipeline.folding import fold, read_summary
 from hubbub_aggregator.pipeline.retention import counts_expire_at, upkeep
 from hubbub_aggregator.settings import Settings

@@ -21,7 +21,7 @@ from hubbub.cli import main
 from hubbub.cli.findings import Health
 from hubbub.wire.urls import mask_url
 from hubbub_aggregator.cli.deployment_checks import DeploymentOptions, check_aggregator
-from hubbub_aggregator.database.database_url import is_postgres
+from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
