@@ -17,7 +17,7 @@ from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.planning.law.accuracy import POWERS, Accuracy, Population
 from hubbub_decoder.planning.probabilities import DELTA
-from hubbub_decoder.planning.wishes import DISCOVERED, planner_of, repetition_of
+from hubbub_decoder.planning.wishes import DISCOVERED, check_count, planner_of, repetition_of
 
 _REPORTS_OF_A_CLIENT = (1, 2, 4, 7, 14, 30, 60, 100, 365)
 _SIZES = tuple(10 ** (step / 2) for step in range(-4, 5))
@@ -124,12 +124,9 @@ def describe(
     (0.00866, 0.8112781244591328)
     """
     for name, number in (("reports", reports), ("candidates", candidates), ("periods", periods)):
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            raise PlanError(
-                f"{name} must be an integer of at least 1, got {number!r}: it is a number of {name}. Pass {name} = 1 or more."
-            )
+        check_count(name, number)
     try:
-        planner = planner_of(metric.kind)
+        planner = planner_of(metric.kind.word, has_shares=metric.kind.has_shares)
         shares = planner.shares(candidates or len(metric.kind.labels) or DISCOVERED)
         population = Population(reports, repetition_of(periods, metric.hold), shares)
         accuracy = planner.accuracy(metric.kind, population, retained=retained)

@@ -14,6 +14,7 @@ is within 1 % of the longest one's, because a changed value waits for the next e
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -70,10 +71,15 @@ class Limits:
         """Largest number of bits in which two values differ."""
         return max(map(sum, differing_bits(self.num_bits, self.possible_ones)))
 
+    @property
+    def bounds_an_epoch(self) -> bool:
+        """Whether the limit of a unit is that of a finite number of reports."""
+        return self.unit < math.inf and self.unit_reports < math.inf
+
     def allow(self, chain: Chain) -> Flags:
         """Whether each chain of an array keeps the epsilon of a report, and that of a finite number of reports."""
         allowed = chain.epsilon(self.num_bits, self.possible_ones, 1) <= self.report
-        if self.unit < math.inf and self.unit_reports < math.inf:
+        if self.bounds_an_epoch:
             allowed &= chain.epsilon(self.num_bits, self.possible_ones, self.unit_reports) <= self.unit
         return np.asarray(allowed)
 
@@ -90,12 +96,7 @@ def best_chain(limits: Limits, objective: Objective, *, symmetric: bool = False)
     [1.0, 0.0, 0.1192, 0.5]
     """
     symmetric = symmetric or limits.most_exchanged == 0
-    if limits.unit == math.inf:
-        totals = [math.inf]
-    elif limits.unit_reports == math.inf:
-        totals = [limits.unit]
-    else:
-        totals = [limits.unit + extra for extra in _EXTRA_EPSILON]
+    totals = [limits.unit + extra for extra in (_EXTRA_EPSILON if limits.bounds_an_epoch else (0.0,))]
 
     def best(total: float, zooms: int) -> Chain:
         return _best_of(limits, total, objective, symmetric, zooms)
@@ -196,15 +197,13 @@ def choose_hold(wishes: Wishes, share: float) -> tuple[Wishes, str]:
         return noise_of(held(length), share, chain_of(held(length), share))
 
     longest, shortest = variance(lengths[-1]), variance(1)
-    low, high = 0, len(lengths) - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if variance(lengths[middle]) <= TOLERANCE * longest else (middle + 1, high)
-    chosen = held(lengths[high])
+    last_index = len(lengths) - 1
+    index = bisect_left(lengths, True, hi=last_index, key=lambda each: variance(each) <= TOLERANCE * longest)
+    chosen = held(lengths[index])
     why = ""
-    if high < len(lengths) - 1:
+    if index < last_index:
         why = f"Longer epochs have the same variance within {TOLERANCE - 1:.0%}. "
-    elif high:
+    elif index:
         why = f"More epochs leave less epsilon for each: hold = 1 has {shortest / longest:.3g} times this variance. "
     return chosen, (
         f"hold = {chosen.hold} is chosen, {chosen.epochs} epochs: a client needs at least {values} for {values} values in {last} periods. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -70,63 +70,51 @@ class Wishes:
 
     def __post_init__(self) -> None:
         """Raise PlanError for a value out of range, or for wishes that exclude each other."""
-        self._check_values()
-        planner_for(self).check(self)
+        for name, words in (("kind", KindWord), ("period", PeriodKind), ("estimate", Estimand)):
+            if (word := getattr(self, name)) not in tuple(words):
+                raise PlanError(f"{name} must be one of {', '.join(words)}, got {word!r}: pass one of them.")
+            object.__setattr__(self, name, words(word))
+        for name in ("candidates", "reports", "periods", "values", "hold", "lifetime_periods"):
+            check_count(name, getattr(self, name))
+        problem = next(self._problems(), None)
+        if problem is not None:
+            raise PlanError(problem)
+
+    def _problems(self) -> Iterator[str]:
+        """Yield what is out of range, what the kind refuses, and what excludes each other."""
+        for name in ("epsilon", "lifetime", "central"):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and 0 < value < math.inf):
+                yield f"{name} must be a number above 0, got {value!r}: it bounds a privacy loss. Pass {name} = 2, for example."
+        if self.share is not None and not (_is_number(self.share) and 0 < self.share < 1):
+            yield f"share must be above 0 and below 1, got {self.share!r}: it is a part of the reports. Pass share = 0.01 for 1 %."
+        if not isinstance(self.bits, int) or not MIN_STRING_BITS <= self.bits <= MAX_BITS:
+            yield (
+                f"bits must be an integer in [{MIN_STRING_BITS}, {MAX_BITS}], got {self.bits!r}: a report of strings has so many. "
+                "Pass bits = 128."
+            )
+        yield from planner_for(self).problems(self)
         if self.reports is None and self.share is None:
-            raise PlanError(
+            yield (
                 "Neither reports nor share is given: the number of reports decides which shares can be detected. "
                 "Pass reports to plan the best accuracy, or share to plan the number of reports."
             )
         if self.longest is None and self.alphabet is not None:
-            raise PlanError(
-                "alphabet without longest: only strings without a list have one. Pass longest = 24, for example."
-            )
+            yield "alphabet without longest: only strings without a list have one. Pass longest = 24, for example."
         if self.longest is not None and (self.reports is None or self.retained):
-            raise PlanError(
-                "longest needs reports and bit counts: the groups depend on the number of reports. Pass reports, and leave out retained."
+            yield (
+                "longest needs reports and bit counts: the groups depend on the number of reports. "
+                "Pass reports, and leave out retained."
             )
         if self.hold is not None and self.values > 1:
-            raise PlanError(
+            yield (
                 f"hold = {self.hold} and values = {self.values} exclude each other: with hold each epoch costs epsilon, whether the value "
                 "changes or not. Leave out values."
             )
         if self.hold is not None and self.lifetime is None:
-            raise PlanError(
-                f"hold = {self.hold} without lifetime: each epoch costs epsilon again, and nothing bounds the sum. Pass lifetime."
-            )
+            yield f"hold = {self.hold} without lifetime: each epoch costs epsilon again, and nothing bounds the sum. Pass lifetime."
         if self.central is not None and self.reports is None:
-            raise PlanError(
-                "central without reports: the other reports of a cohort hide a client. Pass the number of reports."
-            )
-
-    def _check_values(self) -> None:
-        """Raise PlanError for a value out of the range of its field."""
-        for name, kinds in (("kind", KindWord), ("period", PeriodKind), ("estimate", Estimand)):
-            if getattr(self, name) not in tuple(kinds):
-                raise PlanError(
-                    f"{name} must be one of {', '.join(kinds)}, got {getattr(self, name)!r}: pass one of them."
-                )
-            object.__setattr__(self, name, kinds(getattr(self, name)))
-        for name in ("epsilon", "lifetime", "central"):
-            value = getattr(self, name)
-            if value is not None and not (_is_number(value) and 0 < value < math.inf):
-                raise PlanError(
-                    f"{name} must be a number above 0, got {value!r}: it bounds a privacy loss. Pass {name} = 2, for example."
-                )
-        for name in ("candidates", "reports", "periods", "values", "hold", "lifetime_periods"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-                raise PlanError(
-                    f"{name} must be an integer of at least 1, got {value!r}: it is a number of {name}. Pass {name} = 1 or more."
-                )
-        if self.share is not None and not (_is_number(self.share) and 0 < self.share < 1):
-            raise PlanError(
-                f"share must be above 0 and below 1, got {self.share!r}: it is a part of the reports. Pass share = 0.01 for 1 %."
-            )
-        if not isinstance(self.bits, int) or not MIN_STRING_BITS <= self.bits <= MAX_BITS:
-            raise PlanError(
-                f"bits must be an integer in [{MIN_STRING_BITS}, {MAX_BITS}], got {self.bits!r}: a report of strings has so many. Pass bits = 128."
-            )
+            yield "central without reports: the other reports of a cohort hide a client. Pass the number of reports."
 
     @property
     def chooses_hold(self) -> bool:
@@ -164,20 +152,18 @@ class Design(NamedTuple):
 class KindPlanner(ABC, Generic[K]):
     """What `plan` and `describe` ask about one kind. A class in `planning/kinds` for each kind registers itself.
 
-    of_kinds, of_words : planner of a kind, and of the word and the estimate of wishes
+    planners    : planner of the kind with a word that estimates shares, or a mean alone
     total_share : share of the clients with one of the values, in the law of a plan
     cohorts     : numbers of cohorts, in the order of preference
     """
 
-    of_kinds: ClassVar[dict[type[Kind], type[KindPlanner[Any]]]] = {}
-    of_words: ClassVar[dict[tuple[KindWord, Estimand], type[KindPlanner[Any]]]] = {}
-
+    planners: ClassVar[dict[tuple[KindWord, bool], type[KindPlanner[Any]]]] = {}
     total_share: ClassVar[float] = 1.0
     cohorts: ClassVar[tuple[int, ...]] = (1,)
 
-    def __init_subclass__(cls, *, of: type[Kind] | None = None, estimate: Estimand = Estimand.DISTRIBUTION) -> None:
+    def __init_subclass__(cls, *, of: type[Kind] | None = None) -> None:
         if of is not None:
-            KindPlanner.of_kinds[of] = KindPlanner.of_words[of.word, estimate] = cls
+            KindPlanner.planners[of.word, of.has_shares] = cls
 
     def shares(self, number: int) -> Shares:
         """Shares of so many candidates under Zipf's law."""
@@ -194,14 +180,14 @@ class KindPlanner(ABC, Generic[K]):
 
     def mean_share(self, wishes: Wishes) -> float:
         """Share whose variance the probabilities minimize: half the smallest that matters, half the mean of the candidates."""
-        shares = self.population(wishes).shares
         if wishes.longest is not None:
             return _FIRST_SHARE
+        shares = self.population(wishes).shares
         return (self.smallest_share(wishes) + shares.total / shares.count) / 2
 
     @abstractmethod
-    def check(self, wishes: Wishes) -> None:
-        """Raise PlanError for wishes that no metric of this kind fulfils."""
+    def problems(self, wishes: Wishes) -> Iterator[str]:
+        """Yield why no metric of this kind fulfils the wishes."""
 
     @abstractmethod
     def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:
@@ -226,36 +212,38 @@ class KindPlanner(ABC, Generic[K]):
         """
 
 
+def planner_of(word: KindWord, *, has_shares: bool) -> KindPlanner[Any]:
+    """Return the planner of a kind, whose reports estimate shares or a mean alone. Raises PlanError for a kind without one."""
+    planner = KindPlanner.planners.get((word, has_shares))
+    if planner is not None:
+        return planner()
+    if (word, True) in KindPlanner.planners:
+        raise PlanError(
+            f"estimate = mean needs numbers, and {with_article(word)} metric has none. Pass kind = ordinal."
+        )
+    raise PlanError(
+        f"{with_article(word)} metric has no accuracy of its own, and its epsilon is the sum of its parts'. "
+        "Plan each part on its own, with its share of epsilon."
+    )
+
+
 def planner_for(wishes: Wishes) -> KindPlanner[Any]:
-    """Return the planner of the kind of wishes. Raises PlanError for a kind without one, or without this estimate."""
-    require_planner(wishes.kind, KindPlanner.of_words.get((wishes.kind, Estimand.DISTRIBUTION)))
-    planner = KindPlanner.of_words.get((wishes.kind, wishes.estimate))
-    if planner is None:
-        raise PlanError(
-            f"estimate = {wishes.estimate} needs numbers, and {with_article(wishes.kind)} metric has none. Pass kind = ordinal."
-        )
-    return planner()
-
-
-def planner_of(kind: Kind) -> KindPlanner[Any]:
-    """Return the planner of a definition's kind. Raises PlanError for a kind without one."""
-    return require_planner(kind.word, KindPlanner.of_kinds.get(type(kind)))()
-
-
-def require_planner(word: KindWord, planner: type[KindPlanner[Any]] | None) -> type[KindPlanner[Any]]:
-    """Return the planner of a kind. Raises PlanError if there is none."""
-    if planner is None:
-        raise PlanError(
-            f"{with_article(word)} metric has no accuracy of its own, and its epsilon is the sum of its parts'. "
-            "Plan each part on its own, with its share of epsilon."
-        )
-    return planner
+    """Return the planner of the kind that is wished for. Raises PlanError for a kind without one."""
+    return planner_of(wishes.kind, has_shares=wishes.estimate is not Estimand.MEAN)
 
 
 def repetition_of(periods: int, hold: int | None) -> Repetition:
     """Repetition of consecutive periods, of which the first begins an epoch."""
     epochs, rest = divmod(periods, hold or periods)
     return Repetition(periods, (epochs * (hold or periods) ** 2 + rest**2) / periods)
+
+
+def check_count(name: str, number: object) -> None:
+    """Raise PlanError for anything but None and an integer above 0."""
+    if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+        raise PlanError(
+            f"{name} must be an integer of at least 1, got {number!r}: it is a number of {name}. Pass {name} = 1 or more."
+        )
 
 
 def _is_number(value: object) -> bool:

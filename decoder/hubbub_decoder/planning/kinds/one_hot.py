@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from hubbub.metrics.buckets import Buckets, Estimand
 from hubbub.metrics.kinds import BlockKind, BooleanKind, CategoricalKind, MeanKind, OrdinalKind, ordinal_kind
 from hubbub.metrics.params import MAX_BITS, MEAN_COHORTS, one_hot_params
 from hubbub_decoder.errors import PlanError
-from hubbub_decoder.planning.law.accuracy import (
-    BitAccuracy,
-    MeanAccuracy,
-    OrdinalAccuracy,
-    Population,
-)
+from hubbub_decoder.planning.law.accuracy import BitAccuracy, MeanAccuracy, OrdinalAccuracy, Population
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.probabilities import allowed_cohorts, chain_of
 from hubbub_decoder.planning.wishes import Design, KindPlanner, Wishes
@@ -32,14 +27,14 @@ class OneHotPlanner(KindPlanner[K]):
     candidates: ClassVar[range] = range(2, MAX_BITS + 1)
     rule: ClassVar[str]
 
-    def check(self, wishes: Wishes) -> None:
+    def problems(self, wishes: Wishes) -> Iterator[str]:
         if wishes.longest is not None:
-            raise PlanError(
+            yield (
                 f"longest = {wishes.longest} with kind = {wishes.kind}: only strings are found without a list. "
                 "Pass kind = string, and leave out candidates."
             )
         if wishes.candidates not in self.candidates:
-            raise PlanError(f"candidates = {wishes.candidates}: {self.rule}")
+            yield f"candidates = {wishes.candidates}: {self.rule}"
 
     def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:
         return wishes.candidates, (0, hashes)
@@ -103,7 +98,7 @@ class OrdinalPlanner(NumberPlanner, of=OrdinalKind):
         return Buckets(edges)
 
 
-class MeanPlanner(NumberPlanner, of=MeanKind, estimate=Estimand.MEAN):
+class MeanPlanner(NumberPlanner, of=MeanKind):
     """Planner of the mean of numbers, whose one bit has the law of a boolean."""
 
     candidates = range(1, 2)

@@ -6,7 +6,7 @@ all sizes within 1 % of the smallest variance the plan takes the first in this o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from hubbub.metrics.discovery import MAX_STEP, Discovery
 from hubbub.metrics.kinds import StringKind
 from hubbub.metrics.params import Params
 from hubbub_decoder.errors import PlanError
-from hubbub_decoder.planning.law.accuracy import POWERS, Data, DiscoveryAccuracy, Population, StringAccuracy
+from hubbub_decoder.planning.law.accuracy import POWERS, Data, Population, StringAccuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.probabilities import TOLERANCE, allowed_cohorts, chain_of, noise_of
 from hubbub_decoder.planning.wishes import Design, KindPlanner, Wishes
@@ -32,17 +32,16 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
 
     cohorts = (64, 128, 256, 32, 16, 8)
 
-    def check(self, wishes: Wishes) -> None:
+    def problems(self, wishes: Wishes) -> Iterator[str]:
         if wishes.candidates > MAX_CANDIDATES:
-            raise PlanError(
-                f"candidates = {wishes.candidates:,}: at most {MAX_CANDIDATES:,} can be planned. Pass fewer candidates."
-            )
+            yield f"candidates = {wishes.candidates:,}: at most {MAX_CANDIDATES:,} can be planned. Pass fewer candidates."
         if wishes.longest is not None and wishes.candidates != 1:
-            raise PlanError(
-                f"longest = {wishes.longest} with candidates = {wishes.candidates}: strings are found without a list, so leave out candidates."
+            yield (
+                f"longest = {wishes.longest} with candidates = {wishes.candidates}: strings are found without a list, "
+                "so leave out candidates."
             )
         if wishes.central is not None and wishes.retained:
-            raise PlanError(
+            yield (
                 "central and retained exclude each other: a retained report may be the only one of its cohort in its commit, and then "
                 "nothing hides it. Leave out one of them."
             )
@@ -51,12 +50,11 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
         return wishes.bits, (0, hashes)
 
     def design(self, wishes: Wishes) -> Design:
-        return (
-            self._design_of_list(wishes) if wishes.longest is None else self._design_of_groups(wishes, wishes.longest)
-        )
+        sizes = [bits for bits in BITS if bits <= wishes.bits]
+        return self._design_of_list(wishes, sizes) if wishes.longest is None else self._design_of_groups(wishes, sizes)
 
-    def _design_of_list(self, wishes: Wishes) -> Design:
-        """Design for strings that are looked up in a list: the best number of hashes, then the best size.
+    def _design_of_list(self, wishes: Wishes, sizes: Sequence[int]) -> Design:
+        """Design for strings that are looked up in a list: the best number of hashes, then the first size within 1 % of the best.
 
         The law of bits orders sizes as that of reports does, and is fast, so sizes are compared by it also if reports are retained.
         """
@@ -64,20 +62,44 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
         chains = {h: chain_of(wishes, share, h) for h in _HASHES}
         h, chain = min(chains.items(), key=lambda each: noise_of(wishes, share, each[1], each[0]))
         cohorts = allowed_cohorts(wishes, chain, h)
-        size = best_size(h, cohorts, wishes.bits, lambda each: _law(each, chain, population), smallest)
-        return Design(chain, size, share, smallest)
 
-    def _design_of_groups(self, wishes: Wishes, longest: int) -> Design:
-        """Design for strings that are found without a list: the best groups, then the probabilities for the share that they find."""
+        def variance(bits: int, cohorts: int) -> float:
+            return _law((bits, h, cohorts), chain, population).mean_variance(smallest)
+
+        bound = TOLERANCE * min(variance(sizes[-1], m) for m in cohorts)
+        k, m = next((k, m) for m in cohorts for k in sizes if variance(k, m) <= bound)
+        return Design(chain, (k, h, m), share, smallest)
+
+    def _design_of_groups(self, wishes: Wishes, sizes: Sequence[int]) -> Design:
+        """Design for strings that are found without a list, and the smallest share that is found with probability .8.
+
+        Lengths are compared with a tenth of the cohorts held out, then the held-out shares. Of the numbers of bits within 1 % of the best,
+        the plan takes the fewest. Then the probabilities are chosen for the share that is found.
+        """
         chain, population = chain_of(wishes, self.mean_share(wishes)), self.population(wishes)
         cohorts = max(allowed_cohorts(wishes, chain))
 
-        def law(bits: int, groups: Discovery) -> DiscoveryAccuracy:
-            return replace(_law((bits, 1, cohorts), chain, population), data="bits").with_groups(groups)
+        def limit(groups: Discovery, bits: int = sizes[-1]) -> float:
+            law = replace(_law((bits, 1, cohorts), chain, population), data="bits")
+            return law.with_groups(groups).detection_limit(POWERS[0])
 
-        bits, groups = best_groups(longest, wishes.alphabet, cohorts, wishes.bits, law)
-        limit = law(bits, groups).detection_limit(POWERS[0])
-        return Design(chain_of(wishes, limit), (bits, 1, cohorts), limit, wishes.share or limit, groups)
+        possible = list(_possible_groups(wishes, cohorts))
+        if not possible:
+            raise PlanError(
+                f"longest = {wishes.longest} with {cohorts} cohorts: each prefix group and the held-out group needs 8 cohorts, and no step has "
+                "so few groups and prefixes. Pass a smaller longest, a smaller alphabet, or no central."
+            )
+        groups = min(possible, key=limit)
+        held_out = [each for share in _HELD_OUT if _fits(each := replace(groups, held_out=share), cohorts)]
+        groups = min(held_out or [groups], key=limit)
+        best = limit(groups)
+        if best > 1:
+            raise PlanError(
+                "No string is found with probability 0.8, even of a share of 30 %: the reports of each group are too few. "
+                "Pass more reports, a larger epsilon, or a smaller longest."
+            )
+        bits, found = next((bits, share) for bits in sizes if (share := limit(groups, bits)) <= TOLERANCE * best)
+        return Design(chain_of(wishes, found), (bits, 1, cohorts), found, wishes.share or found, groups)
 
     def kind(self, design: Design, **_of_others: Any) -> StringKind:
         k, h, m = design.size
@@ -105,67 +127,13 @@ def _law(size: tuple[int, int, int], chain: Chain, population: Population, *, re
     return StringAccuracy(size=size, chain=chain, data=data, **population._asdict())
 
 
-def best_size(
-    num_hashes: int,
-    cohorts: Collection[int],
-    most_bits: int,
-    law: Callable[[tuple[int, int, int]], StringAccuracy],
-    smallest: float,
-) -> tuple[int, int, int]:
-    """First size (k, h, m) whose mean variance is within 1 % of the smallest.
-
-    cohorts   : allowed numbers of them, in the order of preference      most_bits : largest number of bits
-    law       : accuracy of a size                                      smallest  : smallest share that matters
-    """
-    bits = [k for k in BITS if k <= most_bits]
-    largest = [(bits[-1], num_hashes, m) for m in cohorts]
-    best = min(largest, key=lambda size: law(size).mean_variance(smallest))
-    bound = TOLERANCE * law(best).mean_variance(smallest)
-    sizes = ((k, num_hashes, m) for m in cohorts for k in bits)
-    return next((size for size in sizes if law(size).mean_variance(smallest) <= bound), best)
-
-
-def best_groups(
-    longest: int, alphabet: str | None, cohorts: int, most_bits: int, law: Callable[[int, Discovery], DiscoveryAccuracy]
-) -> tuple[int, Discovery]:
-    """Number of bits and groups with the smallest share that is found with probability .8.
-
-    Lengths are compared with a tenth of the cohorts held out, then the held-out shares. Of the numbers of bits within 1 % of the best,
-    the plan takes the fewest.
-
-    law : accuracy of a number of bits and groups
-
-    Raises PlanError if the cohorts are too few for any groups, or no string is found.
-    """
-
-    def limit(bits: int, groups: Discovery) -> float:
-        return law(bits, groups).detection_limit(POWERS[0])
-
-    sizes = [bits for bits in BITS if bits <= most_bits]
-    possible = list(_possible(longest, alphabet, cohorts))
-    if not possible:
-        raise PlanError(
-            f"longest = {longest} with {cohorts} cohorts: each prefix group and the held-out group needs 8 cohorts, and no step has so few "
-            "groups and prefixes. Pass a smaller longest, a smaller alphabet, or no central."
-        )
-    groups = min(possible, key=lambda each: limit(sizes[-1], each))
-    held_out = [each for share in _HELD_OUT if _fits(each := replace(groups, held_out=share), cohorts)]
-    groups = min(held_out or [groups], key=lambda each: limit(sizes[-1], each))
-    best = limit(sizes[-1], groups)
-    if best > 1:
-        raise PlanError(
-            "No string is found with probability 0.8, even of a share of 30 %: the reports of each group are too few. "
-            "Pass more reports, a larger epsilon, or a smaller longest."
-        )
-    return next(bits for bits in sizes if limit(bits, groups) <= TOLERANCE * best), groups
-
-
-def _possible(longest: int, alphabet: str | None, cohorts: int) -> Iterator[Discovery]:
+def _possible_groups(wishes: Wishes, cohorts: int) -> Iterator[Discovery]:
     """Yield all steps and first lengths that the definition allows."""
+    longest = wishes.longest or 0
     for step in range(1, min(MAX_STEP, longest + 1) + 1):
         for first in range(step, min(MAX_STEP, longest + 1) + 1):
             try:
-                groups = Discovery(longest=longest, step=step, first=first, alphabet=alphabet)
+                groups = Discovery(longest=longest, step=step, first=first, alphabet=wishes.alphabet)
             except DefinitionError as error:
                 if "prefixes to compare" not in str(error):
                     raise PlanError(f"{error}: pass another longest or alphabet.") from None

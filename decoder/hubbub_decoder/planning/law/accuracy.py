@@ -206,7 +206,10 @@ class StringAccuracy(Accuracy):
 
     def with_groups(self, discover: Discovery) -> DiscoveryAccuracy:
         """Return the law of a search by groups of the cohorts."""
-        return DiscoveryAccuracy(**{each.name: getattr(self, each.name) for each in fields(self)}, discover=discover)
+        return DiscoveryAccuracy(**self._of_strings(), discover=discover)
+
+    def _of_strings(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(StringAccuracy)}
 
     @property
     def _is_crowded(self) -> bool:
@@ -256,16 +259,10 @@ class StringAccuracy(Accuracy):
 
         Without collisions (k, m -> infinity) N Var is noise(x) / (h T).
         """
-        (k, h, m), others = self.size, np.maximum(self.shares.total - share, 0)
-        loaded = others * h / k
-        noise = self.chain.noise(loaded + share, self.repetition) / h + self.chain.noise(loaded, self.repetition) / (
-            k - h
-        )
-        return np.asarray(
-            noise / (self.clients * self.repetition.per_client)
-            + others / (self.clients * (k - 1))
-            + unknown / (m * (k - 1))
-        )
+        (k, h, m), others, clients = self.size, np.maximum(self.shares.total - share, 0), self.clients
+        own, of_others = (self.chain.noise(ones, self.repetition) for ones in (others * h / k + share, others * h / k))
+        noise = (own / h + of_others / (k - h)) / (clients * self.repetition.per_client)
+        return np.asarray(noise + others / (clients * (k - 1)) + unknown / (m * (k - 1)))
 
     def _bit_variance(self, own: Floats, unknown: float) -> Floats:
         """Variance (n,) from bit counts, with weights of the cohorts by the load of a bit.
@@ -311,14 +308,7 @@ class DiscoveryAccuracy(StringAccuracy):
         k, h, m = self.size
         cohorts = len(self.discover.cohorts(len(self.discover.lengths), m))
         clients = self.clients * cohorts / m
-        return StringAccuracy(
-            size=(k, h, cohorts),
-            chain=self.chain,
-            clients=clients,
-            repetition=self.repetition,
-            shares=self.shares,
-            data=self.data,
-        )
+        return StringAccuracy(**self._of_strings() | {"size": (k, h, cohorts), "clients": clients})
 
     @property
     def noise(self) -> GroupNoise:
