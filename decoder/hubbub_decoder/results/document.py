@@ -70,7 +70,8 @@ Cell: TypeAlias = "str | float | tuple[float, float] | Bar | Sparkline | Shade"
 class Column:
     """Column of a table.
 
-    kind  : of its cells; a column of bars takes the width that the other columns leave, and at most its own
+    kind  : of its cells; a column of bars takes the width that the other columns leave, and at most its own. If its own width is odd,
+            so is the one that it takes, because bars around 0 need a middle
     show  : text of one number
     width : usual width of its cells in characters
     spare : the column is shown only where the surface has at least so many characters left for bars; None: it is always shown

@@ -83,7 +83,11 @@ def _fitting_columns(columns: Sequence[Column], width: int) -> tuple[list[int], 
                 continue
             left -= column.width + _GAP
         shown.append(i)
-    bar_width = max(0, min([left, *(column.width for column in columns if column.kind == "bar")]))
+    bar_width = 0
+    for column in columns:
+        if column.kind == "bar":
+            most = min(left, column.width)
+            bar_width = max(0, most - (column.width % 2 > most % 2))  # an odd number has a middle
     return [i for i in reversed(shown) if bar_width or columns[i].kind != "bar"], bar_width
 
 
@@ -120,12 +124,11 @@ def interval_bar(bar: Bar, width: int) -> str:
 
 
 def change_bar(bar: Bar, width: int) -> str:
-    """Return a bar of `width` characters, or of one less, around 0: `·` at 0, shaded from `low` to `high`, `|` at the change.
+    """Return a bar of `width` characters, an odd number, around 0: `·` at 0, shaded from `low` to `high`, `|` at the change.
 
     >>> change_bar(Bar(low=0.05, value=0.1, high=0.15, end=0.15, start=-0.15), width=13)
     '      · ░░|░░'
     """
-    width -= 1 - width % 2  # an odd number has a middle
     middle = width // 2
 
     def cell(x: float) -> int:
