@@ -81,7 +81,7 @@ def draw_reports(
 
 def sample_of(reports: Reports, candidates: dict[str, list[str]]) -> Sample:
     """Reports of both parts by cohort."""
-    first, second = (Components.of_part(part, candidates[part.name]) for part in reports.metric.parts)
+    first, second = (Components.of_part(part, candidates[part.name]) for part in reports.metric.components)
     return Sample.from_reports(reports, (first, second))
 
 
@@ -330,7 +330,7 @@ def three_size(runs: int) -> None:
 def three_metric(**chances: Any) -> Metric:
     """Joint metric of two string parts, a and b, and a categorical part c."""
     category = Metric.categorical("c", ("x", "y", "z"), **chances)
-    return Metric.joint("three", (*string_metric(num_hashes=1, **chances).parts, category))
+    return Metric.joint("three", (*string_metric(num_hashes=1, **chances).components, category))
 
 
 def draw_three(

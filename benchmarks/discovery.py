@@ -24,7 +24,7 @@ from benchmarks.runs import commit_seed
 from hubbub import Metric, Params
 from hubbub.metrics.discovery import Discovery
 from hubbub_decoder import simulate_bit_counts
-from hubbub_decoder.discovery.discover import DEFAULT_BEAM, MAX_CANDIDATES, discover
+from hubbub_decoder.discovery.discover import DEFAULT_BEAM, MAX_CANDIDATES, discover, discovery_of
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-."
 SUFFIXES = {".com": 0.5, ".org": 0.1, ".net": 0.1, ".de": 0.08, ".co.uk": 0.07, ".io": 0.05, ".ru": 0.05, ".info": 0.05}
@@ -93,7 +93,7 @@ def main() -> None:
         arguments.epsilon, num_bits=arguments.bits, held_out=arguments.held_out, permanent_q=arguments.permanent_q,
         step=arguments.step, first=arguments.first, method=arguments.method,
     )  # fmt: skip
-    print(f"discovery, HUBBUB_TEST_SEED={text}, {metric.params}, {metric.discover}")
+    print(f"discovery, HUBBUB_TEST_SEED={text}, {metric.params}, {discovery_of(metric)}")
     levels = "".join(f" >= {level:.1%} |" for level in LEVELS)
     print(f"| run | candidates | found | false |{levels} covered | s | CPU s | GB |")
     print("|---|---|---|---|" + "---|" * len(LEVELS) + "---|---|---|---|")

@@ -32,6 +32,7 @@ from hubbub_decoder.options import Target
 from hubbub_decoder.planning.plan import plan
 from hubbub_decoder.planning.wishes import Wishes
 from hubbub_decoder.simulation import consecutive_periods, simulate_bit_counts
+from tests.support.every_kind import buckets_of
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 _EMS_TOLERANCE = 1e-3  # times e**eps, of the log-likelihood, as in the paper
@@ -88,11 +89,10 @@ def one_bit_error(
     metric: Metric, k: int, in_bucket: NDArray[np.int64], rng: np.random.Generator, periods: tuple[str, ...] = ()
 ) -> float:
     """Error of the mean of the middles, of clients with one threshold each."""
-    assert metric.buckets is not None
     population = dict(zip(map(repr, middles(k).tolist()), in_bucket.tolist(), strict=True))
     counts = simulate_bit_counts(metric, population, rng, periods=periods)
     true = float(middles(k) @ in_bucket / in_bucket.sum())
-    return estimate_mean(Evidence(counts), metric.buckets, "reporters", 0.95).value - true
+    return estimate_mean(Evidence(counts), buckets_of(metric), "reporters", 0.95).value - true
 
 
 def square_wave_width(epsilon: float) -> float:
@@ -168,14 +168,13 @@ def compare(draw: Draw, k: int, epsilon: float, clients: int, runs: int, rng: np
     of_one_bit = planned_mean(epsilon, clients)
     b = square_wave_width(epsilon)
     squares: dict[str, list[Floats]] = {name: [] for name in ("bits", "guess", "one bit", "SW", "1BitMean")}
-    assert metric.buckets is not None
     for _ in range(runs):
         values = draw(rng, clients)
         bucket = np.minimum((values * k).astype(int), k - 1)
         in_bucket = np.bincount(bucket, minlength=k)
         true = in_bucket / clients
-        counts = simulate_bit_counts(metric, dict(zip(metric.buckets.labels, in_bucket.tolist(), strict=True)), rng)
-        fit = fit_buckets(Evidence(counts), metric.buckets, "reporters")
+        counts = simulate_bit_counts(metric, dict(zip(buckets_of(metric).labels, in_bucket.tolist(), strict=True)), rng)
+        fit = fit_buckets(Evidence(counts), buckets_of(metric), "reporters")
         squares["bits"].append(errors(fit.guess, float(middles(k) @ fit.shares), true) ** 2)
         squares["guess"].append(errors(fit.guess, float(middles(k) @ fit.guess), true) ** 2)
         squares["one bit"].append(np.array([math.nan, one_bit_error(of_one_bit, k, in_bucket, rng) ** 2, math.nan]))
@@ -203,15 +202,14 @@ def repeated(
     of_one_bit = planned_mean(epsilon, clients, lifetime, periods)
     days = tuple(f"2026-11-{day:02d}" for day in range(1, periods + 1))
     found = []
-    assert metric.buckets is not None
     for _ in range(runs):
         values = SHAPES["beta(5, 2)"](rng, clients)
         bucket = np.minimum((values * k).astype(int), k - 1)
         in_bucket = np.bincount(bucket, minlength=k)
         mean = float(middles(k) @ in_bucket) / clients
-        population = dict(zip(metric.buckets.labels, in_bucket.tolist(), strict=True))
+        population = dict(zip(buckets_of(metric).labels, in_bucket.tolist(), strict=True))
         fit = fit_buckets(
-            Evidence(simulate_bit_counts(metric, population, rng, periods=days)), metric.buckets, "reporters"
+            Evidence(simulate_bit_counts(metric, population, rng, periods=days)), buckets_of(metric), "reporters"
         )
         true = int((rng.random(clients) < middles(k)[bucket]).sum())
         ones = simulate_bit_counts(bit, {"true": true, "false": clients - true}, rng, periods=days)
@@ -252,15 +250,14 @@ def coverage(tasks: int, decodings: int, rng: np.random.Generator) -> None:
     squares: dict[Target, list[float]] = {target: [] for target in targets}
     for _ in range(tasks):
         metric, periods, numbers, shares, clients = random_mean_task(rng)
-        assert metric.buckets is not None
-        lowest, highest = metric.buckets.edges
+        lowest, highest = buckets_of(metric).edges
         cut, inside = np.clip(numbers, lowest, highest), dict.fromkeys(targets, 0)
         for _ in range(decodings):
             drawn = rng.multinomial(clients, shares)
             population = dict(zip(map(repr, numbers.tolist()), drawn.tolist(), strict=True))
             counts = simulate_bit_counts(metric, population, rng, periods=periods)
             for target, weights in zip(targets, (drawn / clients, shares), strict=True):
-                found, true = estimate_mean(Evidence(counts), metric.buckets, target, 0.95), float(weights @ cut)
+                found, true = estimate_mean(Evidence(counts), buckets_of(metric), target, 0.95), float(weights @ cut)
                 inside[target] += found.low <= true <= found.high
                 squares[target].append(((found.value - true) / found.std_error) ** 2)
         for target in targets:

@@ -24,16 +24,16 @@ from hubbub_decoder.planning.tables import DescriptionTables
 from hubbub_decoder.report.about import definition_rows
 from tests.support.every_kind import METRICS
 
-WITHOUT_PARTS = [metric for metric in METRICS if not metric.parts]
+WITHOUT_PARTS = [metric for metric in METRICS if len(metric.blocks) == 1]
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_facts_name_every_part_once(metric: Metric) -> None:
     labels = [fact.label for fact in metric.facts()]
     assert len(set(labels)) == len(labels)
-    for part in metric.parts or (None,):
+    for name in metric.kind.components:
         for label in ("value", "bits", "probabilities"):
-            assert (label if part is None else f"{label} of {part.name}") in labels
+            assert (f"{label} of {name}" if name else label) in labels
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)

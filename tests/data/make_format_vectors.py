@@ -22,6 +22,8 @@ from hubbub.metrics.kinds import BloomBits, Value, kind_from_dict
 from hubbub.metrics.periods import period_number
 from hubbub.randomness import RandomBytes
 from hubbub.testing import SeededBytes
+from hubbub_decoder.discovery.discover import discovery_of
+from tests.support.every_kind import buckets_of
 
 ABOUT = {
     "probabilities": "double: the probability as JSON; digits: r; a: the nearest a / 2^r, null where the probability is refused",
@@ -383,7 +385,7 @@ def joints() -> Iterator[dict[str, Any]]:
             epoch = None if metric.hold is None else 2942 + number
             coins = SeededBytes(f"joint coins {number} {metric.digest}")(512)
             encoder = Encoder(metric, secret, scripted(coins))
-            starts = secret.read[-len(metric.parts) :]
+            starts = secret.read[-len(metric.components) :]
             vector = {"definition": fields, "digest": metric.digest, "secret": secret.key.hex(), "epoch": epoch}
             vector |= {"value": value, "cohort": encoder.cohort}
             try:
@@ -413,7 +415,7 @@ def means() -> Iterator[dict[str, Any]]:
             key = SeededBytes(f"mean {number} {each}")(32)
             encoder, epoch = Encoder(metric, Secret(key)), None if metric.hold is None else 12
             word = Secret(key).stream("hubbub/threshold/v1", metric.name.encode()).digest(5)
-            low, high = metric.buckets.edges if metric.buckets is not None else (0.0, 1.0)
+            low, high = buckets_of(metric).edges
             threshold = Secret(key).threshold(metric.name, encoder.cohort, metric.num_cohorts)
             near = [low + (high - low) * (threshold + step) for step in (-1e-9, 0, 1e-9)]
             for value in (-1, 0, 0.05, 20, 10**400, None, *near):
@@ -439,14 +441,13 @@ def discovery() -> Iterator[dict[str, Any]]:
     ngrams_of_bytes = sizes | {"discover": {"longest": 3, "step": 1, "held_out": 0.125, "method": "ngrams"}}
     for number, fields in enumerate((alphabet, of_bytes, ngrams, ngrams_of_bytes | pair(0.1, 0.5))):
         metric = metric_of(definition(fields))
-        assert metric.discover is not None
         for each in range(6):
             key = SeededBytes(f"discovery {number} {each}")(32)
             secret, cohort = Secret(key), Secret(key).metric_cohort(metric.name, 64)
-            group = metric.discover.group(cohort, 64)
+            group = discovery_of(metric).group(cohort, 64)
             for value in ("", "ab", "\u00e9ab\u00e9", "ababababab", None):
                 bloom = bloom_bits(metric, value, cohort)
-                fragment = None if value is None else metric.discover.fragment(value.encode(), group).hex()
+                fragment = None if value is None else discovery_of(metric).fragment(value.encode(), group).hex()
                 response = PermanentResponse(metric, secret)(bloom)
                 yield {
                     "definition": definition(fields),

@@ -281,12 +281,12 @@ def test_reports_without_noise_are_the_true_bits_of_the_client(metric: Metric, v
     reports = list(simulate_reports(metric, dict.fromkeys(values, 200), np.random.default_rng(0), no_value=200))
     cohorts, rows = (np.concatenate(arrays) for arrays in zip(*reports, strict=True))
     assert len(rows) == 200 * (len(values) + 1)
-    nothing = (None,) * len(metric.parts) if metric.parts else None
+    nothing = (None,) * len(metric.components) if len(metric.blocks) > 1 else None
     for at, (cohort, row) in enumerate(zip(cohorts.tolist(), rows, strict=True)):
         value = [*values, nothing][at // 200]
         true = (
-            tuple(recorded(part, each) for part, each in zip(metric.parts, value, strict=True))
-            if metric.parts
+            tuple(recorded(part, each) for part, each in zip(metric.components, value, strict=True))
+            if len(metric.blocks) > 1
             else recorded(metric, value)
         )
         assert int.from_bytes(row.tobytes(), "little") == metric.kind.true_bits(true, cohort)

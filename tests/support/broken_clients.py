@@ -164,7 +164,7 @@ class PartWithoutNoise(SimulatedClient):
     def sent(self, truth: Bits, permanent: Floats, instantaneous: Floats) -> Bits:
         bits = super().sent(truth, permanent, instantaneous)
         start = self.metric.kind.first_bits[self.part]
-        of_part = slice(start, start + self.metric.parts[self.part].params.num_bits)
+        of_part = slice(start, start + self.metric.components[self.part].params.num_bits)
         bits[:, of_part] = truth[:, of_part]
         return bits
 
@@ -220,7 +220,7 @@ class PartsOfOneResponse(SimulatedClient):
 
     def repeated(self, uniforms: Floats) -> Floats:
         """Numbers of the widest part, from its first bit on in every part."""
-        return np.concatenate([uniforms[:, : part.params.num_bits] for part in self.metric.parts], axis=1)
+        return np.concatenate([uniforms[:, : part.params.num_bits] for part in self.metric.components], axis=1)
 
 
 class PartsOfOneInstantaneousNoise(PartsOfOneResponse):
@@ -255,7 +255,7 @@ class PartsWithResponsesOfTheirOwn(SimulatedClient):
                 of_permanent,
                 of_instantaneous,
             )
-            for number, part in enumerate(self.metric.parts)
+            for number, part in enumerate(self.metric.components)
         ]
         cohorts = max((each.cohorts for each in made), key=lambda each: each.max())
         return ClientReports(cohorts, np.concatenate([each.bits for each in made], axis=2))
@@ -309,10 +309,10 @@ def faults(metric: Metric) -> Iterator[Fault]:
         yield fault(CohortSometimesOfTheValue)
     if metric.hold is not None:
         yield fault(MemoizedOverEpochs)
-    if metric.parts:
+    if len(metric.blocks) > 1:
         yield fault(PartsOfOneResponse)
         yield fault(PartsOfOneInstantaneousNoise)
-        for part in range(len(metric.parts)):
+        for part in range(len(metric.components)):
             yield Fault(f"part {part} without noise", PartWithoutNoise(metric, part))
         if metric.hold is None:
             yield fault(PartsWithResponsesOfTheirOwn)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from hubbub import Buckets, Discovery, Estimand, Metric, Params, Several
+from hubbub.metrics.kinds import NumberKind
 
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 ASYMMETRIC: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "permanent_p": 0.125, "permanent_q": 0.625}
@@ -23,3 +24,9 @@ METRICS = (
     Metric.ordinal("size", Buckets((0, 512), estimate=Estimand.MEAN, default=0), **NOISE),
     Metric.joint("os_and_page", (OS, Metric.string("page", PARAMS))),
 )
+
+
+def buckets_of(metric: Metric) -> Buckets:
+    """Return the buckets of a metric of numbers."""
+    assert isinstance(metric.kind, NumberKind)
+    return metric.kind.buckets

@@ -100,8 +100,8 @@ def draw_period_task(index: int, seed: int) -> PeriodTask:
     even = bool(rng.random() < 0.7)
     clients = round(math.exp(rng.uniform(math.log(1e4), math.log(1e6))))
     if kind == "categories":
-        names = list(metric.categories or ("true", "false"))
-        shares, listed = rng.dirichlet(np.ones(len(names))), tuple(metric.categories or ("true",))
+        names = list(metric.kind.labels or ("true", "false"))
+        shares, listed = rng.dirichlet(np.ones(len(names))), tuple(metric.kind.labels or ("true",))
     else:
         present = max(2, number // 2)
         names = [f"{prefix}{i}" for i in range(present)]

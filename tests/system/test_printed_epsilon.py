@@ -103,7 +103,7 @@ def as_toml(metric: Metric) -> str:
         lines += [f"{name} = {getattr(params, name)}" for name in ("num_bits", "num_hashes", "num_cohorts")]
         lines += [f"hash_scheme = {json.dumps(params.hash_scheme)}"]
     if metric.kind.word is KindWord.CATEGORICAL:
-        lines += [f"categories = {json.dumps(metric.categories)}"]
+        lines += [f"categories = {json.dumps(metric.kind.labels)}"]
     return "[[metric]]\n" + "\n".join(lines) + "\n"
 
 

@@ -21,7 +21,6 @@ from hubbub.metrics.kinds import (
     Fact,
     JointKind,
     Kind,
-    NumberKind,
     StringKind,
     kind_from_dict,
     ordinal_kind,
@@ -225,31 +224,12 @@ class Metric:
             )
         return self.kind
 
-    @property
-    def categories(self) -> tuple[str, ...]:
-        """Categories of a categorical metric, in the order of their bits; of every other metric ()."""
-        return self.kind.categories if isinstance(self.kind, CategoricalKind) else ()
-
-    @property
-    def buckets(self) -> Buckets | None:
-        """Buckets of an ordinal metric."""
-        return self.kind.buckets if isinstance(self.kind, NumberKind) else None
-
-    @property
-    def discover(self) -> Discovery | None:
-        """Groups of a string metric whose strings `hubbub discover` finds."""
-        return self.kind.discover if isinstance(self.kind, StringKind) else None
-
     @cached_property
-    def parts(self) -> tuple[Metric, ...]:
-        """Parts of a joint metric, each as a metric whose name is local to it; of every other metric ()."""
-        parts = self.kind.parts if isinstance(self.kind, JointKind) else {}
-        return tuple(Metric(name, kind) for name, kind in parts.items())
-
-    @property
     def components(self) -> tuple[Metric, ...]:
-        """Parts of a joint metric; of every other metric, the metric alone."""
-        return self.parts or (self,)
+        """Parts of a joint metric, each as a metric whose name is local to it; of every other metric, the metric alone."""
+        if len(self.blocks) == 1:
+            return (self,)
+        return tuple(Metric(name, kind) for name, kind in self.kind.components.items())
 
     @cached_property
     def digest(self) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hubbub.errors import SummaryError
-from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
 from hubbub_decoder.association.components import Components, Sample
@@ -88,7 +87,7 @@ def _check_reports(reports: object, options: Options) -> None:
             "Retain the reports (`hubbub serve --keep-reports NAME=N`) and pull them (`hubbub pull --reports`)."
         )
     metric = reports.metric
-    if metric.kind.word is not KindWord.JOINT:
+    if len(metric.blocks) == 1:
         raise SummaryError(
             f"{metric.name}: a {metric.kind} metric has no parts, so nothing can be associated. Use decode()."
         )
@@ -106,14 +105,14 @@ def _check_reports(reports: object, options: Options) -> None:
 
 def _choose(metric: Metric, parts: Sequence[str] | None) -> tuple[Metric, ...]:
     """Return parts of a joint metric, all by default; raises SummaryError for another choice."""
-    names = [part.name for part in metric.parts]
+    names = [part.name for part in metric.components]
     chosen = tuple(names if parts is None else parts)
     if not 2 <= len(chosen) == len(set(chosen)) or not set(chosen) <= set(names):
         wanted = "two" if len(names) == 2 else "two or three"
         raise SummaryError(
             f"{metric.name}: parts must be {wanted} of {', '.join(names)}, got {', '.join(map(str, chosen)) or 'none'}"
         )
-    return tuple(metric.parts[names.index(name)] for name in chosen)
+    return tuple(metric.components[names.index(name)] for name in chosen)
 
 
 def _components(

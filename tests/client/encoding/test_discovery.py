@@ -20,6 +20,7 @@ from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub.testing import SeededBytes
 from hubbub.wire.batch import Batch
+from hubbub_decoder.discovery.discover import discovery_of
 from tests.support.enumerate_mechanism import report_distribution
 
 ALPHA = 1e-6
@@ -53,7 +54,7 @@ held_out = 0.25
 
 def test_parses_the_discover_table() -> None:
     metric = parse_definitions(TABLE)["words"]
-    assert metric.discover == DISCOVER
+    assert discovery_of(metric) == DISCOVER
     assert metric.digest == METRIC.digest
     assert Metric.from_dict(json.loads(json.dumps(metric.to_dict()))) == metric
 
@@ -122,7 +123,7 @@ def test_method_of_prefixes_leaves_no_trace_and_ngrams_have_a_digest() -> None:
     assert explicit.digest == METRIC.digest
     assert "method" not in explicit.to_dict()["discover"]
     ngrams = parse_definitions(TABLE.replace("first = 2", 'first = 3\nmethod = "ngrams"'))["words"]
-    assert ngrams.discover == NGRAMS
+    assert discovery_of(ngrams) == NGRAMS
     assert (
         ngrams.digest != Metric.string(METRIC.name, METRIC.params, discover=replace(NGRAMS, method="prefixes")).digest
     )

@@ -17,6 +17,7 @@ from hubbub import Buckets, DefinitionError, InvalidValueError, Metric, parse_de
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.metrics.buckets import finite_number
 from hubbub.metrics.kinds import OrdinalKind
+from tests.support.every_kind import buckets_of
 
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 METRIC = Metric.ordinal("delay", (0, 10, 20, 50), **NOISE)
@@ -40,7 +41,7 @@ expires = 2099-01-01
 
 def test_parses_an_ordinal_metric() -> None:
     metric = parse_definitions(TABLE)["delay"]
-    assert metric.buckets == Buckets((0, 10, 20.5, 50), "sum", "min", (4, 15, 30), 0)  # type: ignore[arg-type]
+    assert buckets_of(metric) == Buckets((0, 10, 20.5, 50), "sum", "min", (4, 15, 30), 0)  # type: ignore[arg-type]
     assert metric.kind.labels == ("below 10", "10 to 20.5", "20.5 or more")
     assert metric.num_bits == 3
     assert Metric.from_dict(metric.to_dict()) == metric
@@ -153,13 +154,12 @@ def test_a_sum_saturates() -> None:
 
 
 def test_digest_covers_what_the_bits_depend_on() -> None:
-    assert METRIC.buckets is not None
-    same = replace(METRIC.buckets, representatives=(1, 11, 21))
+    same = replace(buckets_of(METRIC), representatives=(1, 11, 21))
     changed = [
-        replace(METRIC.buckets, edges=(0, 10, 20, 51)),
-        replace(METRIC.buckets, several="sum"),  # type: ignore[arg-type]
-        replace(METRIC.buckets, default=0),
-        replace(METRIC.buckets, unit="ms"),
+        replace(buckets_of(METRIC), edges=(0, 10, 20, 51)),
+        replace(buckets_of(METRIC), several="sum"),  # type: ignore[arg-type]
+        replace(buckets_of(METRIC), default=0),
+        replace(buckets_of(METRIC), unit="ms"),
     ]
     digests = [replace(METRIC, kind=OrdinalKind(METRIC.params, each)).digest for each in changed]
     assert replace(METRIC, kind=OrdinalKind(METRIC.params, same)).digest == METRIC.digest

@@ -76,7 +76,7 @@ prob_f = 0.5
 
 def test_definitions_file_states_parts() -> None:
     flight = parse_definitions(TOML)["flight"]
-    assert [part.name for part in flight.parts] == ["carrier", "origin"]
+    assert [part.name for part in flight.components] == ["carrier", "origin"]
     assert (flight.num_bits, flight.num_cohorts, flight.row_bytes) == (35, 16, 5)
     assert Metric.from_dict(json.loads(json.dumps(flight.to_dict()))) == flight
 
@@ -148,9 +148,9 @@ def test_epsilon_equals_enumeration_of_both_parts_outputs(response: dict[str, An
 def test_figures_of_parts_add_up() -> None:
     assert unit_price(FLIGHT).unit == "value"
     assert unit_price(FLIGHT).epsilon == pytest.approx(
-        sum(unit_price(part).epsilon for part in FLIGHT.parts), abs=1e-12
+        sum(unit_price(part).epsilon for part in FLIGHT.components), abs=1e-12
     )
-    assert mutual_information(FLIGHT) == pytest.approx(sum(mutual_information(p) for p in FLIGHT.parts))
+    assert mutual_information(FLIGHT) == pytest.approx(sum(mutual_information(p) for p in FLIGHT.components))
     assert FLIGHT.kind.distinct_values == math.inf
     two = Metric.joint("two", (DELAYED, Metric.categorical("os", ("a", "b"), prob_p=0.1, prob_q=0.9, prob_f=0.5)))
     assert two.kind.distinct_values == 6
@@ -176,7 +176,7 @@ def test_mixed_permanent_noise_is_refused() -> None:
 )
 def test_bits_of_parts_follow_each_other(value: Any, same_as: tuple[Any, ...]) -> None:
     bits = bloom_bits(FLIGHT, value, 3)
-    first, second, third = (bloom_bits(p, v, 3) for p, v in zip(FLIGHT.parts, same_as, strict=True))
+    first, second, third = (bloom_bits(p, v, 3) for p, v in zip(FLIGHT.components, same_as, strict=True))
     assert bits == bloom_bits(FLIGHT, same_as, 3) == first | second << 16 | third << 29
     assert bits.value_digest == b"".join(each.value_digest.ljust(16, b"\0") for each in (first, second))
 
@@ -313,4 +313,4 @@ def test_commands_show_and_encode_joint_metrics(tmp_path: Path) -> None:
 
 def test_definitions_hold_joint_and_single_versions() -> None:
     definitions = Definitions([CARRIER, FLIGHT])
-    assert definitions["flight"].parts[0] == definitions["carrier"]
+    assert definitions["flight"].components[0] == definitions["carrier"]

@@ -177,7 +177,7 @@ def test_change_of_either_part_is_one_history_to_an_observer() -> None:
     first, second = observe(task, [(True, True), (False, True)]), observe(task, [(True, True), (True, False)])
     assert first.pattern == second.pattern
     total = 0.0
-    for part, at in zip(metric.parts, (0, 1), strict=True):
+    for part, at in zip(metric.components, (0, 1), strict=True):
         laws = []
         for seen in (first, second):
             rows = [tuple(row >> at & 1 for row in each) for each in seen.rows]

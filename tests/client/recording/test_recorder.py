@@ -38,7 +38,7 @@ def test_reservoir_sampling_is_uniform(rig: Rig, unseen_seed: int) -> None:
     client = rig.agreed(PLAIN, random_bytes=SeededBytes(unseen_seed), durability="memory")
     chosen: Counter[bytes] = Counter()
     for period in range(4000):
-        for value in PLAIN.categories:
+        for value in PLAIN.kind.labels:
             client.record("plain", value)
         with collaborators(client).journal as state:
             (draft,) = state.drafts.values()

@@ -23,6 +23,7 @@ import pytest
 from hubbub import Buckets, Definitions, Metric, Params, Policy, consent_notice
 from hubbub.cli.catalogue import catalogue_page
 from hubbub.metrics.buckets import Estimand
+from hubbub.metrics.kinds import OrdinalKind
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.plain_words import CERTAIN
@@ -105,10 +106,10 @@ def ratio(numerator: Fraction, denominator: Fraction) -> Fraction | float:
 @cache
 def odds(metric: Metric, reports: float) -> Fraction | float:
     """Largest likelihood ratio of reports of one permanent response, over every pair of values."""
-    if metric.parts:
-        return math.prod(odds(part, reports) for part in metric.parts)
+    if len(metric.blocks) > 1:
+        return math.prod(odds(part, reports) for part in metric.components)
     k, params = metric.num_bits, metric.params
-    has_default = metric.buckets is not None and metric.buckets.default is not None and not metric.buckets.is_mean
+    has_default = isinstance(metric.kind, OrdinalKind) and not metric.kind.has_no_value
     sizes = {params.num_hashes} if has_default else {0, params.num_hashes}
     first, second = bit_odds(params, reports)
     return max(

@@ -76,7 +76,7 @@ def value_of(metric: Metric, number: int) -> str | bool | None:
     if number == 0:
         return None
     if metric.kind.word is KindWord.CATEGORICAL:
-        return metric.categories[number % len(metric.categories)]
+        return metric.kind.labels[number % len(metric.kind.labels)]
     return bool(number % 2) if metric.kind.word is KindWord.BOOLEAN else "v" * number
 
 

@@ -57,7 +57,7 @@ def test_session_of_the_page_prints_its_results(tmp_path: Path, monkeypatch: pyt
 def test_epsilon_of_the_page_is_that_of_its_definition() -> None:
     flight = parse_definitions(blocks("toml")[0])["flight"]
     (once, lasting), (both, both_lasting) = ((epsilon(p), epsilon_permanent(p)) for p in (flight.components[1], flight))
-    assert (epsilon(flight.parts[0]), epsilon_permanent(flight.parts[0])) == (once, lasting)
+    assert (epsilon(flight.components[0]), epsilon_permanent(flight.components[0])) == (once, lasting)
     assert f"each part has epsilon {shown_epsilon(once)} per report and {shown_epsilon(lasting)} for any number" in PAGE
     assert f"the metric has {shown_epsilon(both)} and {shown_epsilon(both_lasting)}." in PAGE
     assert Policy().objection(flight) is None

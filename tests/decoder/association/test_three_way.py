@@ -61,7 +61,9 @@ def test_products_of_scores_are_centred_in_each_cohort() -> None:
     """Sums of products of two and of three centred scores, at shares other than those of the reports."""
     rng = np.random.default_rng(4)
     clients = counts_of(rng.dirichlet(np.ones(24)), rng, 600, CARRIERS, VALUES, ["a", "b", "c"])
-    components = tuple(Components.of_part(part, CARRIERS if part.name == "carrier" else None) for part in TRIP.parts)
+    components = tuple(
+        Components.of_part(part, CARRIERS if part.name == "carrier" else None) for part in TRIP.components
+    )
     sample = Sample.from_reports(simulate_joint_reports(TRIP, clients, rng), components)
     points = [np.full(len(each), 1 / len(each)) for each in components]
     moments = CohortMoments.of_sample(sample, points)
@@ -134,7 +136,9 @@ def test_pairing_three_parts_at_random_has_the_moments_of_the_test(unseen_seed: 
     clients = counts_of(rng.dirichlet(np.ones(24)), rng, 4_000, CARRIERS, VALUES, ["a", "b", "c"])
     clients |= {("heavy", "true", "a"): 800}
     reports = simulate_joint_reports(TRIP, clients, rng)
-    components = tuple(Components.of_part(part, CARRIERS if part.name == "carrier" else None) for part in TRIP.parts)
+    components = tuple(
+        Components.of_part(part, CARRIERS if part.name == "carrier" else None) for part in TRIP.components
+    )
     sample = Sample.from_reports(reports, components)
     points, statistics, freedom = [fit_point(sample, part) for part in range(3)], [], 0
     for _ in range(60):

@@ -15,6 +15,7 @@ from hubbub_decoder.audit.clients import AuditedValue, ClientReports
 from hubbub_decoder.audit.distinguisher import Distinguisher, true_bits
 from hubbub_decoder.audit.pair_search import Candidate, choose, declared_pair, learned_candidates
 from hubbub_decoder.audit.trials import Laboratory, Schedule
+from hubbub_decoder.discovery.discover import discovery_of
 from hubbub_decoder.kinds.operations import operations_of
 
 
@@ -44,9 +45,8 @@ def test_audited_pair_differs_in_every_group(method: Method) -> None:
     bits = [true_bits(metric, value) for value in values]
     i, j, _ = declared_pair(metric, bits, Schedule(1, 1), 2.0, 0.01)
     differ = (bits[i] != bits[j]).any(axis=1)
-    assert metric.discover is not None
-    for group in range(len(metric.discover.lengths) + 1):
-        assert differ[list(metric.discover.cohorts(group, 64))].mean() > 0.5
+    for group in range(len(discovery_of(metric).lengths) + 1):
+        assert differ[list(discovery_of(metric).cohorts(group, 64))].mean() > 0.5
 
 
 def test_no_value_is_the_declared_neighbour_of_many_hashes() -> None:

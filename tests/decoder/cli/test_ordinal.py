@@ -16,6 +16,7 @@ from hubbub_decoder import decode, plan
 from hubbub_decoder.planning.wishes import Wishes
 from hubbub_decoder.simulation import simulate_bit_counts
 from tests.decoder.cli.test_cli import error_of, hubbub
+from tests.support.every_kind import buckets_of
 
 DEFINITION = """
 [[metric]]
@@ -94,8 +95,7 @@ def test_plan_writes_a_definition_with_the_edges(tmp_path: Path) -> None:
     path = tmp_path / "planned.toml"
     path.write_text(done.stdout)
     metric = load_definitions(path)["clicks"]
-    assert metric.buckets is not None
-    assert metric.buckets.edges == (0, 1, 5, 10.5)
+    assert buckets_of(metric).edges == (0, 1, 5, 10.5)
     assert hubbub("plan", path, "clicks").exit_code == 0
 
 
@@ -181,7 +181,7 @@ def test_plan_of_a_mean_keeps_the_epsilons_and_states_the_error(tmp_path: Path, 
     """The stated standard error is that of a decoding of evenly spread numbers, which is the square root of .9207 + 1/12 by N."""
     path = planned_mean(tmp_path, "--lifetime", 4, "--values", 2)
     metric = load_definitions(path)["use"]
-    assert metric.buckets == Buckets((0, 240), default=0, estimate=Estimand.MEAN)
+    assert buckets_of(metric) == Buckets((0, 240), default=0, estimate=Estimand.MEAN)
     assert epsilon(metric) <= 1
     assert epsilon_permanent(metric) <= 2
     wishes = Wishes(kind=KindWord.ORDINAL, estimate=Estimand.MEAN, epsilon=1, reports=100_000)

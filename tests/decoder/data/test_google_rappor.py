@@ -342,7 +342,7 @@ def test_map_with_one_bit_per_candidate_gives_a_categorical_metric(tmp_path: Pat
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["kind"] == "categorical"
     summary = read_summary(tmp_path / "s.parquet")
-    assert summary.metric.categories == ("red", "green", "bit 3", "blue")
+    assert summary.metric.kind.labels == ("red", "green", "bit 3", "blue")
     assert summary.num_reports == 4000
     decoded = hubbub("decode", tmp_path / "s.parquet", "--candidates", tmp_path / "names.txt", "--json")
     shares = {e["candidate"]: round(e["share"], 9) for e in json.loads(decoded.stdout)["estimates"]}

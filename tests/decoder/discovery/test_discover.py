@@ -16,6 +16,7 @@ from hubbub.metrics.discovery import Discovery, Method
 from hubbub.summary import BitCounts, Reports
 from hubbub.testing import SeededBytes
 from hubbub_decoder import decode, discover, simulate_bit_counts, simulate_reports
+from hubbub_decoder.discovery.discover import discovery_of
 from hubbub_decoder.discovery.extensions import Prefixes
 from hubbub_decoder.discovery.prefix_shares import PrefixShares
 from hubbub_decoder.discovery.search import search_prefixes
@@ -45,8 +46,7 @@ def test_vectorized_fragments_have_the_bits_of_the_client(alphabet: str | None, 
     groups = Discovery(longest=5, step=1, first=2, alphabet=alphabet, held_out=0.2, method=method)
     metric = metric_of(4, groups, num_hashes=hashes)
     values = ["", "a", "ab", "abab", "\N{LATIN SMALL LETTER E WITH ACUTE}" * 4, "abababab"]
-    assert metric.discover is not None
-    positions = discovery_positions(values, metric.params, metric.discover)
+    positions = discovery_positions(values, metric.params, discovery_of(metric))
     for value, in_cohorts in zip(values, positions, strict=True):
         for cohort, bits in enumerate(in_cohorts):
             assert sum(1 << int(bit) for bit in bits) == bloom_bits(metric, value, cohort)
@@ -55,7 +55,6 @@ def test_vectorized_fragments_have_the_bits_of_the_client(alphabet: str | None, 
 @pytest.mark.parametrize("metric", [WORDS, NGRAMS], ids=["prefixes", "ngrams"])
 def test_simulated_reports_have_the_law_of_the_encoder(metric: Metric, unseen_seed: int) -> None:
     """Ones of each bit of each group, of new clients' reports and of simulated ones, against q* and p*: z of every cell."""
-    assert metric.discover is not None
     population = {"abc": 4_000, "abcd": 2_000, "hhhhhhhh": 2_000}
     random_bytes, rng = SeededBytes(unseen_seed), np.random.default_rng(unseen_seed)
     values = [value for value, count in population.items() for _ in range(count)]
@@ -64,7 +63,7 @@ def test_simulated_reports_have_the_law_of_the_encoder(metric: Metric, unseen_se
     of_bits = simulate_bit_counts(metric, population, rng)
     cohorts, rows = zip(*simulate_reports(metric, population, rng), strict=True)
     of_reports = Reports(metric, np.concatenate(cohorts), np.concatenate(rows)).bit_counts()
-    positions = discovery_positions(list(population), metric.params, metric.discover)
+    positions = discovery_positions(list(population), metric.params, discovery_of(metric))
     shares = np.array(list(population.values())) / len(values)
     truth = np.zeros((64, 64))
     for in_cohorts, share in zip(positions, shares, strict=True):
@@ -224,7 +223,7 @@ def test_rejects_a_metric_without_discover_and_bad_limits() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("groups", [DISCOVER, NGRAMS.discover], ids=["prefixes", "ngrams"])
+@pytest.mark.parametrize("groups", [DISCOVER, discovery_of(NGRAMS)], ids=["prefixes", "ngrams"])
 def test_false_discoveries_and_intervals_keep_their_levels(groups: Discovery, unseen_seed: int) -> None:
     """Random tasks near the limit of detection.
 

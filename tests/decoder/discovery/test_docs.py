@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hubbub.metrics.definitions import load_definitions
+from hubbub_decoder.discovery.discover import discovery_of
 from tests.support.paths import DOCS
 
 
@@ -41,16 +42,14 @@ def test_example_of_the_discovery_page_finds_its_strings(definition: str, tmp_pa
 
 def test_groups_of_the_discovery_page_are_those_of_its_definition(tmp_path: Path) -> None:
     (tmp_path / "metrics.toml").write_text(blocks("toml")[0])
-    discover = load_definitions(tmp_path / "metrics.toml")["command"].discover
-    assert discover is not None
+    discover = discovery_of(load_definitions(tmp_path / "metrics.toml")["command"])
     assert discover.lengths == (2, 4, 6, 8, 9)
     assert "prefixes of 2, 4, 6, 8 and 9 characters" in (DOCS / "how-to" / "discovery.md").read_text(encoding="utf-8")
 
 
 def test_ngrams_of_the_discovery_page_are_those_of_its_table(tmp_path: Path) -> None:
     (tmp_path / "metrics.toml").write_text(definition_of_ngrams())
-    discover = load_definitions(tmp_path / "metrics.toml")["command"].discover
-    assert discover is not None
+    discover = discovery_of(load_definitions(tmp_path / "metrics.toml")["command"])
     windows = [f"{length - discover.shortest + 1} to {length}" for length in discover.lengths]
     assert windows == ["1 to 4", "3 to 6", "5 to 8", "6 to 9"]
     shown = f"groups of symbols {', '.join(windows[:-1])} and {windows[-1]}."

@@ -15,6 +15,7 @@ from hubbub import Metric, Params
 from hubbub.metrics.definitions import parse_definitions
 from hubbub.metrics.discovery import Discovery
 from hubbub_decoder import PlanError, discover, plan, simulate_bit_counts
+from hubbub_decoder.discovery.discover import discovery_of
 from hubbub_decoder.discovery.power import detection_limit, detection_probability
 from hubbub_decoder.planning.description import describe
 from hubbub_decoder.planning.law.accuracy import DiscoveryAccuracy
@@ -101,7 +102,7 @@ def test_strings_are_found_where_the_law_predicts_it(unseen_seed: int) -> None:
 def test_plan_chooses_groups_within_epsilon() -> None:
     wishes = Wishes(epsilon=4.0, lifetime=4.0, reports=1_000_000, longest=8, alphabet=ALPHABET, bits=512)
     planned = plan(wishes, name="command", expires=date(2099, 1, 1))
-    groups = planned.metric.discover
+    groups = discovery_of(planned.metric)
     assert groups is not None
     assert groups.longest == 8
     assert parse_definitions(planned.toml())["command"].digest == planned.metric.digest

@@ -25,6 +25,7 @@ from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Target
 from hubbub_decoder.results.ordinal import Mean
 from hubbub_decoder.simulation import consecutive_periods, simulate_bit_counts, simulate_pattern_counts
+from tests.support.every_kind import buckets_of
 
 ALPHA = 1e-6
 
@@ -41,8 +42,7 @@ def mean_of(counts: BitCounts | PatternCounts) -> Mean:
 
 
 def estimate(counts: BitCounts, target: Target) -> IntervalEstimate:
-    assert counts.metric.buckets is not None
-    return estimate_mean(Evidence(counts), counts.metric.buckets, target, 0.95)
+    return estimate_mean(Evidence(counts), buckets_of(counts.metric), target, 0.95)
 
 
 def test_mean_without_noise_is_the_mean_share_of_the_cohorts() -> None:

@@ -17,6 +17,7 @@ from hubbub_decoder.estimators.ordinal import BucketShares, fit_buckets
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.results.ordinal import QUANTILES, Numbers, build_numbers
 from hubbub_decoder.simulation import simulate_bit_counts
+from tests.support.every_kind import buckets_of
 
 ALPHA = 1e-6
 EDGES = (0, 1, 3, 10, 20)
@@ -153,8 +154,7 @@ def test_smoothed_shares_are_a_distribution_and_closer_where_it_is_smooth(unseen
     for _ in range(20):
         drawn = chance.multinomial(20_000, true)
         counts = simulate_bit_counts(metric, dict(zip(metric.kind.labels, drawn.tolist(), strict=True)), chance)
-        assert metric.buckets is not None
-        fit = fit_buckets(Evidence(counts), metric.buckets, "reporters")
+        fit = fit_buckets(Evidence(counts), buckets_of(metric), "reporters")
         assert fit.guess.min() >= 0
         assert fit.guess.sum() == pytest.approx(min(max(fit.shares.sum(), 0), 1))
         raw += float(((fit.shares - drawn / 20_000) ** 2).sum())
@@ -189,15 +189,14 @@ def test_intervals_cover_mean_quantiles_and_distribution_function(
         size = int(chance.integers(2, 17))
         edges = (0.0, *np.cumsum(chance.uniform(0.5, 3, size)).tolist())
         metric = noisy_metric(default, edges)
-        assert metric.buckets is not None
         shares = chance.dirichlet(np.full(size, 2.0))
         n, absent = int(10 ** chance.uniform(4.3, 6)), 0.0 if default is not None else float(chance.uniform(0, 0.4))
         drawn = chance.multinomial(n, [*(shares * (1 - absent)), absent])
         population = dict(zip(metric.kind.labels, drawn[:-1].tolist(), strict=True))
         counts = simulate_bit_counts(metric, population, chance, no_value=int(drawn[-1]))
-        numbers = build_numbers(fit_buckets(Evidence(counts), metric.buckets, target), 0.95)  # type: ignore[arg-type]
+        numbers = build_numbers(fit_buckets(Evidence(counts), buckets_of(metric), target), 0.95)  # type: ignore[arg-type]
         true = drawn[:-1] / drawn[:-1].sum() if target == "reporters" else shares
-        mean = float(true @ np.array(metric.buckets.centers))
+        mean = float(true @ np.array(buckets_of(metric).centers))
         missed["mean"] += not numbers.mean.low <= mean <= numbers.mean.high
         missed["bounds"] += not numbers.mean.lowest <= mean <= numbers.mean.highest
         quantile = numbers.quantiles[int(chance.integers(len(QUANTILES)))]

@@ -11,6 +11,7 @@ from hubbub import Metric, Params
 from hubbub.errors import SummaryError
 from hubbub.metrics.discovery import Discovery
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub_decoder.discovery.discover import discovery_of
 from hubbub_decoder.model.evidence import Collected, Evidence
 from hubbub_decoder.model.repetition import ONCE
 from hubbub_decoder.simulation import simulate_reports
@@ -80,8 +81,7 @@ def test_held_out_group_reports_whole_values(form: type[Collected]) -> None:
         BitCounts: reports.bit_counts(),
         PatternCounts: reports.pattern_counts(),
     }
-    assert metric.discover is not None
-    group = metric.discover.cohorts(len(metric.discover.lengths), 64)
+    group = discovery_of(metric).cohorts(len(discovery_of(metric).lengths), 64)
     held_out = Evidence(sources[form]).held_out()
     assert np.flatnonzero(held_out.used).tolist() == list(group)
     assert (held_out.num_reports, held_out.num_all_reports) == (10 * len(group), 640)

@@ -135,7 +135,7 @@ def test_command_prints_a_definition_that_the_check_accepts_with_description_and
 
 def test_command_takes_categories_by_name() -> None:
     result = hubbub("plan", "--epsilon", 1, "--category", 'a "b"', "--category", "c", "--reports", 1000)
-    assert parse_definitions(result.stdout)["metric"].categories == ('a "b"', "c")
+    assert parse_definitions(result.stdout)["metric"].kind.labels == ('a "b"', "c")
 
 
 def test_command_describes_and_compares(definitions: list[Path], tmp_path: Path) -> None:

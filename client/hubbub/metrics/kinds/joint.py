@@ -47,6 +47,7 @@ class JointKind(Kind):
 
     word = KindWord.JOINT
     required_fields = ("part",)
+    json_fields = ("parts",)
     change = Change("none of your answers changes", "one of your answers changes", "one changed")
 
     def __post_init__(self) -> None:

@@ -100,6 +100,7 @@ class Kind(ABC):
 
     word             : its word in definitions
     required_fields, optional_fields : those of its table in a definitions file, besides those of the mechanism
+    json_fields      : fields of `to_dict` that only this kind has
     needs_candidates : whether its values are unknown strings, so that the analyst lists candidates and the decoder tests them
     has_shares       : whether its reports estimate shares of values; False: the mean of numbers alone
     has_threshold    : whether its true bits depend on a threshold of the client, `Secret.threshold`
@@ -110,6 +111,7 @@ class Kind(ABC):
     word: ClassVar[KindWord]
     required_fields: ClassVar[tuple[str, ...]] = ()
     optional_fields: ClassVar[tuple[str, ...]] = ()
+    json_fields: ClassVar[tuple[str, ...]] = ()
     needs_candidates: ClassVar[bool] = False
     has_shares: ClassVar[bool] = True
     has_threshold: ClassVar[bool] = False
@@ -305,20 +307,12 @@ class BlockKind(Kind):
             )
 
 
-_FIELDS_OF_ONE_KIND: Mapping[str, KindWord] = {
-    "discover": KindWord.STRING,
-    "categories": KindWord.CATEGORICAL,
-    "other": KindWord.CATEGORICAL,
-    "buckets": KindWord.ORDINAL,
-    "parts": KindWord.JOINT,
-}
-
-
 def kind_from_dict(fields: Mapping[str, Any]) -> Kind:
     """Return the kind of JSON values with the entry `kind`. Raises KeyError, TypeError, DefinitionError, ParameterError."""
     word = kind_word(fields["kind"])
-    for name, owner in _FIELDS_OF_ONE_KIND.items():
-        if fields.get(name) and word is not owner:
+    for owner, of in KINDS.items():
+        name = next((name for name in of.json_fields if fields.get(name) and word is not owner), None)
+        if name is not None:
             raise DefinitionError(f"only {with_article(owner)} metric has {name}, got {with_article(word)} one")
     if word is not KindWord.JOINT and not fields.keys() >= {"categories", "other"}:
         raise DefinitionError(

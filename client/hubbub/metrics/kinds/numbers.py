@@ -37,6 +37,7 @@ class NumberKind(BlockKind):
     word = KindWord.ORDINAL
     required_fields = BUCKET_FIELDS[:1]
     optional_fields = BUCKET_FIELDS[1:]
+    json_fields = ("buckets",)
     value_noun = "bucket"
     value_nouns = "buckets"
 

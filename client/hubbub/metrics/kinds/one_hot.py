@@ -33,6 +33,7 @@ class CategoricalKind(BlockKind):
     word = KindWord.CATEGORICAL
     required_fields = ("categories",)
     optional_fields = ("other",)
+    json_fields = ("categories", "other")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "categories", tuple(self.categories))

@@ -39,6 +39,7 @@ class StringKind(BlockKind):
     word = KindWord.STRING
     required_fields = ("num_bits", "num_hashes", "num_cohorts")
     optional_fields = ("hash_scheme", "discover")
+    json_fields = ("discover",)
     needs_candidates = True
     value_noun = "candidate"
     value_nouns = "candidates"

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, TypeVar
 from hubbub.metrics.buckets import Buckets, Estimand
 from hubbub.metrics.kinds import BlockKind, BooleanKind, CategoricalKind, MeanKind, OrdinalKind, ordinal_kind
 from hubbub.metrics.params import MAX_BITS, MEAN_COHORTS, one_hot_params
-from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.law.accuracy import BitAccuracy, MeanAccuracy, OrdinalAccuracy, Population
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.probabilities import allowed_cohorts, chain_of
