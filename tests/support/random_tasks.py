@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import norm
 
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
@@ -303,11 +302,6 @@ def clustered_mean(values: Floats) -> tuple[float, float]:
     if not len(known):
         return math.nan, math.nan
     return float(known.mean()), float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else math.inf
-
-
-def largest_z(level: float, tests: int) -> float:
-    """Bound that the largest |z| of so many normal tests exceeds with probability `level`."""
-    return float(norm.isf(level / (2 * tests)))
 
 
 def _mean(values: object) -> float:

@@ -116,7 +116,7 @@ def upgrade(database: str, as_json: bool) -> None:
     """
     from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
     from hubbub_aggregator.database.schema_version import require_served
-    from hubbub_aggregator.database.schema_version import upgrade as upgrade_tables
+    from hubbub_aggregator.database.upgrade import upgrade as upgrade_tables
 
     with (
         prefix_errors(database),

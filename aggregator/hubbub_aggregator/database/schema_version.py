@@ -1,14 +1,13 @@
-"""Schema version of a database: whether this release works with it, and upgrades from an older version."""
+"""Schema version of a database, and whether this release works with it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy import Connection, inspect, select
 
 from hubbub.text import format_names
-from hubbub_aggregator.database.engine import insert_new, limit_lock_wait, lock_for_setup
+from hubbub_aggregator.database.engine import insert_new
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.schema import (
     FIRST_SCHEMA_VERSION,
@@ -124,41 +123,3 @@ def require_same_schema(connection: Connection) -> None:
                 f"the table {table.name} does not have the columns of schema version {SCHEMA_VERSION}: "
                 "use another database or backup"
             )
-
-
-MIGRATIONS = Path(__file__).parent / "migrations"
-
-
-def upgrade(connection: Connection, to: int = SCHEMA_VERSION, migrations: Path = MIGRATIONS) -> tuple[int, int]:
-    """Upgrade the tables to a schema version; return the version before and after.
-
-    Alembic runs the migrations on each engine, in the connection's transaction. Concurrent upgrades wait for the first one and then change nothing. The
-    tables of an empty database are created; its version before is 0. A database of a newer version is not changed.
-    """
-    from alembic.operations import Operations  # here, because the service does not need it
-    from alembic.runtime.migration import MigrationContext
-    from alembic.script import ScriptDirectory
-    from alembic.script.revision import RevisionError
-
-    lock_for_setup(connection)
-    limit_lock_wait(connection)
-    version = version_of(connection)
-    if version is None:
-        prepare(connection)
-        return 0, SCHEMA_VERSION
-    if version.number >= to:
-        return version.number, version.number
-    scripts = ScriptDirectory(str(migrations), version_locations=[str(migrations)])
-    context = MigrationContext.configure(connection)
-    try:
-        missing = list(scripts.iterate_revisions(f"{to:04}", f"{version.number:04}"))
-    except RevisionError:
-        raise SchemaError(
-            f"the database has schema version {version.number}, from which no migration leads to version {to}: "
-            "restore a backup that an older hubbub can upgrade, or create a new database"
-        ) from None
-    for migration in reversed(missing):
-        with Operations.context(context):
-            migration.module.upgrade()
-        context.stamp(scripts, migration.revision)
-    return version.number, to

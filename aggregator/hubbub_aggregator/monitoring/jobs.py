@@ -56,7 +56,7 @@ class JobHealth:
 
 
 class PeriodicJob:
-    """Thread that calls `job` every `seconds` until it is closed; `name` is one of `job_health.JOBS`."""
+    """Thread that calls `job` every `seconds` until it is closed; `name` is one of `JOBS`."""
 
     def __init__(
         self, name: str, job: Callable[[], object], seconds: float, job_health: JobHealth | None = None

@@ -59,7 +59,11 @@ class Row:
     label: str
     estimate: Estimate
     truth: float | None
-    covered: bool
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval contains the true share, as far as it is known."""
+        return self.truth is None or self.estimate.low <= self.truth <= self.estimate.high
 
 
 def render_decoding(
@@ -77,7 +81,9 @@ def render_decoding(
     provenance : rows of label and text
     path       : labels and addresses of the pages above this one
     """
-    rows = [_row(estimate, truth) for estimate in _shown(decoding)]
+    rows = [
+        Row(group_name(e.group), e, None if truth is None else e.true_share(truth.shares)) for e in _shown(decoding)
+    ]
     return render(
         "decoding.html.j2",
         scripts,
@@ -122,14 +128,6 @@ def _shown(decoding: Decoding) -> list[Estimate]:
     return [estimate for estimate in decoding.in_order(decoding) if id(estimate) in kept]
 
 
-def _row(estimate: Estimate, truth: Truth | None) -> Row:
-    label = group_name(estimate.group)
-    if truth is None:
-        return Row(label, estimate, None, True)
-    true = estimate.true_share(truth.shares)
-    return Row(label, estimate, true, estimate.low <= true <= estimate.high)
-
-
 def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
     """Yield label, number and note of the figures at the top."""
     yield (
@@ -168,7 +166,7 @@ def _chart_data(
             **{name: json_numbers([getattr(e, name) for e in estimates]) for name in ("share", "low", "high")},
             "joint_low": json_numbers([e.simultaneous_low for e in estimates]) if known_joint else None,
             "joint_high": json_numbers([e.simultaneous_high for e in estimates]) if known_joint else None,
-            "truth": None if truth is None else json_numbers([e.true_share(truth.shares) for e in estimates]),
+            "truth": None if truth is None else json_numbers([row.truth or 0.0 for row in rows]),
             "detected": [int(e.detected) for e in estimates] if decoding.is_tested else None,
         },
     }

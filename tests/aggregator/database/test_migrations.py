@@ -23,7 +23,7 @@ from hubbub_aggregator.database import schema_version
 from hubbub_aggregator.database.engine import open_existing, transaction
 from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.database.schema import OLDEST_COMPATIBLE, SCHEMA_VERSION, schema, tables
-from hubbub_aggregator.database.schema_version import MIGRATIONS, upgrade
+from hubbub_aggregator.database.upgrade import MIGRATIONS, upgrade
 from hubbub_aggregator.errors import SchemaError, StoreError
 from hubbub_aggregator.pipeline.folding import fold, read_summary
 from hubbub_aggregator.store.interface import AppendResult
