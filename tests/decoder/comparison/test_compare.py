@@ -73,7 +73,11 @@ def test_overlap_is_estimated_without_linking_clients(share: float, unseen_seed:
 
 
 def test_error_shrinks_as_the_permanent_noise_of_the_same_clients_cancels(unseen_seed: int) -> None:
-    """Variances at known s: 2 (V_irr + (1 - s) V_prr) / N, to 15 % for what shares of .1 and collisions add."""
+    """Variances at known s: 2 (V_irr + (1 - s) V_prr) / N, to 15 % for what shares of .1 and collisions add.
+
+    They add 9 to 10 %. At s = 1 the estimated variance of unlisted strings adds a part that varies by 3.2 % between runs, so the mean of
+    12 runs is compared. It is above 15 % with probability below 1e-6.
+    """
     a, b, p, q = (
         PARAMS.mechanism.permanent_q,
         PARAMS.mechanism.permanent_p,
@@ -82,12 +86,12 @@ def test_error_shrinks_as_the_permanent_noise_of_the_same_clients_cancels(unseen
     )
     v_prr = b * (1 - b) / (a - b) ** 2
     v_irr = (b * q * (1 - q) + (1 - b) * p * (1 - p)) / ((a - b) * (q - p)) ** 2
-    pair = counts(unseen_seed, 1.0)
+    pairs = [counts(unseen_seed + run, 1.0) for run in range(12)]
     absent = [*NAMES, *(f"no{i}" for i in range(20))]
     for s in (0.0, 0.5, 1.0):
-        comparison = compare(*pair, absent, overlap=s)
-        errors = [comparison[f"no{i}"].std_error for i in range(20)]
-        assert 100_000 * np.mean(errors) ** 2 == pytest.approx(2 * (v_irr + (1 - s) * v_prr), rel=0.15)
+        comparisons = [compare(*pair, absent, overlap=s) for pair in pairs]
+        variances = [each[f"no{i}"].std_error ** 2 for each in comparisons for i in range(20)]
+        assert 100_000 * np.mean(variances) == pytest.approx(2 * (v_irr + (1 - s) * v_prr), rel=0.15)
 
 
 def test_error_of_a_constant_unlisted_string_cancels(unseen_seed: int) -> None:
