@@ -35,17 +35,11 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
     help="Reports of a period. Default: as many as --share needs; of a definition, 1,000,000.",
 )  # fmt: skip
 @click.option("--share", type=float, help="Smallest share that matters, such as 0.01.")
+@click.option("--kind", type=click.Choice([*map(str, KindWord)]), help="Kind of the values. Default: string.")
 @click.option(
-    "--kind",
-    type=click.Choice([*map(str, KindWord)]),
-    help="Kind of the values. Default: string.",
-)
-@click.option(
-    "--candidates",
-    type=int,
-    metavar="M",
+    "--candidates", type=int, metavar="M",
     help="Number of strings to look for, all taken for present, of categories, or of buckets.",
-)
+)  # fmt: skip
 @click.option("--category", multiple=True, help="Name of a category; repeat it. Replaces --candidates.")
 @click.option(
     "--edges", metavar="E0,E1,...",
@@ -73,11 +67,9 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 @click.option("--central", type=float, help="Largest central epsilon of the decoded periods, at delta = 1e-9.")
 @click.option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
 @click.option(
-    "--bits",
-    type=int,
-    metavar="K",
+    "--bits", type=int, metavar="K",
     help="Largest number of bits of a report of strings. Default: 256; with --longest, 1024.",
-)
+)  # fmt: skip
 @click.option("--period", type=click.Choice([*map(str, PeriodKind)]), help="Reporting period. Default: day.")
 @click.option("--name", default="metric", show_default=True, help="Name of the planned metric.")
 @click.option(
@@ -208,9 +200,8 @@ def _parse_buckets(text: str, estimate: str | None) -> Buckets:
         raise click.UsageError(
             f"--edges must be numbers separated by commas, got {text!r}. Pass 0,10,20, for example."
         ) from None
-    if estimate == Estimand.MEAN:
-        return Buckets(edges, default=edges[0], estimate=Estimand.MEAN)
-    return Buckets(edges)
+    is_mean = estimate == Estimand.MEAN
+    return Buckets(edges, default=edges[0], estimate=Estimand.MEAN) if is_mean else Buckets(edges)
 
 
 def _write_page(path: Path | None, descriptions: list[Description], *about: Any) -> None:

@@ -71,11 +71,8 @@ class Description:
     def by_reports(self, sizes: Sequence[float] = _SIZES) -> list[tuple[int, float, float]]:
         """Reports of a period from N / 100 to 100 N, with the standard error of a share of 0 and the detection limit at power .8."""
         numbers = [max(1, round(self.accuracy.clients * size)) for size in sizes]
-        laws = [replace(self.accuracy, clients=number) for number in numbers]
-        return [
-            (number, law.std_error(0.0), law.detection_limit(POWERS[0]))
-            for number, law in zip(numbers, laws, strict=True)
-        ]
+        laws = {number: replace(self.accuracy, clients=number) for number in numbers}
+        return [(number, laws[number].std_error(0.0), laws[number].detection_limit(POWERS[0])) for number in numbers]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON values; an infinite number is the string "inf"."""
@@ -191,9 +188,7 @@ def permanent_entropy(metric: Metric) -> float:
     67
     """
     params = metric.params
-    of_zero, of_one = (
-        _binary_entropy(chance) for chance in (params.mechanism.permanent_p, params.mechanism.permanent_q)
-    )
+    of_zero, of_one = map(_binary_entropy, (params.mechanism.permanent_p, params.mechanism.permanent_q))
     return (params.num_bits - params.num_hashes) * of_zero + params.num_hashes * of_one
 
 

@@ -108,8 +108,10 @@ def best_chain(limits: Limits, objective: Objective, *, symmetric: bool = False)
 def _best_of(limits: Limits, total: float, objective: Objective, symmetric: bool, zooms: int) -> Chain:
     """Best chain whose permanent response has this epsilon."""
     bit_epsilon = total / max(1, limits.most_exchanged)  # of a pair of bits, of which each value sets one
-    ranges = _permanent_range(bit_epsilon, total / limits.most_differing if symmetric else None)
-    low, high = np.array([ranges[0], -6.0]), np.array([ranges[1], 6.0])
+    least, most = min(-2.0, bit_epsilon / 2 - 2), bit_epsilon + 6.0  # log-odds of a
+    if bit_epsilon == math.inf or symmetric:  # only one response has this epsilon
+        least = most = 0.0 if bit_epsilon == math.inf else total / limits.most_differing
+    low, high = np.array([least, -6.0]), np.array([most, 6.0])
     first_low, first_high = low, high
     for _ in range(zooms):
         axes = [np.linspace(*ends, _GRID if ends[1] > ends[0] else 1) for ends in zip(low, high, strict=True)]
@@ -120,15 +122,6 @@ def _best_of(limits: Limits, total: float, objective: Objective, symmetric: bool
         centre, reach = np.array([x[best], y[best]]), _SHRINK * (high - low)
         low, high = np.maximum(centre - reach, first_low), np.minimum(centre + reach, first_high)
     return Chain(*(np.asarray(np.broadcast_to(each, values.shape)[best]) for each in chains))
-
-
-def _permanent_range(bit_epsilon: float, symmetric_odds: float | None) -> tuple[float, float]:
-    """Range of the log-odds of a; a single point where only one response has this epsilon."""
-    if bit_epsilon == math.inf:
-        return 0.0, 0.0
-    if symmetric_odds is not None:
-        return symmetric_odds, symmetric_odds
-    return min(-2.0, bit_epsilon / 2 - 2), bit_epsilon + 6.0
 
 
 def _chains(limits: Limits, bit_epsilon: float, log_odds_a: Floats, log_odds_q: Floats, symmetric: bool) -> Chain:

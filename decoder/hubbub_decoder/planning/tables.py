@@ -52,27 +52,16 @@ def _figures(each: Description) -> Iterator[tuple[str, str]]:
     for fact in each.metric.facts():
         yield fact.label, escape_control_characters(fact.line(_MOST_ITEMS, escape_untrusted))
     yield "epsilon of a report", shown_epsilon(privacy.epsilon_report)
-    unit = {"epoch": f"an epoch (hold = {privacy.hold})", "value": "a value", "period": "each report again"}[
-        privacy.unit
-    ]
-    yield "epsilon of a unit", f"{shown_epsilon(privacy.epsilon_unit)} for {unit}"
+    units = {"epoch": f"an epoch (hold = {privacy.hold})", "value": "a value", "period": "each report again"}
+    yield "epsilon of a unit", f"{shown_epsilon(privacy.epsilon_unit)} for {units[privacy.unit]}"
     yield "lifetime epsilon, default Policy", shown_epsilon(privacy.epsilon_lifetime)
     cohort = f" of a cohort ({each.reports_of_a_cohort:,})" if params.num_cohorts > 1 else f" ({each.reports:,})"
     yield "central epsilon", f"{each.central:.3g} at delta = {DELTA:g}, among the reports{cohort}"
-    yield (
-        "permanent response",
-        (
-            "none"
-            if each.permanent_bits == 0
-            else f"{each.permanent_bits:,.1f} bits, identifies one of {_power_of_two(each.permanent_bits)} clients"
-        ),
-    )
+    identified = f"{each.permanent_bits:,.1f} bits, identifies one of {_power_of_two(each.permanent_bits)} clients"
+    yield "permanent response", identified if each.permanent_bits else "none"
     yield "effective group size of 2 reports", f"{each.group_size:,.3g}"
-    shares = format_count(round(law.shares.count), "candidate")
-    yield (
-        "decoded",
-        f"{format_count(each.periods, 'period')} of {format_count(each.reports, 'report')}, {_DATA[law.data]}, {shares}",
-    )
+    reports, shares = format_count(each.reports, "report"), format_count(round(law.shares.count), "candidate")
+    yield "decoded", f"{format_count(each.periods, 'period')} of {reports}, {_DATA[law.data]}, {shares}"
     yield from law.rows()
 
 

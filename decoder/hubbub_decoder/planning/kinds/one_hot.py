@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -77,9 +76,8 @@ class NumberPlanner(OneHotPlanner[OrdinalKind | MeanKind]):
     def kind(self, design: Design, *, edges: Sequence[float] | None, **_of_others: Any) -> OrdinalKind | MeanKind:
         return ordinal_kind(self._buckets(tuple(edges or range(design.size[0] + 1))), design.chain.within_epsilons())
 
-    @abstractmethod
     def _buckets(self, edges: tuple[float, ...]) -> Buckets:
-        """Return the buckets with these edges, which say what is estimated."""
+        return Buckets(edges)
 
     def accuracy(
         self, kind: OrdinalKind | MeanKind, population: Population, **_of_strings: Any
@@ -92,9 +90,6 @@ class OrdinalPlanner(NumberPlanner, of=OrdinalKind):
 
     rule = f"an ordinal metric has 2 to {MAX_BITS} buckets. Pass another number."
     law = OrdinalAccuracy
-
-    def _buckets(self, edges: tuple[float, ...]) -> Buckets:
-        return Buckets(edges)
 
 
 class MeanPlanner(NumberPlanner, of=MeanKind):
