@@ -31,7 +31,7 @@ _MAX_CONSENT_CHARACTERS = 200
     "html_file",
     type=PATH,
     metavar="FILE",
-    help="Write a self-contained HTML page of everything the client holds and of the batches it sent last (all of them without --last).",
+    help="HTML page to write: everything the client holds and of the batches it sent last (all of them without --last).",
 )
 @click.option(
     "--definitions", type=PATH, metavar="METRICS.TOML", help="With --html: show the descriptions of the app's metrics."

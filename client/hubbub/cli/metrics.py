@@ -197,7 +197,7 @@ def _shown(value: Any, digits: int) -> str:
     "--reports",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Also show the central epsilon if N reports arrive in a period and only their totals are published.",
+    help="Number of reports of a period: also show the central epsilon if only their totals are published.",
 )
 @json_option
 def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_json: bool) -> None:
@@ -224,7 +224,14 @@ def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_j
 
 @command.command()
 @click.argument("definitions", type=PATH)
-@click.option("--out", type=PATH, metavar="FILE", default="metrics.html", show_default=True, help="HTML file to write.")
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="FILE",
+    default="metrics.html",
+    show_default=True,
+    help="Output file (.html) of the page.",
+)
 def catalogue(definitions: Path, out: Path) -> None:
     """Write an HTML page of all metrics.
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @fdr_option("strings")
 @independent_clients_option("the same clients with the same values, for which intervals are wider")
 @click.option(
-    "--beam", default=1000, show_default=True, type=click.IntRange(min=1),
+    "--beam", default=1000, metavar="N", show_default=True, type=click.IntRange(min=1),
     help="Number of prefixes that are kept after each group. Fewer take less time and lose rare strings; a warning says which.",
 )  # fmt: skip
 def command(

@@ -25,25 +25,29 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 @click.command(short_help="Choose the parameters of a metric, or show what a definition buys.")
 @click.argument("definitions", type=PATH, required=False)
 @click.argument("metric", required=False)
-@click.option("--epsilon", type=float, help="Largest epsilon of one report. Required to choose parameters.")
+@click.option(
+    "--epsilon", metavar="EPSILON", type=float, help="Largest epsilon of one report. Required to choose parameters."
+)
 @click.option(
     "--lifetime", type=float,
     help="Largest epsilon of all reports of a client. Default: no bound, each report costs --epsilon again.",
 )  # fmt: skip
 @click.option(
     "--reports", type=int, metavar="N",
-    help="Reports of a period. Default: as many as --share needs; of a definition, 1,000,000.",
+    help="Number of reports of a period. Default: as many as --share needs; of a definition, 1,000,000.",
 )  # fmt: skip
-@click.option("--share", type=float, help="Smallest share that matters, such as 0.01.")
+@click.option("--share", metavar="SHARE", type=float, help="Smallest share that matters, such as 0.01.")
 @click.option("--kind", type=click.Choice([*map(str, KindWord)]), help="Kind of the values. Default: string.")
 @click.option(
-    "--candidates", type=int, metavar="M",
+    "--num-candidates", "candidates", type=int, metavar="M",
     help="Number of strings to look for, all taken for present, of categories, or of buckets.",
 )  # fmt: skip
-@click.option("--category", multiple=True, help="Name of a category; repeat it. Replaces --candidates.")
+@click.option(
+    "--category", multiple=True, metavar="NAME", help="Name of a category; repeat it. Replaces --num-candidates."
+)
 @click.option(
     "--edges", metavar="E0,E1,...",
-    help="Edges of the buckets of an ordinal metric, such as 0,10,20,50. Replaces --candidates.",
+    help="Edges of the buckets of an ordinal metric, such as 0,10,20,50. Replaces --num-candidates.",
 )  # fmt: skip
 @click.option(
     "--estimate", type=click.Choice([*map(str, Estimand)]),
@@ -51,27 +55,31 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 )  # fmt: skip
 @click.option("--longest", type=int, metavar="L", help="Find strings of up to L symbols without a list (discover).")
 @click.option("--alphabet", metavar="CHARACTERS", help="Characters of the strings of --longest. Default: bytes.")
-@click.option("--periods", type=int, metavar="T", help="Periods that are decoded together. Default: 1.")
+@click.option("--periods", type=int, metavar="N", help="Number of periods that are decoded together. Default: 1.")
 @click.option(
-    "--values", type=int, metavar="V",
+    "--values-per-client", "values", type=int, metavar="V",
     help='Distinct values of a client over its lifetime, "no value" among them. Default: 1. With --lifetime-periods, --hold is chosen.',
 )  # fmt: skip
 @click.option(
-    "--hold", type=int, metavar="E",
-    help="Length of an epoch in periods, in which a client keeps its value. Each epoch costs epsilon.",
+    "--hold", type=int, metavar="PERIODS",
+    help="Length of an epoch, in which a client keeps its value. Each epoch costs epsilon.",
 )  # fmt: skip
 @click.option(
     "--lifetime-periods", type=int, metavar="L",
-    help="Periods that --lifetime lasts for, with --hold or several --values. Default: T.",
+    help="Periods that --lifetime lasts for, with --hold or several --values-per-client. Default: those of --periods.",
 )  # fmt: skip
-@click.option("--central", type=float, help="Largest central epsilon of the decoded periods, at delta = 1e-9.")
+@click.option(
+    "--central", metavar="EPSILON", type=float, help="Largest central epsilon of the decoded periods, at delta = 1e-9."
+)
 @click.option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
 @click.option(
     "--bits", type=int, metavar="K",
     help="Largest number of bits of a report of strings. Default: 256; with --longest, 1024.",
 )  # fmt: skip
-@click.option("--period", type=click.Choice([*map(str, PeriodKind)]), help="Reporting period. Default: day.")
-@click.option("--name", default="metric", show_default=True, help="Name of the planned metric.")
+@click.option(
+    "--reporting-period", "period", type=click.Choice([*map(str, PeriodKind)]), help="Length of a period. Default: day."
+)
+@click.option("--name", default="metric", show_default=True, help="Name of the metric.")
 @click.option(
     "--description", metavar="TEXT", help="What the planned metric collects, for its users. Default: a placeholder."
 )
@@ -81,7 +89,7 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 @click.option(
     "--compare", nargs=2, type=PATH, metavar="A B", help="Compare the definitions of two files, side by side."
 )
-@click.option("--html", "html_path", type=PATH, help="Also write an HTML page with the curves to this file.")
+@click.option("--html", "html_path", metavar="FILE", type=PATH, help="HTML page to write: the figures and curves.")
 @json_option
 def command(
     *,
@@ -99,7 +107,7 @@ def command(
 
     \b
     Examples:
-      hubbub plan --epsilon 2 --lifetime 8 --candidates 1000 --reports 1000000 --share 0.005 > metrics.toml
+      hubbub plan --epsilon 2 --lifetime 8 --num-candidates 1000 --reports 1000000 --share 0.005 > metrics.toml
       hubbub plan --epsilon 4 --longest 12 --alphabet abcdefghijklmnopqrstuvwxyz --reports 1000000
       hubbub plan metrics.toml homepage --reports 100000 --html homepage.html
       hubbub plan --compare old.toml new.toml

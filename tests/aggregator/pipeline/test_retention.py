@@ -360,7 +360,16 @@ def test_reports_are_exported_over_http_and_pulled(
     file = pull_reports(retaining.url, "homepage", tmp_path / "r.parquet", periods=[TODAY], digest=metric.digest)
     assert file.num_reports == 20
     assert pairs(read_reports(tmp_path / "r.parquet")) == sent(batches[1])
-    arguments = ["pull", retaining.url, "homepage", "--reports", "--json", "--out", str(tmp_path / "c.parquet")]
+    arguments = [
+        "pull",
+        retaining.url,
+        "homepage",
+        "--content",
+        "reports",
+        "--json",
+        "--out",
+        str(tmp_path / "c.parquet"),
+    ]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     assert '"num_reports": 40' in done.stdout
