@@ -289,7 +289,7 @@ def test_decode_rejects_summaries_of_different_definitions(summary: Path, candid
 def test_simulate_errors_are_messages_with_exit_code_1(definitions: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "s.parquet")
     uniform = ("--distribution", "uniform")
-    assert "has no metric 'hompage'; its metrics are homepage, os" in error_of(
+    assert "has no metric 'hompage'. Did you mean 'homepage'? Its metrics are homepage, os" in error_of(
         "simulate", definitions, "hompage", "--reports", 10, *uniform, *out
     )
     assert "Pass the number of reports with --reports" in error_of("simulate", definitions, "os", *uniform, *out)
