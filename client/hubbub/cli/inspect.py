@@ -54,12 +54,11 @@ def command(
 
     if definitions is not None and html_file is None:
         raise click.UsageError("--definitions needs --html FILE")
-    if html_file is not None and as_json:
-        raise click.UsageError("--html and --json exclude each other: give one of them")
     state = read_state(directory)
     if html_file is not None:
         _write_page(state, MAX_SENT_BATCHES if count is None else count, html_file, definitions)
-        return
+        if not as_json:
+            return
     count = 1 if count is None else count
     report = inspect_state(state, count)
     if as_json:
