@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @fdr_option("changes")
 @click.option(
     "--independent-clients", is_flag=True,
-    help="No client is in both A and B: two groups. Default if both have the same periods.",
+    help="Different clients: no client is in both A and B. Default if both have the same periods.",
 )  # fmt: skip
 @click.option(
     "--overlap", metavar="SHARE", type=click.FloatRange(0, 1),

@@ -34,7 +34,6 @@ def batch_options(out: str) -> Decorator:
                 click.option(
                     "--candidates",
                     "candidates_path",
-                    metavar="DIRECTORY",
                     type=PATH,
                     help="Strings to look for: a directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all.",
                 ),

@@ -39,7 +39,9 @@ def command() -> None:
     "--reports-file", "reports_path", type=PATH,
     help="Reports: .csv with client,cohort,bloom,prr,irr. More precise than counts.",
 )  # fmt: skip
-@click.option("--map", "map_path", type=PATH, help="Map: .csv with candidates and their bit positions.")
+@click.option(
+    "--map", "map_path", type=PATH, help="Map of google/rappor: .csv with candidates and their bit positions."
+)
 @click.option("--name", default="google-rappor", show_default=True, help="Name of the metric.")
 @click.option(
     "--client-language", "client", type=click.Choice(["python", "cpp"]),
@@ -48,6 +50,7 @@ def command() -> None:
 @click.option(
     "--out",
     required=True,
+    metavar="FILE",
     type=PATH,
     help="Output file (.parquet) of the summary; with --reports-file and k > 16, of the individual reports.",
 )

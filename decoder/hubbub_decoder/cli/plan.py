@@ -19,27 +19,28 @@ if TYPE_CHECKING:
     from hubbub_decoder.planning.plan import Plan
 
 _DEFAULT_REPORTS = 1_000_000
+_COUNT = click.IntRange(min=1)
 _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 
 
-@click.command(short_help="Choose the parameters of a metric, or show what a definition buys.")
+@click.command(short_help="Choose the parameters of a metric.")
 @click.argument("definitions", type=PATH, required=False)
 @click.argument("metric", required=False)
 @click.option(
     "--epsilon", metavar="EPSILON", type=float, help="Largest epsilon of one report. Required to choose parameters."
 )
 @click.option(
-    "--lifetime", type=float,
+    "--lifetime", metavar="EPSILON", type=float,
     help="Largest epsilon of all reports of a client. Default: no bound, each report costs --epsilon again.",
 )  # fmt: skip
 @click.option(
-    "--reports", type=int, metavar="N",
+    "--reports", type=_COUNT, metavar="N",
     help="Number of reports of a period. Default: as many as --share needs; of a definition, 1,000,000.",
 )  # fmt: skip
 @click.option("--share", metavar="SHARE", type=float, help="Smallest share that matters, such as 0.01.")
 @click.option("--kind", type=click.Choice([*map(str, KindWord)]), help="Kind of the values. Default: string.")
 @click.option(
-    "--num-candidates", "candidates", type=int, metavar="M",
+    "--num-candidates", "candidates", type=_COUNT, metavar="M",
     help="Number of strings to look for, all taken for present, of categories, or of buckets.",
 )  # fmt: skip
 @click.option(
@@ -53,19 +54,19 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
     "--estimate", type=click.Choice([*map(str, Estimand)]),
     help="Purpose of an ordinal metric; mean: one bit, and --edges has its smallest and largest number. Default: distribution.",
 )  # fmt: skip
-@click.option("--longest", type=int, metavar="L", help="Find strings of up to L symbols without a list (discover).")
+@click.option("--longest", type=_COUNT, metavar="L", help="Find strings of up to L symbols without a list (discover).")
 @click.option("--alphabet", metavar="CHARACTERS", help="Characters of the strings of --longest. Default: bytes.")
-@click.option("--periods", type=int, metavar="N", help="Number of periods that are decoded together. Default: 1.")
+@click.option("--periods", type=_COUNT, metavar="N", help="Number of periods that are decoded together. Default: 1.")
 @click.option(
-    "--values-per-client", "values", type=int, metavar="V",
+    "--values-per-client", "values", type=_COUNT, metavar="V",
     help='Distinct values of a client over its lifetime, "no value" among them. Default: 1. With --lifetime-periods, --hold is chosen.',
 )  # fmt: skip
 @click.option(
-    "--hold", type=int, metavar="PERIODS",
+    "--hold", type=_COUNT, metavar="PERIODS",
     help="Length of an epoch, in which a client keeps its value. Each epoch costs epsilon.",
 )  # fmt: skip
 @click.option(
-    "--lifetime-periods", type=int, metavar="L",
+    "--lifetime-periods", type=_COUNT, metavar="L",
     help="Periods that --lifetime lasts for, with --hold or several --values-per-client. Default: those of --periods.",
 )  # fmt: skip
 @click.option(
@@ -73,7 +74,7 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 )
 @click.option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
 @click.option(
-    "--bits", type=int, metavar="K",
+    "--bits", type=_COUNT, metavar="K",
     help="Largest number of bits of a report of strings. Default: 256; with --longest, 1024.",
 )  # fmt: skip
 @click.option(

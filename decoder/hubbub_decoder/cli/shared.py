@@ -24,7 +24,7 @@ _DELAY_SECONDS = 1.0
 _BETWEEN_0_AND_1 = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 candidates_option = click.option(
-    "--candidates", "candidates_path", metavar="FILE", type=PATH,
+    "--candidates", "candidates_path", type=PATH,
     help="Strings to look for: one per line, or a .csv with a column `candidate`; - reads stdin. Required for string metrics.",
 )  # fmt: skip
 
@@ -69,7 +69,9 @@ def fdr_option(found: str) -> Decorator:
 def independent_clients_option(otherwise: str) -> Decorator:
     """--independent-clients; `otherwise` describes the default."""
     return click.option(
-        "--independent-clients", is_flag=True, help=f"Several periods have different clients. Default: {otherwise}."
+        "--independent-clients",
+        is_flag=True,
+        help=f"Different clients: no client reports in two periods. Default: {otherwise}.",
     )
 
 
