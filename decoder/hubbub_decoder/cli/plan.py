@@ -30,8 +30,8 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
     "--epsilon", metavar="EPSILON", type=float, help="Largest epsilon of one report. Required to choose parameters."
 )
 @click.option(
-    "--lifetime", metavar="EPSILON", type=float,
-    help="Largest epsilon of all reports of a client. Default: no bound, each report costs --epsilon again.",
+    "--longitudinal", metavar="EPSILON", type=float,
+    help="Largest longitudinal epsilon: of any number of reports of the distinct values, or of the epochs with --hold. Default: none, each report costs --epsilon again.",
 )  # fmt: skip
 @click.option(
     "--reports", type=_COUNT, metavar="N",
@@ -59,15 +59,15 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 @click.option("--periods", type=_COUNT, metavar="N", help="Number of periods that are decoded together. Default: 1.")
 @click.option(
     "--values-per-client", "values", type=_COUNT, metavar="V",
-    help='Distinct values of a client over its lifetime, "no value" among them. Default: 1. With --lifetime-periods, --hold is chosen.',
+    help='Distinct values of a client, "no value" among them. Default: 1. With --longitudinal-periods, --hold is chosen.',
 )  # fmt: skip
 @click.option(
     "--hold", type=_COUNT, metavar="PERIODS",
     help="Length of an epoch, in which a client keeps its value. Each epoch costs epsilon.",
 )  # fmt: skip
 @click.option(
-    "--lifetime-periods", type=_COUNT, metavar="L",
-    help="Periods that --lifetime lasts for, with --hold or several --values-per-client. Default: those of --periods.",
+    "--longitudinal-periods", type=_COUNT, metavar="N",
+    help="Number of periods whose epochs --longitudinal bounds, with --hold or several --values-per-client. Default: that of --periods.",
 )  # fmt: skip
 @click.option(
     "--central", metavar="EPSILON", type=float, help="Largest central epsilon of the decoded periods, at delta = 1e-9."
@@ -108,7 +108,7 @@ def command(
 
     \b
     Examples:
-      hubbub plan --epsilon 2 --lifetime 8 --num-candidates 1000 --reports 1000000 --share 0.005 > metrics.toml
+      hubbub plan --epsilon 2 --longitudinal 8 --num-candidates 1000 --reports 1000000 --share 0.005 > metrics.toml
       hubbub plan --epsilon 4 --longest 12 --alphabet abcdefghijklmnopqrstuvwxyz --reports 1000000
       hubbub plan metrics.toml homepage --reports 100000 --html homepage.html
       hubbub plan --compare old.toml new.toml

@@ -141,8 +141,8 @@ def _notes(planned: Plan) -> Iterator[str]:
     unit = wishes.epsilon_unit
     if unit is None and wishes.periods > 1:
         yield (
-            f"Without lifetime there is no permanent noise: {wishes.periods} reports cost epsilon = "
-            f"{wishes.periods * epsilon(params):.3f} together. Pass lifetime to bound any number of reports."
+            f"Without a longitudinal epsilon there is no permanent noise: {wishes.periods} reports cost epsilon = "
+            f"{wishes.periods * epsilon(params):.3f} together. Pass longitudinal to bound any number of reports."
         )
     if unit is not None and wishes.hold is None and limits_of(wishes).most_exchanged:
         reach, wanted = math.tanh(unit / 4), math.expm1(wishes.epsilon) / (math.exp(wishes.epsilon) + 3)
@@ -157,7 +157,7 @@ def _notes(planned: Plan) -> Iterator[str]:
     if wishes.values > 1 and unit is not None:
         yield (
             f"Each of {wishes.values} distinct values costs epsilon = {unit:.3f}. Linked reports show when a value changes. "
-            "To hide changes, pass lifetime_periods, and the plan chooses hold: each epoch then costs epsilon, however often the value changes."
+            "To hide changes, pass longitudinal_periods, and the plan chooses hold: each epoch then costs epsilon, however often the value changes."
         )
     for texts in (policy_problems, policy_warnings):
         yield from (f"Under the default Policy: {text}." for text in texts(Policy(), [metric], _ANY_DAY))

@@ -179,7 +179,7 @@ def planned_mean(tmp_path: Path, *more: object) -> Path:
 
 def test_plan_of_a_mean_keeps_the_epsilons_and_states_the_error(tmp_path: Path, unseen_seed: int) -> None:
     """The stated standard error is that of a decoding of evenly spread numbers, which is the square root of .9207 + 1/12 by N."""
-    path = planned_mean(tmp_path, "--lifetime", 4, "--values-per-client", 2)
+    path = planned_mean(tmp_path, "--longitudinal", 4, "--values-per-client", 2)
     metric = load_definitions(path)["use"]
     assert buckets_of(metric) == Buckets((0, 240), default=0, estimate=Estimand.MEAN)
     assert epsilon(metric) <= 1

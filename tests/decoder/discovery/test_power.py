@@ -100,7 +100,7 @@ def test_strings_are_found_where_the_law_predicts_it(unseen_seed: int) -> None:
 
 @pytest.mark.slow
 def test_plan_chooses_groups_within_epsilon() -> None:
-    wishes = Wishes(epsilon=4.0, lifetime=4.0, reports=1_000_000, longest=8, alphabet=ALPHABET, bits=512)
+    wishes = Wishes(epsilon=4.0, longitudinal=4.0, reports=1_000_000, longest=8, alphabet=ALPHABET, bits=512)
     planned = plan(wishes, name="command", expires=date(2099, 1, 1))
     groups = discovery_of(planned.metric)
     assert groups is not None

@@ -116,7 +116,19 @@ def test_describe_refuses_a_number_below_one() -> None:
 
 
 def test_command_prints_a_definition_that_the_check_accepts_with_description_and_owner(tmp_path: Path) -> None:
-    wishes = ("plan", "--epsilon", 2, "--lifetime", 4, "--num-candidates", 100, "--reports", 100_000, "--periods", 7)
+    wishes = (
+        "plan",
+        "--epsilon",
+        2,
+        "--longitudinal",
+        4,
+        "--num-candidates",
+        100,
+        "--reports",
+        100_000,
+        "--periods",
+        7,
+    )
     path = tmp_path / "planned.toml"
     path.write_text(hubbub(*wishes).stdout)
     refused = hubbub("metrics", "check", path)
