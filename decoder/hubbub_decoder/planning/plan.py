@@ -15,13 +15,13 @@ from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
 from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
+from hubbub_decoder.inference.intervals import DETECTION_POWER
 from hubbub_decoder.planning.definition import PLACEHOLDER_DESCRIPTION, PLACEHOLDER_OWNER, toml_lines
 from hubbub_decoder.planning.description import Description, describe_accuracy
-from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, POWERS, Accuracy
+from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.probabilities import chain_of, choose_hold, limits_of, noise_of
 from hubbub_decoder.planning.wishes import Design, Wishes, planner_for
 
-POWER = POWERS[0]
 _ANY_DAY = date(2000, 1, 1)
 
 
@@ -33,7 +33,7 @@ class Plan:
     wishes    : as they were stated; with `hold` if the plan chose it
     description : what it buys, at the stated or needed number of reports
     smallest  : smallest share that matters
-    reports_needed : reports of a period that detect it with probability .8; infinite if none do
+    reports_needed : reports of a period that detect it with probability .9; infinite if none do
     symmetric : smallest variance with a symmetric permanent response over that of this plan, collisions apart
     notes     : limits of the definition, a sentence each
     """
@@ -88,7 +88,7 @@ def plan(
     fields: dict[str, Any] = {"period": wishes.period, "hold": wishes.hold, "expires": expires}
     metric = Metric(name, kind, **fields, description=description, owner=owner)
     accuracy = planner.accuracy(kind, planner.population(wishes), retained=wishes.retained)
-    needed = accuracy.clients_needed(design.smallest, POWER)
+    needed = accuracy.clients_needed(design.smallest)
     if wishes.reports is None:
         accuracy = replace(accuracy, clients=needed)
     _check_accuracy(wishes, design.smallest, accuracy)
@@ -128,14 +128,14 @@ def _symmetric_noise(wishes: Wishes, design: Design) -> float:
 def _notes(planned: Plan) -> Iterator[str]:
     """Yield what limits the definition: accuracy, permanent response, changes, budget, linkability."""
     wishes, metric, law = planned.wishes, planned.metric, planned.description.accuracy
-    params, limits = metric.params, planned.description.detection_limits
+    params = metric.params
     yield from law.notes()
     if wishes.share is not None and planned.reports_needed > law.clients:
         needed = (
             f"{planned.reports_needed:,.0f}" if planned.reports_needed < math.inf else f"more than {MAX_REPORTS:.0e}"
         )
         yield (
-            f"{law.clients:,.0f} reports detect shares from {100 * limits[0]:.3g} % with probability {POWER:g}, not share = {100 * wishes.share:.3g} %. "
+            f"{law.clients:,.0f} reports detect shares from {100 * planned.description.detection_limit:.3g} % with probability {DETECTION_POWER:g}, not share = {100 * wishes.share:.3g} %. "
             f"It needs {needed} reports of a period. Raise reports, periods or epsilon, or look for fewer candidates."
         )
     unit = wishes.epsilon_unit

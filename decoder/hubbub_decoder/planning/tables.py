@@ -13,7 +13,7 @@ from rich.text import Text
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import escape_control_characters, escape_untrusted, format_count
 from hubbub_decoder.planning.description import Description
-from hubbub_decoder.planning.law.accuracy import POWERS, percent_text
+from hubbub_decoder.planning.law.accuracy import percent_text
 from hubbub_decoder.planning.probabilities import DELTA
 
 _BAR_WIDTH = 24
@@ -78,7 +78,7 @@ def _curves(each: Description, title: str) -> Iterator[Text | Table]:
     lowest, highest = (math.log(f((error for _, error, _ in points), default=1.0)) for f in (min, max))
     reach = max(highest - lowest, 1e-9)
     yield _curve(
-        ("reports", "standard error", f"detection limit at {POWERS[0]:.0%}"),
+        ("reports", "standard error", "detection limit"),
         [
             (f"{number:,}", percent_text(error), percent_text(limit), (math.log(error) - lowest) / reach * 0.95 + 0.05)
             for number, error, limit in points

@@ -95,16 +95,15 @@ def test_epochs_add_up() -> None:
 
 
 def test_detection_limit_shrinks_with_reports() -> None:
-    few, many = (describe(string(64), reports=n).detection_limits for n in (100_000, 10_000_000))
-    assert few[0] < few[1]
-    assert few[0] / many[0] == pytest.approx(10, rel=0.1)
+    few, many = (describe(string(64), reports=n).detection_limit for n in (100_000, 10_000_000))
+    assert few / many == pytest.approx(10, rel=0.1)
 
 
 def test_one_crowded_cohort_is_shown_without_an_accuracy() -> None:
     """More candidates than bits of the only cohort: the decoder determines no share."""
     params = Params(num_bits=16, num_hashes=1, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     bought = describe(Metric.string("s", params), reports=1000, candidates=100)
-    assert bought.detection_limits == (math.inf, math.inf)
+    assert bought.detection_limit == math.inf
     assert "none up to 100 %" in "".join(text for _, texts in figure_rows([bought]) for text in texts)
     Console(file=io.StringIO()).print(DescriptionTables([bought]))
     assert "<svg" in render_page([bought])
@@ -142,7 +141,7 @@ def test_command_prints_a_definition_that_the_check_accepts_with_description_and
     assert load_definitions(path)["metric"].description == "First page"
     assert load_definitions(path)["metric"].owner == "ada@example.org"
     assert list(parse_definitions(result.stdout)) == ["metric"]
-    assert "detection limit at power 80%" in result.stderr
+    assert "detection limit" in result.stderr
 
 
 def test_command_takes_categories_by_name() -> None:

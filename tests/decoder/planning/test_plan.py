@@ -214,7 +214,7 @@ def test_one_report_needs_no_permanent_response() -> None:
 def test_plan_states_the_reports_that_a_share_needs() -> None:
     planned = plan(Wishes(epsilon=1, share=0.01, candidates=100), expires=TOMORROW)
     assert planned.description.accuracy.clients == planned.reports_needed
-    assert planned.description.accuracy.detection_limit(0.8) == pytest.approx(0.01, rel=0.01)
+    assert planned.description.accuracy.detection_limit() == pytest.approx(0.01, rel=0.01)
 
 
 @pytest.mark.parametrize(
