@@ -90,6 +90,7 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 @click.option(
     "--compare", nargs=2, type=PATH, metavar="A B", help="Compare the definitions of two files, side by side."
 )
+@click.option("--explain", is_flag=True, help="Show all figures, their curves, and the reasons of the choice.")
 @click.option("--html", "html_path", metavar="FILE", type=PATH, help="HTML page to write: the figures and curves.")
 @json_option
 def command(
@@ -97,6 +98,7 @@ def command(
     definitions: Path | None,
     metric: str | None,
     compare: tuple[Path, Path] | None,
+    explain: bool,
     html_path: Path | None,
     as_json: bool,
     name: str,
@@ -104,7 +106,8 @@ def command(
 ) -> None:
     """Choose the parameters of a metric, or show what the METRIC of a file DEFINITIONS buys.
 
-    Prints the chosen definition as TOML on stdout, and what it buys on stderr. All metrics of a file are shown without METRIC.
+    Prints the chosen definition as TOML on stdout, and what it buys on stderr, in five figures. All metrics of a file are shown
+    without METRIC. --explain shows all figures, with their curves and the reasons of the choice.
 
     \b
     Examples:
@@ -127,7 +130,7 @@ def command(
         if as_json:
             print_json([each.to_dict() for each in found])
         else:
-            stdout.print(DescriptionTables(found))
+            stdout.print(DescriptionTables(found, explain=explain))
         _write_page(html_path, found)
         return
     with elapsed_time(stderr) as show_stage:
@@ -136,10 +139,12 @@ def command(
         print_json(planned.to_dict())
     else:
         print_toml(planned.toml())
-        stderr.print(DescriptionTables([planned.description]))
-        for note in planned.notes:
-            stderr.print(f"\nNote: {note}", style="yellow")
-    _write_page(html_path, [planned.description], planned.toml(), planned.notes)
+        stderr.print(DescriptionTables([planned.description], explain=explain))
+        for note in planned.notes if explain else ():
+            stderr.print(f"\nNote: {note}")
+        for text in planned.warnings:
+            stderr.print(f"\nWarning: {text}", style="yellow")
+    _write_page(html_path, [planned.description], planned.toml(), (*planned.warnings, *planned.notes))
 
 
 def _describe(

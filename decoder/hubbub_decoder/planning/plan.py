@@ -35,7 +35,8 @@ class Plan:
     smallest  : smallest share that matters
     reports_needed : reports of a period that detect it with probability .9; infinite if none do
     symmetric : smallest variance with a symmetric permanent response over that of this plan, collisions apart
-    notes     : limits of the definition, a sentence each
+    notes     : reasons of the choice, a sentence each
+    warnings  : limits of the definition, a sentence each
     """
 
     metric: Metric
@@ -45,6 +46,7 @@ class Plan:
     reports_needed: float
     symmetric: float
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     def toml(self) -> str:
         """Definition as TOML text."""
@@ -53,7 +55,12 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Return the definition and what it buys as JSON values; an infinite number is the string "inf"."""
         figures: dict[str, Any] = json_value(
-            {"toml": self.toml(), "reports_needed": self.reports_needed, "notes": list(self.notes)}
+            {
+                "toml": self.toml(),
+                "reports_needed": self.reports_needed,
+                "notes": list(self.notes),
+                "warnings": list(self.warnings),
+            }
         )
         return figures | self.description.to_dict()
 
@@ -100,8 +107,9 @@ def plan(
         reports_needed=needed,
         symmetric=_symmetric_noise(wishes, design),
         notes=(),
+        warnings=(),
     )
-    return replace(planned, notes=(*chosen, *_notes(planned)))
+    return replace(planned, notes=(*chosen, *_notes(planned)), warnings=tuple(_warnings(planned)))
 
 
 def _check_accuracy(wishes: Wishes, smallest: float, accuracy: Accuracy) -> None:
@@ -126,10 +134,25 @@ def _symmetric_noise(wishes: Wishes, design: Design) -> float:
 
 
 def _notes(planned: Plan) -> Iterator[str]:
-    """Yield what limits the definition: accuracy, permanent response, changes, budget, linkability."""
+    """Yield the reasons of the choice: its law, and the permanent response."""
+    wishes, unit = planned.wishes, planned.wishes.epsilon_unit
+    yield from planned.description.accuracy.notes()
+    if unit is not None and wishes.hold is None and limits_of(wishes).most_exchanged:
+        reach, wanted = math.tanh(unit / 4), math.expm1(wishes.epsilon) / (math.exp(wishes.epsilon) + 3)
+        if wanted > reach:
+            yield (
+                f"A symmetric permanent response (prob_f) does not reach the variance of optimized unary encoding for one report: "
+                f"(e^e1 - 1)/(e^e1 + 3) = {wanted:.3f} is above tanh(einf/4) = {reach:.3f}. "
+                "This definition has permanent_p and permanent_q instead."
+            )
+    if planned.symmetric > 1.01:
+        yield f"The best symmetric permanent response (prob_f) has {planned.symmetric:.2f} times this variance."
+
+
+def _warnings(planned: Plan) -> Iterator[str]:
+    """Yield what limits the definition: accuracy, changes, budget, linkability."""
     wishes, metric, law = planned.wishes, planned.metric, planned.description.accuracy
     params = metric.params
-    yield from law.notes()
     if wishes.share is not None and planned.reports_needed > law.clients:
         needed = (
             f"{planned.reports_needed:,.0f}" if planned.reports_needed < math.inf else f"more than {MAX_REPORTS:.0e}"
@@ -144,16 +167,6 @@ def _notes(planned: Plan) -> Iterator[str]:
             f"Without a longitudinal epsilon there is no permanent noise: {wishes.periods} reports cost epsilon = "
             f"{wishes.periods * epsilon(params):.3f} together. Pass longitudinal to bound any number of reports."
         )
-    if unit is not None and wishes.hold is None and limits_of(wishes).most_exchanged:
-        reach, wanted = math.tanh(unit / 4), math.expm1(wishes.epsilon) / (math.exp(wishes.epsilon) + 3)
-        if wanted > reach:
-            yield (
-                f"A symmetric permanent response (prob_f) does not reach the variance of optimized unary encoding for one report: "
-                f"(e^e1 - 1)/(e^e1 + 3) = {wanted:.3f} is above tanh(einf/4) = {reach:.3f}. "
-                "This definition has permanent_p and permanent_q instead."
-            )
-    if planned.symmetric > 1.01:
-        yield f"The best symmetric permanent response (prob_f) has {planned.symmetric:.2f} times this variance."
     if wishes.values > 1 and unit is not None:
         yield (
             f"Each of {wishes.values} distinct values costs epsilon = {unit:.3f}. Linked reports show when a value changes. "

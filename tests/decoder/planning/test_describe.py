@@ -105,7 +105,7 @@ def test_one_crowded_cohort_is_shown_without_an_accuracy() -> None:
     bought = describe(Metric.string("s", params), reports=1000, candidates=100)
     assert bought.detection_limit == math.inf
     assert "none up to 100 %" in "".join(text for _, texts in figure_rows([bought]) for text in texts)
-    Console(file=io.StringIO()).print(DescriptionTables([bought]))
+    Console(file=io.StringIO()).print(DescriptionTables([bought], explain=True))
     assert "<svg" in render_page([bought])
 
 
@@ -154,7 +154,7 @@ def test_command_describes_and_compares(definitions: list[Path], tmp_path: Path)
     one = json.loads(hubbub("plan", definitions[0], "--reports", 10_000, "--json").stdout)
     assert one[0]["reports"] == 10_000
     assert one[0]["epsilon_by_reports_of_a_client"][-1]["reports"] == "inf"
-    result = hubbub("plan", "--compare", *definitions, "--html", page)
+    result = hubbub("plan", "--compare", *definitions, "--html", page, "--explain")
     assert result.exit_code == 0, result.output
     assert result.stdout.count("Epsilon of t reports of one value") == 2
     refused = hubbub("plan", "--compare", *definitions, "--html", definitions[0])
@@ -166,6 +166,33 @@ def test_command_describes_and_compares(definitions: list[Path], tmp_path: Path)
     assert "http://" not in text.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "http://creativecommons.org", ""
     )
+
+
+def test_command_prints_five_figures_and_warnings_and_explains_on_request() -> None:
+    wishes = (
+        "plan",
+        "--epsilon",
+        2.9,
+        "--longitudinal",
+        3,
+        "--reports",
+        100_000,
+        "--num-candidates",
+        50,
+        "--bits",
+        128,
+    )
+    short, explained = hubbub(*wishes), hubbub(*wishes, "--explain")
+    assert short.stdout == explained.stdout
+    names = ["epsilon of a report", "epsilon of a unit", "lifetime epsilon", "decoded", "detection limit"]
+    figures, separator, _ = short.stderr.partition("\n\nWarning: ")
+    assert separator
+    assert [line[:19].strip() for line in figures.splitlines()] == names
+    assert "Note: " not in short.stderr
+    assert "Note: " in explained.stderr
+    assert "Accuracy by reports of a period" in explained.stderr
+    alike = hubbub("plan", "--epsilon", 1, "--longitudinal", 8, "--values-per-client", 4, "--reports", 100_000)
+    assert "Warning: Each of 4 distinct values costs epsilon = 2.000" in " ".join(alike.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_distinct_values_share_the_lifetime() -> None:
     wishes = Wishes(epsilon=1, longitudinal=8, values=4, reports=100_000, candidates=50, periods=7)
     planned = plan(wishes, expires=TOMORROW)
     assert 1.99 < epsilon_permanent(planned.metric.params) <= 2
-    assert any("Each of 4 distinct values costs epsilon = 2.000" in note for note in planned.notes)
+    assert any("Each of 4 distinct values costs epsilon = 2.000" in text for text in planned.warnings)
 
 
 def held(**other: Any) -> Metric:

@@ -107,7 +107,10 @@ class Accuracy(ABC):
         return math.ceil(high)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield names and texts of the figures in tables: standard error and detection limit, in the words of the metric's estimates."""
+        """Yield names and texts of the figures in tables: standard error and detection limit, in the words of the metric's estimates.
+
+        The most important figure is the last.
+        """
         yield "standard error of a small share", percent_text(self.std_error(0.0))
         yield "detection limit", percent_text(self.detection_limit())
 
@@ -162,8 +165,8 @@ class MeanAccuracy(BitAccuracy):
 
     def rows(self) -> Iterator[tuple[str, str]]:
         error, unit = self.std_error(0.0), " of the range"
-        yield "standard error of the mean", f"{percent_text(error)}{unit}: {error * self.width:.3g}"
         yield "detection limit", f"{percent_text(self.detection_limit())}{unit}"
+        yield "standard error of the mean", f"{percent_text(error)}{unit}: {error * self.width:.3g}"
 
     def notes(self) -> Iterator[str]:
         """Yield the standard error of the mean of the reporters, where numbers are spread evenly over the range.
