@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from hubbub.cli import SECTIONS, main
+from tests.support.paths import DOCS
 
 MEANINGS = {
     "all": "Show ",
@@ -134,6 +139,20 @@ def test_help_of_the_service_lists_its_options_by_section(words: tuple[str, ...]
     assert {"Addresses and access", "Storage", "Rates of one network", "Log"} <= sections.keys()
     assert max(len(re.findall(r"^  -", each, re.MULTILINE)) for each in sections.values()) <= 9
     assert "--client-rate" in sections["Rates of one network"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_and_options_as_documented(shell: str) -> None:
+    page = (DOCS / "how-to" / "operating.md").read_text(encoding="utf-8")
+    assert f"_HUBBUB_COMPLETE={shell}_source hubbub" in page
+    hubbub = Path(sys.executable).with_name("hubbub")
+
+    def run(**variables: str) -> str:
+        return subprocess.run([hubbub], env=os.environ | variables, capture_output=True, text=True, check=False).stdout
+
+    assert "hubbub" in run(_HUBBUB_COMPLETE=f"{shell}_source")
+    typed = {"COMP_WORDS": "hubbub decode --confi", "COMP_CWORD": "--confi" if shell == "fish" else "2"}
+    assert "--confidence" in run(_HUBBUB_COMPLETE=f"{shell}_complete", **typed)
 
 
 @pytest.mark.parametrize(
