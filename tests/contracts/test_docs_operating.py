@@ -53,7 +53,8 @@ def options() -> list[str]:
                     default = str(value)
                 case _:
                     default = str(value) if isinstance(value, (str, Path)) else ""
-            rows.append(f"| `{option.opts[0]}` | `{variable}` | {default} | {(option.help or '').split('  [')[0]} |")
+            name = " ".join(filter(None, (option.opts[0], option.metavar)))
+            rows.append(f"| `{name}` | `{variable}` | {default} | {(option.help or '').split('  [')[0]} |")
     return rows
 
 
