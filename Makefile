@@ -56,7 +56,7 @@ docs: .venv/.docs-installed        ## the documentation site in build/docs; warn
 
 slow: .venv/.dev-installed         ## the tests marked slow, and the demo
 	$(BIN)/pytest -q -n logical --dist loadfile -m slow
-	$(BIN)/hubbub demo --reports 20000 --out build/demo
+	$(BIN)/hubbub demo --reports 20000 --out-dir build/demo
 
 test-spark: .venv/.spark-installed     ## the tests of `hubbub fold --engine spark`
 	@command -v java >/dev/null || { echo "Spark needs Java 17 or newer, and there is no java: install it (Debian: apt-get install openjdk-17-jre-headless), then run make test-spark again" >&2; exit 1; }

@@ -51,7 +51,7 @@ SHAPES: dict[str, Draw] = {
 }
 
 
-def planned(k: int, epsilon: float, reports: int, lifetime: float | None = None, periods: int = 1) -> Metric:
+def planned(k: int, epsilon: float, reports: int, longitudinal: float | None = None, periods: int = 1) -> Metric:
     """Ordinal metric with k equal buckets of [0, 1], as `hubbub plan` chooses it."""
     wishes = Wishes(
         kind=KindWord.ORDINAL,
@@ -59,7 +59,7 @@ def planned(k: int, epsilon: float, reports: int, lifetime: float | None = None,
         epsilon=epsilon,
         reports=reports,
         share=1 / k,
-        lifetime=lifetime,
+        longitudinal=longitudinal,
         periods=periods,
     )
     metric = plan(wishes).metric
@@ -71,7 +71,7 @@ def planned(k: int, epsilon: float, reports: int, lifetime: float | None = None,
     )
 
 
-def planned_mean(epsilon: float, reports: int, lifetime: float | None = None, periods: int = 1) -> Metric:
+def planned_mean(epsilon: float, reports: int, longitudinal: float | None = None, periods: int = 1) -> Metric:
     """Metric with estimate = "mean" over [0, 1], as `hubbub plan` chooses it."""
     wishes = Wishes(
         kind=KindWord.ORDINAL,
@@ -79,7 +79,7 @@ def planned_mean(epsilon: float, reports: int, lifetime: float | None = None, pe
         epsilon=epsilon,
         reports=reports,
         share=0.5,
-        lifetime=lifetime,
+        longitudinal=longitudinal,
         periods=periods,
     )
     return plan(wishes, edges=(0, 1)).metric
@@ -187,19 +187,19 @@ def compare(draw: Draw, k: int, epsilon: float, clients: int, runs: int, rng: np
 
 
 def repeated(
-    k: int, lifetime: float, epsilon: float, periods: int, clients: int, runs: int, rng: np.random.Generator
+    k: int, longitudinal: float, epsilon: float, periods: int, clients: int, runs: int, rng: np.random.Generator
 ) -> tuple[float, float, float]:
     """Root mean squared error of the mean, of bits, of one bit and of 1BitMean, where clients repeat a constant counter in several periods.
 
-    1BitMean has the same two epsilons: its memoized bit has the lifetime's, and each report the output perturbation that `hubbub plan`
+    1BitMean has the same two epsilons: its memoized bit has the longitudinal epsilon, and each report the output perturbation that `hubbub plan`
     chooses for a boolean metric.
     """
-    metric = planned(k, epsilon, clients, lifetime, periods)
+    metric = planned(k, epsilon, clients, longitudinal, periods)
     wishes = Wishes(
-        kind=KindWord.BOOLEAN, epsilon=epsilon, reports=clients, share=0.5, lifetime=lifetime, periods=periods
+        kind=KindWord.BOOLEAN, epsilon=epsilon, reports=clients, share=0.5, longitudinal=longitudinal, periods=periods
     )
     bit = plan(wishes).metric
-    of_one_bit = planned_mean(epsilon, clients, lifetime, periods)
+    of_one_bit = planned_mean(epsilon, clients, longitudinal, periods)
     days = tuple(f"2026-11-{day:02d}" for day in range(1, periods + 1))
     found = []
     for _ in range(runs):
@@ -311,13 +311,13 @@ def main() -> None:
         "| k | epsilon | W1 | mean of bits | mean of one bit | one bit / bits | quantiles |\n|---|---|---|---|---|---|---|"
     )
     print(*ratios, sep="\n")
-    print("\n| k | epsilon, lifetime | periods | mean bits | one bit | 1BitMean |\n|---|---|---|---|---|---|")
+    print("\n| k | epsilon, longitudinal | periods | mean bits | one bit | 1BitMean |\n|---|---|---|---|---|---|")
     for k in options.buckets[:2]:
-        for epsilon, lifetime in ((1, 2), (2, 4)):
+        for epsilon, longitudinal in ((1, 2), (2, 4)):
             for periods in (1, 7, 30):
-                found_errors = repeated(k, lifetime, epsilon, periods, options.clients, options.runs, rng)
+                found_errors = repeated(k, longitudinal, epsilon, periods, options.clients, options.runs, rng)
                 cells = " | ".join(f"{each:.3f}" for each in found_errors)
-                print(f"| {k} | {epsilon}, {lifetime} | {periods} | {cells} |", flush=True)
+                print(f"| {k} | {epsilon}, {longitudinal} | {periods} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

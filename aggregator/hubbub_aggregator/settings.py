@@ -21,13 +21,17 @@ NETWORKS_SHARE = 8
 _MAX_PERIODS = 10_000  # of days: 27 years
 
 
-def _setting(default: Any, help_text: str, **metadata: Any) -> Any:
-    format_size = {"help": help_text, **metadata}
-    return (
-        field(default_factory=dict, metadata=format_size)
-        if default == {}
-        else field(default=default, metadata=format_size)
-    )
+LISTENING = "Addresses and access"
+STORAGE = "Storage"
+_REQUESTS = "Limits of requests and connections"
+_RATES = "Rates of one network"
+"""Sections of the options in `hubbub serve --help`."""
+
+
+def _setting(section: str, default: Any, help_text: str, **metadata: Any) -> Any:
+    """Return a field with the section, the help text, and the metavar with the unit of its option."""
+    about = {"section": section, "help": help_text, **metadata}
+    return field(default_factory=dict, metadata=about) if default == {} else field(default=default, metadata=about)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,68 +42,111 @@ class Settings:
     """
 
     keep_counts: Mapping[str, int] = _setting(
+        STORAGE,
         {},
         "Drop this metric's counts N periods after their period's end; may be repeated. Default: keep all.",
         metavar="NAME=N",
     )
     keep_reports: Mapping[str, int] = _setting(
+        STORAGE,
         {},
         "Also keep this metric's reports, until N periods after their period's end; may be repeated. Default: none.",
         metavar="NAME=N",
     )
     cors_origin: tuple[str, ...] = _setting(
+        LISTENING,
         (),
         "Let pages of this origin, https://host, send batches and read /v1/metrics; may be repeated.",
         metavar="URL",
     )
     trusted_proxy: tuple[str, ...] = _setting(
+        LISTENING,
         (),
         "Network of proxies on other machines, such as 10.0.0.0/8; their X-Forwarded-For is trusted; may be repeated.",
         metavar="NETWORK",
     )
-    max_body: int = _setting(1 << 20, "Largest body of a request, as sent (compressed).", is_size=True)
-    max_body_seconds: float = _setting(30.0, "Longest time for a body to arrive; beyond it: 408.")
+    max_body: int = _setting(
+        _REQUESTS, 1 << 20, "Largest body of a request, as sent (compressed).", is_size=True, metavar="BYTES"
+    )
+    max_body_seconds: float = _setting(
+        _REQUESTS, 30.0, "Longest time for a body to arrive; beyond it: 408.", metavar="SECONDS"
+    )
     min_body_rate: float = _setting(
-        1_024.0, "Lowest rate of an arriving body in bytes per second, measured every 5 seconds; below it: 408."
+        _REQUESTS,
+        1_024.0,
+        "Lowest rate of an arriving body, measured every 5 seconds; below it: 408.",
+        metavar="BYTES/S",
     )
     max_body_memory: int = _setting(
-        32 << 20, "Memory for bodies that are arriving, an eighth of it for one network; beyond it: 503.", is_size=True
+        _REQUESTS,
+        32 << 20,
+        "Memory for bodies that are arriving, an eighth of it for one network; beyond it: 503.",
+        is_size=True,
+        metavar="BYTES",
     )
-    max_connections: int = _setting(1_000, "Open connections; beyond it: 503.")
+    max_connections: int = _setting(_REQUESTS, 1_000, "Open connections; beyond it: 503.", metavar="N")
     max_network_connections: int = _setting(
-        200, "Open connections from one network, trusted proxies excepted; beyond it: 503."
+        _REQUESTS, 200, "Open connections from one network, trusted proxies excepted; beyond it: 503.", metavar="N"
     )
-    max_reports: int = _setting(10_000, "Most reports in one batch.")
+    max_reports: int = _setting(_REQUESTS, 10_000, "Most reports in one batch.", metavar="N")
     max_queue_bytes: int = _setting(
-        32 << 20, "Largest size of batches that wait for their commit; beyond it: 503.", is_size=True
+        STORAGE,
+        32 << 20,
+        "Largest size of batches that wait for their commit; beyond it: 503.",
+        is_size=True,
+        metavar="BYTES",
     )
     max_commit_bytes: int = _setting(
-        1 << 20, "A commit takes waiting batches until they have this size, each counted with 1 KiB more.", is_size=True
+        STORAGE,
+        1 << 20,
+        "A commit takes waiting batches until they have this size, each counted with 1 KiB more.",
+        is_size=True,
+        metavar="BYTES",
     )
-    fold_interval: float = _setting(10.0, "Seconds between two rounds of folding segments and closing periods.")
+    fold_interval: float = _setting(
+        STORAGE, 10.0, "Time between two rounds of folding segments and closing periods.", metavar="SECONDS"
+    )
     client_rate: float = _setting(
-        50.0, "Requests per second from one network (IPv4 /24, IPv6 /48), on average; beyond it: 429."
+        _RATES,
+        50.0,
+        "Requests from one network (IPv4 /24, IPv6 /48), on average; beyond it: 429.",
+        metavar="REQUESTS/S",
     )
-    client_report_rate: float = _setting(500.0, "Reports per second from one network; beyond it: 429.")
+    client_report_rate: float = _setting(
+        _RATES, 500.0, "Reports from one network; beyond it: 429.", metavar="REPORTS/S"
+    )
     client_byte_rate: int = _setting(
-        256 << 10, "Decompressed bytes of batches per second from one network; beyond it: 429.", is_size=True
+        _RATES, 256 << 10, "Decompressed batches from one network; beyond it: 429.", is_size=True, metavar="BYTES/S"
     )
-    client_burst_seconds: float = _setting(40.0, "Burst of one network, in seconds of the three rates above.")
+    client_burst_seconds: float = _setting(
+        _RATES,
+        40.0,
+        "Burst of one network: so much time of the three rates above may arrive at once.",
+        metavar="SECONDS",
+    )
     local_rate_factor: float = _setting(
-        100.0, "Multiple of the three rates that this machine may send without X-Forwarded-For."
+        _RATES,
+        100.0,
+        "Multiple of the three rates that this machine may send without X-Forwarded-For.",
+        metavar="FACTOR",
     )
-    min_free_disk: int = _setting(256 << 20, "Free space to keep on the database's disk; below it: 507.", is_size=True)
+    min_free_disk: int = _setting(
+        STORAGE, 256 << 20, "Free space to keep on the database's disk; below it: 507.", is_size=True, metavar="BYTES"
+    )
     local_reads_without_token: bool = _setting(
+        LISTENING,
         False,
         "Answer reads without a token on a second port, --local-port, that only this machine reaches. "
         "Do not forward that port.",
     )
     reject_implausible: bool = _setting(
+        LISTENING,
         False,
         "Refuse batches that contain a report with a number of ones that a genuine client produces with probability "
         "below 1e-9. Refuses a few genuine clients permanently and biases shares by up to 1e-9 / (q* - p*).",
     )
     require_report_token: bool = _setting(
+        LISTENING,
         False,
         "Require a token with scope `report` to send batches. hubbub's client sends no token; a reverse proxy must add it.",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 DISTRIBUTION = "hubbub-telemetry"
 """What pip installs. The packages and the command are named `hubbub`, but `hubbub` on PyPI is another project."""
@@ -34,6 +34,18 @@ def format_names(names: Sequence[str], most: int = 3) -> str:
     ('a, b, c and 2 more', 'a')
     """
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a question that names the nearest of some names, with a space before it; empty if none is near.
+
+    >>> did_you_mean("homepgae", ["homepage", "os"]), did_you_mean("x", ["homepage", "os"])
+    (" Did you mean 'homepage'?", '')
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(names))
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def install_hint(extra: str) -> str:

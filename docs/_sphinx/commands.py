@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
+import click
 from sphinx.application import Sphinx
+
+from hubbub.cli import main
 
 PAGE = "cli"
 
 
 def directives() -> str:
     """Return a sphinx-click directive for each command, in the order of `hubbub --help`."""
-    entries = sorted(entry_points(group="hubbub.commands"), key=lambda entry: entry.name)
+    names = main.list_commands(click.Context(main))
+    entries = sorted(entry_points(group="hubbub.commands"), key=lambda entry: names.index(entry.name))
     blocks = (f".. click:: {entry.value}\n   :prog: hubbub {entry.name}\n   :nested: full\n" for entry in entries)
     return "\n```{eval-rst}\n" + "\n".join(blocks) + "```\n"
 

@@ -88,8 +88,8 @@ def test_detectable_shares_are_those_of_plans() -> None:
     assert len(rows) == 3
     for epsilons, shown in rows:
         report, answer = map(float, re.findall(r"[\d.]+", epsilons))
-        planned = plan(Wishes(epsilon=report, lifetime=answer, candidates=200, reports=1_000_000, bits=128))
-        assert shown == f"{100 * planned.description.detection_limits[0]:.2f} %"
+        planned = plan(Wishes(epsilon=report, longitudinal=answer, candidates=200, reports=1_000_000, bits=128))
+        assert shown == f"{100 * planned.description.detection_limit:.2f} %"
 
 
 def test_template_program_prints_each_metric(tmp_path: Path) -> None:

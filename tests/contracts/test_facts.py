@@ -68,7 +68,7 @@ def test_notice_says_what_a_change_means_for_the_kind(metric: Metric) -> None:
 def test_plan_lists_every_fact(metric: Metric) -> None:
     description = describe(metric, reports=1000)
     printed = io.StringIO()
-    Console(file=printed, width=250).print(DescriptionTables([description]))
+    Console(file=printed, width=250).print(DescriptionTables([description], explain=True))
     page = unescape(render_page([description]))
     for fact in metric.facts():
         assert re.search(rf"^{fact.label} +{re.escape(fact.line())} *$", printed.getvalue(), re.MULTILINE)

@@ -103,7 +103,7 @@ def draw_planned_case(index: int, seed: int) -> Case:
     candidates, periods = int(np.exp(rng.uniform(math.log(5), math.log(40)))), int(rng.choice([1, 7, 30]))
     wishes = Wishes(
         epsilon=epsilon,
-        lifetime=lifetime,
+        longitudinal=lifetime,
         reports=reports,
         candidates=candidates,
         periods=periods,

@@ -24,7 +24,7 @@ ALPHA = 1e-6
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     """JSON output and output directory of one run with 40,000 flights."""
     out = tmp_path_factory.mktemp("demo")
-    command = [str(HUBBUB), "demo", "--reports", "40000", "--out", str(out), "--json"]
+    command = [str(HUBBUB), "demo", "--reports", "40000", "--out-dir", str(out), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), out

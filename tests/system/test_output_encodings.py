@@ -89,7 +89,7 @@ def test_tables_of_random_names(run: Run, files: Path) -> None:
             ("decode", summary, *listed, "--all"),
             ("decode", summary, *listed, "--out", files / "estimates.csv"),
             ("compare", summary, other, *listed, "--all"),
-            ("plan", definitions, metric),
+            ("plan", definitions, metric, "--explain"),
         ):
             code, shown, message = run(*arguments)
             assert code == 0, (arguments, message)
@@ -105,7 +105,7 @@ def test_tables_of_random_names(run: Run, files: Path) -> None:
 
 def test_bars_have_the_same_width_in_every_encoding(run: Run, files: Path) -> None:
     """A bar is one character a cell, of ASCII where the terminal has no blocks."""
-    _, shown, _ = run("plan", files / "metrics.toml", "page")
+    _, shown, _ = run("plan", files / "metrics.toml", "page", "--explain")
     bars = [line.rstrip() for line in shown.splitlines() if line.rstrip().endswith(("█", "#"))]
     assert len(bars) > 5
     assert {len(bar.split()[-1]) for bar in bars} >= {24}
@@ -164,7 +164,7 @@ def test_a_process_with_another_encoding(tmp_path: Path) -> None:
     """The variable PYTHONIOENCODING sets what a terminal's code page sets on Windows."""
     environment = os.environ | {"PYTHONIOENCODING": "cp1252"}
     command = [sys.executable, "-m", "hubbub", "plan", "--epsilon", "1", "--kind", "categorical", "--category", "Ω",
-               "--category", "b", "--reports", "1000"]  # fmt: skip
+               "--category", "b", "--reports", "1000", "--explain"]  # fmt: skip
     ended = subprocess.run(command, env=environment, capture_output=True, check=False, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr.decode("cp1252")
     assert "##########" in ended.stderr.decode("cp1252")

@@ -20,6 +20,7 @@ from hubbub.privacy.policy import Policy
 from hubbub.summary import summary_to_bytes
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
+from hubbub.text import did_you_mean
 from hubbub.wire.batch import CONTENT_TYPE as BATCH_TYPE
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType, RefusedError
@@ -227,7 +228,8 @@ def _requested_metric(definitions: Definitions, name: str, digest: str | None) -
     current = definitions.get(name)
     if current is None:
         raise RefusedError(
-            ProblemType.UNKNOWN_METRIC, f"no metric {name[:64]!r} is defined here; /v1/metrics lists all"
+            ProblemType.UNKNOWN_METRIC,
+            f"no metric {name[:64]!r} is defined here.{did_you_mean(name[:64], definitions)} /v1/metrics lists all",
         )
     version = current if digest is None else definitions.version(name, digest)
     if version is None:

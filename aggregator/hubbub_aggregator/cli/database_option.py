@@ -37,5 +37,5 @@ database_option = click.option(
     show_default=True,
     envvar="HUBBUB_DATABASE",
     show_envvar=True,
-    help="SQLite file or postgresql://user@host/database; the service may run.",
+    help="SQLite file or postgresql://user@host/database. The service may run.",
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.cli.output import PATH, jobs_option, json_option, print_json
 
 if TYPE_CHECKING:
     from hubbub.metrics.metric import Metric
@@ -27,20 +27,17 @@ _LOCAL_MASTER = "local[*]"
 @click.argument("definitions", type=PATH)
 @click.argument("segments")
 @click.option(
-    "--out",
+    "--out-dir",
+    "out",
+    metavar="DIRECTORY",
     type=PATH,
-    help="Directory for the summaries, one file for each metric version and period; created if missing.",
+    help="Output directory for the summaries, one file for each metric version and period; created if missing.",
 )
 @click.option(
     "--engine", default="arrow", show_default=True, type=click.Choice(["arrow", "spark"]),
     help="arrow counts on this machine, with temporary files; spark counts on a cluster.",
 )  # fmt: skip
-@click.option(
-    "--processes",
-    default=None,
-    type=click.IntRange(min=1),
-    help="Processes that count, with arrow.  [default: one a core, for three million batches or more]",
-)
+@jobs_option("one for each core, for three million batches or more, with arrow")
 @click.option(
     "--spark-master",
     default=None,
@@ -64,7 +61,7 @@ def command(
     segments: str,
     out: Path | None,
     engine: str,
-    processes: int | None,
+    jobs: int | None,
     spark_master: str | None,
     spark_conf: tuple[str, ...],
     prometheus_textfile: Path | None,
@@ -78,7 +75,7 @@ def command(
 
     \b
     Example:
-      hubbub fold metrics.toml s3://reports/hubbub --out summaries/
+      hubbub fold metrics.toml s3://reports/hubbub --out-dir summaries/
     """
     from hubbub.metrics.definitions import load_definitions
     from hubbub_aggregator.segments.object_store import ObjectStore
@@ -86,7 +83,7 @@ def command(
     begun = time.monotonic()
     metrics = {metric.digest: metric for metric in load_definitions(definitions).versions()}
     objects = ObjectStore.open(segments)
-    with _chosen_engine(engine, processes, spark_master, spark_conf) as chosen:
+    with _chosen_engine(engine, jobs, spark_master, spark_conf) as chosen:
         results = [_result(*each, out) for each in _fold_all(objects, definitions, metrics, chosen, keep=keep_segments)]
     if as_json:
         print_json(results)
@@ -149,14 +146,12 @@ def _result(folder: SegmentFolder, folded: Folded | str, out: Path | None) -> di
 
 
 @contextmanager
-def _chosen_engine(name: str, processes: int | None, master: str | None, conf: Sequence[str]) -> Iterator[Engine]:
+def _chosen_engine(name: str, jobs: int | None, master: str | None, conf: Sequence[str]) -> Iterator[Engine]:
     """Check the options of engines, and provide the engine for the block."""
     from hubbub_aggregator.segments.engines import ArrowEngine
 
-    if processes is not None and name == "spark":
-        raise click.UsageError(
-            "--processes is for --engine arrow. Set the cores of Spark with --spark-master local[N]."
-        )
+    if jobs is not None and name == "spark":
+        raise click.UsageError("--jobs is for --engine arrow. Set the cores of Spark with --spark-master local[N].")
     for option, value in {"--spark-master": master, "--spark-conf": conf}.items():
         if value and name != "spark":
             raise click.UsageError(f"{option} is for --engine spark. Leave it out, or add --engine spark.")
@@ -166,7 +161,7 @@ def _chosen_engine(name: str, processes: int | None, master: str | None, conf: S
             f"--spark-conf {wrong[0]}: this is not a property of Spark. Write spark.NAME=VALUE, such as spark.driver.memory=4g."
         )
     if name != "spark":
-        yield ArrowEngine(processes)
+        yield ArrowEngine(jobs)
         return
     from hubbub_aggregator.segments.spark_engine import SparkEngine, spark_session
 

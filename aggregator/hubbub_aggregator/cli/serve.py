@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hubbub.cli.help_sections import SectionedCommand, SectionOption
 from hubbub.cli.output import PATH
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.text import _UNITS, format_exact_size
 from hubbub_aggregator.cli.database_option import DatabaseName, is_named
 from hubbub_aggregator.monitoring.log_output import FORMATS, LEVELS, announce, configure
-from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.settings import LISTENING, STORAGE, Settings
 
 if TYPE_CHECKING:
     from hubbub_aggregator.store.interface import Store
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 VARIABLE_PREFIX = "HUBBUB"
 DEFAULT_LOCAL_PORT = 8100
+_LOG = "Log"
 _SEGMENTS_TIMEOUT = timedelta(seconds=20)
 """Of a put, with its repetitions. Uploads then get 503 before a reverse proxy gives up, by default after 60 seconds."""
 _OTHER_VARIABLES = re.compile(r"HUBBUB_(CONSENT|URL|DEBUG|TOKEN|TEST_\w+)")
@@ -52,22 +54,22 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         return int(match[1]) * _UNITS[match[2] or ""]
 
 
-_option = partial(click.option, show_default=True, show_envvar=True)
+_option = partial(click.option, cls=SectionOption, show_default=True, show_envvar=True)
 
 
 def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for each field of `Settings`, in their order."""
     for setting in reversed(fields(Settings)):
-        shape: dict[str, Any] = {"default": setting.default}
+        shape: dict[str, Any] = {"default": setting.default, "metavar": setting.metadata.get("metavar")}
         if isinstance(setting.default, bool):
             shape = {"is_flag": True}
-        elif metavar := setting.metadata.get("metavar"):
-            shape = {"multiple": True, "metavar": metavar}
-            shape |= {"callback": _parse_periods} if metavar == "NAME=N" else {}
         elif setting.metadata.get("is_size"):
-            shape = {"default": format_exact_size(setting.default), "type": Size()}
+            shape |= {"default": format_exact_size(setting.default), "type": Size()}
+        elif not isinstance(setting.default, int | float):
+            shape = {"multiple": True, "metavar": shape["metavar"]}
+            shape |= {"callback": _parse_periods} if shape["metavar"] == "NAME=N" else {}
         flag = f"--{setting.name.replace('_', '-')}"
-        function = _option(flag, help=setting.metadata["help"], **shape)(function)
+        function = _option(flag, section=setting.metadata["section"], help=setting.metadata["help"], **shape)(function)
     return function
 
 
@@ -170,39 +172,62 @@ def _print_config(context: click.Context) -> None:
         click.echo(f"{name} = {json.dumps(shown)}  # {where}")
 
 
-@click.command(context_settings={"auto_envvar_prefix": VARIABLE_PREFIX})
+@click.command(cls=SectionedCommand, context_settings={"auto_envvar_prefix": VARIABLE_PREFIX})
 @click.argument("definitions", type=PATH)
 @_option(
     "--config",
+    metavar="FILE",
     type=PATH,
     is_eager=True,
     expose_value=False,
     callback=_load_config,
     help="TOML file with these options by name; flags and environment variables override it.",
 )
-@_option("--host", default="127.0.0.1", help="Address to listen on.")
-@_option("--port", type=click.IntRange(0, 65535), default=8000, help="Port to listen on; 0 takes a free one.")
+@_option("--host", section=LISTENING, metavar="ADDRESS", default="127.0.0.1", help="Address to listen on.")
+@_option(
+    "--port",
+    section=LISTENING,
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    help="Port to listen on; 0 takes a free one.",
+)
 @_option(
     "--local-port",
+    section=LISTENING,
+    metavar="PORT",
     type=click.IntRange(0, 65535),
     default=DEFAULT_LOCAL_PORT,
     help="Port on 127.0.0.1 for --local-reads-without-token; 0 takes a free one.",
 )
 @_option(
     "--database",
+    section=STORAGE,
     type=DatabaseName(),
     default="hubbub.db",
     help="SQLite file or postgresql://user@host/database. Must exist if it is named; the default is created.",
 )
 @_option(
     "--segments",
+    section=STORAGE,
     default=None,
     metavar="PLACE",
     help="Append reports to this directory or s3://bucket/prefix instead of the database; `hubbub fold` counts them.",
 )
-@_option("--create", is_flag=True, help="Create the database if it does not exist, as `hubbub db create` does.")
-@_option("--log-format", type=click.Choice(FORMATS), default="text", help="Format of the log lines on stderr.")
-@_option("--log-level", type=click.Choice(LEVELS), default="warning", help="Lowest level that is logged.")
+@_option(
+    "--create",
+    section=STORAGE,
+    is_flag=True,
+    help="Create the database if it does not exist, as `hubbub db create` does.",
+)
+@_option(
+    "--log-format",
+    section=_LOG,
+    type=click.Choice(FORMATS),
+    default="text",
+    help="Format of the log lines on stderr.",
+)
+@_option("--log-level", section=_LOG, type=click.Choice(LEVELS), default="warning", help="Lowest level that is logged.")
 @_settings_options
 @click.option(
     "--print-config",

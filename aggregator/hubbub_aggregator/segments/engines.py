@@ -149,7 +149,7 @@ class Workers:
         except BrokenProcessPool:
             raise StoreError(
                 f"{mask_url(objects.place)}: a process that counts was killed, perhaps for lack of memory. "
-                "Nothing was counted: run fold again, on a machine with more memory, or with --processes 1"
+                "Nothing was counted: run fold again, on a machine with more memory, or with --jobs 1"
             ) from None
 
     def __enter__(self) -> Self:

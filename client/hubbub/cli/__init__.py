@@ -19,12 +19,19 @@ import click
 
 from hubbub.cli.output import replace_unencodable
 from hubbub.errors import HubbubError
-from hubbub.text import DISTRIBUTION, install_hint
+from hubbub.text import DISTRIBUTION, did_you_mean, install_hint
 from hubbub.wire.urls import mask_url, mask_urls
 
 _EXTRA_OF_PACKAGE = {"hubbub_aggregator": "aggregator", "hubbub_decoder": "decoder"}
 _EXTRA_OF_COMMAND = {"doctor": "aggregator"}  # for the checks of an aggregator; `--state` needs no extra
 _ARGUMENTS = "hubbub.arguments"
+SECTIONS = {
+    "First steps": ("demo", "plan", "serve", "pull", "decode"),
+    "App": ("metrics", "encode", "inspect", "ledger", "state"),
+    "Service": ("token", "doctor", "db", "fold"),
+    "Analysis": ("report", "decode-all", "compare", "discover", "associate", "simulate", "import", "audit"),
+}
+"""Commands by their user, in the order of `hubbub --help`: the first five are those that a newcomer needs."""
 
 
 class Commands(click.Group):
@@ -48,7 +55,30 @@ class Commands(click.Group):
         return context
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (signature of click)
-        return sorted(_commands())
+        listed = [name for names in SECTIONS.values() for name in names]
+        return sorted(_commands(), key=lambda name: (listed.index(name) if name in listed else len(listed), name))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by section."""
+        listed = self.list_commands(ctx)
+        width = max(map(len, listed))
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name in listed:
+            command = self.get_command(ctx, name)
+            section = next((each for each, names in SECTIONS.items() if name in names), "Other commands")
+            text = "" if command is None else command.get_short_help_str(formatter.width - width - 4)
+            sections.setdefault(section, []).append((name.ljust(width), text))
+        for section, rows in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not (name.startswith("-") or name in _commands() or ctx.resilient_parsing):
+            ctx.fail(f"No such command {name!r}.{did_you_mean(name, _commands())}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         entry = _commands().get(cmd_name)
@@ -82,7 +112,7 @@ class Commands(click.Group):
             ) from None
 
 
-@click.group(cls=Commands)
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name=DISTRIBUTION)
 def main() -> None:
     """Collect telemetry with local differential privacy: randomize on the client, estimate frequencies on the server.

@@ -57,5 +57,5 @@ def cap_problems(metrics: Sequence[Metric], max_epsilon: float) -> Iterator[str]
             yield (
                 f"{metric.name} ({metric.digest[:12]}): epsilon {shown_epsilon(figures.epsilon_unit)} per {figures.unit} is above "
                 f"--max-epsilon = {max_epsilon:g} (lifetime epsilon {shown_epsilon(figures.epsilon_lifetime)}): reports reveal more "
-                "than the project allows. Increase the noise (`hubbub plan --lifetime`), or raise --max-epsilon"
+                "than the project allows. Increase the noise (`hubbub plan --longitudinal`), or raise --max-epsilon"
             )

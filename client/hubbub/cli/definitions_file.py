@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hubbub.errors import DefinitionError
 from hubbub.metrics.definitions import Definitions, load_definitions
+from hubbub.text import did_you_mean
 
 
 def definitions_with(path: str | Path, names: Iterable[str]) -> Definitions:
@@ -14,5 +15,7 @@ def definitions_with(path: str | Path, names: Iterable[str]) -> Definitions:
     definitions = load_definitions(path)
     for name in names:
         if name not in definitions:
-            raise DefinitionError(f"{path} has no metric {name!r}; its metrics are {', '.join(definitions)}")
+            raise DefinitionError(
+                f"{path} has no metric {name!r}.{did_you_mean(name, definitions)} Its metrics are {', '.join(definitions)}"
+            )
     return definitions

@@ -14,13 +14,14 @@ from typing import Any
 import click
 
 from hubbub.cli.findings import Checks
+from hubbub.cli.help_sections import SectionedCommand
 from hubbub.cli.output import PATH, json_option, print_json
 
 _COLOUR = {"ok": "green", "warning": "yellow", "error": "red"}
 _STATE_GIVEN = "hubbub.doctor.state"
 
 
-class Doctor(click.Command):
+class Doctor(SectionedCommand):
     """Command with the options of the registered checks, unless `--state` is given."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:

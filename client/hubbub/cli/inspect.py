@@ -31,7 +31,7 @@ _MAX_CONSENT_CHARACTERS = 200
     "html_file",
     type=PATH,
     metavar="FILE",
-    help="Write a self-contained HTML page of everything the client holds and of the batches it sent last (all of them without --last).",
+    help="HTML page to write: everything the client holds and of the batches it sent last (all of them without --last).",
 )
 @click.option(
     "--definitions", type=PATH, metavar="METRICS.TOML", help="With --html: show the descriptions of the app's metrics."
@@ -54,12 +54,11 @@ def command(
 
     if definitions is not None and html_file is None:
         raise click.UsageError("--definitions needs --html FILE")
-    if html_file is not None and as_json:
-        raise click.UsageError("--html and --json exclude each other: give one of them")
     state = read_state(directory)
     if html_file is not None:
         _write_page(state, MAX_SENT_BATCHES if count is None else count, html_file, definitions)
-        return
+        if not as_json:
+            return
     count = 1 if count is None else count
     report = inspect_state(state, count)
     if as_json:

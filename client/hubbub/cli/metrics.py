@@ -197,7 +197,7 @@ def _shown(value: Any, digits: int) -> str:
     "--reports",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Also show the central epsilon if N reports arrive in a period and only their totals are published.",
+    help="Number of reports of a period: also show the central epsilon if only their totals are published.",
 )
 @json_option
 def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_json: bool) -> None:
@@ -224,8 +224,16 @@ def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_j
 
 @command.command()
 @click.argument("definitions", type=PATH)
-@click.option("--out", type=PATH, metavar="FILE", default="metrics.html", show_default=True, help="HTML file to write.")
-def catalogue(definitions: Path, out: Path) -> None:
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="FILE",
+    default="metrics.html",
+    show_default=True,
+    help="Output file (.html) of the page.",
+)
+@json_option
+def catalogue(definitions: Path, out: Path, *, as_json: bool) -> None:
     """Write an HTML page of all metrics.
 
     The page lists the metrics of the definitions file DEFINITIONS: each version with its owner, purpose, review, expiry and epsilon.
@@ -244,6 +252,8 @@ def catalogue(definitions: Path, out: Path) -> None:
     loaded = load_definitions(definitions)
     write_page(out, catalogue_page(loaded, datetime.now(UTC).date()))
     click.echo(f"wrote {out}: {format_count(len(loaded), 'metric')}", err=True)
+    if as_json:
+        print_json({"out": str(out), "metrics": list(loaded)})
 
 
 def _describe(metric: Metric, reports: int | None) -> dict[str, Any]:
@@ -314,7 +324,8 @@ def _format(metric: Metric, about: dict[str, Any]) -> str:
 @click.option("--app", required=True, metavar="NAME", help="Name of the app, as its users know it.")
 @click.option("--recipient", required=True, metavar="NAME", help="Company or person that receives the reports.")
 @click.option("--contact", default="", metavar="ADDRESS", help="Address for questions.  [default: none]")
-def notice(definitions: Path, app: str, recipient: str, contact: str) -> None:
+@json_option
+def notice(definitions: Path, app: str, recipient: str, contact: str, *, as_json: bool) -> None:
     """Print a text that asks users for consent.
 
     The text names the metrics of the file DEFINITIONS, and says in words how much their reports reveal under the default Policy.
@@ -329,11 +340,15 @@ def notice(definitions: Path, app: str, recipient: str, contact: str) -> None:
     from hubbub.sdk.transparency.consent_notice import consent_notice
 
     loaded = load_definitions(definitions)
-    click.echo(consent_notice(loaded, app=app, recipient=recipient, contact=contact), nl=False)
-    for metric in loaded.values():
-        if privacy_figures(metric, Policy()).objection is not None:
-            click.echo(
-                f"warning: {metric.name}: the default Policy blocks this metric, so the text does not name it. "
-                "If the app's Policy permits it, write the text with consent_notice(..., policy=...)",
-                err=True,
-            )
+    text = consent_notice(loaded, app=app, recipient=recipient, contact=contact)
+    blocked = [metric.name for metric in loaded.values() if privacy_figures(metric, Policy()).objection is not None]
+    if as_json:
+        print_json({"text": text, "blocked": blocked})
+    else:
+        click.echo(text, nl=False)
+    for name in blocked:
+        click.echo(
+            f"warning: {name}: the default Policy blocks this metric, so the text does not name it. "
+            "If the app's Policy permits it, write the text with consent_notice(..., policy=...)",
+            err=True,
+        )

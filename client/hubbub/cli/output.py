@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,6 +24,16 @@ PATH = click.Path(path_type=Path, readable=False)
 json_option = click.option(
     "--json", "as_json", is_flag=True, allow_from_autoenv=False, help="Print the result as JSON."
 )
+
+
+def jobs_option(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """--jobs; `default` describes the number without it."""
+    return click.option(
+        "--jobs",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help=f"Number of processes that work at once. Default: {default}.",
+    )
 
 
 _PLAIN_CHARACTERS = dict(zip("▁▂▃▄▅▆▇█░·…", "_.-:=+*#:..", strict=True))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hubbub.cli.output import PATH
+from hubbub.cli.output import PATH, json_option, print_json
 
 if TYPE_CHECKING:
     from hubbub.sdk.storage.journal import Journal
@@ -25,7 +25,8 @@ def command() -> None:
 
 @command.command("new-identity")
 @click.argument("directory", metavar="STATE", type=PATH)
-def new_identity(directory: Path) -> None:
+@json_option
+def new_identity(directory: Path, *, as_json: bool) -> None:
     """Give a copied state directory a new secret.
 
     For image builders: run this in the image, or at the first boot of a clone. Deletes the secret, the drafts and the queued reports.
@@ -50,14 +51,18 @@ def new_identity(directory: Path) -> None:
         raise HubbubError(
             f"{directory} has no new identity: {journal.problem}. Solve this problem and run the command again"
         )
-    click.echo(
-        "The directory has a new identity. The next start of the app creates a new secret and continues the ledger."
-    )
+    if as_json:
+        print_json({"state": str(directory), "identity": "new"})
+    else:
+        click.echo(
+            "The directory has a new identity. The next start of the app creates a new secret and continues the ledger."
+        )
 
 
 @command.command("keep-identity")
 @click.argument("directory", metavar="STATE", type=PATH)
-def keep_identity(directory: Path) -> None:
+@json_option
+def keep_identity(directory: Path, *, as_json: bool) -> None:
     """Accept this machine for a moved directory.
 
     For a state directory that was moved, not copied. Does not change the secret or the ledger. `hubbub doctor --state` no longer warns about the earlier machine.
@@ -77,7 +82,10 @@ def keep_identity(directory: Path) -> None:
         raise HubbubError(
             f"{directory} was not changed: {journal.problem}. Solve this problem and run the command again"
         )
-    click.echo("The directory keeps its identity on this machine.")
+    if as_json:
+        print_json({"state": str(directory), "identity": "kept"})
+    else:
+        click.echo("The directory keeps its identity on this machine.")
 
 
 def _open_journal(directory: Path) -> Journal:

@@ -94,5 +94,5 @@ def _check_num_bits(metric: Metric) -> None:
     if metric.num_bits > MAX_PATTERN_BITS:
         raise SummaryError(
             f"{metric.name}: pattern counts need num_bits <= {MAX_PATTERN_BITS}, got {metric.num_bits}: "
-            "use BitCounts (--kind bits), or retain the reports"
+            "use BitCounts (--content bits), or retain the reports"
         )

@@ -84,7 +84,7 @@ def _check_reports(reports: object, options: Options) -> None:
     if not isinstance(reports, Reports):
         raise SummaryError(
             f"reports must be Reports, got {type(reports).__name__}: counts of bits do not show which values came together. "
-            "Retain the reports (`hubbub serve --keep-reports NAME=N`) and pull them (`hubbub pull --reports`)."
+            "Retain the reports (`hubbub serve --keep-reports NAME=N`) and pull them (`hubbub pull --content reports`)."
         )
     metric = reports.metric
     if len(metric.blocks) == 1:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 @click.command(short_help="Estimate how the parts of a joint metric depend on each other.")
 @click.argument("reports_path", metavar="REPORTS", type=PATH)
 @click.option(
-    "--candidates", "candidate_files", metavar="PART=FILE", multiple=True,
-    help="Candidates of a string part: one per line, or a .csv with a column `candidate`. Repeat for each string part.",
+    "--part-candidates", "candidate_files", metavar="PART=FILE", multiple=True,
+    help="Candidates of a string part, in a file like that of `hubbub decode --candidates`. Repeat for each string part.",
 )  # fmt: skip
 @click.option(
     "--parts", metavar="NAMES", help="Two or three parts, in the order of the table: carrier,origin. Default: all."
@@ -50,11 +50,11 @@ def command(
 ) -> None:
     """Estimate the joint distribution of the parts of a joint metric, and test whether they are independent.
 
-    REPORTS is a file of individual reports: hubbub pull --reports, or hubbub simulate --kind reports.
+    REPORTS is a file of individual reports: hubbub pull --content reports, or hubbub simulate --content reports.
 
     \b
     Example:
-      hubbub associate flight.parquet --candidates carrier=carriers.txt --candidates origin=airports.txt --plot flight.svg
+      hubbub associate flight.parquet --part-candidates carrier=carriers.txt --part-candidates origin=airports.txt --plot flight.svg
     """
     from rich.console import Console
 
@@ -87,6 +87,6 @@ def _part_and_file(text: str) -> tuple[str, Path]:
     name, separator, path = text.partition("=")
     if not separator or not name or not path:
         raise click.UsageError(
-            f"--candidates must be PART=FILE, got {text!r}. Write --candidates carrier=names.txt, for example."
+            f"--part-candidates must be PART=FILE, got {text!r}. Write --part-candidates carrier=names.txt, for example."
         )
     return name, Path(path)

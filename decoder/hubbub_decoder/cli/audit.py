@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+from hubbub_decoder.cli.shared import confidence_option, plot_option, seed_option
 
 _REFUTED = 3
 """Exit code of a refutation. A failed program has 1 and a wrong argument 2, so neither is taken for a refutation."""
@@ -31,34 +32,39 @@ if TYPE_CHECKING:
 )
 @click.option("--command", "program", metavar="COMMAND", help="Command that prints reports.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True,
-    help="Seconds of one call of --command.",
+    "--timeout", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True,
+    help="Longest duration of one call of --command.",
 )  # fmt: skip
 @click.option(
-    "--reports",
+    "--reports-per-client",
+    "reports",
+    metavar="N",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
     help="Consecutive reports of each client.",
 )
 @click.option(
-    "--hold", type=click.IntRange(min=1),
-    help="Reports of one permanent response, for a client without DEFINITIONS. Default: all reports.",
+    "--hold", metavar="PERIODS", type=click.IntRange(min=1),
+    help="Length of an epoch, for a client without DEFINITIONS; one report in each period. Default: all reports.",
 )  # fmt: skip
 @click.option(
     "--value", "values", multiple=True, metavar="JSON",
     help='Value to compare, as JSON: "text", true, 3, null for no value, or an array of the values of the parts. Repeat for more. '
     "Default: values that set every bit.",
 )  # fmt: skip
-@click.option("--claim", type=float, help="Epsilon to test. Default: the declared epsilon of these reports.")
+@click.option(
+    "--claim", metavar="EPSILON", type=float, help="Epsilon to test. Default: the declared epsilon of these reports."
+)
 @click.option(
     "--trials",
+    metavar="N",
     type=click.IntRange(min=1),
     help="Number of clients. Default: enough to measure 95 % of the claim, at most 2,000,000; 200,000 without DEFINITIONS.",
 )
-@click.option("--confidence", type=float, default=0.99, show_default=True, help="Confidence of each lower bound.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of the seeds that --client and --command receive.")
-@click.option("--plot", type=PATH, help="Plot of the trade-off curve of one metric (.svg, .png or .pdf).")
+@confidence_option("lower bounds", default=0.99)
+@seed_option("--client and --command receive seeds that are drawn from it")
+@plot_option("the trade-off curve of one metric")
 @json_option
 def command(
     definitions: Path | None,
@@ -92,7 +98,7 @@ def command(
 
     \b
     Examples:
-      hubbub audit metrics.toml homepage --reports 7
+      hubbub audit metrics.toml homepage --reports-per-client 7
       hubbub audit metrics.toml homepage --client mypackage.clients:encode
       hubbub audit --command ./client --claim 1.1 --value '"a"' --value '"b"'
     """

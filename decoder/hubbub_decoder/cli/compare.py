@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 @fdr_option("changes")
 @click.option(
     "--independent-clients", is_flag=True,
-    help="No client is in both A and B: two groups. Default if both have the same periods.",
+    help="Different clients: no client is in both A and B. Default if both have the same periods.",
 )  # fmt: skip
 @click.option(
-    "--overlap", type=click.FloatRange(0, 1),
-    help="Share of the clients with the same value in A and B, if known. Default: estimated; 0 if the reports do not show it.",
+    "--overlap", metavar="SHARE", type=click.FloatRange(0, 1),
+    help="Part of the clients with the same value in A and B, if known. Default: estimated; 0 if the reports do not show it.",
 )  # fmt: skip
 def command(
     a: Path,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @candidates_option
 @click.option(
     "--map", "map_path", type=PATH,
-    help="google/rappor map: candidates with their bit positions. Replaces --candidates.",
+    help="Map of google/rappor: .csv with candidates and their bit positions. Replaces --candidates.",
 )  # fmt: skip
 @click.option(
     "--more-candidates", "words_path", type=PATH,

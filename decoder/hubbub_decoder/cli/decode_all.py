@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.cli.output import PATH, jobs_option, json_option, print_json
 from hubbub_decoder.cli.shared import Decorator, fdr_option, independent_clients_option, interval_options, print_message
 
 if TYPE_CHECKING:
@@ -22,25 +22,22 @@ if TYPE_CHECKING:
 
 
 def batch_options(out: str) -> Decorator:
-    """Argument and options of a command that decodes a directory; out : help of --out."""
+    """Argument and options of a command that decodes a directory; out : what is written into --out-dir."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(
             (
                 click.argument("directory", type=PATH),
-                click.option("--out", required=True, type=PATH, help=out),
+                click.option(
+                    "--out-dir", "out", required=True, type=PATH, metavar="DIRECTORY", help=f"Output directory {out}"
+                ),
                 click.option(
                     "--candidates",
                     "candidates_path",
                     type=PATH,
-                    help="Directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all of them.",
+                    help="Strings to look for: a directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all.",
                 ),
-                click.option(
-                    "--jobs",
-                    default=None,
-                    type=click.IntRange(1),
-                    help="Processes at once.  [default: number of processors]",
-                ),
+                jobs_option("number of processors"),
                 json_option,
                 interval_options,
                 fdr_option("candidates"),
@@ -54,7 +51,7 @@ def batch_options(out: str) -> Decorator:
 
 
 @click.command()
-@batch_options("Directory for the results and their index; created if it does not exist.")
+@batch_options("for the results and their index; created if it does not exist.")
 @click.option(
     "--format", "suffix", default="json", show_default=True, type=click.Choice(["json", "csv", "parquet"]),
     help="Format of the results.",
@@ -62,28 +59,28 @@ def batch_options(out: str) -> Decorator:
 def command(suffix: str, directory: Path, out: Path, *, as_json: bool, **options: Any) -> None:
     """Decode all summaries below a directory.
 
-    The results are written into the directory of --out. Files of one definition and the same periods are added up. A result is kept while its inputs, the options and the release of hubbub
-    stay the same. So an interrupted run continues where it was. OUT/index.jsonl lists the outcome of each task.
+    Files of one definition and the same periods are added up. A result is kept while its inputs, the options and the release of hubbub
+    stay the same. So an interrupted run continues where it was. index.jsonl in --out-dir lists the outcome of each task.
 
     The exit code is 1 if a task failed.
 
     \b
     Example:
-      hubbub decode-all summaries/ --candidates candidates/ --out estimates/
+      hubbub decode-all summaries/ --candidates candidates/ --out-dir estimates/
     """
     if suffix == "parquet" and out.resolve().is_relative_to(directory.resolve()):
         raise click.UsageError(
-            f"--out {out} is in {directory}, so the next run would take its .parquet results for summaries. Pass a directory outside."
+            f"--out-dir {out} is in {directory}, so the next run would take its .parquet results for summaries. Pass a directory outside."
         )
     _finish(_decode_directory(directory=directory, out=out, suffixes=(f".{suffix}",), **options)[2], as_json=as_json)
 
 
 @click.command("report")
-@batch_options("Directory for the pages; created if it does not exist. Open OUT/index.html.")
+@batch_options("for the pages; created if it does not exist. Open index.html in it.")
 def report(out: Path, *, as_json: bool, **options: Any) -> None:
     """Make HTML pages of all summaries below a directory.
 
-    OUT/index.html lists the metrics with their status, and their definitions. Each metric has a page with its shares by period, and each
+    index.html in --out-dir lists the metrics with their status, and their definitions. Each metric has a page with its shares by period, and each
     period one like that of `hubbub decode --out FILE.html`. The pages need no network. Only what has changed is decoded again, as by
     `hubbub decode-all`. Its JSON results are kept beside the pages.
 
@@ -91,7 +88,7 @@ def report(out: Path, *, as_json: bool, **options: Any) -> None:
 
     \b
     Example:
-      hubbub report summaries/ --candidates candidates/ --out report/
+      hubbub report summaries/ --candidates candidates/ --out-dir report/
     """
     from hubbub_decoder.batch_decoding.pages import write_pages
 

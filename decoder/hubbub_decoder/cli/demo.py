@@ -11,14 +11,19 @@ from hubbub.cli.output import json_option, print_json
 
 @click.command(short_help="Run the whole pipeline on real flights.")
 @click.option(
-    "--reports", type=click.IntRange(100, 10_000_000), help="Number of flights that report. Default: all 336,776."
+    "--reports",
+    metavar="N",
+    type=click.IntRange(100, 10_000_000),
+    help="Number of reports: one of each flight. Default: all 336,776 flights.",
 )
 @click.option(
-    "--out",
+    "--out-dir",
+    "out",
+    metavar="DIRECTORY",
     type=click.Path(path_type=Path, file_okay=False, readable=False),
     default=Path("demo-out"),
     show_default=True,
-    help="Directory for the HTML pages and the estimates.",
+    help="Output directory for the HTML pages and the estimates.",
 )
 @json_option
 def command(reports: int | None, out: Path, *, as_json: bool) -> None:

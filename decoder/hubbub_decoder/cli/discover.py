@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @fdr_option("strings")
 @independent_clients_option("the same clients with the same values, for which intervals are wider")
 @click.option(
-    "--beam", default=1000, show_default=True, type=click.IntRange(min=1),
+    "--beam", default=1000, metavar="N", show_default=True, type=click.IntRange(min=1),
     help="Number of prefixes that are kept after each group. Fewer take less time and lose rare strings; a warning says which.",
 )  # fmt: skip
 def command(
@@ -108,8 +108,9 @@ def _beam_warnings(metric: Metric, discovery: Discovery, num_reports: int, perio
     from dataclasses import replace
 
     from hubbub_decoder.discovery.discover import DEFAULT_BEAM
+    from hubbub_decoder.inference.intervals import DETECTION_POWER
     from hubbub_decoder.planning.description import describe
-    from hubbub_decoder.planning.law.accuracy import POWERS, DiscoveryAccuracy
+    from hubbub_decoder.planning.law.accuracy import DiscoveryAccuracy
 
     if beam >= DEFAULT_BEAM:
         return
@@ -121,10 +122,10 @@ def _beam_warnings(metric: Metric, discovery: Discovery, num_reports: int, perio
     law = describe(metric, reports=max(1, num_reports // periods), periods=periods).accuracy
     if not isinstance(law, DiscoveryAccuracy):
         return
-    limits = [replace(law, beam=each).detection_limit(POWERS[0]) for each in (beam, DEFAULT_BEAM)]
+    limits = [replace(law, beam=each).detection_limit() for each in (beam, DEFAULT_BEAM)]
     found, usual = (f"from {100 * each:.3g} %" if math.isfinite(each) else "of no size" for each in limits)
     yield (
-        f"{fewer}. A string of {discovery.longest} symbols is found with probability {POWERS[0]:g} if its share is {found}, "
+        f"{fewer}. A string of {discovery.longest} symbols is found with probability {DETECTION_POWER:g} if its share is {found}, "
         f"with the default {usual}. {remedy}"
     )
 

@@ -23,37 +23,40 @@ def command() -> None:
 
     \b
     Example:
-      hubbub import google-rappor --params params.csv --counts counts.csv --map map.csv --out summary.parquet
+      hubbub import google-rappor --params params.csv --counts-file counts.csv --map map.csv --out summary.parquet
     """
 
 
 @command.command("google-rappor", short_help="Import google/rappor's CSV files.")
 @click.option("--params", "params_path", required=True, type=PATH, help="Parameters: .csv with k,h,m,p,q,f.")
 @click.option(
-    "--counts",
+    "--counts-file",
     "counts_path",
     type=PATH,
     help="Counts: .csv with one line per cohort, number of reports and ones of each bit.",
 )
 @click.option(
-    "--reports", "reports_path", type=PATH,
+    "--reports-file", "reports_path", type=PATH,
     help="Reports: .csv with client,cohort,bloom,prr,irr. More precise than counts.",
 )  # fmt: skip
-@click.option("--map", "map_path", type=PATH, help="Map: .csv with candidates and their bit positions.")
+@click.option(
+    "--map", "map_path", type=PATH, help="Map of google/rappor: .csv with candidates and their bit positions."
+)
 @click.option("--name", default="google-rappor", show_default=True, help="Name of the metric.")
 @click.option(
-    "--client", type=click.Choice(["python", "cpp"]),
-    help="Client that sent the reports: python rounds f up to a multiple of 1/128, cpp down. Default: f as written.",
+    "--client-language", "client", type=click.Choice(["python", "cpp"]),
+    help="Language of the client that sent the reports: python rounds f up to a multiple of 1/128, cpp down. Default: f as written.",
 )  # fmt: skip
 @click.option(
     "--out",
     required=True,
+    metavar="FILE",
     type=PATH,
-    help="Output file (.parquet): a summary; with --reports and k > 16, the individual reports.",
+    help="Output file (.parquet) of the summary; with --reports-file and k > 16, of the individual reports.",
 )
 @click.option(
     "--variable", "variables", multiple=True, metavar="NAME=TYPE",
-    help="Column of --reports with a variable, string or boolean. Repeat it for a joint metric; read it with hubbub associate.",
+    help="Column of --reports-file with a variable, string or boolean. Repeat it for a joint metric; read it with hubbub associate.",
 )  # fmt: skip
 @click.option("--candidates-out", type=PATH, help="Also write the candidates of the map to this file, one per line.")
 @json_option
@@ -77,7 +80,7 @@ def google_rappor(
 
     \b
     Example:
-      hubbub import google-rappor --params params.csv --counts counts.csv --map map.csv --out summary.parquet
+      hubbub import google-rappor --params params.csv --counts-file counts.csv --map map.csv --out summary.parquet
     """
     from dataclasses import asdict
 
@@ -90,10 +93,12 @@ def google_rappor(
     from hubbub_decoder.errors import ForeignFileError
 
     if counts_path is None and reports_path is None:
-        raise click.UsageError("Pass --counts or --reports.")
+        raise click.UsageError("Pass --counts-file or --reports-file.")
     if variables:
         if reports_path is None or counts_path is not None or map_path is not None or candidates_out is not None:
-            raise click.UsageError("--variable needs --reports, and excludes --counts, --map and --candidates-out.")
+            raise click.UsageError(
+                "--variable needs --reports-file, and excludes --counts-file, --map and --candidates-out."
+            )
         _import_joint(params_path, reports_path, name, client, out, variables, as_json=as_json)
         return
     if candidates_out is not None and map_path is None:

@@ -19,59 +19,68 @@ if TYPE_CHECKING:
     from hubbub_decoder.planning.plan import Plan
 
 _DEFAULT_REPORTS = 1_000_000
+_COUNT = click.IntRange(min=1)
 _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 
 
-@click.command(short_help="Choose the parameters of a metric, or show what a definition buys.")
+@click.command(short_help="Choose the parameters of a metric.")
 @click.argument("definitions", type=PATH, required=False)
 @click.argument("metric", required=False)
-@click.option("--epsilon", type=float, help="Largest epsilon of one report. Required to choose parameters.")
 @click.option(
-    "--lifetime", type=float,
-    help="Largest epsilon of all reports of a client. Default: no bound, each report costs --epsilon again.",
+    "--epsilon", metavar="EPSILON", type=float, help="Largest epsilon of one report. Required to choose parameters."
+)
+@click.option(
+    "--longitudinal", metavar="EPSILON", type=float,
+    help="Largest longitudinal epsilon: of any number of reports of the distinct values, or of the epochs with --hold. Default: none, each report costs --epsilon again.",
 )  # fmt: skip
 @click.option(
-    "--reports", type=int, metavar="N",
-    help="Reports of a period. Default: as many as --share needs; of a definition, 1,000,000.",
+    "--reports", type=_COUNT, metavar="N",
+    help="Number of reports of a period. Default: as many as --share needs; of a definition, 1,000,000.",
 )  # fmt: skip
-@click.option("--share", type=float, help="Smallest share that matters, such as 0.01.")
+@click.option("--share", metavar="SHARE", type=float, help="Smallest share that matters, such as 0.01.")
 @click.option("--kind", type=click.Choice([*map(str, KindWord)]), help="Kind of the values. Default: string.")
 @click.option(
-    "--candidates", type=int, metavar="M",
+    "--num-candidates", "candidates", type=_COUNT, metavar="M",
     help="Number of strings to look for, all taken for present, of categories, or of buckets.",
 )  # fmt: skip
-@click.option("--category", multiple=True, help="Name of a category; repeat it. Replaces --candidates.")
+@click.option(
+    "--category", multiple=True, metavar="NAME", help="Name of a category; repeat it. Replaces --num-candidates."
+)
 @click.option(
     "--edges", metavar="E0,E1,...",
-    help="Edges of the buckets of an ordinal metric, such as 0,10,20,50. Replaces --candidates.",
+    help="Edges of the buckets of an ordinal metric, such as 0,10,20,50. Replaces --num-candidates.",
 )  # fmt: skip
 @click.option(
     "--estimate", type=click.Choice([*map(str, Estimand)]),
     help="Purpose of an ordinal metric; mean: one bit, and --edges has its smallest and largest number. Default: distribution.",
 )  # fmt: skip
-@click.option("--longest", type=int, metavar="L", help="Find strings of up to L symbols without a list (discover).")
+@click.option("--longest", type=_COUNT, metavar="L", help="Find strings of up to L symbols without a list (discover).")
 @click.option("--alphabet", metavar="CHARACTERS", help="Characters of the strings of --longest. Default: bytes.")
-@click.option("--periods", type=int, metavar="T", help="Periods that are decoded together. Default: 1.")
+@click.option("--periods", type=_COUNT, metavar="N", help="Number of periods that are decoded together. Default: 1.")
 @click.option(
-    "--values", type=int, metavar="V",
-    help='Distinct values of a client over its lifetime, "no value" among them. Default: 1. With --lifetime-periods, --hold is chosen.',
+    "--values-per-client", "values", type=_COUNT, metavar="V",
+    help='Distinct values of a client, "no value" among them. Default: 1. With --longitudinal-periods, --hold is chosen.',
 )  # fmt: skip
 @click.option(
-    "--hold", type=int, metavar="E",
-    help="Length of an epoch in periods, in which a client keeps its value. Each epoch costs epsilon.",
+    "--hold", type=_COUNT, metavar="PERIODS",
+    help="Length of an epoch, in which a client keeps its value. Each epoch costs epsilon.",
 )  # fmt: skip
 @click.option(
-    "--lifetime-periods", type=int, metavar="L",
-    help="Periods that --lifetime lasts for, with --hold or several --values. Default: T.",
+    "--longitudinal-periods", type=_COUNT, metavar="N",
+    help="Number of periods whose epochs --longitudinal bounds, with --hold or several --values-per-client. Default: that of --periods.",
 )  # fmt: skip
-@click.option("--central", type=float, help="Largest central epsilon of the decoded periods, at delta = 1e-9.")
+@click.option(
+    "--central", metavar="EPSILON", type=float, help="Largest central epsilon of the decoded periods, at delta = 1e-9."
+)
 @click.option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
 @click.option(
-    "--bits", type=int, metavar="K",
+    "--bits", type=_COUNT, metavar="K",
     help="Largest number of bits of a report of strings. Default: 256; with --longest, 1024.",
 )  # fmt: skip
-@click.option("--period", type=click.Choice([*map(str, PeriodKind)]), help="Reporting period. Default: day.")
-@click.option("--name", default="metric", show_default=True, help="Name of the planned metric.")
+@click.option(
+    "--reporting-period", "period", type=click.Choice([*map(str, PeriodKind)]), help="Length of a period. Default: day."
+)
+@click.option("--name", default="metric", show_default=True, help="Name of the metric.")
 @click.option(
     "--description", metavar="TEXT", help="What the planned metric collects, for its users. Default: a placeholder."
 )
@@ -81,13 +90,15 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
 @click.option(
     "--compare", nargs=2, type=PATH, metavar="A B", help="Compare the definitions of two files, side by side."
 )
-@click.option("--html", "html_path", type=PATH, help="Also write an HTML page with the curves to this file.")
+@click.option("--explain", is_flag=True, help="Show all figures, their curves, and the reasons of the choice.")
+@click.option("--html", "html_path", metavar="FILE", type=PATH, help="HTML page to write: the figures and curves.")
 @json_option
 def command(
     *,
     definitions: Path | None,
     metric: str | None,
     compare: tuple[Path, Path] | None,
+    explain: bool,
     html_path: Path | None,
     as_json: bool,
     name: str,
@@ -95,11 +106,12 @@ def command(
 ) -> None:
     """Choose the parameters of a metric, or show what the METRIC of a file DEFINITIONS buys.
 
-    Prints the chosen definition as TOML on stdout, and what it buys on stderr. All metrics of a file are shown without METRIC.
+    Prints the chosen definition as TOML on stdout, and what it buys on stderr, in five figures. All metrics of a file are shown
+    without METRIC. --explain shows all figures, with their curves and the reasons of the choice.
 
     \b
     Examples:
-      hubbub plan --epsilon 2 --lifetime 8 --candidates 1000 --reports 1000000 --share 0.005 > metrics.toml
+      hubbub plan --epsilon 2 --longitudinal 8 --num-candidates 1000 --reports 1000000 --share 0.005 > metrics.toml
       hubbub plan --epsilon 4 --longest 12 --alphabet abcdefghijklmnopqrstuvwxyz --reports 1000000
       hubbub plan metrics.toml homepage --reports 100000 --html homepage.html
       hubbub plan --compare old.toml new.toml
@@ -118,7 +130,7 @@ def command(
         if as_json:
             print_json([each.to_dict() for each in found])
         else:
-            stdout.print(DescriptionTables(found))
+            stdout.print(DescriptionTables(found, explain=explain))
         _write_page(html_path, found)
         return
     with elapsed_time(stderr) as show_stage:
@@ -127,10 +139,12 @@ def command(
         print_json(planned.to_dict())
     else:
         print_toml(planned.toml())
-        stderr.print(DescriptionTables([planned.description]))
-        for note in planned.notes:
-            stderr.print(f"\nNote: {note}", style="yellow")
-    _write_page(html_path, [planned.description], planned.toml(), planned.notes)
+        stderr.print(DescriptionTables([planned.description], explain=explain))
+        for note in planned.notes if explain else ():
+            stderr.print(f"\nNote: {note}")
+        for text in planned.warnings:
+            stderr.print(f"\nWarning: {text}", style="yellow")
+    _write_page(html_path, [planned.description], planned.toml(), (*planned.warnings, *planned.notes))
 
 
 def _describe(

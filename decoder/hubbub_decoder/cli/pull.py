@@ -13,7 +13,9 @@ from hubbub_decoder.cli.shared import print_message
 @click.command(short_help="Download counts or reports from an aggregator.")
 @click.argument("url")
 @click.argument("metric")
-@click.option("--out", required=True, type=PATH, help="Output file (.parquet).")
+@click.option(
+    "--out", required=True, type=PATH, metavar="FILE", help="Output file (.parquet) of the counts or reports."
+)
 @click.option(
     "--period",
     "periods",
@@ -23,11 +25,11 @@ from hubbub_decoder.cli.shared import print_message
 )
 @click.option("--digest", help="Digest of the definition, if several are collected under this name.")
 @click.option(
-    "--kind",
-    type=click.Choice(["bits", "patterns"]),
-    help="Bit counts or pattern counts. Default: chosen by the aggregator.",
+    "--content",
+    type=click.Choice(["bits", "patterns", "reports"]),
+    help="Content of the output file: bit counts, pattern counts, or individual reports if the aggregator retains them. "
+    "Default: the counts that the aggregator chooses.",
 )
-@click.option("--reports", is_flag=True, help="Download the individual reports, if the aggregator retains them.")
 @json_option
 def command(
     url: str,
@@ -35,8 +37,7 @@ def command(
     out: Path,
     periods: tuple[str, ...],
     digest: str | None,
-    kind: str | None,
-    reports: bool,
+    content: str | None,
     as_json: bool,
 ) -> None:
     """Download the counts or the reports of METRIC from the aggregator at URL.
@@ -56,8 +57,6 @@ def command(
     from hubbub_decoder.data.output_files import check_parquet_path, write_summary_file
     from hubbub_decoder.data.pull import pull_reports, pull_summary
 
-    if reports and kind:
-        raise click.UsageError("--kind and --reports exclude each other. Pass one of them.")
     check_parquet_path(out)
     stderr = Console(stderr=True)
     columns = (SpinnerColumn("line"), TextColumn("{task.description}", markup=False), DownloadColumn())
@@ -68,10 +67,10 @@ def command(
             progress.advance(task, size)
 
         pulled: ReportFile | Summary
-        if reports:
+        if content == "reports":
             pulled = pull_reports(url, metric, out, periods=periods, digest=digest, progress=advance)
         else:
-            pulled = pull_summary(url, metric, periods=periods, digest=digest, kind=kind, progress=advance)
+            pulled = pull_summary(url, metric, periods=periods, digest=digest, kind=content, progress=advance)
             write_summary_file(pulled, out)
     print_message(stderr, f"wrote {out}: {format_count(pulled.num_reports, 'report')} of {metric}")
     if missing := [period for period in periods if period not in pulled.periods]:

@@ -25,26 +25,43 @@ _BETWEEN_0_AND_1 = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 candidates_option = click.option(
     "--candidates", "candidates_path", type=PATH,
-    help="Candidates: one per line, or a .csv with a column `candidate`; - reads stdin. Required for string metrics.",
+    help="Strings to look for: one per line, or a .csv with a column `candidate`; - reads stdin. Required for string metrics.",
 )  # fmt: skip
 
 
 def interval_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--confidence and --target."""
-    confidence = click.option(
-        "--confidence", default=0.95, show_default=True, type=_BETWEEN_0_AND_1, help="Confidence level of the intervals."
-    )  # fmt: skip
     target = click.option(
         "--target", default="reporters", show_default=True, type=click.Choice(["reporters", "population"]),
         help="Results for the reporters, or for the population of which they are a random sample (wider intervals).",
     )  # fmt: skip
-    return confidence(target(function))
+    return confidence_option("intervals")(target(function))
+
+
+def confidence_option(of: str, default: float = 0.95) -> Decorator:
+    """--confidence; `of` names what has the level."""
+    return click.option(
+        "--confidence", default=default, show_default=True, metavar="LEVEL", type=_BETWEEN_0_AND_1,
+        help=f"Confidence level of the {of}.",
+    )  # fmt: skip
+
+
+def seed_option(use: str) -> Decorator:
+    """--seed; `use` says what is drawn from it."""
+    return click.option(
+        "--seed", metavar="N", type=click.IntRange(min=0), help=f"Seed for a reproducible result: {use}. Default: random."
+    )  # fmt: skip
+
+
+def plot_option(drawn: str) -> Decorator:
+    """--plot for the figure `drawn`."""
+    return click.option("--plot", type=PATH, help=f"Also draw {drawn} (.svg, .png or .pdf).")
 
 
 def fdr_option(found: str) -> Decorator:
     """--fdr; `found` names the results that are tested."""
     return click.option(
-        "--fdr", default=0.05, show_default=True, type=_BETWEEN_0_AND_1,
+        "--fdr", default=0.05, show_default=True, metavar="RATE", type=_BETWEEN_0_AND_1,
         help=f"False discovery rate: the expected share of false positives among the detected {found}.",
     )  # fmt: skip
 
@@ -52,7 +69,9 @@ def fdr_option(found: str) -> Decorator:
 def independent_clients_option(otherwise: str) -> Decorator:
     """--independent-clients; `otherwise` describes the default."""
     return click.option(
-        "--independent-clients", is_flag=True, help=f"Several periods have different clients. Default: {otherwise}."
+        "--independent-clients",
+        is_flag=True,
+        help=f"Different clients: no client reports in two periods. Default: {otherwise}.",
     )
 
 
@@ -73,8 +92,8 @@ def output_options(saved: str, suffixes: str, plot: str | None = None) -> Decora
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         if plot is not None:
-            function = click.option("--plot", type=PATH, help=f"Also draw {plot} (.svg, .png or .pdf).")(function)
-        return click.option("--out", type=PATH, help=f"Also save {saved} to this {suffixes} file.")(function)
+            function = plot_option(plot)(function)
+        return click.option("--out", type=PATH, metavar="FILE", help=f"Output file ({suffixes}) of {saved}.")(function)
 
     return decorate
 

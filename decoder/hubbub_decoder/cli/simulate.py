@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub_decoder.cli.shared import ShowStage, elapsed_time, print_message
+from hubbub_decoder.cli.shared import ShowStage, elapsed_time, print_message, seed_option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 @click.argument("metric")
 @click.option(
     "--reports",
+    metavar="N",
     type=click.IntRange(min=1),
-    help="Number of reports, of each period. With --population: sample size, with replacement.",
+    help="Number of reports of a period. With --population: sample size, with replacement.",
 )
 @click.option(
     "--distribution",
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     help="Distribution of the values v1, v2, ... (or of the metric's categories).",
 )
 @click.option(
-    "--values", type=click.IntRange(min=1),
+    "--values", metavar="N", type=click.IntRange(min=1),
     help="Number of different values of the distribution, for a string metric only. Default: 100.",
 )  # fmt: skip
 @click.option(
@@ -41,20 +42,28 @@ if TYPE_CHECKING:
     type=PATH,
     help="Population: .csv with the columns value and count; an empty value means no value. Of a joint metric: a column for each part.",
 )
-@click.option("--no-value", type=click.IntRange(min=0), default=0, help="Number of additional clients without a value.")
 @click.option(
-    "--periods", type=click.IntRange(min=1),
-    help="Number of consecutive periods in which each client reports its value. Default: one report of each client, without a date.",
+    "--no-value",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Number of additional clients without a value.",
+)
+@click.option(
+    "--periods", metavar="N", type=click.IntRange(min=1),
+    help="Number of periods in which each client reports its value. Default: one report of each client, without a date.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), help="Seed for a reproducible result. Default: random.")
+@seed_option("the values, clients and noise are drawn from it")
 @click.option(
-    "--kind",
+    "--content",
     type=click.Choice(["bits", "patterns", "reports"]),
     default="bits",
     show_default=True,
-    help="Content of the output file: bit counts, pattern counts or individual reports.",
+    help="Content of the output file: bit counts, pattern counts, or individual reports.",
 )
-@click.option("--out", required=True, type=PATH, help="Output file (.parquet).")
+@click.option(
+    "--out", required=True, type=PATH, metavar="FILE", help="Output file (.parquet) of the counts or reports."
+)
 @click.option("--truth-out", "truth_out", type=PATH, help="Also write the true value counts to this .csv file.")
 @json_option
 def command(
@@ -67,7 +76,7 @@ def command(
     no_value: int,
     periods: int | None,
     seed: int | None,
-    kind: str,
+    content: str,
     out: Path,
     truth_out: Path | None,
     as_json: bool,
@@ -110,9 +119,9 @@ def command(
         check_table_path(truth_out, (".csv",))
     definition = definitions_with(definitions, [metric])[metric]
     stderr = Console(stderr=True)
-    if len(definition.blocks) > 1 and (population_path is None or kind != "reports" or truth_out is not None):
+    if len(definition.blocks) > 1 and (population_path is None or content != "reports" or truth_out is not None):
         raise click.UsageError(
-            f"{metric} is a joint metric. Pass --population with a column for each part and count, and --kind reports, without --truth-out."
+            f"{metric} is a joint metric. Pass --population with a column for each part and count, and --content reports, without --truth-out."
         )
     rng = np.random.default_rng(seed)
     with elapsed_time(stderr) as show_stage:
@@ -126,12 +135,12 @@ def command(
             population = operations_of(definition).draw(distribution or "", values, reports, rng)
         num_clients = sum(population.values()) + no_value
         first_days = consecutive_periods(definition, periods) if periods else ()
-        if kind == "reports":
+        if content == "reports":
             blocks = simulate_reports(definition, population, rng, no_value=no_value, periods=first_days)
             total = num_clients * (periods or 1)
             write_report_file(definition, _counted(blocks, total, show_stage), out, first_days)
         else:
-            simulate = simulate_bit_counts if kind == "bits" else simulate_pattern_counts
+            simulate = simulate_bit_counts if content == "bits" else simulate_pattern_counts
             write_summary_file(simulate(definition, population, rng, no_value=no_value, periods=first_days), out)
     num_reports = num_clients * (periods or 1)
     if truth_out is not None:

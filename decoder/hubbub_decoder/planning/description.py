@@ -16,7 +16,7 @@ from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.distributions import binom
-from hubbub_decoder.planning.law.accuracy import POWERS, Accuracy, Population
+from hubbub_decoder.planning.law.accuracy import Accuracy, Population
 from hubbub_decoder.planning.probabilities import DELTA
 from hubbub_decoder.planning.wishes import DISCOVERED, check_count, planner_of, repetition_of
 
@@ -65,15 +65,15 @@ class Description:
         return max(1, self.reports // self.metric.params.num_cohorts)
 
     @property
-    def detection_limits(self) -> tuple[float, ...]:
-        """Smallest shares detected with probability .8 and .95; infinite if none up to 1 is."""
-        return tuple(self.accuracy.detection_limit(power) for power in POWERS)
+    def detection_limit(self) -> float:
+        """Smallest share that is detected with probability .9; infinite if none up to 1 is."""
+        return self.accuracy.detection_limit()
 
     def by_reports(self, sizes: Sequence[float] = _SIZES) -> list[tuple[int, float, float]]:
-        """Reports of a period from N / 100 to 100 N, with the standard error of a share of 0 and the detection limit at power .8."""
+        """Reports of a period from N / 100 to 100 N, with the standard error of a share of 0 and the detection limit."""
         numbers = [max(1, round(self.accuracy.clients * size)) for size in sizes]
         laws = {number: replace(self.accuracy, clients=number) for number in numbers}
-        return [(number, laws[number].std_error(0.0), laws[number].detection_limit(POWERS[0])) for number in numbers]
+        return [(number, laws[number].std_error(0.0), laws[number].detection_limit()) for number in numbers]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON values; an infinite number is the string "inf"."""
@@ -87,9 +87,7 @@ class Description:
                 "privacy": self.privacy.to_dict(),
                 "epsilon_by_reports_of_a_client": [{"reports": t, "epsilon": each} for t, each in self.epsilons],
                 "standard_error": self.accuracy.std_error(0.0),
-                "detection_limits": [
-                    {"power": power, "share": limit} for power, limit in zip(POWERS, self.detection_limits, strict=True)
-                ],
+                "detection_limit": self.detection_limit,
                 "accuracy_by_reports": [
                     {"reports": number, "standard_error": error, "detection_limit": limit}
                     for number, error, limit in self.by_reports()

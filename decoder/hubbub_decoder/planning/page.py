@@ -13,7 +13,6 @@ from matplotlib.ticker import FuncFormatter, ScalarFormatter
 
 from hubbub.text import visible_text, visible_value
 from hubbub_decoder.planning.description import Description
-from hubbub_decoder.planning.law.accuracy import POWERS
 from hubbub_decoder.planning.tables import figure_rows
 from hubbub_decoder.results.plot_style import ESTIMATE, TRUTH
 from hubbub_decoder.results.plots import to_svg
@@ -42,7 +41,7 @@ def render_page(descriptions: Sequence[Description], toml: str = "", notes: Sequ
         ),
         (
             _plot_accuracy(descriptions),
-            "Standard error of a small share (line) and smallest share detected with probability .8 (dashed), by the reports of a period.",
+            "Standard error of a small share (line) and smallest share detected with probability .9 (dashed), by the reports of a period.",
         ),
     ]
     if any(each.recovery for each in descriptions):
@@ -84,7 +83,7 @@ def _plot_accuracy(descriptions: Sequence[Description]) -> Figure:
         axes.plot(numbers, errors, color=colour, label=f"{_plain(each.label)}: standard error")
         limits = [(number, limit) for number, _, limit in points if limit <= 1]
         if limits:
-            label = f"{_plain(each.label)}: detection limit, power {POWERS[0]:.0%}"
+            label = f"{_plain(each.label)}: detection limit"
             axes.plot(*zip(*limits, strict=True), color=colour, linestyle="--", label=label)
         axes.axvline(each.reports, color="#9aa5b1", linewidth=0.8)
     axes.set(xscale="log", xlabel="reports of a period", ylabel="share")

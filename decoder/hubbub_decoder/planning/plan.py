@@ -15,13 +15,13 @@ from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
 from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
+from hubbub_decoder.inference.intervals import DETECTION_POWER
 from hubbub_decoder.planning.definition import PLACEHOLDER_DESCRIPTION, PLACEHOLDER_OWNER, toml_lines
 from hubbub_decoder.planning.description import Description, describe_accuracy
-from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, POWERS, Accuracy
+from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.probabilities import chain_of, choose_hold, limits_of, noise_of
 from hubbub_decoder.planning.wishes import Design, Wishes, planner_for
 
-POWER = POWERS[0]
 _ANY_DAY = date(2000, 1, 1)
 
 
@@ -33,9 +33,10 @@ class Plan:
     wishes    : as they were stated; with `hold` if the plan chose it
     description : what it buys, at the stated or needed number of reports
     smallest  : smallest share that matters
-    reports_needed : reports of a period that detect it with probability .8; infinite if none do
+    reports_needed : reports of a period that detect it with probability .9; infinite if none do
     symmetric : smallest variance with a symmetric permanent response over that of this plan, collisions apart
-    notes     : limits of the definition, a sentence each
+    notes     : reasons of the choice, a sentence each
+    warnings  : limits of the definition, a sentence each
     """
 
     metric: Metric
@@ -45,6 +46,7 @@ class Plan:
     reports_needed: float
     symmetric: float
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     def toml(self) -> str:
         """Definition as TOML text."""
@@ -53,7 +55,12 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Return the definition and what it buys as JSON values; an infinite number is the string "inf"."""
         figures: dict[str, Any] = json_value(
-            {"toml": self.toml(), "reports_needed": self.reports_needed, "notes": list(self.notes)}
+            {
+                "toml": self.toml(),
+                "reports_needed": self.reports_needed,
+                "notes": list(self.notes),
+                "warnings": list(self.warnings),
+            }
         )
         return figures | self.description.to_dict()
 
@@ -88,7 +95,7 @@ def plan(
     fields: dict[str, Any] = {"period": wishes.period, "hold": wishes.hold, "expires": expires}
     metric = Metric(name, kind, **fields, description=description, owner=owner)
     accuracy = planner.accuracy(kind, planner.population(wishes), retained=wishes.retained)
-    needed = accuracy.clients_needed(design.smallest, POWER)
+    needed = accuracy.clients_needed(design.smallest)
     if wishes.reports is None:
         accuracy = replace(accuracy, clients=needed)
     _check_accuracy(wishes, design.smallest, accuracy)
@@ -100,8 +107,9 @@ def plan(
         reports_needed=needed,
         symmetric=_symmetric_noise(wishes, design),
         notes=(),
+        warnings=(),
     )
-    return replace(planned, notes=(*chosen, *_notes(planned)))
+    return replace(planned, notes=(*chosen, *_notes(planned)), warnings=tuple(_warnings(planned)))
 
 
 def _check_accuracy(wishes: Wishes, smallest: float, accuracy: Accuracy) -> None:
@@ -126,24 +134,9 @@ def _symmetric_noise(wishes: Wishes, design: Design) -> float:
 
 
 def _notes(planned: Plan) -> Iterator[str]:
-    """Yield what limits the definition: accuracy, permanent response, changes, budget, linkability."""
-    wishes, metric, law = planned.wishes, planned.metric, planned.description.accuracy
-    params, limits = metric.params, planned.description.detection_limits
-    yield from law.notes()
-    if wishes.share is not None and planned.reports_needed > law.clients:
-        needed = (
-            f"{planned.reports_needed:,.0f}" if planned.reports_needed < math.inf else f"more than {MAX_REPORTS:.0e}"
-        )
-        yield (
-            f"{law.clients:,.0f} reports detect shares from {100 * limits[0]:.3g} % with probability {POWER:g}, not share = {100 * wishes.share:.3g} %. "
-            f"It needs {needed} reports of a period. Raise reports, periods or epsilon, or look for fewer candidates."
-        )
-    unit = wishes.epsilon_unit
-    if unit is None and wishes.periods > 1:
-        yield (
-            f"Without lifetime there is no permanent noise: {wishes.periods} reports cost epsilon = "
-            f"{wishes.periods * epsilon(params):.3f} together. Pass lifetime to bound any number of reports."
-        )
+    """Yield the reasons of the choice: its law, and the permanent response."""
+    wishes, unit = planned.wishes, planned.wishes.epsilon_unit
+    yield from planned.description.accuracy.notes()
     if unit is not None and wishes.hold is None and limits_of(wishes).most_exchanged:
         reach, wanted = math.tanh(unit / 4), math.expm1(wishes.epsilon) / (math.exp(wishes.epsilon) + 3)
         if wanted > reach:
@@ -154,10 +147,30 @@ def _notes(planned: Plan) -> Iterator[str]:
             )
     if planned.symmetric > 1.01:
         yield f"The best symmetric permanent response (prob_f) has {planned.symmetric:.2f} times this variance."
+
+
+def _warnings(planned: Plan) -> Iterator[str]:
+    """Yield what limits the definition: accuracy, changes, budget, linkability."""
+    wishes, metric, law = planned.wishes, planned.metric, planned.description.accuracy
+    params = metric.params
+    if wishes.share is not None and planned.reports_needed > law.clients:
+        needed = (
+            f"{planned.reports_needed:,.0f}" if planned.reports_needed < math.inf else f"more than {MAX_REPORTS:.0e}"
+        )
+        yield (
+            f"{law.clients:,.0f} reports detect shares from {100 * planned.description.detection_limit:.3g} % with probability {DETECTION_POWER:g}, not share = {100 * wishes.share:.3g} %. "
+            f"It needs {needed} reports of a period. Raise reports, periods or epsilon, or look for fewer candidates."
+        )
+    unit = wishes.epsilon_unit
+    if unit is None and wishes.periods > 1:
+        yield (
+            f"Without a longitudinal epsilon there is no permanent noise: {wishes.periods} reports cost epsilon = "
+            f"{wishes.periods * epsilon(params):.3f} together. Pass longitudinal to bound any number of reports."
+        )
     if wishes.values > 1 and unit is not None:
         yield (
             f"Each of {wishes.values} distinct values costs epsilon = {unit:.3f}. Linked reports show when a value changes. "
-            "To hide changes, pass lifetime_periods, and the plan chooses hold: each epoch then costs epsilon, however often the value changes."
+            "To hide changes, pass longitudinal_periods, and the plan chooses hold: each epoch then costs epsilon, however often the value changes."
         )
     for texts in (policy_problems, policy_warnings):
         yield from (f"Under the default Policy: {text}." for text in texts(Policy(), [metric], _ANY_DAY))

@@ -4,7 +4,7 @@
 noise, which raises no epsilon and lowers no variance. The same holds for b given a. So a and q are left, and the epsilon of the permanent
 response where epochs of `hold` bound only some of its reports. Both are searched on a grid, and again around its best point.
 
-**Epochs.** A client with V values in L periods needs n >= V epochs, each of E = ceil(L / n) periods and lifetime / n. Fewer epochs have
+**Epochs.** A client with V values in L periods needs n >= V epochs, each of E = ceil(L / n) periods and longitudinal epsilon / n. Fewer epochs have
 more epsilon each, so the variance falls with n until the epsilon of a report binds alone. The choice is the shortest epoch whose variance
 is within 1 % of the longest one's, because a changed value waits for the next epoch.
 
@@ -170,15 +170,15 @@ def noise_of(wishes: Wishes, share: float, chain: Chain, hashes: int = 1) -> flo
 def choose_hold(wishes: Wishes, share: float) -> tuple[Wishes, str]:
     """Wishes with the best `hold` instead of `values`, and the reason as a sentence.
 
-    wishes : with `lifetime`, `lifetime_periods` and several `values`      share : of which the variance is minimized
+    wishes : with `longitudinal`, `longitudinal_periods` and several `values`      share : of which the variance is minimized
 
     Raises PlanError where a client has more values than periods.
     """
-    values, last = wishes.values, wishes.lifetime_periods or wishes.periods
+    values, last = wishes.values, wishes.longitudinal_periods or wishes.periods
     if values > last:
         raise PlanError(
-            f"values = {values} in lifetime_periods = {last}: a client has at most one value in a period. "
-            "Pass fewer values, or more lifetime_periods."
+            f"values = {values} in longitudinal_periods = {last}: a client has at most one value in a period. "
+            "Pass fewer values, or more longitudinal_periods."
         )
     lengths = sorted({math.ceil(last / epochs) for epochs in range(values, last + 1)})
     lengths = [length for length in lengths if math.ceil(last / length) >= values]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -13,7 +13,7 @@ from rich.text import Text
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import escape_control_characters, escape_untrusted, format_count
 from hubbub_decoder.planning.description import Description
-from hubbub_decoder.planning.law.accuracy import POWERS, percent_text
+from hubbub_decoder.planning.law.accuracy import percent_text
 from hubbub_decoder.planning.probabilities import DELTA
 
 _BAR_WIDTH = 24
@@ -23,46 +23,75 @@ _DATA = {"bits": "bit counts", "patterns": "pattern counts", "reports": "retaine
 
 @dataclass(frozen=True, slots=True)
 class DescriptionTables:
-    """Figures of one definition, or of several side by side, as a rich renderable."""
+    """Figures of one definition, or of several side by side, as a rich renderable.
+
+    explain : whether all figures and the curves are shown, and not only the five most important figures
+    """
 
     descriptions: Sequence[Description]
+    explain: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        figures = Table(box=None, pad_edge=False, header_style="bold")
+        is_headed = self.explain or len(self.descriptions) > 1
+        figures = Table(box=None, pad_edge=False, header_style="bold", show_header=is_headed)
         figures.add_column("")
         for each in self.descriptions:
             figures.add_column(each.label, overflow="fold")
-        for name, values in figure_rows(self.descriptions):
+        for name, values in _rows(self.descriptions, _figures if self.explain else _summary):
             figures.add_row(name, *map(Text, values))
         yield figures
-        for each in self.descriptions:
+        for each in self.descriptions if self.explain else ():
             title = f"{each.label}: " if len(self.descriptions) > 1 else ""
             yield from _curves(each, title)
 
 
 def figure_rows(descriptions: Sequence[Description]) -> Iterator[tuple[str, list[str]]]:
     """Yield the name of a figure and its text for each description."""
-    columns = [dict(_figures(each)) for each in descriptions]
+    return _rows(descriptions, _figures)
+
+
+def _rows(
+    descriptions: Sequence[Description], figures: Callable[[Description], Iterator[tuple[str, str]]]
+) -> Iterator[tuple[str, list[str]]]:
+    columns = [dict(figures(each)) for each in descriptions]
     for name in dict.fromkeys(name for column in columns for name in column):
         yield name, [column.get(name, "-") for column in columns]
 
 
+def _summary(each: Description) -> Iterator[tuple[str, str]]:
+    """Yield the five most important figures: three epsilons, what is decoded, and how exactly."""
+    yield from _epsilons(each)
+    yield _decoded(each)
+    *_, accuracy = each.accuracy.rows()
+    yield accuracy
+
+
 def _figures(each: Description) -> Iterator[tuple[str, str]]:
-    params, privacy, law = each.metric.params, each.privacy, each.accuracy
+    params = each.metric.params
     for fact in each.metric.facts():
         yield fact.label, escape_control_characters(fact.line(_MOST_ITEMS, escape_untrusted))
-    yield "epsilon of a report", shown_epsilon(privacy.epsilon_report)
-    units = {"epoch": f"an epoch (hold = {privacy.hold})", "value": "a value", "period": "each report again"}
-    yield "epsilon of a unit", f"{shown_epsilon(privacy.epsilon_unit)} for {units[privacy.unit]}"
-    yield "lifetime epsilon, default Policy", shown_epsilon(privacy.epsilon_lifetime)
+    yield from _epsilons(each)
     cohort = f" of a cohort ({each.reports_of_a_cohort:,})" if params.num_cohorts > 1 else f" ({each.reports:,})"
     yield "central epsilon", f"{each.central:.3g} at delta = {DELTA:g}, among the reports{cohort}"
     identified = f"{each.permanent_bits:,.1f} bits, identifies one of {_power_of_two(each.permanent_bits)} clients"
     yield "permanent response", identified if each.permanent_bits else "none"
     yield "effective group size of 2 reports", f"{each.group_size:,.3g}"
-    reports, shares = format_count(each.reports, "report"), format_count(round(law.shares.count), "candidate")
-    yield "decoded", f"{format_count(each.periods, 'period')} of {reports}, {_DATA[law.data]}, {shares}"
-    yield from law.rows()
+    yield _decoded(each)
+    yield from each.accuracy.rows()
+
+
+def _epsilons(each: Description) -> Iterator[tuple[str, str]]:
+    privacy = each.privacy
+    yield "epsilon of a report", shown_epsilon(privacy.epsilon_report)
+    units = {"epoch": f"an epoch (hold = {privacy.hold})", "value": "a value", "period": "each report again"}
+    yield "epsilon of a unit", f"{shown_epsilon(privacy.epsilon_unit)} for {units[privacy.unit]}"
+    yield "lifetime epsilon", f"{shown_epsilon(privacy.epsilon_lifetime)} under the default Policy"
+
+
+def _decoded(each: Description) -> tuple[str, str]:
+    law, reports = each.accuracy, format_count(each.reports, "report")
+    shares = format_count(round(law.shares.count), "candidate")
+    return "decoded", f"{format_count(each.periods, 'period')} of {reports}, {_DATA[law.data]}, {shares}"
 
 
 def _curves(each: Description, title: str) -> Iterator[Text | Table]:
@@ -78,7 +107,7 @@ def _curves(each: Description, title: str) -> Iterator[Text | Table]:
     lowest, highest = (math.log(f((error for _, error, _ in points), default=1.0)) for f in (min, max))
     reach = max(highest - lowest, 1e-9)
     yield _curve(
-        ("reports", "standard error", f"detection limit at {POWERS[0]:.0%}"),
+        ("reports", "standard error", "detection limit"),
         [
             (f"{number:,}", percent_text(error), percent_text(limit), (math.log(error) - lowest) / reach * 0.95 + 0.05)
             for number, error, limit in points

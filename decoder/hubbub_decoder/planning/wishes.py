@@ -34,13 +34,13 @@ class Wishes:
     kind       : of the values
     candidates : M, number of strings to look for, or of categories or buckets; a boolean metric has 1
     epsilon    : largest epsilon of one report
-    lifetime   : largest epsilon of all reports of a client; None: without a bound, and each report costs `epsilon` again
+    longitudinal : largest epsilon of any number of reports of the V values, or of the epochs with `hold`; None: each report costs `epsilon` again
     reports    : N, reports of a period, one of each client; None: plan the number that `share` needs
     share      : smallest share that matters; None: that of the last candidate under Zipf's law
     periods    : T, periods that are decoded together
-    values     : V, distinct values of a client over its lifetime, "no value" among them; each costs one permanent response
+    values     : V, distinct values of a client, "no value" among them; each costs one permanent response
     hold       : length of an epoch in periods, in which a client keeps its value; None: without epochs, or chosen by the plan
-    lifetime_periods : periods that `lifetime` must last for with `hold`; None: T. With `values` above 1 the plan chooses `hold`
+    longitudinal_periods : periods of the epochs that `longitudinal` bounds; None: T. With `values` above 1 the plan chooses `hold`
     central    : largest central epsilon of the periods decoded together, at delta = 1e-9; None: no promise
     retained   : whether individual reports are retained, and decoded instead of their counts
     bits       : largest number of bits of a string metric's report; more bits collide less, link reports more and decode more slowly
@@ -53,13 +53,13 @@ class Wishes:
     kind: KindWord = KindWord.STRING
     candidates: int = 1
     epsilon: float
-    lifetime: float | None = None
+    longitudinal: float | None = None
     reports: int | None = None
     share: float | None = None
     periods: int = 1
     values: int = 1
     hold: int | None = None
-    lifetime_periods: int | None = None
+    longitudinal_periods: int | None = None
     central: float | None = None
     retained: bool = False
     bits: int = 256
@@ -74,7 +74,7 @@ class Wishes:
             if (word := getattr(self, name)) not in tuple(words):
                 raise PlanError(f"{name} must be one of {', '.join(words)}, got {word!r}: pass one of them.")
             object.__setattr__(self, name, words(word))
-        for name in ("candidates", "reports", "periods", "values", "hold", "lifetime_periods"):
+        for name in ("candidates", "reports", "periods", "values", "hold", "longitudinal_periods"):
             check_count(name, getattr(self, name))
         problem = next(self._problems(), None)
         if problem is not None:
@@ -82,7 +82,7 @@ class Wishes:
 
     def _problems(self) -> Iterator[str]:
         """Yield what is out of range, what the kind refuses, and what excludes each other."""
-        for name in ("epsilon", "lifetime", "central"):
+        for name in ("epsilon", "longitudinal", "central"):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and 0 < value < math.inf):
                 yield f"{name} must be a number above 0, got {value!r}: it bounds a privacy loss. Pass {name} = 2, for example."
@@ -111,25 +111,25 @@ class Wishes:
                 f"hold = {self.hold} and values = {self.values} exclude each other: with hold each epoch costs epsilon, whether the value "
                 "changes or not. Leave out values."
             )
-        if self.hold is not None and self.lifetime is None:
-            yield f"hold = {self.hold} without lifetime: each epoch costs epsilon again, and nothing bounds the sum. Pass lifetime."
+        if self.hold is not None and self.longitudinal is None:
+            yield f"hold = {self.hold} without a longitudinal epsilon: each epoch costs epsilon again, and nothing bounds the sum. Pass longitudinal."
         if self.central is not None and self.reports is None:
             yield "central without reports: the other reports of a cohort hide a client. Pass the number of reports."
 
     @property
     def chooses_hold(self) -> bool:
-        """Whether the plan chooses `hold`: values change, and the lifetime is a number of periods."""
-        return self.values > 1 and None not in (self.lifetime, self.lifetime_periods)
+        """Whether the plan chooses `hold`: values change, and the periods of the longitudinal epsilon are stated."""
+        return self.values > 1 and None not in (self.longitudinal, self.longitudinal_periods)
 
     @property
     def epochs(self) -> int:
-        """Number of epochs that the lifetime pays for; 1 without `hold`."""
-        return 1 if self.hold is None else math.ceil((self.lifetime_periods or self.periods) / self.hold)
+        """Number of epochs that the longitudinal epsilon pays for; 1 without `hold`."""
+        return 1 if self.hold is None else math.ceil((self.longitudinal_periods or self.periods) / self.hold)
 
     @property
     def epsilon_unit(self) -> float | None:
-        """Epsilon of one unit of the budget: a distinct value, or an epoch. None without a lifetime."""
-        return None if self.lifetime is None else self.lifetime / (self.values * self.epochs)
+        """Epsilon of one unit of the budget: a distinct value, or an epoch. None without a longitudinal epsilon."""
+        return None if self.longitudinal is None else self.longitudinal / (self.values * self.epochs)
 
 
 class Design(NamedTuple):

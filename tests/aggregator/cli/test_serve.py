@@ -223,7 +223,7 @@ def test_reports_in_segments_are_counted_by_fold(serve: Callable[..., Process], 
     batches = [batch_of(metric, range(start, start + 2)).to_json() for start in range(0, 20, 2)]
     assert [service.post(body) for body in (*batches, *batches[:3])] == [202] * 13
     service.end(signal.SIGKILL)
-    fold = [str(Path(sys.executable).parent / "hubbub"), "fold", str(definitions_file), place, "--out", str(out)]
+    fold = [str(Path(sys.executable).parent / "hubbub"), "fold", str(definitions_file), place, "--out-dir", str(out)]
     subprocess.run(fold, check=True, capture_output=True, timeout=60)
     [summary] = out.iterdir()
     counted = summary_from_bytes(summary.read_bytes())

@@ -360,10 +360,22 @@ def test_reports_are_exported_over_http_and_pulled(
     file = pull_reports(retaining.url, "homepage", tmp_path / "r.parquet", periods=[TODAY], digest=metric.digest)
     assert file.num_reports == 20
     assert pairs(read_reports(tmp_path / "r.parquet")) == sent(batches[1])
-    arguments = ["pull", retaining.url, "homepage", "--reports", "--json", "--out", str(tmp_path / "c.parquet")]
+    arguments = [
+        "pull",
+        retaining.url,
+        "homepage",
+        "--content",
+        "reports",
+        "--json",
+        "--out",
+        str(tmp_path / "c.parquet"),
+    ]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     assert '"num_reports": 40' in done.stdout
+    refused = CliRunner().invoke(main, ["pull", retaining.url, "homepgae", "--out", str(tmp_path / "c.parquet")])
+    assert refused.exit_code == 1
+    assert "answered 404: no metric 'homepgae' is defined here. Did you mean 'homepage'?" in refused.output
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".parquet") == ["c.parquet", "r.parquet"]
 
 
@@ -386,7 +398,12 @@ def test_expired_reports_are_not_exported(
             404,
             "the reports of carrier are not retained; `hubbub serve --keep-reports carrier=N` retains them",
         ),
-        ("nothing/reports", 404, "no metric 'nothing' is defined here"),
+        ("nothing/reports", 404, "no metric 'nothing' is defined here. /v1/metrics lists all"),
+        (
+            "homepgae/reports",
+            404,
+            "no metric 'homepgae' is defined here. Did you mean 'homepage'? /v1/metrics lists all",
+        ),
         ("homepage/reports?digest=0", 422, "digest: homepage has no version '0'"),
         ("homepage/reports?period=2024-6-1", 422, "period must be a date"),
         ("from_jfk/reports?period=2024-06-15", 422, "period must be the first day of a week"),

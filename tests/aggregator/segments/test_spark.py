@@ -286,7 +286,7 @@ def test_command_without_pyspark_names_the_extra(
         (["--engine", "arrow", "--spark-conf", "spark.a=b"], "--spark-conf is for --engine spark"),
         (["--engine", "spark", "--spark-conf", "memory=4g"], "--spark-conf memory=4g: this is not a property of Spark"),
         (["--engine", "spark", "--spark-conf", "spark.a"], "--spark-conf spark.a: this is not a property of Spark"),
-        (["--engine", "spark", "--processes", "2"], "--processes is for --engine arrow"),
+        (["--engine", "spark", "--jobs", "2"], "--jobs is for --engine arrow"),
     ],
 )
 def test_options_of_other_engines_are_refused(arguments: list[str], options: list[str], reason: str) -> None:

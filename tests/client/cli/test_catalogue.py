@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from dataclasses import replace
 from datetime import date
@@ -105,8 +106,9 @@ def test_page_without_script_escapes_texts_of_definitions() -> None:
 
 def test_command_writes_the_page_and_reports_a_bad_path(tmp_path: Path) -> None:
     out = tmp_path / "metrics.html"
-    done = CliRunner().invoke(main, ["metrics", "catalogue", str(DATA / "metrics.toml"), "--out", str(out)])
+    done = CliRunner().invoke(main, ["metrics", "catalogue", str(DATA / "metrics.toml"), "--out", str(out), "--json"])
     assert (done.exit_code, done.stderr) == (0, f"wrote {out}: 3 metrics\n")
+    assert json.loads(done.stdout) == {"out": str(out), "metrics": ["homepage", "os", "dark_mode"]}
     assert "homepage" in out.read_text()
     refused = CliRunner().invoke(
         main, ["metrics", "catalogue", str(DATA / "metrics.toml"), "--out", str(tmp_path / "no" / "m.html")]

@@ -176,7 +176,7 @@ def test_encode_prints_reports_and_rejects_unknown_metrics() -> None:
     assert [len(report["bits"]) for report in reports] == [1, 1]
     assert len(json.loads(hubbub("encode", METRICS, "homepage", "--json").stdout)) == 1
     for arguments, message in (
-        (("encode", METRICS, "weight", "3"), "has no metric 'weight'; its metrics are homepage, os, dark_mode"),
+        (("encode", METRICS, "weight", "3"), "has no metric 'weight'. Its metrics are homepage, os, dark_mode"),
         (("encode", METRICS, "dark_mode", "yes"), "a value of a boolean metric must be true or false"),
     ):
         refused = hubbub(*arguments)

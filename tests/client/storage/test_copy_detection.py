@@ -35,8 +35,9 @@ def copied(rig: Rig, to: Path) -> None:
 
 
 def renew(state: Path) -> None:
-    done = CliRunner().invoke(main, ["state", "new-identity", str(state)])
-    assert (done.exit_code, done.output[:33]) == (0, "The directory has a new identity."), done.output
+    done = CliRunner().invoke(main, ["state", "new-identity", str(state), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"state": str(state), "identity": "new"}
 
 
 def identity(rig: Rig) -> tuple[bytes, int, float]:
@@ -170,8 +171,9 @@ def test_keep_identity_accepts_moved_directory(rig: Rig) -> None:
     rig.agreed(machine_id=machine(1)).close()
     rig.client(machine_id=machine(2)).close()
     before = identity(rig)
-    done = CliRunner().invoke(main, ["state", "keep-identity", str(rig.state)])
+    done = CliRunner().invoke(main, ["state", "keep-identity", str(rig.state), "--json"])
     assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["identity"] == "kept"
     assert identity(rig) == before
     assert machine_finding(rig, read_machine_id) is Health.OK
     assert len(read_state(rig.state).machine_tags) == (read_machine_id() is not None)

@@ -185,6 +185,6 @@ def test_error_names_the_reason_that_a_file_is_no_summary(content: bytes, messag
 
 def test_pattern_counts_of_many_bits_name_the_option() -> None:
     with pytest.raises(
-        SummaryError, match=r"need num_bits <= 16, got 17.*use BitCounts \(--kind bits\), or retain the reports"
+        SummaryError, match=r"need num_bits <= 16, got 17.*use BitCounts \(--content bits\), or retain the reports"
     ):
         PatternCounts.empty(metric(17))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from datetime import date
@@ -107,3 +108,5 @@ def test_command_warns_of_metrics_that_the_text_does_not_name(tmp_path: Path) ->
         "warning: loud: the default Policy blocks this metric, so the text does not name it. "
     )
     assert done.stderr.count("warning: ") == 1
+    shown = CliRunner().invoke(main, ["metrics", "notice", str(file), "--app", "A", "--recipient", "B", "--json"])
+    assert json.loads(shown.stdout) == {"text": done.stdout, "blocked": ["loud"]}

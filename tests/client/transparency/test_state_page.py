@@ -124,7 +124,6 @@ def test_command_writes_the_page_of_the_client(rig: Rig, tmp_path: Path) -> None
         (["--html", "{missing}/page.html"], "cannot write"),
         (["--html", "{tmp}"], "it is a directory; name a file in it"),
         (["--html", "{tmp}/page.pdf"], "must end in .html"),
-        (["--html", "{tmp}/page.html", "--json"], "exclude each other"),
         (["--definitions", "metrics.toml"], "needs --html"),
     ],
 )

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "carriers.txt").write_text("UA\nAA\n")
     simulated = hubbub(
         "simulate", tmp_path / "metrics.toml", "flight", "--population", tmp_path / "population.csv",
-        "--kind", "reports", "--reports", "30000", "--seed", "1", "--out", tmp_path / "flight.parquet", "--json",
+        "--content", "reports", "--reports", "30000", "--seed", "1", "--out", tmp_path / "flight.parquet", "--json",
     )  # fmt: skip
     assert simulated.exit_code == 0, simulated.output
     assert json.loads(simulated.stdout)["num_reports"] == 30_000
@@ -39,7 +39,7 @@ def test_command_prints_table_and_writes_files(folder: Path) -> None:
     listed = f"carrier={folder / 'carriers.txt'}"
     outputs = folder / "pairs.csv", folder / "map.png"
     shown = hubbub(
-        "associate", folder / "flight.parquet", "--candidates", listed, "--out", outputs[0], "--plot", outputs[1]
+        "associate", folder / "flight.parquet", "--part-candidates", listed, "--out", outputs[0], "--plot", outputs[1]
     )
     assert shown.exit_code == 0, shown.output
     assert "carrier and origin depend on each other: score test of independence" in " ".join(shown.stdout.split())
@@ -53,7 +53,7 @@ def test_command_prints_table_and_writes_files(folder: Path) -> None:
 
 def test_command_prints_json(folder: Path) -> None:
     shown = hubbub(
-        "associate", folder / "flight.parquet", "--candidates", f"carrier={folder / 'carriers.txt'}", "--json"
+        "associate", folder / "flight.parquet", "--part-candidates", f"carrier={folder / 'carriers.txt'}", "--json"
     )
     found = json.loads(shown.stdout)
     assert found["parts"] == ["carrier", "origin"]
@@ -66,7 +66,7 @@ def test_command_prints_json(folder: Path) -> None:
     ("options", "message"),
     [
         ((), "carrier: a string part needs candidates"),
-        (("--candidates", "carriers.txt"), "--candidates must be PART=FILE"),
+        (("--part-candidates", "carriers.txt"), "--part-candidates must be PART=FILE"),
         (("--plot", "map.gif"), "must end in .svg, .png or .pdf"),
         (("--out", "pairs.xlsx"), "must end in .csv, .json or .parquet"),
         (("--parts", "carrier,dest"), "parts must be two of carrier, origin"),
@@ -94,7 +94,7 @@ def test_population_of_parts_needs_their_columns(folder: Path) -> None:
     (folder / "population.csv").write_text("carrier,count\nUA,3\n")
     refused = hubbub(
         "simulate", folder / "metrics.toml", "flight", "--population", folder / "population.csv",
-        "--kind", "reports", "--out", folder / "x.parquet",
+        "--content", "reports", "--out", folder / "x.parquet",
     )  # fmt: skip
     assert refused.exit_code != 0
     assert "carrier, origin and count" in " ".join(f"{refused.output} {refused.exception}".split())

@@ -191,7 +191,7 @@ def test_command_shows_three_parts(tmp_path: Path) -> None:
     write_reports(reports, tmp_path / "trip.parquet")
     (tmp_path / "carriers.txt").write_text("AA\nUA\n")
     listed = f"carrier={tmp_path / 'carriers.txt'}"
-    arguments = ["associate", str(tmp_path / "trip.parquet"), "--candidates", listed]
+    arguments = ["associate", str(tmp_path / "trip.parquet"), "--part-candidates", listed]
     shown = CliRunner().invoke(
         main, [*arguments, "--out", str(tmp_path / "cells.csv"), "--plot", str(tmp_path / "map.png"), "--all"]
     )

@@ -23,7 +23,7 @@ UNLISTED = Metric.string("unlisted", PARAMS)
 
 def report(place: Path) -> Result:
     arguments = ["report", str(place / "summaries"), "--candidates", str(place / "candidates"), "--jobs", "2", "--json"]
-    return CliRunner().invoke(main, [*arguments, "--out", str(place / "out")])
+    return CliRunner().invoke(main, [*arguments, "--out-dir", str(place / "out")])
 
 
 def text_of(page: Path) -> str:

@@ -168,7 +168,9 @@ def test_period_of_a_summary_chooses_no_path_or_address(tmp_path: Path, period: 
 def test_file_whose_name_is_not_utf_8_fails_alone(tmp_path: Path, command: str) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / os.fsdecode(b"\xff.parquet")).write_bytes(b"damaged")
-    result = CliRunner().invoke(main, [command, str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--jobs", "1"])
+    result = CliRunner().invoke(
+        main, [command, str(tmp_path / "in"), "--out-dir", str(tmp_path / "out"), "--jobs", "1"]
+    )
     assert (result.exit_code, result.stdout) == (1, "1 failed\n"), result.exception
     assert json.loads((tmp_path / "out" / "index.jsonl").read_text())["name"].endswith("\\udcff.parquet")
 
@@ -200,7 +202,7 @@ def test_killed_run_continues_with_the_rest(tmp_path: Path) -> None:
     for number in range(40):
         write_day(tmp_path / "summaries", f"2026-03-{1 + number % 28:02}", Metric.string(f"m{number}", PARAMS))
     (tmp_path / "names.txt").write_text("a\nb\nc\n")
-    arguments = ["decode-all", "summaries", "--candidates", "names.txt", "--out", "out", "--jobs", "2"]
+    arguments = ["decode-all", "summaries", "--candidates", "names.txt", "--out-dir", "out", "--jobs", "2"]
     command = [sys.executable, "-m", "hubbub", *arguments]
     running = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
     until = time.monotonic() + 120
@@ -240,7 +242,15 @@ def test_item_that_ends_its_process_takes_no_other_result_with_it() -> None:
 @pytest.mark.slow
 def test_command_prints_counts_and_ends_with_1_after_a_failure(summaries: Path) -> None:
     place = summaries.parent
-    arguments = [str(summaries), "--candidates", str(place / "candidates"), "--out", str(place / "out"), "--jobs", "1"]
+    arguments = [
+        str(summaries),
+        "--candidates",
+        str(place / "candidates"),
+        "--out-dir",
+        str(place / "out"),
+        "--jobs",
+        "1",
+    ]
     done = CliRunner().invoke(main, ["decode-all", *arguments])
     assert (done.exit_code, done.stdout) == (0, "3 decoded\n")
     (summaries / "cut.parquet").write_bytes(b"PAR1")
@@ -252,14 +262,14 @@ def test_command_prints_counts_and_ends_with_1_after_a_failure(summaries: Path) 
 @pytest.mark.parametrize("argument", ["missing", "file"])
 def test_command_refuses_a_path_without_summaries(tmp_path: Path, argument: str) -> None:
     (tmp_path / "file").touch()
-    done = CliRunner().invoke(main, ["decode-all", str(tmp_path / argument), "--out", str(tmp_path / "out")])
+    done = CliRunner().invoke(main, ["decode-all", str(tmp_path / argument), "--out-dir", str(tmp_path / "out")])
     assert done.exit_code != 0
     assert f"{argument} is not a directory" in done.stderr
 
 
 @pytest.mark.parametrize("out", [".", "results"])
 def test_command_refuses_parquet_results_among_the_summaries(summaries: Path, out: str) -> None:
-    given = ["decode-all", str(summaries), "--out", str(summaries / out), "--format", "parquet"]
+    given = ["decode-all", str(summaries), "--out-dir", str(summaries / out), "--format", "parquet"]
     refused = CliRunner().invoke(main, given)
     assert refused.exit_code == 2
     assert "the next run would take its .parquet results for summaries" in refused.stderr

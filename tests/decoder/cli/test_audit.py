@@ -135,7 +135,7 @@ def test_metric_for_which_the_arguments_are_wrong_does_not_hide_a_refutation(tmp
     """Three reports are no epochs of two reports. The survey with more than three times the claim is refuted before."""
     file = tmp_path / "metrics.toml"
     file.write_text(SURVEY + JOINT)
-    done = audit(str(file), *FAST, "--claim=0.3", "--reports=3")
+    done = audit(str(file), *FAST, "--claim=0.3", "--reports-per-client=3")
     assert done.exit_code == 3
     assert "visit could not be audited: reports must be at most hold = 2" in done.output
 
@@ -207,8 +207,8 @@ def test_plot_is_written(survey: str, tmp_path: Path) -> None:
         (("FILE", "nothing"), "has no metric 'nothing'"),
         (("FILE", "--plot=curve.gif"), "must end in .svg, .png or .pdf"),
         (("FILE", "--trials=10"), "trials must be at least 4,000"),
-        (("FILE", "--confidence=2"), "confidence must be in"),
-        (("FILE", "--reports=0"), "0 is not in the range"),
+        (("FILE", "--confidence=2"), "2.0 is not in the range 0<x<1"),
+        (("FILE", "--reports-per-client=0"), "0 is not in the range"),
         (("FILE", "--value=true", "--value=true"), "two or more different values"),
         (("FILE", "--value=true", '--value="a"'), "boolean metric accepts"),
     ],

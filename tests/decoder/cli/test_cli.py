@@ -184,7 +184,7 @@ def test_decode_warns_about_inputs_with_the_same_reports(summary: Path, candidat
 
 def test_decode_adds_up_bit_and_pattern_counts(definitions: Path, summary: Path, candidates: Path) -> None:
     patterns = summary.with_name("patterns.parquet")
-    hubbub("simulate", definitions, "homepage", "--reports", 500, "--distribution", "exp", "--kind", "patterns",
+    hubbub("simulate", definitions, "homepage", "--reports", 500, "--distribution", "exp", "--content", "patterns",
            "--out", patterns)  # fmt: skip
     assert isinstance(read_summary(patterns), PatternCounts)
     result_json = json.loads(hubbub("decode", summary, patterns, "--candidates", candidates, "--json").stdout)
@@ -289,7 +289,7 @@ def test_decode_rejects_summaries_of_different_definitions(summary: Path, candid
 def test_simulate_errors_are_messages_with_exit_code_1(definitions: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "s.parquet")
     uniform = ("--distribution", "uniform")
-    assert "has no metric 'hompage'; its metrics are homepage, os" in error_of(
+    assert "has no metric 'hompage'. Did you mean 'homepage'? Its metrics are homepage, os" in error_of(
         "simulate", definitions, "hompage", "--reports", 10, *uniform, *out
     )
     assert "Pass the number of reports with --reports" in error_of("simulate", definitions, "os", *uniform, *out)
@@ -366,7 +366,7 @@ def test_decode_adds_up_reports_and_counts_and_prints_the_form(
     paths = [tmp_path / "reports.parquet", tmp_path / f"{kind}.parquet"]
     for seed, (each, path) in enumerate(zip(("reports", kind), paths, strict=True)):
         made = hubbub("simulate", definitions, "homepage", "--reports", 5_000, "--distribution", "zipf1", "--values", 20,
-                      "--seed", seed, "--kind", each, "--out", path)  # fmt: skip
+                      "--seed", seed, "--content", each, "--out", path)  # fmt: skip
         assert made.exit_code == 0, made.output
     result = hubbub("decode", *paths, "--candidates", candidates, "--json")
     assert result.exit_code == 0, result.output
@@ -386,7 +386,7 @@ def test_decode_warns_when_reports_are_decoded_from_their_counts(
     (tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("num_bits = 16", "num_bits = 32"))
     monkeypatch.setattr(mixed_effects, "MAX_CANDIDATES", 20)
     made = hubbub("simulate", tmp_path / "metrics.toml", "homepage", "--reports", 1_000, "--distribution", "zipf1", "--values", 20,
-                  "--seed", 1, "--kind", "reports", "--out", tmp_path / "reports.parquet")  # fmt: skip
+                  "--seed", 1, "--content", "reports", "--out", tmp_path / "reports.parquet")  # fmt: skip
     assert made.exit_code == 0, made.output
     for number in (20, 21):
         (tmp_path / "names.txt").write_text("".join(f"v{i}\n" for i in range(number)))

@@ -86,7 +86,7 @@ def test_discover_says_what_a_smaller_beam_costs(summary: Path, tmp_path: Path) 
     assert shares[1][0] == pytest.approx(shares[1][1], rel=0.01)
     assert "--beam" not in run("discover", summary).stderr
     planned = json.loads(run("plan", tmp_path / "metrics.toml", "words", "--reports", "72000", "--json").stdout)[0]
-    assert shares[0][1] == pytest.approx(100 * planned["detection_limits"][0]["share"], rel=0.01)
+    assert shares[0][1] == pytest.approx(100 * planned["detection_limit"], rel=0.01)
     assert planned["beam"] == 1000
     assert "1,000 (hubbub discover --beam)" in run("plan", tmp_path / "metrics.toml", "words").stdout
 

@@ -107,7 +107,7 @@ def test_plan_rejects_edges_that_are_no_numbers() -> None:
         "plan", "--edges", "5,3,9", "--epsilon", 2, "--reports", 100
     )
     assert "an ordinal metric has 2 to 1024 buckets" in error_of(
-        *("plan", "--kind", "ordinal", "--candidates", 1, "--epsilon", 2, "--reports", 100)
+        *("plan", "--kind", "ordinal", "--num-candidates", 1, "--epsilon", 2, "--reports", 100)
     )
 
 
@@ -138,7 +138,7 @@ def test_simulate_draws_a_named_distribution_over_the_buckets(definitions: Path,
     truth = tmp_path / "truth.csv"
     done = hubbub(
         *("simulate", definitions, "delay", "--reports", 1000, "--distribution", "gauss", "--seed", 1),
-        *("--kind", "reports", "--out", tmp_path / "x.parquet", "--truth-out", truth),
+        *("--content", "reports", "--out", tmp_path / "x.parquet", "--truth-out", truth),
     )
     assert done.exit_code == 0, done.output
     assert "10 to 30," in truth.read_text()
@@ -179,7 +179,7 @@ def planned_mean(tmp_path: Path, *more: object) -> Path:
 
 def test_plan_of_a_mean_keeps_the_epsilons_and_states_the_error(tmp_path: Path, unseen_seed: int) -> None:
     """The stated standard error is that of a decoding of evenly spread numbers, which is the square root of .9207 + 1/12 by N."""
-    path = planned_mean(tmp_path, "--lifetime", 4, "--values", 2)
+    path = planned_mean(tmp_path, "--longitudinal", 4, "--values-per-client", 2)
     metric = load_definitions(path)["use"]
     assert buckets_of(metric) == Buckets((0, 240), default=0, estimate=Estimand.MEAN)
     assert epsilon(metric) <= 1
@@ -201,7 +201,9 @@ def test_mean_through_the_commands(tmp_path: Path) -> None:
     path, population, out = planned_mean(tmp_path), tmp_path / "population.csv", tmp_path / "use.parquet"
     population.write_text("value,count\n30,4000\n200,4000\n,2000\n")
     assert hubbub("metrics", "check", path).exit_code == 0
-    done = hubbub("simulate", path, "use", "--population", population, "--seed", 1, "--kind", "reports", "--out", out)
+    done = hubbub(
+        "simulate", path, "use", "--population", population, "--seed", 1, "--content", "reports", "--out", out
+    )
     assert done.exit_code == 0, done.output
     document = json.loads(hubbub("decode", out, "--json").stdout)
     assert (document["estimates"], document["numbers"]["quantiles"]) == ([], [])
@@ -216,7 +218,7 @@ def test_plan_rejects_a_mean_without_numbers_or_with_inner_edges() -> None:
     assert "estimate = mean needs numbers, and a string metric has none" in error_of("plan", *wanted)
     assert "edges must be 2 numbers with estimate = 'mean', got 3" in error_of("plan", "--edges", "0,1,2", *wanted)
     assert "a metric with estimate = mean has one bit and needs no candidates" in error_of(
-        "plan", "--kind", "ordinal", "--candidates", 4, *wanted
+        "plan", "--kind", "ordinal", "--num-candidates", 4, *wanted
     )
 
 

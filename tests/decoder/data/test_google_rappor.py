@@ -231,7 +231,7 @@ def test_rejects_malformed_reports(text: str, message: str, tmp_path: Path) -> N
 
 def test_import_prints_the_output_file_and_how_to_decode_it(tmp_path: Path) -> None:
     out = tmp_path / "summary.parquet"
-    result = imported("--params", APP / "params.csv", "--counts", APP / "counts.csv", "--map", APP / "map.csv",
+    result = imported("--params", APP / "params.csv", "--counts-file", APP / "counts.csv", "--map", APP / "map.csv",
                       "--out", out, "--json")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == {
@@ -246,16 +246,16 @@ def test_import_warns_about_swapped_probabilities_and_rejects_empty_counts(tmp_p
     params, counts, out = tmp_path / "params.csv", tmp_path / "counts.csv", tmp_path / "s.parquet"
     params.write_text("k,h,m,p,q,f\n8,2,4,.75,.25,.5\n")
     counts.write_text("0,0,0,0,0,0,0,0,0\n" * 4)
-    empty = imported("--params", params, "--counts", counts, "--out", out)
+    empty = imported("--params", params, "--counts-file", counts, "--out", out)
     assert empty.exit_code == 1
     assert "counts.csv has no reports" in empty.stderr
     assert not out.exists()
     counts.write_text(ROW * 4)
-    swapped = imported("--params", params, "--counts", counts, "--out", out, "--json")
+    swapped = imported("--params", params, "--counts-file", counts, "--out", out, "--json")
     assert swapped.exit_code == 0
     assert "has p = 0.75 > q = 0.25" in swapped.stderr
     assert "If the two were swapped" in json.loads(swapped.stdout)["warnings"][0]["text"]
-    other = imported("--params", params, "--counts", counts, "--out", tmp_path / "s.csv")
+    other = imported("--params", params, "--counts-file", counts, "--out", tmp_path / "s.csv")
     assert other.exit_code == 1
     assert "s.csv must end in .parquet" in other.stderr
     assert not (tmp_path / "s.csv").exists()
@@ -270,7 +270,7 @@ def test_rejects_a_map_line_without_name_and_accepts_a_number_as_name(tmp_path: 
 
 def test_writes_candidates_only_for_google_md5_maps(tmp_path: Path) -> None:
     names = tmp_path / "names.txt"
-    rejected = imported("--params", APP / "params.csv", "--counts", APP / "counts.csv", "--map", APP / "map.csv",
+    rejected = imported("--params", APP / "params.csv", "--counts-file", APP / "counts.csv", "--map", APP / "map.csv",
                        "--out", tmp_path / "s.parquet", "--candidates-out", names)  # fmt: skip
     assert rejected.exit_code == 1
     assert "decode with --map" in rejected.stderr
@@ -279,7 +279,7 @@ def test_writes_candidates_only_for_google_md5_maps(tmp_path: Path) -> None:
 
     (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n8,2,4,.25,.75,.5\n")
     (tmp_path / "counts.csv").write_text(ROW * 4)
-    accepted = imported("--params", tmp_path / "params.csv", "--counts", tmp_path / "counts.csv",
+    accepted = imported("--params", tmp_path / "params.csv", "--counts-file", tmp_path / "counts.csv",
                      "--map", write_file(tmp_path, md5_map(["v1", "v 2"], SMALL)), "--out", tmp_path / "s.parquet",
                      "--candidates-out", names)  # fmt: skip
     assert accepted.exit_code == 0, accepted.output
@@ -289,7 +289,7 @@ def test_writes_candidates_only_for_google_md5_maps(tmp_path: Path) -> None:
 def test_import_exits_with_2_for_wrong_usage_and_1_for_a_wrong_file(tmp_path: Path) -> None:
     out = ("--out", tmp_path / "s.parquet")
     assert imported("--params", APP / "params.csv", *out).exit_code == 2
-    result = imported("--params", tmp_path / "none.csv", "--counts", APP / "counts.csv", *out)
+    result = imported("--params", tmp_path / "none.csv", "--counts-file", APP / "counts.csv", *out)
     assert result.exit_code == 1
     assert "none.csv cannot be read: No such file" in result.stderr
     assert "Example:\n    hubbub import google-rappor " in imported("--help").stdout
@@ -302,7 +302,9 @@ def test_decodes_the_analysis_app_like_google_rappor(tmp_path: Path) -> None:
     than noise. 4 standard errors of both allow for that in 115 comparisons.
     """
     summary, saved = tmp_path / "summary.parquet", tmp_path / "decoding.csv"
-    assert imported("--params", APP / "params.csv", "--counts", APP / "counts.csv", "--out", summary).exit_code == 0
+    assert (
+        imported("--params", APP / "params.csv", "--counts-file", APP / "counts.csv", "--out", summary).exit_code == 0
+    )
     result = hubbub("decode", summary, "--map", APP / "map.csv", "--json", "--out", saved)
     assert result.exit_code == 0, result.output
     decoding = json.loads(result.stdout)
@@ -324,7 +326,7 @@ def test_map_and_candidates_exclude_each_other() -> None:
 
 
 def test_decode_rejects_a_map_of_other_parameters(tmp_path: Path) -> None:
-    imported("--params", APP / "params.csv", "--counts", APP / "counts.csv", "--out", tmp_path / "s.parquet")
+    imported("--params", APP / "params.csv", "--counts-file", APP / "counts.csv", "--out", tmp_path / "s.parquet")
     result = hubbub("decode", tmp_path / "s.parquet", "--map", write_file(tmp_path, "a,1,2,3\n"))
     assert result.exit_code == 1
     assert "Check that the map belongs to these parameters." in result.stderr
@@ -337,7 +339,14 @@ def test_map_with_one_bit_per_candidate_gives_a_categorical_metric(tmp_path: Pat
     names = {"red": 0, "green": 1, "blue": 3}
     rows = [",".join([name, *(str(c * 4 + bit + 1) for c in range(4))]) for name, bit in names.items()]
     (tmp_path / "map.csv").write_text("\n".join(rows) + "\n")
-    given = ("--params", tmp_path / "params.csv", "--counts", tmp_path / "counts.csv", "--map", tmp_path / "map.csv")
+    given = (
+        "--params",
+        tmp_path / "params.csv",
+        "--counts-file",
+        tmp_path / "counts.csv",
+        "--map",
+        tmp_path / "map.csv",
+    )
     result = imported(*given, "--out", tmp_path / "s.parquet", "--candidates-out", tmp_path / "names.txt", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["kind"] == "categorical"
@@ -378,7 +387,7 @@ def test_imports_reports_of_more_than_16_bits_as_reports(tmp_path: Path, unseen_
     rows = np.random.default_rng(unseen_seed).integers(0, 1 << 24, 50)
     (tmp_path / "reports.csv").write_text("cohort,irr\n" + "".join(f"{n % 4},{n:024b}\n" for n in rows.tolist()))
     result = imported(
-        "--params", tmp_path / "params.csv", "--reports", tmp_path / "reports.csv", "--out", tmp_path / "r"
+        "--params", tmp_path / "params.csv", "--reports-file", tmp_path / "reports.csv", "--out", tmp_path / "r"
     )
     assert result.exit_code == 0, result.output
     read = read_collected(tmp_path / "r")

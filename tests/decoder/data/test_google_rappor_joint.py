@@ -64,7 +64,7 @@ def test_imported_reports_are_associated(tmp_path: Path) -> None:
     options = [
         "--params",
         str(params),
-        "--reports",
+        "--reports-file",
         str(path),
         "--variable",
         "name=string",
@@ -74,7 +74,7 @@ def test_imported_reports_are_associated(tmp_path: Path) -> None:
     imported = CliRunner().invoke(main, ["import", "google-rappor", *options, "--name", "assoc", "--out", str(out)])
     assert imported.exit_code == 0, imported.output
     assert np.array_equal(read_reports(out).rows, sent.rows)
-    shown = CliRunner().invoke(main, ["associate", str(out), "--candidates", f"name={tmp_path / 'names.txt'}"])
+    shown = CliRunner().invoke(main, ["associate", str(out), "--part-candidates", f"name={tmp_path / 'names.txt'}"])
     assert "name and clicked depend on each other" in " ".join(shown.output.split())
 
 
@@ -82,13 +82,13 @@ def test_imported_reports_are_associated(tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["--variable", "name=text"], "--variable must be NAME=string or NAME=boolean"),
-        (["--variable", "name=string", "--map", "params.csv"], "--variable needs --reports, and excludes"),
+        (["--variable", "name=string", "--map", "params.csv"], "--variable needs --reports-file, and excludes"),
         (["--variable", "Name=string", "--variable", "b=boolean"], "Rename the columns"),
     ],
 )
 def test_wrong_variables_are_refused(options: list[str], message: str, tmp_path: Path) -> None:
     params, path = written(tmp_path, "cohort,name\n")
-    files = ["--params", str(params), "--reports", str(path), "--out", str(tmp_path / "x.parquet")]
+    files = ["--params", str(params), "--reports-file", str(path), "--out", str(tmp_path / "x.parquet")]
     refused = CliRunner().invoke(main, ["import", "google-rappor", *files, *options])
     assert refused.exit_code != 0
     assert message in " ".join(f"{refused.output} {refused.exception}".split())

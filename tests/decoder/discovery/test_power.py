@@ -50,20 +50,19 @@ def test_probability_increases_with_share_and_reports() -> None:
     assert found[0] < 0.01
     assert found[-1] > 0.99
     assert np.all(np.diff(found) > -0.02)
-    limit = law.detection_limit(0.8)
-    assert probability(limit) == pytest.approx(0.8, abs=0.02)
+    limit = law.detection_limit()
+    assert probability(limit) == pytest.approx(0.9, abs=0.02)
     assert probability(limit, 4e6) > 0.95 > 0.5 > probability(limit, 2.5e5)
-    assert law.detection_limit(0.95) > limit
 
 
 def test_limit_rises_where_larger_shares_fill_the_beam() -> None:
     """1 / (x ln(1/x)) strings are above x: 30 above .7 %, and 1,000 above .011 %, which is below all limits here."""
     law = law_of(metric_of(8, 8, 2, 26), 1_000_000)
-    limits = [replace(law, beam=beam).detection_limit(0.8) for beam in (3, 30, 100, 1000, 10_000)]
+    limits = [replace(law, beam=beam).detection_limit() for beam in (3, 30, 100, 1000, 10_000)]
     assert all(small >= large for small, large in pairwise(limits))
     assert limits[1] == pytest.approx(0.0069, rel=0.05)
     assert limits[1] > 2 * limits[3]
-    assert replace(law, beam=1).detection_limit(0.8) == math.inf
+    assert replace(law, beam=1).detection_limit() == math.inf
 
 
 def test_limit_is_infinite_where_no_string_is_found() -> None:
@@ -100,14 +99,14 @@ def test_strings_are_found_where_the_law_predicts_it(unseen_seed: int) -> None:
 
 @pytest.mark.slow
 def test_plan_chooses_groups_within_epsilon() -> None:
-    wishes = Wishes(epsilon=4.0, lifetime=4.0, reports=1_000_000, longest=8, alphabet=ALPHABET, bits=512)
+    wishes = Wishes(epsilon=4.0, longitudinal=4.0, reports=1_000_000, longest=8, alphabet=ALPHABET, bits=512)
     planned = plan(wishes, name="command", expires=date(2099, 1, 1))
     groups = discovery_of(planned.metric)
     assert groups is not None
     assert groups.longest == 8
     assert parse_definitions(planned.toml())["command"].digest == planned.metric.digest
     other = metric_of(4, 8, 1, 26, 512)
-    assert planned.description.detection_limits[0] < law_of(other, 1_000_000).detection_limit(0.8)
+    assert planned.description.detection_limit < law_of(other, 1_000_000).detection_limit()
 
 
 @pytest.mark.parametrize(

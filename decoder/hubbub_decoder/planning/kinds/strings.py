@@ -15,7 +15,7 @@ from hubbub.metrics.discovery import MAX_STEP, Discovery
 from hubbub.metrics.kinds import StringKind
 from hubbub.metrics.params import Params
 from hubbub_decoder.errors import PlanError
-from hubbub_decoder.planning.law.accuracy import POWERS, Data, Population, StringAccuracy
+from hubbub_decoder.planning.law.accuracy import Data, Population, StringAccuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.probabilities import TOLERANCE, allowed_cohorts, chain_of, noise_of
 from hubbub_decoder.planning.wishes import Design, KindPlanner, Wishes
@@ -71,7 +71,7 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
         return Design(chain, (k, h, m), share, smallest)
 
     def _design_of_groups(self, wishes: Wishes, sizes: Sequence[int]) -> Design:
-        """Design for strings that are found without a list, and the smallest share that is found with probability .8.
+        """Design for strings that are found without a list, and the smallest share that is found with probability .9.
 
         Lengths are compared with a tenth of the cohorts held out, then the held-out shares. Of the numbers of bits within 1 % of the best,
         the plan takes the fewest. Then the probabilities are chosen for the share that is found.
@@ -81,7 +81,7 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
 
         def limit(groups: Discovery, bits: int = sizes[-1]) -> float:
             law = replace(_law((bits, 1, cohorts), chain, population), data="bits")
-            return law.with_groups(groups).detection_limit(POWERS[0])
+            return law.with_groups(groups).detection_limit()
 
         possible = list(_possible_groups(wishes, cohorts))
         if not possible:
@@ -95,7 +95,7 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
         best = limit(groups)
         if best > 1:
             raise PlanError(
-                "No string is found with probability 0.8, even of a share of 30 %: the reports of each group are too few. "
+                "No string is found with probability 0.9, even of a share of 30 %: the reports of each group are too few. "
                 "Pass more reports, a larger epsilon, or a smaller longest."
             )
         bits, found = next((bits, share) for bits in sizes if (share := limit(groups, bits)) <= TOLERANCE * best)

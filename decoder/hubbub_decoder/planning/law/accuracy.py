@@ -26,6 +26,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.discovery.discover import DEFAULT_BEAM
 from hubbub_decoder.discovery.power import GroupNoise, detection_limit
 from hubbub_decoder.estimators.message_passing import too_crowded
+from hubbub_decoder.inference.intervals import DETECTION_POWER
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.chain import Chain
@@ -33,7 +34,6 @@ from hubbub_decoder.planning.law.collisions import Shares, uneven_load_variance,
 from hubbub_decoder.planning.law.likelihood import LikelihoodLaw
 
 FDR = 0.05
-POWERS = (0.8, 0.95)
 _NUMBERS_PER_CANDIDATE = 20  # `use_fixed_effects`
 _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 _MAX_LIMIT_STEPS = 60
@@ -81,13 +81,13 @@ class Accuracy(ABC):
         """Mean over half the smallest share that matters and half the candidates."""
         return (float(self.variance(smallest)) + self.shares.mean(self.variance(self.shares.values))) / 2
 
-    def detection_limit(self, power: float) -> float:
-        """Smallest share that is detected with this probability, even if no other is; for categories that is distinguished from 0.
+    def detection_limit(self) -> float:
+        """Smallest share that is detected with probability .9, even if no other is; for categories that is distinguished from 0.
 
-        x = z(.05 / M) s(0) + z(power) s(x)          infinite if no share up to 1 is
+        x = z(.05 / M) s(0) + z(.9) s(x)          infinite if no share up to 1 is
         """
         threshold = float(norm.isf(FDR / self.shares.count)) * self.std_error(0.0)
-        reach = float(norm.ppf(power))
+        reach = float(norm.ppf(DETECTION_POWER))
         limit = threshold
         for _ in range(_MAX_LIMIT_STEPS):
             if not limit <= 1:
@@ -95,25 +95,24 @@ class Accuracy(ABC):
             limit = threshold + reach * self.std_error(limit)
         return limit
 
-    def clients_needed(self, share: float, power: float) -> float:
+    def clients_needed(self, share: float) -> float:
         """Reports of a period that lower the detection limit to a share; infinite if 1e12 do not suffice."""
         low, high = 1.0, float(MAX_REPORTS)
-        if replace(self, clients=high).detection_limit(power) > share:
+        if replace(self, clients=high).detection_limit() > share:
             return math.inf
         while high / low > 1.001:
             middle = math.sqrt(low * high)
-            enough = replace(self, clients=middle).detection_limit(power) <= share
+            enough = replace(self, clients=middle).detection_limit() <= share
             low, high = (low, middle) if enough else (middle, high)
         return math.ceil(high)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield names and texts of the figures in tables: standard error and detection limits, in the words of the metric's estimates."""
-        yield "standard error of a small share", percent_text(self.std_error(0.0))
-        yield from self._limit_rows("detection limit")
+        """Yield names and texts of the figures in tables: standard error and detection limit, in the words of the metric's estimates.
 
-    def _limit_rows(self, name: str, unit: str = "") -> Iterator[tuple[str, str]]:
-        for power in POWERS:
-            yield f"{name} at power {power:.0%}", f"{percent_text(self.detection_limit(power))}{unit}"
+        The most important figure is the last.
+        """
+        yield "standard error of a small share", percent_text(self.std_error(0.0))
+        yield "detection limit", percent_text(self.detection_limit())
 
     def own_figures(self) -> dict[str, Any]:
         """Return the figures of JSON documents that only this law has."""
@@ -166,8 +165,8 @@ class MeanAccuracy(BitAccuracy):
 
     def rows(self) -> Iterator[tuple[str, str]]:
         error, unit = self.std_error(0.0), " of the range"
+        yield "detection limit", f"{percent_text(self.detection_limit())}{unit}"
         yield "standard error of the mean", f"{percent_text(error)}{unit}: {error * self.width:.3g}"
-        yield from self._limit_rows("detection limit", unit)
 
     def notes(self) -> Iterator[str]:
         """Yield the standard error of the mean of the reporters, where numbers are spread evenly over the range.
@@ -326,15 +325,17 @@ class DiscoveryAccuracy(StringAccuracy):
         """Variance of the share of a string that was found."""
         return self.held_out.variance(share)
 
-    def detection_limit(self, power: float) -> float:
-        """Smallest share of a string of `longest` symbols that is found with this probability; infinite if none up to .3 is."""
+    def detection_limit(self) -> float:
+        """Smallest share of a string of `longest` symbols that is found with probability .9; infinite if none up to .3 is."""
         longest = self.discover.longest
-        return detection_limit(self.discover, self.size[2], self.noise, self.clients, power, longest, self.beam)
+        return detection_limit(
+            self.discover, self.size[2], self.noise, self.clients, DETECTION_POWER, longest, self.beam
+        )
 
     def rows(self) -> Iterator[tuple[str, str]]:
         yield "standard error of a small share", percent_text(self.std_error(0.0))
         yield "prefixes kept after each group", f"{self.beam:,} (hubbub discover --beam)"
-        yield from self._limit_rows(f"limit of discovery of {self.discover.longest} symbols")
+        yield f"detection limit of {self.discover.longest} symbols", percent_text(self.detection_limit())
 
     def own_figures(self) -> dict[str, Any]:
         return {"beam": self.beam}

@@ -1,0 +1,31 @@
+"""Sections of `--help` for a command with many options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+class SectionOption(click.Option):
+    """Option that `--help` lists in a section."""
+
+    def __init__(self, *args: Any, section: str = "Options", **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.section = section
+
+
+class SectionedCommand(click.Command):
+    """Command whose `--help` lists its options by section, in the order in which the sections begin."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections; an option without one is in the section Options."""
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx)
+            if row is not None and isinstance(parameter, click.Option):
+                section = parameter.section if isinstance(parameter, SectionOption) else "Options"
+                sections.setdefault(section, []).append(row)
+        for section, rows in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(rows)
