@@ -20,6 +20,10 @@ SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 
 .venv/.dev-installed: .venv/.venv-made pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	@touch $@ .venv/.demo-installed .venv/.docs-installed
+
+.venv/.docs-installed: .venv/.venv-made pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[aggregator,decoder,docs]'
 	@touch $@ .venv/.demo-installed
 
 .venv/.spark-installed: .venv/.dev-installed
@@ -47,7 +51,7 @@ processors: .venv/.dev-installed   ## recorded decodes with the rounding of proc
 	OPENBLAS_CORETYPE=Nehalem $(RECORDED)
 	NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python -c 'import numpy; print(*numpy.show_config("dicts")["SIMD Extensions"].get("found", []))')" $(RECORDED)
 
-docs: .venv/.dev-installed         ## the documentation site in build/docs; warnings and broken internal links are errors
+docs: .venv/.docs-installed        ## the documentation site in build/docs; warnings and broken internal links are errors
 	$(BIN)/sphinx-build -q -W --keep-going -E -a -b html docs build/docs
 
 slow: .venv/.dev-installed         ## the tests marked slow, and the demo

@@ -23,7 +23,6 @@ from hubbub.metrics.periods import period_number
 from hubbub.randomness import RandomBytes
 from hubbub.testing import SeededBytes
 from hubbub_decoder.discovery.discover import discovery_of
-from tests.support.every_kind import buckets_of
 
 ABOUT = {
     "probabilities": "double: the probability as JSON; digits: r; a: the nearest a / 2^r, null where the probability is refused",
@@ -415,7 +414,7 @@ def means() -> Iterator[dict[str, Any]]:
             key = SeededBytes(f"mean {number} {each}")(32)
             encoder, epoch = Encoder(metric, Secret(key)), None if metric.hold is None else 12
             word = Secret(key).stream("hubbub/threshold/v1", metric.name.encode()).digest(5)
-            low, high = buckets_of(metric).edges
+            low, high = metric.kind.to_dict()["buckets"]["edges"]
             threshold = Secret(key).threshold(metric.name, encoder.cohort, metric.num_cohorts)
             near = [low + (high - low) * (threshold + step) for step in (-1e-9, 0, 1e-9)]
             for value in (-1, 0, 0.05, 20, 10**400, None, *near):

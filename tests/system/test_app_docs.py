@@ -18,8 +18,6 @@ from hubbub.cli import main
 from hubbub.metrics.definitions import parse_definitions
 from hubbub.metrics.kinds import KindWord
 from hubbub.privacy.plain_words import certainty_percent
-from hubbub_decoder.discovery.discover import discovery_of
-from tests.support.every_kind import buckets_of
 from tests.support.paths import DOCS, REPOSITORY
 
 METRICS_PAGE = (DOCS / "how-to" / "writing-metrics.md").read_text(encoding="utf-8")
@@ -47,8 +45,8 @@ def run(code: str, folder: Path) -> str:
 def test_page_has_a_definition_of_every_kind() -> None:
     definitions = parse_definitions(definitions_text())
     assert {metric.kind.word for metric in definitions.values()} == set(KindWord)
-    assert any(discovery_of(metric) for metric in definitions.values())
-    assert any(buckets_of(metric) and buckets_of(metric).is_mean for metric in definitions.values())
+    assert any(metric.kind.has_own_cohort for metric in definitions.values())
+    assert any(not metric.kind.has_shares for metric in definitions.values())
 
 
 def test_check_accepts_the_definitions_of_the_page(tmp_path: Path) -> None:

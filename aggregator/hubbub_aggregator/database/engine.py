@@ -72,7 +72,8 @@ _POSTGRES_DEFAULTS = {
 }
 """Parameters of libpq that a URL may override. libpq's own are to wait for hours, and to accept a read-only server."""
 _FOREIGN_KEYS = "PRAGMA foreign_keys = ON"
-_OPEN_WAL = "SELECT count(*) FROM sqlite_master"
+_FIRST_READ = "SELECT count(*) FROM sqlite_master"
+"""Creates the `-wal` of a database in WAL mode."""
 _SERVED_FILES = "hubbub_served_files"
 """Execution option of an engine of a SQLite file: its ServedFiles."""
 
@@ -100,8 +101,8 @@ def open_sqlite(path: Path, *, read_only: bool = False, durable: bool = True) ->
         try:
             files.require_intact()  # before the first read: SQLite would create the `-wal` again
             pragmas = () if read_only or _belongs_to_another_program(connection) else write_pragmas
-            for pragma in (*pragmas, _FOREIGN_KEYS, _OPEN_WAL):
-                _retry_when_busy(connection, pragma)
+            for statement in (*pragmas, _FOREIGN_KEYS, _FIRST_READ):
+                _retry_when_busy(connection, statement)
             files.connection_opened()
         except BaseException:
             connection.close()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, inspect, select
+from sqlalchemy.exc import SAWarning, SQLAlchemyError
 
-from hubbub.text import format_names
+from hubbub.text import format_count, format_names
 from hubbub_aggregator.database.engine import insert_new
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.schema import (
@@ -107,7 +109,10 @@ def require_served(connection: Connection) -> None:
 
 
 def require_same_schema(connection: Connection) -> None:
-    """Raise SchemaError unless the version and the columns are exactly those of this release."""
+    """Raise SchemaError unless the version is that of this release, and so are all columns, keys, constraints and indexes of its tables."""
+    from alembic.autogenerate import compare_metadata  # its import takes .2 s
+    from alembic.migration import MigrationContext
+
     require_served(connection)
     number = require_tables(connection).number
     if number != SCHEMA_VERSION:
@@ -115,11 +120,21 @@ def require_same_schema(connection: Connection) -> None:
             f"the database has schema version {number}, this hubbub has schema version {SCHEMA_VERSION}: "
             "use the newer hubbub"
         )
-    found = inspect(connection)
-    for table in tables.sorted_tables:
-        names = {column["name"] for column in found.get_columns(table.name)} if found.has_table(table.name) else set()
-        if names != set(table.c.keys()):
-            raise SchemaError(
-                f"the table {table.name} does not have the columns of schema version {SCHEMA_VERSION}: "
-                "use another database or backup"
-            )
+    options = {"compare_type": True, "compare_server_default": True, "include_name": _is_of_this_release}
+    context = MigrationContext.configure(connection, opts=options)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SAWarning)  # about an index of an expression, which is not compared
+            differences = compare_metadata(context, tables)
+    except SQLAlchemyError as problem:  # a key that names a missing column, for example
+        differences = [type(problem).__name__]
+    if differences:
+        raise SchemaError(
+            f"the tables are not exactly those of schema version {SCHEMA_VERSION} "
+            f"({format_count(len(differences), 'difference')}): use another database or backup"
+        )
+
+
+def _is_of_this_release(name: str | None, kind: str, _parents: object) -> bool:
+    """Return whether a name of the database is compared: tables of other programs are not."""
+    return kind != "table" or name in tables.tables

@@ -12,7 +12,7 @@ class ValueKey:
 
         key = Bloom bits of all parts (ceil(k / 8) bytes), digest of each string part (16 bytes; zero for "no value")
 
-    The permanent response is a function of this key (`permanent.py`), and the ledger counts this key (`sealed_values.py`). So the client
+    The permanent response is a function of this key (`responses.py`), and the ledger counts this key (`sealed_values.py`). So the client
     draws a new permanent response exactly when the ledger charges another value. Two strings with equal Bloom bits are two values. For
     a boolean, False and "no value" have no bits and are one value.
     """

@@ -67,7 +67,7 @@ class Secret:
         return self.stream("hubbub/cohort/v1").digest(1)[0] % num_cohorts
 
     def metric_cohort(self, metric_name: str, num_cohorts: int) -> int:
-        """Return the cohort of one metric alone (`Kind.has_own_cohort`), which also determines its group. It reveals log2(m) bits for each such metric.
+        """Return the cohort of one metric alone (`Kind.has_own_cohort`). With `discover` it also determines the group. It reveals log2(m) bits for each such metric.
 
         It depends on the secret and the metric's name only, so a group never follows from a value or from another metric's group.
         """

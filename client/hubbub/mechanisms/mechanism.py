@@ -47,7 +47,8 @@ class Mechanism(ABC):
     permanent_q: float
 
     def __init_subclass__(cls) -> None:
-        MECHANISMS[cls.word] = cls
+        if "word" in cls.__dict__:
+            MECHANISMS[cls.word] = cls
 
     @classmethod
     @abstractmethod
@@ -57,7 +58,7 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def fields(self) -> dict[str, Any]:
-        """Fields of a definition: `of_fields` returns an equal mechanism."""
+        """Fields of a definition besides the word: `of_fields` returns an equal mechanism."""
 
     @property
     @abstractmethod
@@ -67,7 +68,12 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def digest_fields(self) -> dict[str, Any]:
-        """Fields of the metric's digest: equal mechanisms have equal ones."""
+        """Fields of the metric's digest besides the word, the same for equal mechanisms only."""
+
+    @property
+    def word_field(self) -> dict[str, str]:
+        """The word as a field of definitions and digests; the default mechanism leaves it out."""
+        return {} if self.word == DEFAULT else {"mechanism": self.word}
 
     @abstractmethod
     def check_num_bits(self, num_bits: int) -> None:
@@ -153,7 +159,7 @@ class Mechanism(ABC):
     def noise_covariances(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return the covariances of two reported bits by their instantaneous and by their permanent noise.
 
-        Each is a pair: where neither true bit is one, and where one of the two is.
+        Each is a pair: where neither true bit is one, and where one of the two is. At most one true bit of a block is one.
         """
 
 

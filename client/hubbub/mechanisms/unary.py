@@ -48,15 +48,15 @@ _MAX_WORDS_PER_BLOCK = 16
 class UnaryResponse(Mechanism):
     """Permanent and instantaneous randomized response of each bit, independent of all other bits.
 
-    prob_p      : p = P(IRR bit = 1 | PRR bit = 0), in [0, 1], rounded to n / 2**24
-    prob_q      : q = P(IRR bit = 1 | PRR bit = 1), in [0, 1], rounded to n / 2**24; q != p
-    permanent_p : b = P(PRR bit = 1 | true bit = 0), in [0, 1], rounded to n / 2**24
-    permanent_q : a = P(PRR bit = 1 | true bit = 1), in [0, 1], rounded to n / 2**24; a > b
+    prob_p      : p = P(reported bit = 1 | permanent bit = 0), in [0, 1], rounded to n / 2**24
+    prob_q      : q = P(reported bit = 1 | permanent bit = 1), in [0, 1], rounded to n / 2**24; q != p
+    permanent_p : b = P(permanent bit = 1 | true bit = 0), in [0, 1], rounded to n / 2**24
+    permanent_q : a = P(permanent bit = 1 | true bit = 1), in [0, 1], rounded to n / 2**24; a > b
 
     The permanent response is passed in one of two ways: as permanent_p and permanent_q, or as
 
-    prob_f      : f = share of bits that the PRR replaces by a fair coin, in [0, 1), rounded to n / 2**23.
-                  It is the symmetric response, permanent_p = f/2 and permanent_q = 1 - f/2, and None of all others
+    prob_f      : f = share of bits that the permanent response replaces by a fair coin, in [0, 1), rounded to n / 2**23.
+                  It is the symmetric response, permanent_p = f/2 and permanent_q = 1 - f/2; prob_f is None for every other response
 
     The rounded probabilities are exact as floats. Sampling, privacy accounting and decoding all use them.
 
@@ -102,9 +102,12 @@ class UnaryResponse(Mechanism):
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, float]) -> UnaryResponse:
-        for name in cls.required_fields:
-            if name not in fields:
-                raise ParameterError(f"{name} is missing: pass a probability, such as {name} = 0.25")
+        missing = [name for name in cls.required_fields if name not in fields]
+        missing += [] if any(name in fields for name in cls.optional_fields) else ["prob_f"]
+        if missing:
+            raise ParameterError(
+                f"{missing[0]} is missing: pass prob_p, prob_q, and prob_f or the pair permanent_p, permanent_q"
+            )
         return cls(**fields)
 
     def check_num_bits(self, num_bits: int) -> None:
@@ -251,31 +254,35 @@ class UnaryResponse(Mechanism):
         self, true_bits: NDArray[np.intp], num_bits: int, reports: int, rng: np.random.Generator
     ) -> Iterator[NDArray[np.bool_]]:
         if reports == 1:  # both responses at once
-            yield _randomize(true_bits, num_bits, self.q_star, self.p_star, rng)
-            return
+            return iter((_randomize(true_bits, num_bits, self.q_star, self.p_star, rng),))
         permanent = _randomize(true_bits, num_bits, self.permanent_q, self.permanent_p, rng)
-        for _ in range(reports):
-            ones, zeros = (draw_bits(chance, permanent.shape, rng) for chance in (self.prob_q, self.prob_p))
-            yield (ones & permanent) | (zeros & ~permanent)
+        return (self._report(permanent, rng) for _ in range(reports))
+
+    def _report(self, permanent: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.bool_]:
+        ones, zeros = (draw_bits(chance, permanent.shape, rng) for chance in (self.prob_q, self.prob_p))
+        return (ones & permanent) | (zeros & ~permanent)
 
     def log_collision(self, num_bits: int, true_ones: int, reports: int) -> float:
-        """Return the logarithm of a product over bits: the sum over the sequences of a bit of their squared probability.
+        """Return the sum over bits of the logarithm of P(two clients send the same sequence of this bit), a sum over sequences.
 
-        A sequence with s ones has probability a q^s (1-q)^(t-s) + (1-a) p^s (1-p)^(t-s) if the true bit is one, and with b for a if not.
+        A sequence with s ones has probability a q^s (1-q)^(t-s) + (1-a) p^s (1-p)^(t-s) if the true bit is one. If it is zero, b replaces a.
         """
-        of_bit = [
-            math.fsum(
-                math.comb(reports, s)
-                * (
-                    chance * self.prob_q**s * (1 - self.prob_q) ** (reports - s)
-                    + (1 - chance) * self.prob_p**s * (1 - self.prob_p) ** (reports - s)
+        p, q = self.prob_p, self.prob_q
+        of_one, of_zero = (
+            _log_sum(
+                _log_binomial(reports, s)
+                + 2
+                * _log_sum(
+                    (
+                        _log(chance) + _log_power(q, s) + _log_power(1 - q, reports - s),
+                        _log(1 - chance) + _log_power(p, s) + _log_power(1 - p, reports - s),
+                    )
                 )
-                ** 2
                 for s in range(reports + 1)
             )
             for chance in (self.permanent_q, self.permanent_p)
-        ]
-        return true_ones * math.log(of_bit[0]) + (num_bits - true_ones) * math.log(of_bit[1])
+        )
+        return _times(true_ones, of_one) + _times(num_bits - true_ones, of_zero)
 
     def noise_covariances(self) -> tuple[tuple[float, float], tuple[float, float]]:
         return (0.0, 0.0), (0.0, 0.0)
@@ -388,6 +395,21 @@ def _log_mixture(weight: float, log_r: float) -> float:
 def _log_add(x: float, y: float) -> float:
     high, low = max(x, y), min(x, y)
     return high + math.log1p(math.exp(low - high))
+
+
+def _log_sum(logs: Iterable[float]) -> float:
+    """Return the logarithm of a sum of numbers, from their logarithms."""
+    terms = tuple(logs)
+    high = max(terms)
+    return high if high == -math.inf else high + math.log(math.fsum(math.exp(term - high) for term in terms))
+
+
+def _log_binomial(n: int, s: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(s + 1) - math.lgamma(n - s + 1)
+
+
+def _log_power(x: float, exponent: int) -> float:
+    return exponent * _log(x) if exponent else 0.0
 
 
 def _log(x: float) -> float:

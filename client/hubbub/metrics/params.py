@@ -28,7 +28,7 @@ class Params:
     num_hashes  : h, in [1, k); one-hot and threshold-v1: exactly 1
     num_cohorts : m, in [1, 65536]; clients accept powers of two up to 256 only
     mechanism   : randomization of the bits. Instead of it the arguments of `UnaryResponse` may be passed: prob_p, prob_q, and
-                  prob_f or permanent_p and permanent_q. With them, one bit needs the symmetric response
+                  prob_f or permanent_p and permanent_q. One bit needs the symmetric one of them
 
     Source: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2.
 
@@ -134,11 +134,11 @@ class Params:
 
     def canonical(self) -> dict[str, Any]:
         """Return the fields of a metric's digest: probabilities as numerators, so that equal bits have equal digests."""
-        return {**self._sizes, **self.mechanism.digest_fields}
+        return {**self._sizes, **self.mechanism.word_field, **self.mechanism.digest_fields}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values; `from_dict` reads them."""
-        return {**self._sizes, **self.mechanism.fields}
+        return {**self._sizes, **self.mechanism.word_field, **self.mechanism.fields}
 
     @property
     def _sizes(self) -> dict[str, Any]:

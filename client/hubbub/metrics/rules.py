@@ -31,7 +31,7 @@ def check_metric_name(name: object) -> None:
 def check_collectable(name: str, params: Params) -> None:
     """Raise DefinitionError for parameters that only imported reports may have.
 
-    These are a cohort number that is not a power of two, and the probabilities that `UnaryResponse.require_collectable` lists.
+    These are a cohort number that is not a power of two, and the probabilities that `Mechanism.require_collectable` lists.
     """
     params.mechanism.require_collectable(name)
     m = params.num_cohorts

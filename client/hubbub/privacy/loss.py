@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable
 
 from hubbub.errors import ParameterError
+from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import HasBlocks
 
 
@@ -50,6 +51,18 @@ def epsilon_permanent(metric: HasBlocks) -> float:
     Infinite at f = 0, where there is no permanent response, and at permanent_p = 0 or permanent_q = 1. A metric with `hold` has a new one in each epoch, see `lifetime.py`.
     """
     return epsilon(metric, math.inf)
+
+
+def epsilon_of_periods(metric: Metric, periods: int) -> float:
+    """Return the epsilon of the first reports of one client with one value, one for each period: the sum over the epochs of `hold`.
+
+    >>> monthly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=30)
+    >>> [round(math.exp(epsilon_of_periods(monthly, t)), 6) for t in (1, 30, 31)]
+    [3.0, 3.0, 9.0]
+    """
+    epochs, rest = divmod(periods, metric.hold or periods)
+    whole = epochs * epsilon(metric, metric.hold or periods)
+    return whole + (epsilon(metric, rest) if rest else 0.0)
 
 
 def epsilon_of_values(metric: HasBlocks, reports_of_each: Iterable[float]) -> float:

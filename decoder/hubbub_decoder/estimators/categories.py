@@ -154,7 +154,8 @@ class RowNoise:
         """Variance of the sum over `size` bits, of which a report has a true one with probability `share`."""
         independent = share * self.present + (size - share) * self.absent
         pairs_with_one = 2 * (size - 1) * share
-        return independent + pairs_with_one * self.one + (size * (size - 1) - pairs_with_one) * self.neither
+        covariances = pairs_with_one * self.one + (size * (size - 1) - pairs_with_one) * self.neither
+        return max(independent + covariances, 0.0)  # of a total that is known, rounding may leave less
 
 
 def category_intervals(
@@ -207,14 +208,14 @@ def _population_intervals(
     return (low - p) / (q - p), (high - p) / (q - p)
 
 
-def simultaneous_level(level: float, categories: int, target: Target) -> float:
-    """Level of each of some intervals, so that all of them cover with probability `level`: Sidak's, or Bonferroni's of a population.
+def simultaneous_level(level: float, categories: int, *, independent: bool) -> float:
+    """Level of each of some intervals, so that all of them cover with probability `level`: Sidak's if their errors are independent, else Bonferroni's.
 
-    >>> round(simultaneous_level(0.95, 2, "reporters"), 6), round(simultaneous_level(0.95, 2, "population"), 6)
-    (0.974679, 0.975)
+    >>> [round(simultaneous_level(0.95, 2, independent=each), 6) for each in (True, False)]
+    [0.974679, 0.975]
     """
     size = max(1, categories)
-    return float(level ** (1 / size)) if target == "reporters" else 1 - (1 - level) / size
+    return float(level ** (1 / size)) if independent else 1 - (1 - level) / size
 
 
 def _gamma_law_intervals(

@@ -128,7 +128,7 @@ def fit_buckets(evidence: Evidence, buckets: Buckets, target: Target) -> BucketS
     variances = np.diag(covariance)
     if target == "population":
         clients = evidence.num_clients
-        covariance += (np.diag(present) - np.outer(present, present)) / clients
+        covariance = covariance + (np.diag(present) - np.outer(present, present)) / clients
         variances = variances + present / clients  # of Poisson numbers; a known total makes them multinomial
     known = buckets.default is not None
     total = 1.0 if known else min(max(float(shares.sum()), 0.0), 1.0)

@@ -1,8 +1,10 @@
-"""Sums and maxima over the random sets of bits of one or two strings, so that no bit has to be chosen.
+"""Sums over the sets of bits that one or two random strings may have, and the most probable of these sets.
 
 With A_i the log-likelihood ratio of bit i and r_g the probability of the set g of bits of a random string:
 
-    log sum_g r_g prod_{i in g} exp A_i        all sets of d bits: e_d(exp A) / C(k, d), e_d the elementary symmetric polynomial
+    log sum_g r_g prod_{i in g} exp A_i
+
+For all sets of d bits the mean is e_d(exp A) / C(k, d), with e_d the elementary symmetric polynomial.
 
 Two strings of shares s_1, s_2 have A_i(s_1), A_i(s_2), and A_i(s_1 + s_2) where they meet: coefficients of a polynomial in two variables.
 docs/explanation/mathematics.md, equation (16.2).
@@ -21,7 +23,8 @@ from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.model.random_string import distinct_bit_probabilities
 
 Ratios = dict[tuple[int, ...], Floats]
-"""Log-likelihood ratios (k, c) of bits, by the strings that set them: a tuple with 0 or 1 for each string."""
+"""Log-likelihood ratios (k, c) of bits, by the strings that set them: a tuple with 0 or 1 for each string, in the order of
+`itertools.product((0, 1), repeat=J)`."""
 
 
 def _size_weights(params: Params) -> Floats:
@@ -31,7 +34,7 @@ def _size_weights(params: Params) -> Floats:
 
 
 def _final_weights(params: Params, strings: int) -> Floats:
-    """Log weights of the numbers of bits of all strings, (h + 1,) * J + (1,)."""
+    """Log weights of the numbers of bits of J strings, (h + 1,) * J + (1,)."""
     weights = _size_weights(params)
     total = np.zeros((1,))
     for _ in range(strings):
@@ -39,9 +42,9 @@ def _final_weights(params: Params, strings: int) -> Floats:
     return total.reshape(*total.shape[1:], 1)
 
 
-def _shifted(those: tuple[int, ...], size: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Numbers of bits before and after these strings set one more."""
-    return tuple(slice(0, size - one) for one in those), tuple(slice(one, size) for one in those)
+def _shifted(setters: tuple[int, ...], size: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Slices of a table by numbers of bits: before and after these strings set one more bit."""
+    return tuple(slice(0, size - one) for one in setters), tuple(slice(one, size) for one in setters)
 
 
 def sum_over_sets(ratios: Ratios, params: Params) -> Floats:

@@ -37,7 +37,7 @@ def toml_lines(metric: Metric) -> Iterator[str]:
 
 
 def _mechanism_lines(mechanism: Mechanism) -> Iterator[str]:
-    for field, value in mechanism.fields.items():
+    for field, value in {**mechanism.word_field, **mechanism.fields}.items():
         yield f"{field} = {shortest_decimal(value) if isinstance(value, float) else _toml_value(value)}"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import PrivacyFigures, amplified, effective_group_size, epsilon, privacy_figures
+from hubbub.privacy.loss import epsilon_of_periods
 from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
@@ -144,19 +145,12 @@ def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:
         permanent_bits=permanent_entropy(metric),
         group_size=1.0 if metric.hold == 1 else effective_group_size(params),
         central=amplified(
-            periods_epsilon(metric, round(accuracy.repetition.per_client)),
+            epsilon_of_periods(metric, round(accuracy.repetition.per_client)),
             max(1, round(accuracy.clients) // params.num_cohorts),
             DELTA,
         ),
         label=metric.name,
     )
-
-
-def periods_epsilon(metric: Metric, periods: int) -> float:
-    """Epsilon of the reports of one client with one value in consecutive periods: the sum over the epochs of `hold`."""
-    epochs, rest = divmod(periods, metric.hold or periods)
-    whole = epochs * epsilon(metric.params, metric.hold or periods)
-    return whole + (epsilon(metric.params, rest) if rest else 0.0)
 
 
 def recovery_probability(metric: Metric, reports: int) -> float:

@@ -26,7 +26,7 @@ SHARED_SCRIPT = "report.js"
 
 @dataclass(frozen=True, slots=True)
 class Scripts:
-    """Script elements of a page, the sources that its Content-Security-Policy allows, and what its charts need, in words."""
+    """Script elements of a page, the sources that its Content-Security-Policy allows, and the end of the sentence "The chart needs ..."."""
 
     elements: Markup
     sources: str
@@ -48,7 +48,7 @@ def inline_scripts() -> Scripts:
 def shared_scripts(folder: str) -> Scripts:
     """One script in another file; folder : its relative address, ending in "/".
 
-    It is allowed by its digest as a nonce: browsers cannot compare the origins of two local files.
+    The policy allows it by a nonce, which is its digest, because 'self' matches no file that was opened from the disk.
     """
     nonce = hashlib.sha256(shared_script().encode()).hexdigest()[:32]
     element = Markup('<script nonce="{}" src="{}"></script>').format(nonce, folder + SHARED_SCRIPT)

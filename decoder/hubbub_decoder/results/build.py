@@ -49,7 +49,8 @@ def build_category_decoding(fit: FitResult, selected: Sequence[str], evidence: E
     """Decoding of a categorical, boolean or ordinal metric: pointwise and simultaneous intervals, and no tests."""
     target, level = options.target, options.confidence
     std_errors = np.sqrt(fit.variances if target == "population" else fit.reporter_variances)
-    joint = simultaneous_level(level, len(selected), target)
+    independent = target == "reporters" and evidence.params.mechanism.has_independent_bits
+    joint = simultaneous_level(level, len(selected), independent=independent)
     low, high = category_intervals(evidence, selected, level, target)
     joint_low, joint_high = category_intervals(evidence, selected, joint, target)
     columns = {

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from hubbub.metrics.metric import Metric
-from hubbub.privacy import epsilon
-from hubbub.privacy.loss import epsilon_permanent
+from hubbub.privacy.loss import epsilon_of_periods, epsilon_permanent
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
 from hubbub_decoder.model.evidence import Collected
@@ -88,7 +87,7 @@ def plot_numbers(decoding: Decoding, figure: Figure | None = None) -> Figure:
     numbers = decoding.numbers
     if numbers is None or not numbers.distribution:
         raise ValueError(
-            f"{decoding.metric.name} is no ordinal metric, or estimates a mean alone, and has no distribution function. Use decoding.plot()."
+            f"{decoding.metric.name} is no ordinal metric, or estimates a mean alone, and has no distribution function. Read decoding.numbers."
         )
     buckets = numbers.definition
     figure = sized_figure(figure, 6)
@@ -145,12 +144,12 @@ def plot_epsilon(metrics: Metric | Sequence[Metric], *, periods: int = 365, ax: 
     axes = axes_or_new(ax, 4.0)
     points = np.unique(np.geomspace(1, periods, 60).round()).astype(int)
     for metric, colour, marker in zip(shown, SERIES, MARKERS, strict=False):
-        values = [epsilon_after(metric, int(t)) for t in points]
+        values = [epsilon_of_periods(metric, int(t)) for t in points]
         axes.plot(
             points, values, color=colour, marker=marker, markevery=6, markersize=4, linewidth=1.5,
             label=f"{metric.name}: {shown_epsilon(values[0])} per report",
         )  # fmt: skip
-        limit = epsilon_permanent(metric.params)
+        limit = epsilon_permanent(metric)
         if metric.hold is None and math.isfinite(limit):
             axes.axhline(limit, color=colour, linewidth=0.9, linestyle=":")
     units = {str(metric.period) for metric in shown}
@@ -161,19 +160,6 @@ def plot_epsilon(metrics: Metric | Sequence[Metric], *, periods: int = 365, ax: 
     axes.set_ylabel("epsilon of all these reports")
     finish_axes(axes, "Epsilon over time", columns=2)
     return axes
-
-
-def epsilon_after(metric: Metric, reports: int) -> float:
-    """Return the epsilon of the first reports of one unchanging value, with the epochs of `hold`.
-
-    >>> monthly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=30)
-    >>> [round(math.exp(epsilon_after(monthly, t)), 6) for t in (1, 30, 31)]
-    [3.0, 3.0, 9.0]
-    """
-    if metric.hold is None:
-        return epsilon(metric.params, reports)
-    epochs, rest = divmod(reports, metric.hold)
-    return epochs * epsilon(metric.params, metric.hold) + (epsilon(metric.params, rest) if rest else 0.0)
 
 
 def plot_residuals(summary: Collected, decoding: Decoding, *, ax: Axes | None = None) -> Axes:

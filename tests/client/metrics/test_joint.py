@@ -86,6 +86,8 @@ def test_definitions_file_states_parts() -> None:
     [
         ("num_cohorts = 16", "num_cohorts = 12", "flight: part carrier: num_cohorts must be a power of two"),
         ("prob_f = 0.5\n\n", "prob_f = 0\n\n", "either all parts of a joint metric or none must have a permanent response"),
+        ('name = "origin"', 'name = ["a"]', r"flight: part \['a'\]: a metric's name must have"),
+        ('name = "origin"', "name = 3", "flight: part 3: a metric's name must have"),
         ('name = "origin"', 'name = "carrier"', "the parts must have distinct names, got carrier, carrier"),
         ("num_hashes = 1", "num_hashes = 1\nhold = 7", "flight: part carrier: unknown key 'hold'"),
         ('kind = "joint"', 'kind = "joint"\nprob_p = 0.5', "flight: unknown key 'prob_p'"),

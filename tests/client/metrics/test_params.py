@@ -56,7 +56,7 @@ SHAPE: dict[str, Any] = {name: GOOD[name] for name in GOOD if name != "prob_f"}
 @pytest.mark.parametrize(
     ("response", "message"),
     [
-        ({}, "the permanent response has no probabilities"),
+        ({}, "prob_f is missing: pass prob_p, prob_q"),
         ({"permanent_p": 0.1}, "the permanent response has permanent_p = 0.1: it is either symmetric or has two"),
         ({"permanent_q": 0.5}, "has permanent_q = 0.5"),
         ({"prob_f": 0.5, "permanent_q": 0.5}, "has prob_f = 0.5, permanent_q = 0.5"),

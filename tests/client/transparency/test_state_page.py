@@ -37,7 +37,8 @@ OS = Metric.categorical(
 )
 
 
-VALUES: dict[str, str | bool] = {"os": "mac", "survey": True, "homepage": CANARY}
+DEVICE = Metric.joint("device", (OS, Metric.boolean("paid", prob_p=0.25, prob_q=0.75, prob_f=0.5)))
+VALUES: dict[str, Any] = {"os": "mac", "survey": True, "homepage": CANARY, "device": ("mac", True)}
 
 
 def used_client(rig: Rig, *metrics: Metric, **options: Any) -> Client:
@@ -81,6 +82,12 @@ def test_page_shows_every_report_held_and_sent_as_bits(rig: Rig) -> None:
         assert f">{bits_of(row, 64 if len(row) == 8 else 3)}</code>" in shown
     for text in ("Operating system", "decide which systems to test", "wrong-size", "current period, not complete"):
         assert text in shown
+
+
+def test_page_shows_reports_of_a_joint_metric(rig: Rig) -> None:
+    shown = used_client(rig, DEVICE).inspect_html()
+    assert shown.count('class="bits"') >= 5
+    assert all(len(bits) == 4 for bits in re.findall(r'class="bits"[^>]*>([01 ]+)</code>', shown))
 
 
 def test_page_has_no_value_no_permanent_bits_and_no_secret(rig: Rig) -> None:

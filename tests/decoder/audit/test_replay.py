@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from hubbub import Metric, Params
+from hubbub.mechanisms.unary import UnaryResponse
 from hubbub_decoder.audit.clients import AuditedValue, ClientReports
 from hubbub_decoder.audit.distinguisher import true_bits
 from hubbub_decoder.audit.frozen_clock import frozen_clock
@@ -28,6 +30,24 @@ def test_repetition_probability_is_that_of_all_reports(reports: int, noise: tupl
     law = report_distribution(metric.params, [1], reports)[0]
     computed = repetition_probability(metric, true_bits(metric, "a"), Schedule(reports, reports))
     assert computed == pytest.approx(float((law**2).sum()), rel=1e-12)
+
+
+@pytest.mark.parametrize("reports", [900, 1_100, 20_000])
+def test_repetition_probability_of_many_reports_is_zero_and_no_error(reports: int) -> None:
+    metric = Metric.categorical("os", ("a", "b"), prob_p=0.4, prob_q=0.6, prob_f=0.25)
+    assert repetition_probability(metric, true_bits(metric, "a"), Schedule(reports, reports)) < 1e-3
+
+
+def test_collision_of_a_bit_is_the_sum_of_squares_of_its_sequences() -> None:
+    """Three reports: 8 sequences, each with its probability."""
+    response = UnaryResponse(prob_p=0.25, prob_q=0.625, permanent_p=0.125, permanent_q=0.75)
+    for true, chance in ((0, 0.125), (1, 0.75)):
+        total = 0.0
+        for sequence in itertools.product((0, 1), repeat=3):
+            given = [math.prod(rate if bit else 1 - rate for bit in sequence) for rate in (0.25, 0.625)]
+            total += ((1 - chance) * given[0] + chance * given[1]) ** 2
+        assert response.log_collision(1, true, 3) == pytest.approx(math.log(total), abs=1e-12)
+    assert UnaryResponse(prob_p=0, prob_q=1, prob_f=0).log_collision(4, 1, 5) == 0
 
 
 def test_repetition_probability_multiplies_over_epochs() -> None:

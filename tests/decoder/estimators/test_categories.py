@@ -148,7 +148,9 @@ def test_category_intervals_cover_singly_and_jointly(
         counts = BitCounts(metric, [n], [ones])
         low, high = category_intervals(Evidence(counts), COLOURS, 0.95, target)
         single += int(np.sum((low <= truth) & (truth <= high)))
-        low, high = category_intervals(Evidence(counts), COLOURS, simultaneous_level(0.95, 4, target), target)
+        low, high = category_intervals(
+            Evidence(counts), COLOURS, simultaneous_level(0.95, 4, independent=target == "reporters"), target
+        )
         joint += bool(np.all((low <= truth) & (truth <= high)))
     reach = norm.isf(ALPHA / 2) * math.sqrt(0.95 * 0.05 / runs)
     assert 0.95 - reach / 2 < single / (4 * runs) < 0.98 + reach / 2

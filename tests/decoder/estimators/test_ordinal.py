@@ -14,7 +14,10 @@ from hubbub.summary import BitCounts
 from hubbub_decoder import compare, decode
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.ordinal import BucketShares, fit_buckets
+from hubbub_decoder.inference.shrinkage import project_to_total
+from hubbub_decoder.inference.smoothing import smooth_shares
 from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.options import Target
 from hubbub_decoder.results.ordinal import QUANTILES, Numbers, build_numbers
 from hubbub_decoder.simulation import simulate_bit_counts
 from tests.support.every_kind import buckets_of
@@ -141,6 +144,24 @@ def test_ratio_interval_ends_are_limits_of_the_test(unseen_seed: int) -> None:
             if weights.min() < end < weights.max():
                 moved = weights - end
                 assert abs(moved @ fit.shares) == pytest.approx(z * math.sqrt(moved @ fit.covariance @ moved), rel=1e-6)
+
+
+@pytest.mark.parametrize("target", ["reporters", "population"])
+def test_smoothed_shares_have_each_variance_once(target: Target) -> None:
+    """60 reports with little noise: the choice of the clients has nearly all of the variance of a population's shares."""
+    metric = Metric.ordinal("delay", range(6), prob_p=0.01, prob_q=0.99, prob_f=0.1)
+    counts = BitCounts(metric, [60], [[25, 6, 20, 7, 14]])
+    fit = fit_buckets(Evidence(counts), buckets_of(metric), target)
+    present = project_to_total(fit.shares, min(fit.shares.sum(), 1.0))
+    mechanism = metric.params.mechanism
+    noise = present * mechanism.q_star * (1 - mechanism.q_star) + (1 - present) * mechanism.p_star * (
+        1 - mechanism.p_star
+    )
+    variances = noise / 60 / (mechanism.q_star - mechanism.p_star) ** 2 + (
+        present / 60 if target == "population" else 0
+    )
+    expected = smooth_shares(fit.shares, variances, min(fit.shares.sum(), 1.0), known=False)
+    assert fit.guess == pytest.approx(expected, abs=1e-12)
 
 
 def test_smoothed_shares_are_a_distribution_and_closer_where_it_is_smooth(unseen_seed: int) -> None:

@@ -17,8 +17,9 @@ from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.metrics.definitions import load_definitions, parse_definitions
 from hubbub.privacy import central_epsilon, epsilon
+from hubbub.privacy.loss import epsilon_of_periods
 from hubbub_decoder import PlanError, describe
-from hubbub_decoder.planning.description import periods_epsilon, permanent_entropy, recovery_probability
+from hubbub_decoder.planning.description import permanent_entropy, recovery_probability
 from hubbub_decoder.planning.page import render_page
 from hubbub_decoder.planning.tables import DescriptionTables, figure_rows
 
@@ -91,7 +92,7 @@ def test_describe_reports_the_privacy_of_one_cohort() -> None:
 
 def test_epochs_add_up() -> None:
     metric = Metric.string("s", string(64).params, hold=3)
-    assert periods_epsilon(metric, 7) == pytest.approx(2 * epsilon(metric.params, 3) + epsilon(metric.params, 1))
+    assert epsilon_of_periods(metric, 7) == pytest.approx(2 * epsilon(metric.params, 3) + epsilon(metric.params, 1))
 
 
 def test_detection_limit_shrinks_with_reports() -> None:

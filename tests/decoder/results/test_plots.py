@@ -24,12 +24,14 @@ from rich.console import Console
 from hubbub import Buckets, Metric, Params
 from hubbub.cli import main
 from hubbub.privacy import epsilon
+from hubbub.privacy.loss import epsilon_of_periods
 from hubbub.summary import BitCounts, write_summary
 from hubbub_decoder import Decoding, compare, decode, decode_by_period, plots, simulate_bit_counts
 from hubbub_decoder.results import plot_style
 from hubbub_decoder.results.goodness_of_fit import bit_residuals
 from hubbub_decoder.results.plot_style import figure_of, shorten
 from hubbub_decoder.results.terminal import TerminalDocument
+from tests.support.every_kind import METRICS
 
 METRIC = Metric.string(
     "homepage", Params(num_bits=32, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25), period="week"
@@ -218,6 +220,12 @@ def test_epsilon_of_an_epoch_adds_to_those_before() -> None:
     for wrong in ([], [SURVEY] * 9):
         with pytest.raises(ValueError, match="draws 1 to 8 metrics"):
             plots.plot_epsilon(wrong)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_epsilon_of_every_kind_is_drawn(metric: Metric) -> None:
+    line = plots.plot_epsilon(metric, periods=60, ax=empty_axes()).lines[0]
+    assert float(np.asarray(line.get_ydata())[-1]) == pytest.approx(epsilon_of_periods(metric, 60))
 
 
 def test_residuals_of_a_complete_list_are_noise(summary: BitCounts, decoding: Decoding) -> None:

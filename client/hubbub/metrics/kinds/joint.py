@@ -58,6 +58,8 @@ class JointKind(Kind):
             if not isinstance(part, BlockKind):
                 raise DefinitionError("a part of a joint metric must not be joint itself: list its parts instead")
             part.check_part(name)
+            if not part.params.mechanism.has_independent_bits:
+                raise DefinitionError(f"part {name} must have a mechanism whose bits are independent, such as unary")
         cohorts = {block.num_cohorts for block in self.blocks if block.hash_scheme != "one-hot"}
         if len(cohorts) > 1:
             raise DefinitionError(
@@ -179,6 +181,7 @@ def _kind_of_part(table: Mapping[str, Any]) -> Kind:
         for field in ("name", "kind"):
             if field not in table:
                 raise DefinitionError(f"{field} is missing: every part needs name and kind")
+        check_metric_name(table["name"])
         word = kind_word(table["kind"])
         if word is KindWord.JOINT:
             raise DefinitionError("a part must not be joint itself: list its parts instead")

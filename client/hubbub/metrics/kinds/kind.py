@@ -100,7 +100,7 @@ class Kind(ABC):
 
     word             : its word in definitions
     required_fields, optional_fields : those of its table in a definitions file, besides those of the mechanism
-    json_fields      : fields of `to_dict` that only this kind has
+    json_fields      : fields of `to_dict` that are empty for every other kind
     needs_candidates : whether its values are unknown strings, so that the analyst lists candidates and the decoder tests them
     has_shares       : whether its reports estimate shares of values; False: the mean of numbers alone
     has_threshold    : whether its true bits depend on a threshold of the client, `Secret.threshold`
@@ -285,10 +285,8 @@ class BlockKind(Kind):
     @classmethod
     def fields_of_table(cls, table: Mapping[str, Any]) -> tuple[str, ...]:
         mechanism = mechanism_class(table)
-        return (
-            *("mechanism" for _ in range("mechanism" in table)),
-            *(*mechanism.required_fields, *mechanism.optional_fields, *cls.required_fields, *cls.optional_fields),
-        )
+        of_mechanism = ("mechanism", *mechanism.required_fields, *mechanism.optional_fields)
+        return (*of_mechanism, *cls.required_fields, *cls.optional_fields)
 
     def _bit_facts(self) -> Iterator[Fact]:
         params = self.params

@@ -51,6 +51,8 @@ class StringKind(BlockKind):
             raise DefinitionError(
                 f"num_bits of a string metric must be {MIN_STRING_BITS} to {MAX_BITS}, got {self.params.num_bits}"
             )
+        if not self.params.mechanism.has_independent_bits:
+            raise DefinitionError("a string metric needs a mechanism whose bits are independent; use unary")
         if self.discover is None:
             return
         if self.params.hash_scheme != "murmur3-v1":

@@ -295,7 +295,7 @@ def _report_block(metric: str, period: str, status: Element, content: list[Eleme
 def _num_bits(definitions: Mapping[str, Metric], metric: str, digest: str) -> int | None:
     """Return the number of bits of a report without its padding, if the definition is known."""
     known = definitions.get(metric)
-    return known.params.num_bits if known is not None and known.digest == digest else None
+    return known.num_bits if known is not None and known.digest == digest else None
 
 
 def _bits(cohort: int, row: bytes, num_bits: int | None) -> Element:

@@ -1,6 +1,6 @@
 """Fisher information of a report about the shares of the mixture, from simulated reports.
 
-With x = r / f at shares z (`likelihood_ratios.py`), for one report:
+With x = r / f at shares z (`likelihood_ratios.py`), for one report s with mean bits w, and an unlisted string u with bits b_u:
 
     A = E x x'                                     information (M + 2, M + 2)
     N = E_v Cov(x | v)                             part of it that the noise alone makes, the reporters fixed
@@ -35,13 +35,14 @@ from hubbub_decoder.model.repetition import ONCE, Repetition
 _MIN_SIMULATED, _SIMULATED_PER_COMPONENT = 1 << 15, 24  # reports in all
 _MIN_SIMULATED_PER_COHORT = 16
 _RANDOM_STRINGS, _MIN_RANDOM_STRINGS = 256, 2_048  # in each cohort, and at least in all, for B and C
+_TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
 class SimulatedReports:
     """Simulated reports of one cohort.
 
-    bits : (k, n)      component : (n,) of the mixture, that each was drawn from      weight : share of the cohort over n
+    bits : (k, n)      component : (n,) component of the mixture from which each was drawn      weight : share of the cohort over n
     others : other reports of the same clients: their number for each report, and the bits (k, n) of one of them
     """
 
@@ -127,7 +128,7 @@ def noise_covariance(
 ) -> Floats:
     """Covariance of the mean x of a client's reports by their noise alone, N_T / T, (M + 2, M + 2).
 
-    N_T = sum_v z_v (E_v x x' + (R - 1) E_v x y' - R E_v x E_v x')        y : of the twin; N = E_v Cov(x | v) of one report
+    N_T is that of the module's docstring; it is N = E_v Cov(x | v) for one report.
     """
     size = mixture.size
     second, first, chance = np.zeros((size, size)), np.zeros((size, size)), np.zeros(size)
@@ -184,9 +185,6 @@ def hash_moments(
         bits += each.weight / number * residuals.string_scores(each.cohort, drawn) @ ((one + other) / 2)
     values, vectors = np.linalg.eigh(scores + scores.T)
     return HashMoments((vectors * np.maximum(values / 2, 0)) @ vectors.T, bits)
-
-
-_TINY = 1e-300
 
 
 def score_cumulants(

@@ -1,4 +1,4 @@
-"""How each kind is planned: `planner_for(wishes)` and `planner_of(word)` return it.
+"""How each kind is planned: `planner_for` and `planner_of` of `planning/wishes.py` return it.
 
 Each module registers the planners of its kinds, and is imported here.
 """
