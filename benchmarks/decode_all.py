@@ -91,7 +91,7 @@ class Command:
     def __init__(self, place: Path, jobs: int) -> None:
         self.out = place / "estimates"
         program = str(Path(sys.executable).with_name("hubbub"))
-        arguments = ["--candidates", f"{place}/candidates", "--out", str(self.out), "--jobs", str(jobs), "--json"]
+        arguments = ["--candidates", f"{place}/candidates", "--out-dir", str(self.out), "--jobs", str(jobs), "--json"]
         self._command = [program, "decode-all", f"{place}/summaries", *arguments]
 
     def run(self) -> Run:
