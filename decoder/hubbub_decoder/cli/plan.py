@@ -159,8 +159,9 @@ def _describe(
     if compare and definitions is not None:
         raise click.UsageError("--compare and DEFINITIONS exclude each other. Pass one of them.")
     if other := [option for option in given if option not in _OF_DESCRIPTION]:
+        names = {parameter.name: parameter.opts[0] for parameter in click.get_current_context().command.params}
         raise click.UsageError(
-            f"--{other[0].replace('_', '-')} chooses parameters, and a definition has them. Leave it out, or leave out the file."
+            f"{names[other[0]]} chooses parameters, and a definition has them. Leave it out, or leave out the file."
         )
     about = {"reports": _DEFAULT_REPORTS} | given
     found = []

@@ -203,6 +203,7 @@ def test_command_prints_five_figures_and_warnings_and_explains_on_request() -> N
         (("--epsilon", 1), "Neither reports nor share is given"),
         (("{path}", "--epsilon", 1), "--epsilon chooses parameters"),
         (("{path}", "--owner", "ada"), "--owner chooses parameters"),
+        (("{path}", "--values-per-client", 2), "--values-per-client chooses parameters"),
         (("{path}", "missing"), "has no metric 'missing'"),
         (("--epsilon", -1, "--reports", 10), "epsilon must be a number above 0, got -1.0"),
     ],
