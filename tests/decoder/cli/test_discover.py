@@ -88,7 +88,7 @@ def test_discover_says_what_a_smaller_beam_costs(summary: Path, tmp_path: Path) 
     planned = json.loads(run("plan", tmp_path / "metrics.toml", "words", "--reports", "72000", "--json").stdout)[0]
     assert shares[0][1] == pytest.approx(100 * planned["detection_limit"], rel=0.01)
     assert planned["beam"] == 1000
-    assert "1,000 (hubbub discover --beam)" in run("plan", tmp_path / "metrics.toml", "words").stdout
+    assert "1,000 (hubbub discover --beam)" in run("plan", tmp_path / "metrics.toml", "words", "--explain").stdout
 
 
 def test_discover_of_ngrams_says_that_the_cost_of_a_beam_is_not_known(tmp_path: Path) -> None:
