@@ -60,7 +60,7 @@ def declared_size(content_length: str | None) -> int:
 
 
 def check_size(size: int, limit: int) -> None:
-    """Raise RefusedError if a body has, or already exceeds, more than `limit` bytes."""
+    """Raise RefusedError if a body has, or will have, more than `limit` bytes."""
     if size > limit:
         raise RefusedError(
             ProblemType.TOO_LARGE, f"a body has at most {limit} bytes, got {size} or more: send smaller batches"
@@ -85,7 +85,7 @@ async def read_body(receive: Receive, settings: Settings, limit: int, memory: Bo
         raise RefusedError(
             ProblemType.TOO_SLOW,
             f"a body must arrive within {settings.max_body_seconds:g} seconds, at {settings.min_body_rate:g} bytes per "
-            f"second or more; {len(body)} bytes had arrived",
+            f"second or more; {len(body)} bytes had arrived: send smaller batches, or over a faster network",
         ) from None
     return bytes(body)
 
@@ -149,13 +149,13 @@ class BodyReservation:
 
 
 class BodyMemory:
-    """Limit of the memory for arriving bodies: `total` bytes, of which one network uses at most `share`.
+    """Limit of the memory for arriving bodies: `total` bytes, of which one network uses at most `per_network`.
 
     Used by one thread, in one event loop.
     """
 
-    def __init__(self, total: int, share: int) -> None:
-        self._total, self._share = total, share
+    def __init__(self, total: int, per_network: int) -> None:
+        self._total, self._per_network = total, per_network
         self._by_network: Counter[str] = Counter()
         self.used = 0
 
@@ -169,11 +169,11 @@ class BodyMemory:
             body.release()
 
     def add(self, network: str, size: int) -> None:
-        """Change the memory that a network uses by `size` bytes; RefusedError beyond its share or the total."""
-        if size > 0 and self._by_network[network] + size > self._share:
+        """Change the memory that a network uses by `size` bytes; RefusedError beyond what a network, or all of them, may use."""
+        if size > 0 and self._by_network[network] + size > self._per_network:
             raise RefusedError(
                 ProblemType.UNAVAILABLE,
-                f"arriving bodies of one network may use {self._share} bytes of memory: send the same batch again later",
+                f"arriving bodies of one network may use {self._per_network} bytes of memory: send the same batch again later",
             )
         if size > 0 and self.used + size > self._total:
             raise RefusedError(

@@ -423,7 +423,7 @@ def test_last_sent_batches_are_kept(rig: Rig) -> None:
 
 
 def test_values_with_equal_bits_are_charged_and_repeated_one_by_one(rig: Rig) -> None:
-    """With two units left, the value reported last stands in for the third; reports are permanent responses (docs/decisions/0085)."""
+    """With two units left, the value reported last stands in for the third; reports are permanent responses (docs/decisions/0124)."""
     params = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, permanent_p=0.2, permanent_q=0.6)
     pages = Metric.string("pages", params)
     names = (name for name in map(str, itertools.count()) if bloom_bits(pages, name, 0) == 1)
