@@ -55,9 +55,9 @@ def planned(k: int, epsilon: float, reports: int, lifetime: float | None = None,
     """Ordinal metric with k equal buckets of [0, 1], as `hubbub plan` chooses it."""
     wishes = Wishes(
         kind=KindWord.ORDINAL,
-        candidates=k,
+        num_candidates=k,
         epsilon=epsilon,
-        reports=reports,
+        num_reports=reports,
         share=1 / k,
         lifetime=lifetime,
         periods=periods,
@@ -77,7 +77,7 @@ def planned_mean(epsilon: float, reports: int, lifetime: float | None = None, pe
         kind=KindWord.ORDINAL,
         estimate=Estimand.MEAN,
         epsilon=epsilon,
-        reports=reports,
+        num_reports=reports,
         share=0.5,
         lifetime=lifetime,
         periods=periods,
@@ -196,7 +196,7 @@ def repeated(
     """
     metric = planned(k, epsilon, clients, lifetime, periods)
     wishes = Wishes(
-        kind=KindWord.BOOLEAN, epsilon=epsilon, reports=clients, share=0.5, lifetime=lifetime, periods=periods
+        kind=KindWord.BOOLEAN, epsilon=epsilon, num_reports=clients, share=0.5, lifetime=lifetime, periods=periods
     )
     bit = plan(wishes).metric
     of_one_bit = planned_mean(epsilon, clients, lifetime, periods)

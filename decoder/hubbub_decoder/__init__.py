@@ -1,4 +1,4 @@
-"""Public names of the decoder: decode summaries, download them, simulate them, and plan metrics.
+"""Public names of the decoder: decode summaries, download them, simulate them, plan metrics and audit clients.
 
 Submodules are imported on first use of a name, so that the `hubbub` command starts without numpy.
 Plots are in `hubbub_decoder.plots`.
@@ -20,6 +20,7 @@ from hubbub.text import install_hint
 
 if TYPE_CHECKING:
     from hubbub_decoder.association.association import Association, Cell, Conditional, associate
+    from hubbub_decoder.audit.audit import Audit, audit_client, audit_metric
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.results import Change, Comparison, Overlap
     from hubbub_decoder.comparison.trends import Trends, decode_by_period
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.data.pull import pull_reports, pull_summary
     from hubbub_decoder.discovery.discover import Discoveries, discover
     from hubbub_decoder.errors import (
+        AuditError,
         CandidateError,
         ForeignFileError,
         OutputError,
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Association",
+    "Audit",
+    "AuditError",
     "CandidateError",
     "Cell",
     "Change",
@@ -75,6 +79,8 @@ __all__ = [
     "UnlistedString",
     "Wishes",
     "associate",
+    "audit_client",
+    "audit_metric",
     "compare",
     "decode",
     "decode_by_period",
@@ -102,6 +108,9 @@ _MODULES = {
     "Cell": "association.association",
     "Conditional": "association.association",
     "simulate_joint_reports": "simulation",
+    "Audit": "audit.audit",
+    "audit_client": "audit.audit",
+    "audit_metric": "audit.audit",
     "Trends": "comparison.trends",
     "decode_by_period": "comparison.trends",
     "decode": "pipeline",

@@ -1,15 +1,29 @@
-"""Options of a decoding: what its intervals, its tests and its shares mean."""
+"""Options of a decoding: what its intervals, its tests and its shares mean, and who is told of its progress."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal
+from typing import Literal, Protocol
 
 from hubbub.errors import SummaryError
 
 Target = Literal["reporters", "population"]
 """Shares to estimate: those among the reporters, or those of the population of which the reporters are a random sample."""
+
+
+class Progress(Protocol):
+    """Function that is called at the start of each stage of a long computation.
+
+    stage : name of the stage
+    share : fraction of the total time that has usually passed, in [0, 1]; None: unknown
+    """
+
+    def __call__(self, stage: str, share: float | None, /) -> None: ...
+
+
+def ignore_progress(_stage: str, _share: float | None) -> None:
+    """`Progress` that nobody is told of."""
 
 
 @dataclass(frozen=True, slots=True)

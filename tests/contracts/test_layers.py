@@ -26,7 +26,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sdk.assembly",),
         ("sdk.transparency",),
         ("client",),
-        ("testing", "cli"),
+        ("testing", "typing", "cli"),
         (".",),
     ),
     "hubbub_aggregator": (
@@ -56,11 +56,12 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("batch_decoding",),
         ("planning",),
         ("audit", "demo"),
-        ("cli",),
+        ("typing", "cli"),
         (".",),
     ),
 }
 CONCRETE_KINDS = {
+    "hubbub.typing",  # exports the type of the parts of a joint metric
     "hubbub_decoder.discovery.discover",  # groups that report prefixes
 }
 """Modules outside the kinds that import a class of one kind."""

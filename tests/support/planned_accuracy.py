@@ -104,8 +104,8 @@ def draw_planned_case(index: int, seed: int) -> Case:
     wishes = Wishes(
         epsilon=epsilon,
         lifetime=lifetime,
-        reports=reports,
-        candidates=candidates,
+        num_reports=reports,
+        num_candidates=candidates,
         periods=periods,
         bits=int(rng.choice([64, 256])),
     )

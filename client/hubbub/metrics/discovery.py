@@ -26,7 +26,8 @@ MAX_STEP = 8
 NUM_BYTES = 243
 """Number of bytes that UTF-8 uses."""
 
-Method = Literal["prefixes", "ngrams"]
+DiscoveryMethod = Literal["prefixes", "ngrams"]
+"""Fragments that clients report: prefixes of the string, or n-grams."""
 
 MAX_EXTENSIONS = 4_000_000
 """Largest number of strings of `first`, or of `step`, symbols: the search compares all of them."""
@@ -52,7 +53,7 @@ class Discovery:
     first: int | None = None
     alphabet: str | None = None
     held_out: float = 0.1
-    method: Method = "prefixes"
+    method: DiscoveryMethod = "prefixes"
 
     def __post_init__(self) -> None:
         _check_integer("longest", self.longest, 1, MAX_LONGEST)
@@ -63,7 +64,7 @@ class Discovery:
             raise DefinitionError(f"discover: held_out must be a number in (0, 1), got {self.held_out!r}")
         if self.alphabet is not None:
             _check_alphabet(self.alphabet)
-        if self.method not in get_args(Method):
+        if self.method not in get_args(DiscoveryMethod):
             raise DefinitionError(
                 f"discover: method is {self.method!r}, which no decoder knows: set method to 'prefixes' or 'ngrams', or leave it out"
             )

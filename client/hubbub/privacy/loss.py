@@ -16,7 +16,7 @@ from hubbub.errors import ParameterError
 from hubbub.metrics.params import HasBlocks
 
 
-def epsilon(metric: HasBlocks, reports: float = 1) -> float:
+def epsilon(metric: HasBlocks, num_reports: float = 1) -> float:
     """Return eps(t), the privacy loss of t reports of one unchanging value.
 
     - murmur3-v1 (h bits per value, or none):   max( min(h, k-h) (T1 + T0),  h max(T1, T0) )
@@ -28,7 +28,7 @@ def epsilon(metric: HasBlocks, reports: float = 1) -> float:
     For h <= k/2 the first is h (T1 + T0); for larger h, "no value" may be the worst neighbour.
 
     metric  : a metric, or the `Params` of one
-    reports : t, an integer >= 1, or math.inf: all reports that are drawn from one permanent response
+    num_reports : t, an integer >= 1, or math.inf: all reports that are drawn from one permanent response
     returns : eps in (0, inf]
 
     >>> from hubbub.metrics.params import Params
@@ -39,9 +39,9 @@ def epsilon(metric: HasBlocks, reports: float = 1) -> float:
     >>> round(math.exp(epsilon(two_coins)), 12), round(math.exp(epsilon_permanent(two_coins)), 12)
     (3.0, 3.0)
     """
-    if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
-        raise ParameterError(f"reports must be an integer >= 1 or math.inf, got {reports}")
-    return math.fsum(each.mechanism.epsilon(each.num_bits, each.possible_ones, reports) for each in metric.blocks)
+    if not (num_reports == math.inf or (num_reports >= 1 and float(num_reports).is_integer())):
+        raise ParameterError(f"num_reports must be an integer >= 1 or math.inf, got {num_reports}")
+    return math.fsum(each.mechanism.epsilon(each.num_bits, each.possible_ones, num_reports) for each in metric.blocks)
 
 
 def epsilon_permanent(metric: HasBlocks) -> float:
@@ -63,4 +63,4 @@ def epsilon_of_values(metric: HasBlocks, reports_of_each: Iterable[float]) -> fl
     >>> round(math.exp(epsilon_of_values(two_coins, [1, 1])), 12)
     9.0
     """
-    return math.fsum(epsilon(metric, reports) for reports in reports_of_each)
+    return math.fsum(epsilon(metric, num_reports) for num_reports in reports_of_each)

@@ -29,6 +29,8 @@ from hubbub.wire.urls import check_url
 
 T = TypeVar("T")
 Durability = Literal["process", "power", "memory"]
+"""What a recorded value survives: a killed process, a loss of power, or neither because it is in memory only."""
+
 MAX_TEXT_CHARACTERS = 1 << 16
 
 _TRUE_VALUES = ("1", "true", "yes", "on")

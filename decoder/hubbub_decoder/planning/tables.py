@@ -55,12 +55,12 @@ def _figures(each: Description) -> Iterator[tuple[str, str]]:
     units = {"epoch": f"an epoch (hold = {privacy.hold})", "value": "a value", "period": "each report again"}
     yield "epsilon of a unit", f"{shown_epsilon(privacy.epsilon_unit)} for {units[privacy.unit]}"
     yield "lifetime epsilon, default Policy", shown_epsilon(privacy.epsilon_lifetime)
-    cohort = f" of a cohort ({each.reports_of_a_cohort:,})" if params.num_cohorts > 1 else f" ({each.reports:,})"
+    cohort = f" of a cohort ({each.reports_of_a_cohort:,})" if params.num_cohorts > 1 else f" ({each.num_reports:,})"
     yield "central epsilon", f"{each.central:.3g} at delta = {DELTA:g}, among the reports{cohort}"
     identified = f"{each.permanent_bits:,.1f} bits, identifies one of {_power_of_two(each.permanent_bits)} clients"
     yield "permanent response", identified if each.permanent_bits else "none"
     yield "effective group size of 2 reports", f"{each.group_size:,.3g}"
-    reports, shares = format_count(each.reports, "report"), format_count(round(law.shares.count), "candidate")
+    reports, shares = format_count(each.num_reports, "report"), format_count(round(law.shares.count), "candidate")
     yield "decoded", f"{format_count(each.periods, 'period')} of {reports}, {_DATA[law.data]}, {shares}"
     yield from law.rows()
 

@@ -32,10 +32,10 @@ class Wishes:
     """Requirements of a metric.
 
     kind       : of the values
-    candidates : M, number of strings to look for, or of categories or buckets; a boolean metric has 1
+    num_candidates : M, number of strings to look for, or of categories or buckets; a boolean metric has 1
     epsilon    : largest epsilon of one report
     lifetime   : largest epsilon of all reports of a client; None: without a bound, and each report costs `epsilon` again
-    reports    : N, reports of a period, one of each client; None: plan the number that `share` needs
+    num_reports : N, reports of a period, one of each client; None: plan the number that `share` needs
     share      : smallest share that matters; None: that of the last candidate under Zipf's law
     periods    : T, periods that are decoded together
     values     : V, distinct values of a client over its lifetime, "no value" among them; each costs one permanent response
@@ -45,16 +45,16 @@ class Wishes:
     retained   : whether individual reports are retained, and decoded instead of their counts
     bits       : largest number of bits of a string metric's report; more bits collide less, link reports more and decode more slowly
     period     : reporting period
-    estimate   : "mean": an ordinal metric with one bit, for the mean alone; candidates is 1
+    estimate   : "mean": an ordinal metric with one bit, for the mean alone; num_candidates is 1
     longest    : length of the longest string to find without a list (`discover`); None: strings are looked up in a list
     alphabet   : characters of these strings; None: bytes
     """
 
     kind: KindWord = KindWord.STRING
-    candidates: int = 1
+    num_candidates: int = 1
     epsilon: float
     lifetime: float | None = None
-    reports: int | None = None
+    num_reports: int | None = None
     share: float | None = None
     periods: int = 1
     values: int = 1
@@ -74,7 +74,7 @@ class Wishes:
             if (word := getattr(self, name)) not in tuple(words):
                 raise PlanError(f"{name} must be one of {', '.join(words)}, got {word!r}: pass one of them.")
             object.__setattr__(self, name, words(word))
-        for name in ("candidates", "reports", "periods", "values", "hold", "lifetime_periods"):
+        for name in ("num_candidates", "num_reports", "periods", "values", "hold", "lifetime_periods"):
             check_count(name, getattr(self, name))
         problem = next(self._problems(), None)
         if problem is not None:
@@ -94,17 +94,17 @@ class Wishes:
                 "Pass bits = 128."
             )
         yield from planner_for(self).problems(self)
-        if self.reports is None and self.share is None:
+        if self.num_reports is None and self.share is None:
             yield (
-                "Neither reports nor share is given: the number of reports decides which shares can be detected. "
-                "Pass reports to plan the best accuracy, or share to plan the number of reports."
+                "Neither num_reports nor share is given: the number of reports decides which shares can be detected. "
+                "Pass num_reports to plan the best accuracy, or share to plan the number of reports."
             )
         if self.longest is None and self.alphabet is not None:
             yield "alphabet without longest: only strings without a list have one. Pass longest = 24, for example."
-        if self.longest is not None and (self.reports is None or self.retained):
+        if self.longest is not None and (self.num_reports is None or self.retained):
             yield (
-                "longest needs reports and bit counts: the groups depend on the number of reports. "
-                "Pass reports, and leave out retained."
+                "longest needs num_reports and bit counts: the groups depend on the number of reports. "
+                "Pass num_reports, and leave out retained."
             )
         if self.hold is not None and self.values > 1:
             yield (
@@ -113,8 +113,8 @@ class Wishes:
             )
         if self.hold is not None and self.lifetime is None:
             yield f"hold = {self.hold} without lifetime: each epoch costs epsilon again, and nothing bounds the sum. Pass lifetime."
-        if self.central is not None and self.reports is None:
-            yield "central without reports: the other reports of a cohort hide a client. Pass the number of reports."
+        if self.central is not None and self.num_reports is None:
+            yield "central without num_reports: the other reports of a cohort hide a client. Pass num_reports."
 
     @property
     def chooses_hold(self) -> bool:
@@ -170,9 +170,9 @@ class KindPlanner(ABC, Generic[K]):
         return Shares.zipf(number, self.total_share)
 
     def population(self, wishes: Wishes) -> Population:
-        """Population of the wishes, with 100 strings where no list has them; without `reports`, as many clients as can be planned."""
-        shares = self.shares(wishes.candidates if wishes.longest is None else DISCOVERED)
-        return Population(float(wishes.reports or MAX_REPORTS), repetition_of(wishes.periods, wishes.hold), shares)
+        """Population of the wishes, with 100 strings where no list has them; without `num_reports`, as many clients as can be planned."""
+        shares = self.shares(wishes.num_candidates if wishes.longest is None else DISCOVERED)
+        return Population(float(wishes.num_reports or MAX_REPORTS), repetition_of(wishes.periods, wishes.hold), shares)
 
     def smallest_share(self, wishes: Wishes) -> float:
         """Smallest share that matters."""

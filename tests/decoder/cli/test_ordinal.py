@@ -154,7 +154,7 @@ def test_audit_compares_buckets(definitions: Path) -> None:
 
 def test_plan_states_the_standard_errors_that_a_decoding_has() -> None:
     """Against the decoding of the expected counts of equal shares: the same to 1 %."""
-    wishes = Wishes(kind=KindWord.ORDINAL, candidates=6, epsilon=2, reports=120_000, share=0.1)
+    wishes = Wishes(kind=KindWord.ORDINAL, num_candidates=6, epsilon=2, num_reports=120_000, share=0.1)
     planned = plan(wishes, edges=(0, 1, 2, 4, 8, 16, 32))
     (note,) = [note for note in planned.notes if "distribution function" in note]
     of_mean, of_distribution = map(float, re.findall(r"is (\S+) and that .* up to (\S+) %", note)[0])
@@ -184,7 +184,7 @@ def test_plan_of_a_mean_keeps_the_epsilons_and_states_the_error(tmp_path: Path, 
     assert buckets_of(metric) == Buckets((0, 240), default=0, estimate=Estimand.MEAN)
     assert epsilon(metric) <= 1
     assert epsilon_permanent(metric) <= 2
-    wishes = Wishes(kind=KindWord.ORDINAL, estimate=Estimand.MEAN, epsilon=1, reports=100_000)
+    wishes = Wishes(kind=KindWord.ORDINAL, estimate=Estimand.MEAN, epsilon=1, num_reports=100_000)
     (note,) = [note for note in plan(wishes, edges=(0, 240)).notes if "standard error of their mean" in note]
     found = re.search(r"their mean is ([\d.]+)\. ", note)
     assert found is not None

@@ -35,9 +35,9 @@ def counts(aggregator: FakeAggregator) -> BitCounts:
     return counts
 
 
-def test_returns_the_summary_and_reports_progress(aggregator: FakeAggregator, counts: BitCounts) -> None:
+def test_returns_the_summary_and_counts_its_bytes(aggregator: FakeAggregator, counts: BitCounts) -> None:
     sizes: list[int] = []
-    assert pull_summary(aggregator.url, "homepage", progress=sizes.append) == counts
+    assert pull_summary(aggregator.url, "homepage", count_bytes=sizes.append) == counts
     assert sum(sizes) == len(aggregator.body)
     assert aggregator.requests == ["/v1/metrics/homepage/summary"]
 

@@ -12,7 +12,7 @@ from scipy.stats import binom, chi2, chisquare, norm
 from hubbub import Encoder, Metric, Params, Secret
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.errors import SummaryError
-from hubbub.metrics.discovery import Discovery, Method
+from hubbub.metrics.discovery import Discovery, DiscoveryMethod
 from hubbub.summary import BitCounts, Reports
 from hubbub.testing import SeededBytes
 from hubbub_decoder import decode, discover, simulate_bit_counts, simulate_reports
@@ -42,7 +42,9 @@ POPULATION = {"abc": 20_000, "abcd": 10_000, "head": 9_000, "fed": 6_000, "a": 8
 @pytest.mark.parametrize("hashes", [1, 2])
 @pytest.mark.parametrize("alphabet", ["ab\N{LATIN SMALL LETTER E WITH ACUTE}", None])
 @pytest.mark.parametrize("method", ["prefixes", "ngrams"])
-def test_vectorized_fragments_have_the_bits_of_the_client(alphabet: str | None, hashes: int, method: Method) -> None:
+def test_vectorized_fragments_have_the_bits_of_the_client(
+    alphabet: str | None, hashes: int, method: DiscoveryMethod
+) -> None:
     groups = Discovery(longest=5, step=1, first=2, alphabet=alphabet, held_out=0.2, method=method)
     metric = metric_of(4, groups, num_hashes=hashes)
     values = ["", "a", "ab", "abab", "\N{LATIN SMALL LETTER E WITH ACUTE}" * 4, "abababab"]
@@ -143,7 +145,7 @@ def test_improbable_prefixes_are_not_listed_as_truncated(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("method", ["prefixes", "ngrams"])
-def test_finds_strings_of_bytes_beyond_ascii(method: Method, unseen_seed: int) -> None:
+def test_finds_strings_of_bytes_beyond_ascii(method: DiscoveryMethod, unseen_seed: int) -> None:
     metric = metric_of(6, Discovery(longest=6, step=1, held_out=0.15, method=method), num_cohorts=128)
     texts = {"caf\N{LATIN SMALL LETTER E WITH ACUTE}": 60_000, "\N{EURO SIGN}5": 60_000}
     found = discover(simulate_bit_counts(metric, texts, np.random.default_rng(unseen_seed)), beam=20)
