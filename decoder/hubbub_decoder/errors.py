@@ -39,4 +39,4 @@ class PullError(HubbubError):
 
 
 class PlanError(HubbubError, ValueError):
-    """A wish that no definition fulfils, or that is out of range."""
+    """Wishes that no definition fulfils."""

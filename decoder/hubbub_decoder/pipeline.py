@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from hubbub.errors import SummaryError
+from hubbub.errors import ParameterError, SummaryError
 from hubbub.summary import PatternCounts
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.estimators.lasso_screening import DecodingMethod
@@ -52,9 +52,10 @@ def decode(
 
     BLAS is limited to one thread in the whole process until `decode` returns; large models use the idle cores (decision 75).
 
-    Raises SummaryError without reports or for arguments out of range, CandidateError for candidates that cannot be tested.
+    Raises SummaryError without reports, ParameterError for arguments out of range, CandidateError for candidates that cannot be tested.
 
     >>> from hubbub.metrics.metric import Metric
+    >>> from hubbub.summary import BitCounts
     >>> os = Metric.categorical("os", ("linux", "macos"), prob_p=0.25, prob_q=0.75, prob_f=0)
     >>> decoding = decode(BitCounts(os, [1000], [[500, 400]]))  # (1/2 - 1/4) / (3/4 - 1/4)
     >>> [(e.candidate, round(e.share, 3), round(e.std_error, 3)) for e in decoding.estimates]
@@ -76,7 +77,7 @@ def decode_evidence(
 ) -> Decoding:
     """Decode evidence: the steps of `decode`, from counts to shares with intervals, tests and warnings."""
     if method not in ("auto", "lasso"):
-        raise SummaryError(f'method must be "auto" or "lasso", got {method!r}')
+        raise ParameterError(f'method must be "auto" or "lasso", got {method!r}')
     if method == "lasso" and isinstance(evidence.source, PatternCounts):
         evidence = evidence.as_bit_counts()
     progress("testing the goodness of fit", 0.0)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.periods import Period
+from hubbub.number_checks import check_integer
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.summary.counting import count_patterns
 from hubbub_decoder.array_types import Indices
@@ -252,9 +252,8 @@ def _require_one_block(metric: Metric) -> None:
 
 
 def _check_number(metric: Metric, name: str, number: object) -> None:
-    """Raise PopulationError unless a number of clients is an integer >= 0."""
-    if not isinstance(number, Integral) or number < 0:
-        raise PopulationError(f"{metric.name}: {name} must be an integer >= 0, got {number!r}.")
+    """Raise ParameterError unless a number of clients is an integer >= 0."""
+    check_integer(f"{metric.name}: {name}", number, 0, hint="pass the number of clients")
 
 
 def _draw_cohorts(counts: NDArray[np.int64], num_cohorts: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -12,7 +12,8 @@ from tests.support.paths import REPOSITORY
 # "." is the package's `__init__` and `__main__`.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hubbub": (
-        ("errors", "consent", "randomness", "text", "files", "hashing", "worker_processes"),
+        ("errors",),
+        ("number_checks", "consent", "randomness", "text", "files", "hashing", "worker_processes"),
         ("pages", "mechanisms"),
         ("metrics",),
         ("wire",),

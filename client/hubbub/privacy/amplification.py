@@ -25,8 +25,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 
-from hubbub.errors import ParameterError
 from hubbub.metrics.params import HasBlocks
+from hubbub.number_checks import check_integer, check_number
+from hubbub.privacy.loss import check_num_reports
 from hubbub.privacy.loss import epsilon as epsilon_of
 
 _MAX_REPORTS = 200_000
@@ -52,6 +53,7 @@ def central_epsilon(metric: HasBlocks, num_reports: int, delta: float, periods: 
     >>> [round(central_epsilon(params, n, 1e-9), 3) for n in (100, 10_000, 1_000_000)]
     [1.011, 0.084, 0.018]
     """
+    check_num_reports(periods, "periods")
     return amplified(epsilon_of(metric, periods), num_reports, delta)
 
 
@@ -162,9 +164,6 @@ def _divergence(x: float, chance: float) -> float:
 
 
 def _check(epsilon: float, num_reports: int, delta: float) -> None:
-    if math.isnan(epsilon) or epsilon < 0:
-        raise ParameterError(f"an epsilon is in [0, inf], got {epsilon}")
-    if isinstance(num_reports, bool) or not isinstance(num_reports, int) or num_reports < 1:
-        raise ParameterError(f"num_reports must be an integer >= 1, got {num_reports!r}")
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta must be in (0, 1), got {delta}: it is the chance that the bound fails")
+    check_number("epsilon", epsilon, "[0, inf]", hint="pass the epsilon of one report")
+    check_integer("num_reports", num_reports, 1, hint="pass the number of reports of one cohort")
+    check_number("delta", delta, "(0, 1)", hint="it is the probability that the bound fails, such as 1e-9")

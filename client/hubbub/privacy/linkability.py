@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import math
 
-from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import HasBlocks
+from hubbub.number_checks import check_integer
+from hubbub.privacy.loss import check_num_reports
 
 LINKABLE_GROUP_SIZE = 100
 """Effective group size of two reports from which `linkability_warning` warns."""
@@ -41,8 +42,7 @@ def effective_group_size(metric: HasBlocks, num_reports: float = 1) -> float:
 
 def mutual_information(metric: HasBlocks, num_reports: float = 1) -> float:
     """Return I in nats, for the value ("no value" included) for which it is largest."""
-    if not (num_reports == math.inf or (num_reports >= 1 and float(num_reports).is_integer())):
-        raise ParameterError(f"num_reports must be an integer >= 1 or math.inf, got {num_reports}")
+    check_num_reports(num_reports)
     return math.fsum(
         each.mechanism.mutual_information(each.num_bits, each.possible_ones, num_reports) for each in metric.blocks
     )
@@ -55,8 +55,7 @@ def match_probability_bound(metric: HasBlocks, group_size: int, num_reports: flo
 
     Source: Fano's inequality, Cover and Thomas 2006, theorem 2.10.1, for a uniformly drawn client.
     """
-    if isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 2:
-        raise ParameterError(f"group_size must be an integer >= 2, got {group_size!r}")
+    check_integer("group_size", group_size, 2, hint="pass the number of clients of the group")
     return min(1.0, (mutual_information(metric, num_reports) + math.log(2)) / math.log(group_size))
 
 

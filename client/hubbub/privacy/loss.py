@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from hubbub.errors import ParameterError
 from hubbub.metrics.params import HasBlocks
+from hubbub.number_checks import check_integer, check_number
 
 
 def epsilon(metric: HasBlocks, num_reports: float = 1) -> float:
@@ -39,9 +39,16 @@ def epsilon(metric: HasBlocks, num_reports: float = 1) -> float:
     >>> round(math.exp(epsilon(two_coins)), 12), round(math.exp(epsilon_permanent(two_coins)), 12)
     (3.0, 3.0)
     """
-    if not (num_reports == math.inf or (num_reports >= 1 and float(num_reports).is_integer())):
-        raise ParameterError(f"num_reports must be an integer >= 1 or math.inf, got {num_reports}")
+    check_num_reports(num_reports)
     return math.fsum(each.mechanism.epsilon(each.num_bits, each.possible_ones, num_reports) for each in metric.blocks)
+
+
+def check_num_reports(number: float, name: str = "num_reports") -> None:
+    """Raise ParameterError unless a number of reports of one client is an integer >= 1, or infinite."""
+    hint = "pass 1, or math.inf for any number of reports"
+    check_number(name, number, "[1, inf]", hint=hint)
+    if number != math.inf and number != int(number):
+        check_integer(name, number, 1, hint=hint)
 
 
 def epsilon_permanent(metric: HasBlocks) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
+from hubbub.number_checks import check_integer, check_number
 from hubbub.privacy.loss import epsilon
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.bound import Bound, Event, bound_of_event
@@ -106,7 +107,7 @@ def audit_metric(
     schedule = Schedule.of(num_reports, metric.hold)
     claim = declared_epsilon(metric, num_reports) if claim is None else claim
     values = operations_of(metric).audited_values() if values is None else values
-    _check(values, confidence, trials, claim)
+    _check(values, confidence, trials, claim, seed)
     i, j, each = declared_pair(metric, [true_bits(metric, value) for value in values], schedule, claim, 1 - confidence)
     needed = 4 * math.ceil(each) if math.isfinite(each) else math.inf
     trials = int(np.clip(needed, MIN_TRIALS, MAX_DEFAULT_TRIALS)) if trials is None else trials
@@ -135,12 +136,10 @@ def audit_client(
     progress: Progress = ignore_progress,
 ) -> Audit:
     """Audit a client without a definition: distinguishers are learned. Parameters as in `audit_metric`."""
-    _check(values, confidence, trials, claim)
-    rng = np.random.default_rng(seed)
+    _check(values, confidence, trials, claim, seed)
+    schedule, rng = Schedule.of(num_reports, hold), np.random.default_rng(seed)
     num_bits = client([values[0]] * num_reports, int(rng.integers(1 << 62)), 1).bits.shape[2]
-    laboratory = Laboratory(
-        client, num_bits, MAX_COHORTS, Schedule.of(num_reports, hold), rng, count_trials(progress, trials)
-    )
+    laboratory = Laboratory(client, num_bits, MAX_COHORTS, schedule, rng, count_trials(progress, trials))
     return _audit(laboratory, values, claim, trials, confidence, math.nan, None, None)
 
 
@@ -180,16 +179,14 @@ def _audit(
     return max(audits, key=lambda audit: audit.bound.epsilon)
 
 
-def _check(values: list[AuditedValue], confidence: float, trials: int | None, claim: float) -> None:
+def _check(values: list[AuditedValue], confidence: float, trials: int | None, claim: float, seed: int | None) -> None:
     if len(values) < 2 or len(set(values)) < len(values):
         raise ParameterError(
             f"values must be two or more different values, got {values}: an audit compares reports of two values"
         )
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must be in (0, 1), got {confidence}: it is the probability of a valid bound")
-    if trials is not None and trials < MIN_TRIALS:
-        raise ParameterError(
-            f"trials must be at least {MIN_TRIALS:,}, got {trials:,}: fewer clients leave no trials for some part of the audit"
-        )
-    if not claim > 0:
-        raise ParameterError(f"claim must be above 0, got {claim}: it is the epsilon that the client declares")
+    check_number("confidence", confidence, "(0, 1)", hint="it is the probability of a valid bound, such as 0.99")
+    if trials is not None:
+        check_integer("trials", trials, MIN_TRIALS, hint="fewer clients leave no trials for some part of the audit")
+    if seed is not None:
+        check_integer("seed", seed, 0, hint="leave it out for a random seed")
+    check_number("claim", claim, "(0, inf)", hint="it is the epsilon that the client declares")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub.errors import ParameterError
+from hubbub.number_checks import check_integer
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, ClientReports
 from hubbub_decoder.audit.distinguisher import Distinguisher, Observations
@@ -37,8 +38,9 @@ class Schedule:
         >>> Schedule.of(5, None), Schedule.of(6, 3).epochs, Schedule.of(2, 3).epochs
         (Schedule(reports=5, per_epoch=5), 2, 1)
         """
-        if reports < 1:
-            raise ParameterError(f"num_reports must be at least 1, got {reports}: each client sends one report or more")
+        check_integer("num_reports", reports, 1, hint="each client sends one report or more")
+        if hold is not None:
+            check_integer("hold", hold, 1, hint="leave it out for reports of one permanent response")
         if hold is None or reports <= hold:
             return cls(reports, reports)
         if reports % hold:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from numbers import Real
 
 import numpy as np
 
-from hubbub.errors import SummaryError
+from hubbub.errors import ParameterError, SummaryError
 from hubbub.metrics.metric import Metric
+from hubbub.number_checks import check_number
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.blas_threads import one_blas_thread
@@ -141,9 +141,9 @@ def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients:
             "Only reports of one definition can be compared: decode each, and compare the shares yourself."
         )
     if not isinstance(same_clients, bool | None):
-        raise SummaryError(f"same_clients must be True, False or None, got {same_clients!r}")
-    if overlap is not None and (isinstance(overlap, bool) or not isinstance(overlap, Real) or not 0 <= overlap <= 1):
-        raise SummaryError(f"overlap must be a number in [0, 1] or None, got {overlap!r}")
+        raise ParameterError(f"same_clients must be True, False or None, got {same_clients!r}")
+    if overlap is not None:
+        check_number("overlap", overlap, "[0, 1]", hint="leave it out to estimate it")
     if overlap is not None and same_clients is False and overlap > 0:
         raise SummaryError(
             f"same_clients=False means that no client is in both samples, but overlap is {overlap!r}. Leave one of them out."

@@ -31,6 +31,7 @@ from hubbub_decoder.results.document import (
     Row,
     Sparkline,
     Table,
+    check_top,
     format_level,
     group_name,
 )
@@ -128,6 +129,7 @@ class Trends(TableResult[Decoding], Result):
         """
         decodings = self.decodings
         every = everything or not decodings[0].is_tested
+        check_top(top)
         names = [name for name in self.candidates if every or self.has_signal(name)][:top]
         reports = sum(decoding.num_reports for decoding in decodings)
         days = f"{self.periods[0]} .. {self.periods[-1]}"

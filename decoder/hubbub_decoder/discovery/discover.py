@@ -12,6 +12,7 @@ from hubbub.errors import SummaryError
 from hubbub.metrics.discovery import END, Discovery
 from hubbub.metrics.kinds import StringKind
 from hubbub.metrics.metric import Metric
+from hubbub.number_checks import check_integer
 from hubbub.summary import BitCounts
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.blas_threads import one_blas_thread
@@ -135,8 +136,7 @@ def discover(
     metric = summary.metric
     discovery = discovery_of(metric)
     for name, number in (("beam", beam), ("max_candidates", max_candidates)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise SummaryError(f"{name} must be an integer >= 1, got {number!r}")
+        check_integer(name, number, 1, hint="leave it out for the default")
     counts = summary.bit_counts()
     searched = counts if same_clients else BitCounts(metric, counts.reports, counts.ones)
     kept = search_prefixes(searched, discovery, beam=beam, max_candidates=max_candidates, progress=progress)

@@ -113,7 +113,7 @@ def describe(
     num_candidates : M, number of strings to look for, with shares under Zipf's law; None: 100, or the number of categories or buckets
     retained   : whether individual reports are decoded instead of their counts
 
-    Raises PlanError for a number below 1, a joint metric, and a metric that reports n-grams.
+    Raises ParameterError for a number below 1, PlanError for a joint metric, and a metric that reports n-grams.
 
     >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
     >>> bought = describe(survey, num_reports=10_000)

@@ -13,6 +13,7 @@ from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.kinds import MIN_STRING_BITS, Kind, KindWord
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
+from hubbub.number_checks import check_integer, check_number
 from hubbub.text import with_article
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.repetition import Repetition
@@ -69,30 +70,27 @@ class Wishes:
     alphabet: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise PlanError for a value out of range, or for wishes that exclude each other."""
+        """Raise ParameterError for a number out of range, PlanError for wishes that exclude each other."""
         for name, words in (("kind", KindWord), ("period", PeriodKind), ("estimate", Estimand)):
             if (word := getattr(self, name)) not in tuple(words):
                 raise PlanError(f"{name} must be one of {', '.join(words)}, got {word!r}: pass one of them.")
             object.__setattr__(self, name, words(word))
-        for name in ("num_candidates", "num_reports", "periods", "values", "hold", "lifetime_periods"):
+        for name in ("num_candidates", "num_reports", "periods", "values", "hold", "lifetime_periods", "longest"):
             check_count(name, getattr(self, name))
         problem = next(self._problems(), None)
         if problem is not None:
             raise PlanError(problem)
 
     def _problems(self) -> Iterator[str]:
-        """Yield what is out of range, what the kind refuses, and what excludes each other."""
+        """Yield what the kind refuses, and what excludes each other. Raises ParameterError for a number out of range."""
         for name in ("epsilon", "lifetime", "central"):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and 0 < value < math.inf):
-                yield f"{name} must be a number above 0, got {value!r}: it bounds a privacy loss. Pass {name} = 2, for example."
-        if self.share is not None and not (_is_number(self.share) and 0 < self.share < 1):
-            yield f"share must be above 0 and below 1, got {self.share!r}: it is a part of the reports. Pass share = 0.01 for 1 %."
-        if not isinstance(self.bits, int) or not MIN_STRING_BITS <= self.bits <= MAX_BITS:
-            yield (
-                f"bits must be an integer in [{MIN_STRING_BITS}, {MAX_BITS}], got {self.bits!r}: a report of strings has so many. "
-                "Pass bits = 128."
-            )
+            if value is not None:
+                check_number(name, value, "(0, inf)", hint=f"it bounds a privacy loss. Pass {name} = 2, for example.")
+        if self.share is not None:
+            check_number("share", self.share, "(0, 1)", hint="it is a part of the reports. Pass share = 0.01 for 1 %.")
+        hint = "a report of strings has so many. Pass bits = 128."
+        check_integer("bits", self.bits, MIN_STRING_BITS, MAX_BITS, hint=hint)
         yield from planner_for(self).problems(self)
         if self.num_reports is None and self.share is None:
             yield (
@@ -239,12 +237,6 @@ def repetition_of(periods: int, hold: int | None) -> Repetition:
 
 
 def check_count(name: str, number: object) -> None:
-    """Raise PlanError for anything but None and an integer above 0."""
-    if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-        raise PlanError(
-            f"{name} must be an integer of at least 1, got {number!r}: it is a number of {name}. Pass {name} = 1 or more."
-        )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Raise ParameterError for anything but None and an integer above 0."""
+    if number is not None:
+        check_integer(name, number, 1, hint=f"pass {name} = 1 or more.")

@@ -26,6 +26,7 @@ from hubbub_decoder.results.document import (
     Document,
     Row,
     Table,
+    check_top,
     format_level,
     group_name,
 )
@@ -170,6 +171,7 @@ class Decoding(TableResult[Estimate], Result):
         top        : largest number of rows, the largest shares; None: all
         """
         every = self.detected if self.is_tested and not everything else self.estimates
+        check_top(top)
         rows = self.in_order(every[:top])
         lines = (*match_lines(self), *summary_lines(self))
         return Document(headline(self), _table(self, rows, len(every) - len(rows)), lines, self.warnings)

@@ -129,11 +129,11 @@ def test_declared_epsilon_adds_up_over_epochs() -> None:
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ({"confidence": 1.0}, "confidence must be in"),
-        ({"trials": 10}, "trials must be at least 4,000, got 10"),
-        ({"claim": -1.0}, "claim must be above 0"),
+        ({"confidence": 1.0}, "confidence must be a number in"),
+        ({"trials": 10}, "trials must be an integer >= 4000, got 10"),
+        ({"claim": -1.0}, "claim must be a number in"),
         ({"values": [True]}, "values must be two or more"),
-        ({"num_reports": 0}, "num_reports must be at least 1, got 0"),
+        ({"num_reports": 0}, "num_reports must be an integer >= 1, got 0"),
     ],
 )
 def test_audit_rejects_bad_arguments(argument: dict[str, float], message: str) -> None:

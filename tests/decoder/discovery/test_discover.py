@@ -11,7 +11,7 @@ from scipy.stats import binom, chi2, chisquare, norm
 
 from hubbub import Encoder, Metric, Params, Secret
 from hubbub.encoding.bloom import bloom_bits
-from hubbub.errors import SummaryError
+from hubbub.errors import ParameterError, SummaryError
 from hubbub.metrics.discovery import Discovery, DiscoveryMethod
 from hubbub.summary import BitCounts, Reports
 from hubbub.testing import SeededBytes
@@ -216,9 +216,9 @@ def test_rejects_a_metric_without_discover_and_bad_limits() -> None:
     plain = Metric.string("words", WORDS.params)
     with pytest.raises(SummaryError, match="words: the definition has no discover table"):
         discover(BitCounts.empty(plain))
-    with pytest.raises(SummaryError, match="beam must be an integer >= 1, got 0"):
+    with pytest.raises(ParameterError, match="beam must be an integer >= 1, got 0"):
         discover(BitCounts.empty(WORDS), beam=0)
-    with pytest.raises(SummaryError, match="max_candidates must be an integer >= 1, got"):
+    with pytest.raises(ParameterError, match="max_candidates must be an integer >= 1, got"):
         discover(BitCounts.empty(WORDS), max_candidates=1.5)  # type: ignore[arg-type]
     with pytest.raises(SummaryError, match="holds no report"):
         discover(BitCounts.empty(WORDS))

@@ -15,9 +15,10 @@ from rich.console import Console
 
 from hubbub import Metric, Params
 from hubbub.cli import main
+from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import load_definitions, parse_definitions
 from hubbub.privacy import central_epsilon, epsilon
-from hubbub_decoder import PlanError, describe
+from hubbub_decoder import describe
 from hubbub_decoder.planning.description import periods_epsilon, permanent_entropy, recovery_probability
 from hubbub_decoder.planning.page import render_page
 from hubbub_decoder.planning.tables import DescriptionTables, figure_rows
@@ -111,7 +112,7 @@ def test_one_crowded_cohort_is_shown_without_an_accuracy() -> None:
 
 
 def test_describe_refuses_a_number_below_one() -> None:
-    with pytest.raises(PlanError, match="num_reports must be an integer of at least 1, got 0"):
+    with pytest.raises(ParameterError, match="num_reports must be an integer >= 1, got 0"):
         describe(string(64), num_reports=0)
 
 
@@ -165,7 +166,7 @@ def test_command_describes_and_compares(definitions: list[Path], tmp_path: Path)
         (("{path}", "--epsilon", 1), "--epsilon chooses parameters"),
         (("{path}", "--owner", "ada"), "--owner chooses parameters"),
         (("{path}", "missing"), "has no metric 'missing'"),
-        (("--epsilon", -1, "--reports", 10), "epsilon must be a number above 0, got -1.0"),
+        (("--epsilon", -1, "--reports", 10), "epsilon must be a number in (0, inf), got -1.0"),
     ],
 )
 def test_command_names_the_remedy(definitions: list[Path], arguments: tuple[object, ...], message: str) -> None:

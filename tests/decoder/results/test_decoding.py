@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from hubbub import Metric, Params, SummaryError
+from hubbub import Metric, ParameterError, Params, SummaryError
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import find_implausible
@@ -470,14 +470,14 @@ def test_rejects_invalid_candidates(candidates: list[str] | None, message: str) 
 
 def test_rejects_an_unknown_method() -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
-    with pytest.raises(SummaryError, match='method must be "auto" or "lasso", got \'ridge\''):
+    with pytest.raises(ParameterError, match='method must be "auto" or "lasso", got \'ridge\''):
         decode(counts, ["a"], method="ridge")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("settings", [{"confidence": 0.0}, {"confidence": 95.0}, {"fdr": 1.0}, {"confidence": "a"}])
 def test_rejects_confidence_and_fdr_outside_zero_and_one(settings: dict[str, Any]) -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
-    with pytest.raises(SummaryError, match=r"must be a number in \(0, 1\), got"):
+    with pytest.raises(ParameterError, match=r"must be a number in \(0, 1\), got"):
         decode(counts, ["a"], **settings)
 
 

@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from hubbub import Metric, Params
+from hubbub.errors import ParameterError
 from hubbub_decoder import decode, simulate_bit_counts
 from hubbub_decoder.results.document import Bar, Column, Document, Row, Shade, Sparkline, Table
 from hubbub_decoder.results.estimates import Finding
@@ -84,7 +85,7 @@ def test_top_limits_the_rows_of_documents_and_plots(result: TableResult[Any]) ->
     assert len([row for row in document.table.rows if not row.is_total and "unlisted" not in str(row.cells[0])]) == 1
     axes = result.plot(Figure(), top=1)
     assert isinstance(axes, Axes)
-    with pytest.raises(ValueError, match="top must be at least 1, got 0"):
+    with pytest.raises(ParameterError, match="top must be an integer >= 1, got 0"):
         result.plot(top=0)
 
 

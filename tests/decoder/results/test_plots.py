@@ -177,7 +177,7 @@ def test_top_keeps_the_largest_and_rejects_none(decoding: Decoding) -> None:
     axes = decoding.plot(empty_axes(), top=2)
     assert labels(axes) == [estimate.candidate for estimate in decoding[:2]]
     assert "the 2 largest of 6" in axes.get_title(loc="left")
-    with pytest.raises(ValueError, match="top must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="top must be an integer >= 1, got 0"):
         decoding.plot(top=0)
 
 
@@ -216,7 +216,7 @@ def test_epsilon_of_an_epoch_adds_to_those_before() -> None:
     assert values[-1] == pytest.approx(2 * epsilon(monthly.params, 30))
     assert values[0] == pytest.approx(epsilon(monthly.params))
     for wrong in ([], [SURVEY] * 9):
-        with pytest.raises(ValueError, match="draws 1 to 8 metrics"):
+        with pytest.raises(ValueError, match=r"number of metrics must be an integer in \[1, 8\]"):
             plots.plot_epsilon(wrong)
 
 
