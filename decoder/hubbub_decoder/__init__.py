@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate
     from hubbub_decoder.results.unlisted_strings import UnlistedString
     from hubbub_decoder.simulation import (
-        simulate_bit_counts,
-        simulate_joint_reports,
-        simulate_pattern_counts,
+        simulate,
         simulate_reports,
         simulate_two_periods,
     )
@@ -90,9 +88,7 @@ __all__ = [
     "pull_reports",
     "pull_summary",
     "read_candidates",
-    "simulate_bit_counts",
-    "simulate_joint_reports",
-    "simulate_pattern_counts",
+    "simulate",
     "simulate_reports",
     "simulate_two_periods",
     "write_report",
@@ -107,7 +103,6 @@ _MODULES = {
     "Association": "association.association",
     "Cell": "association.association",
     "Conditional": "association.association",
-    "simulate_joint_reports": "simulation",
     "Audit": "audit.audit",
     "audit_client": "audit.audit",
     "audit_metric": "audit.audit",
@@ -130,8 +125,7 @@ _MODULES = {
     "pull_reports": "data.pull",
     "pull_summary": "data.pull",
     "read_candidates": "data.candidates",
-    "simulate_bit_counts": "simulation",
-    "simulate_pattern_counts": "simulation",
+    "simulate": "simulation",
     "simulate_reports": "simulation",
     "simulate_two_periods": "simulation",
     "write_report": "report.write",

@@ -104,15 +104,10 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
         lambda **options: hubbub_decoder.discover(reports_of(WORDS), **options),
         {"confidence": 0.95, "fdr": 0.05, "beam": 10, "max_candidates": 10},
     ),
-    **{
-        f"hubbub_decoder.simulate_{form}": (
-            lambda form=form, **options: getattr(hubbub_decoder, f"simulate_{form}")(
-                SURVEY, {"true": 5}, np.random.default_rng(1), **options
-            ),
-            {"no_value": 0},
-        )
-        for form in ("bit_counts", "pattern_counts")
-    },
+    "hubbub_decoder.simulate": (
+        lambda **options: hubbub_decoder.simulate(SURVEY, {"true": 5}, np.random.default_rng(1), **options),
+        {"no_value": 0},
+    ),
     "hubbub_decoder.simulate_reports": (simulated, {"no_value": 0}),
     "hubbub_decoder.plots.plot_epsilon": (
         lambda **options: hubbub_decoder.plots.plot_epsilon(SURVEY, ax=Figure().add_subplot(), **options),

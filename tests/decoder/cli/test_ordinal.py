@@ -14,7 +14,7 @@ from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode, plan
 from hubbub_decoder.planning.wishes import Wishes
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 from tests.decoder.cli.test_cli import error_of, hubbub
 from tests.support.every_kind import buckets_of
 
@@ -190,7 +190,7 @@ def test_plan_of_a_mean_keeps_the_epsilons_and_states_the_error(tmp_path: Path, 
     assert found is not None
     assert float(found[1]) == pytest.approx(240 * ((0.9207 + 1 / 12) / 100_000) ** 0.5, rel=0.01)
     population = {repr(number): 1000 for number in range(1, 240, 2)}
-    counts = simulate_bit_counts(plan(wishes, edges=(0, 240)).metric, population, np.random.default_rng(unseen_seed))
+    counts = simulate(plan(wishes, edges=(0, 240)).metric, population, np.random.default_rng(unseen_seed))
     numbers = decode(counts).numbers
     assert numbers is not None
     assert numbers.mean.std_error * (120_000 / 100_000) ** 0.5 == pytest.approx(float(found[1]), rel=0.02)

@@ -15,7 +15,7 @@ from hubbub import Metric, Params
 from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import parse_definitions
 from hubbub.metrics.discovery import Discovery
-from hubbub_decoder import PlanError, discover, plan, simulate_bit_counts
+from hubbub_decoder import PlanError, discover, plan, simulate
 from hubbub_decoder.discovery.discover import discovery_of
 from hubbub_decoder.discovery.power import detection_limit, detection_probability
 from hubbub_decoder.planning.description import describe
@@ -85,7 +85,7 @@ def test_strings_are_found_where_the_law_predicts_it(unseen_seed: int) -> None:
         shares = 1 / np.arange(1, len(texts) + 1)
         shares /= shares.sum()
         population = dict(zip(texts, map(int, rng.multinomial(reports, shares)), strict=True))
-        counts, beam = simulate_bit_counts(metric, population, rng), int(rng.choice([30, 100, 1000]))
+        counts, beam = simulate(metric, population, rng), int(rng.choice([30, 100, 1000]))
         found = discover(counts, target="population", beam=beam, max_candidates=100_000)
         detected = {each.candidate for each in found.detected}
         law = law_of(metric, reports)

@@ -14,7 +14,7 @@ import pytest
 import hubbub_decoder
 from hubbub import Metric, Params
 from hubbub_decoder import Estimate, decode
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 
 def dataclasses_in(annotation: Any) -> Iterator[type]:
@@ -68,7 +68,7 @@ def test_undetermined_results_are_equal(cls: type) -> None:
 def test_equal_decodings_are_equal() -> None:
     """Of a string metric with undetermined totals, decoded twice, and after pickling; with another confidence they differ."""
     metric = Metric.string("x", Params(num_bits=8, num_hashes=2, num_cohorts=2, prob_p=0.25, prob_q=0.75, prob_f=0))
-    counts = simulate_bit_counts(metric, {"a": 400, "b": 200}, np.random.default_rng(1))
+    counts = simulate(metric, {"a": 400, "b": 200}, np.random.default_rng(1))
     one, two = (decode(counts, [*"abcdefghij"]) for _ in range(2))
     assert any(np.isnan(estimate.selection_adjusted_low) for estimate in one)
     assert one == two == pickle.loads(pickle.dumps(one))  # noqa: S301, our own bytes
