@@ -136,6 +136,16 @@ def test_progress_has_one_signature() -> None:
     assert not wrong
 
 
+def test_same_clients_has_one_type_and_default() -> None:
+    functions = {name: inspect.signature(thing) for name, thing in public_things() if inspect.isfunction(thing)}
+    found = {
+        name: (each.parameters["same_clients"].annotation, each.parameters["same_clients"].default)
+        for name, each in functions.items()
+        if "same_clients" in each.parameters
+    }
+    assert set(found.values()) == {("bool", True)}, found
+
+
 def test_annotations_of_every_package_are_found() -> None:
     """A test of the tests above: they see a function, a field, a method and a name imported for types alone."""
     found = {(each.where, each.name) for each in public_annotations()}

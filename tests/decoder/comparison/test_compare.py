@@ -177,7 +177,7 @@ def test_comparison_is_saved_and_printed_as_json(tmp_path: Path) -> None:
     [
         ({"overlap": 1.5}, "overlap must be a number"),
         ({"overlap": True}, "overlap must be a number"),
-        ({"same_clients": "no"}, "same_clients must be"),
+        ({"same_clients": None}, "same_clients must be True or False"),
         ({"overlap": 0.5, "same_clients": False}, "no client is in both"),
         ({"confidence": 1}, "confidence must be"),
         ({"target": "all"}, "target must be"),
