@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.planning.wishes import Wishes
     from hubbub_decoder.report.write import write_report
     from hubbub_decoder.results.decoding import Decoding
+    from hubbub_decoder.results.diagnosis import Diagnosis
     from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate
     from hubbub_decoder.results.unlisted_strings import UnlistedString
     from hubbub_decoder.simulation import (
@@ -61,6 +62,7 @@ __all__ = [
     "Conditional",
     "Decoding",
     "Description",
+    "Diagnosis",
     "Discoveries",
     "Estimate",
     "Finding",
@@ -111,6 +113,7 @@ _MODULES = {
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",
+    "Diagnosis": "results.diagnosis",
     "Finding": "results.estimates",
     "FitTest": "results.estimates",
     "ShareEstimate": "results.estimates",

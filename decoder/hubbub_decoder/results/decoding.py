@@ -22,6 +22,7 @@ from hubbub_decoder.errors import OutputError
 from hubbub_decoder.inference.intervals import reports_to_detect
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
+from hubbub_decoder.results.diagnosis import Diagnosis
 from hubbub_decoder.results.document import (
     INTERVAL_WIDTH,
     Bar,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 _SPARE_FOR_BARS = 18
 _EXAMPLE_LIMIT = 0.01
 _NUM_SMALLER_LIMITS = 4
+_NUM_SUMMARIZED = 5
 ESTIMATE_COLUMNS = columns_of(
     Estimate, "candidate", "share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high",
     "p_value", "q_value", "posterior_median", "credible_low", "credible_high", "posterior_mean", "simultaneous_low",
@@ -143,6 +145,25 @@ class Decoding(TableResult[Estimate], Result):
             replace(each, matches=matching_words(each, distinct, self.metric.params)) for each in self.unlisted_strings
         )
         return replace(self, unlisted_strings=strings, num_more_candidates=len(distinct))
+
+    def summary(self) -> str:
+        """Return the headline, the five largest shares with their intervals, the totals, and the verdict of `diagnose`, as text."""
+        shown = [e for e in self.estimates if not math.isnan(e.share)][:_NUM_SUMMARIZED]
+        rows = (
+            f"  {group_name(e.group)}: {e.share:z.2%} ({e.low:z.2%} .. {e.high:z.2%})" for e in self.in_order(shown)
+        )
+        return "\n".join([headline(self), *rows, *summary_lines(self, quantiles=False), self.diagnose().verdict])
+
+    def diagnose(self) -> Diagnosis:
+        """Return whether the estimates can be used: goodness-of-fit tests, findings, and a verdict.
+
+        >>> from hubbub.summary import BitCounts
+        >>> from hubbub_decoder import decode
+        >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+        >>> decode(BitCounts(survey, [1000], [[400]])).diagnose().verdict
+        "The reports fit the metric's parameters, and there is no finding. The estimates and intervals can be used."
+        """
+        return Diagnosis(self.fit_tests, self.warnings)
 
     def intervals(self, level: float) -> tuple[tuple[float, float], ...]:
         """Return the confidence intervals (low, high) of the estimates at another level, in their order, not clipped; () for a mean.
