@@ -32,7 +32,7 @@ from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import Decoding, decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.simulation import simulate_pattern_counts
+from hubbub_decoder.simulation import simulate
 
 HERE = Path(__file__).parent
 DISTRIBUTIONS = ("unif", "exp", "gauss", "zipf1", "zipf1.5")
@@ -147,7 +147,7 @@ def reports_of(case: Case, regtest: Path | None, entropy: str) -> tuple[PatternC
     values, clients = SIZES[case.size]
     name = "uniform" if case.distribution == "unif" else case.distribution
     population = draw_population(distribution_shares(name, values), clients, rng)
-    counts = simulate_pattern_counts(Metric.string("grid", params), population, rng)
+    counts = simulate(Metric.string("grid", params), population, rng, form=PatternCounts)
     return counts, np.array([population.get(f"v{v}", 0) for v in range(1, values + 1)], float)
 
 

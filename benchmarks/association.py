@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hubbub import Metric, Params
 from hubbub.summary import Reports
-from hubbub_decoder import associate, simulate_joint_reports
+from hubbub_decoder import associate, simulate
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import IndependenceTest, fit_dependence
 from hubbub_decoder.association.fit import fit_parts
@@ -75,7 +75,7 @@ def draw_reports(
         "b": [f"b{seed}-{i}" for i in range(len(y))] + [f"heavy-b{seed}"],
     }
     pairs = itertools.product(names["a"], names["b"])
-    reports = simulate_joint_reports(metric, dict(zip(pairs, counts.ravel().tolist(), strict=True)), rng)
+    reports = simulate(metric, dict(zip(pairs, counts.ravel().tolist(), strict=True)), rng, form=Reports)
     return reports, {part: each[:-1] for part, each in names.items()}, counts
 
 
@@ -347,7 +347,7 @@ def draw_three(
         [f"{side}{rng.integers(10**9)}" for _ in range(number + 1)] for side, number in (("a", rows), ("b", columns))
     ]
     clients = dict(zip(itertools.product(*names, ("x", "y", "z")), counts.ravel().tolist(), strict=True))
-    return simulate_joint_reports(metric, clients, rng), {"a": names[0][:-1], "b": names[1][:-1]}, counts
+    return simulate(metric, clients, rng, form=Reports), {"a": names[0][:-1], "b": names[1][:-1]}, counts
 
 
 def flights_metric() -> Metric:
@@ -379,7 +379,7 @@ def flights(runs: int) -> None:
     product = np.abs(true - np.outer(true.sum(axis=1), true.sum(axis=0))).sum() / 2
     distances = []
     for seed in range(runs):
-        reports = simulate_joint_reports(flights_metric(), counts, np.random.default_rng(seed))
+        reports = simulate(flights_metric(), counts, np.random.default_rng(seed), form=Reports)
         found = associate(reports, {"carrier": names[0], "origin": names[1]})
         padded = np.zeros_like(found.joint.guess)
         padded[: true.shape[0], : true.shape[1]] = true

@@ -109,7 +109,9 @@ def run(file: Path, trials: int | None) -> int:
             printed = {surface: figures[name][cell.label] for surface, figures in surfaces.items()}
             needed = _trials_needed(metric, cell.reports, cell.claim, CONFIDENCE)
             number = trials or math.ceil(min(max(needed, MIN_TRIALS), MAX_REPORTS // cell.reports))
-            audit = audit_metric(metric, reports=cell.reports, claim=cell.claim, confidence=CONFIDENCE, trials=number)
+            audit = audit_metric(
+                metric, num_reports=cell.reports, claim=cell.claim, confidence=CONFIDENCE, trials=number
+            )
             replays = replay_tests_of(None, metric, audit.values[0], audit.schedule, None)
             found = problems(cell, audit, printed) + [test.finding for test in replays if test.refuted]
             failed += len(found)
@@ -205,7 +207,7 @@ def run_cells(most: int, only: list[str]) -> int:
         clients = int(min(max(needed, MIN_TRIALS), most // reports))
         expected = _expected_bound(metric, reports, clients // 4, 1 - CELL_CONFIDENCE)
         start = time.process_time()
-        audit = audit_metric(metric, reports=reports, confidence=CELL_CONFIDENCE, trials=clients)
+        audit = audit_metric(metric, num_reports=reports, confidence=CELL_CONFIDENCE, trials=clients)
         failed += audit.refuted
         speed = audit.trials / (time.process_time() - start)
         print(

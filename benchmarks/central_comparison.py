@@ -24,7 +24,7 @@ from benchmarks.environment import CACHE, EnvironmentUnavailableError, make_envi
 from benchmarks.pages import put_section
 from hubbub import Metric
 from hubbub_decoder import decode
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 HEADING = "## Randomized response and a trusted curator"
 REQUIREMENTS = ("opendp==0.16.0",)
@@ -69,7 +69,7 @@ def decoded_counts(epsilon: float, clients: int, runs: int) -> NDArray[np.float6
     """Counts of "true" that the decoder estimates from the reports of SHARE of the clients, in each run."""
     metric, rng = boolean_metric(epsilon), np.random.default_rng([int(1000 * epsilon), clients])
     true = round(SHARE * clients)
-    summaries = [simulate_bit_counts(metric, {"true": true, "false": clients - true}, rng) for _ in range(runs)]
+    summaries = [simulate(metric, {"true": true, "false": clients - true}, rng) for _ in range(runs)]
     return np.array([clients * decode(summary).estimates[0].share for summary in summaries])
 
 

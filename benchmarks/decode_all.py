@@ -31,7 +31,7 @@ from hubbub import Metric, Params
 from hubbub.summary import write_summary
 from hubbub_decoder.data.candidates import write_candidates
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 _REPORTS, _CATEGORIES, _FIRST_DAY = 100_000, 20, date(2024, 6, 1)
 _NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
@@ -81,7 +81,7 @@ def make_summaries(place: Path, metrics: int, periods: int, candidates: int) -> 
             population = dict(zip(("true", "false"), population.values(), strict=True))
         for day in range(periods):
             period = str(_FIRST_DAY + timedelta(day))
-            summary = simulate_bit_counts(metric, population, rng, periods=[period])
+            summary = simulate(metric, population, rng, periods=[period])
             write_summary(summary, place / "summaries" / f"{metric.name}-{period}.parquet")
 
 

@@ -23,11 +23,11 @@ from typing import NamedTuple
 import numpy as np
 
 from hubbub import Metric, Params
-from hubbub.summary import Summary, read_summary, write_summary
+from hubbub.summary import BitCounts, PatternCounts, Summary, read_summary, write_summary
 from hubbub_decoder import decode
 from hubbub_decoder.data.candidates import write_candidates
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts
+from hubbub_decoder.simulation import simulate
 
 _REPORTS = 1_000_000
 _POPULATION_SEED = 1
@@ -55,8 +55,8 @@ class Case(NamedTuple):
         """Simulated counts, the same in every run."""
         rng = np.random.default_rng(_POPULATION_SEED)
         population = draw_population(distribution_shares(self.distribution, self.values), _REPORTS, rng)
-        simulate = simulate_pattern_counts if self.patterns else simulate_bit_counts
-        return simulate(Metric.string("timed", self.params), population, rng)
+        form = PatternCounts if self.patterns else BitCounts
+        return simulate(Metric.string("timed", self.params), population, rng, form=form)
 
 
 CASES = [

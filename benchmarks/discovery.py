@@ -5,7 +5,7 @@ one permanent response and no instantaneous noise: epsilon of a report and of a 
 
     python -m benchmarks.discovery [--epsilon 8] [--reports 1000000] [--runs 5] [--first-run 0]
 
-Reports are drawn by `simulate_bit_counts`, whose distribution is that of the client's encoder (tests/decoder/discovery). Seeds derive from
+Reports are drawn by `simulate`, whose distribution is that of the client's encoder (tests/decoder/discovery). Seeds derive from
 the commit's hash (HUBBUB_TEST_SEED repeats a run).
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.runs import commit_seed
 from hubbub import Metric, Params
 from hubbub.metrics.discovery import Discovery
-from hubbub_decoder import simulate_bit_counts
+from hubbub_decoder import simulate
 from hubbub_decoder.discovery.discover import DEFAULT_BEAM, MAX_CANDIDATES, discover, discovery_of
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-."
@@ -102,7 +102,7 @@ def main() -> None:
         strings = uniform_strings(1000, rng) if arguments.uniform else domains(1000, rng)
         population = zipf_population(strings, arguments.reports, rng)
         shares = {string: count / arguments.reports for string, count in population.items()}
-        counts = simulate_bit_counts(metric, population, rng)
+        counts = simulate(metric, population, rng)
         start, cpu = time.perf_counter(), time.process_time()
         found = discover(counts, target="population", beam=arguments.beam, max_candidates=arguments.max_candidates)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu

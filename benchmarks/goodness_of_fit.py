@@ -27,7 +27,7 @@ from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
-from hubbub_decoder.simulation import simulate_pattern_counts, simulate_reports
+from hubbub_decoder.simulation import simulate, simulate_reports
 
 HERE = Path(__file__).parent
 HEADING = "## Goodness of fit"
@@ -74,7 +74,7 @@ def genuine(regtest: Path | None, rng: np.random.Generator) -> list[str]:
                     else:
                         name = "uniform" if distribution == "unif" else distribution
                         population = draw_population(distribution_shares(name, strings), clients, rng)
-                        counts = simulate_pattern_counts(Metric.string("grid", declared), population, rng)
+                        counts = simulate(Metric.string("grid", declared), population, rng, form=PatternCounts)
                     tested += 1
                     for test in run_fit_tests(counts):
                         p_values[test.name].append(test.p_value)

@@ -20,7 +20,7 @@ from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.simulation import simulate_pattern_counts, simulate_reports
+from hubbub_decoder.simulation import simulate, simulate_reports
 
 HEADING = "## Configurations from the literature"
 Floats = NDArray[np.float64]
@@ -66,7 +66,7 @@ def run(row: Row, seed: int) -> Run:
     names = [*listed, *(f"absent{i}" for i in range(ABSENT[row.config]))]
     collected: PatternCounts | Reports
     if metric.num_bits <= 16:
-        collected = simulate_pattern_counts(metric, population, rng)
+        collected = simulate(metric, population, rng, form=PatternCounts)
     else:
         chunks = list(simulate_reports(metric, population, rng))
         collected = Reports(metric, *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))

@@ -16,7 +16,7 @@ from benchmarks.runs import REPORTS, Run, compare, put_table
 from hubbub import Metric, Params
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 HEADING = "## Many candidates of bit counts"
 
@@ -60,7 +60,7 @@ def run(row: Row, seed: int) -> Run:
         num_bits=row.num_bits, num_hashes=row.num_hashes, num_cohorts=row.num_cohorts, prob_p=0.25, prob_q=0.75, prob_f=row.prob_f
     )  # fmt: skip
     population = draw_population(distribution_shares(row.distribution, row.values), REPORTS, rng)
-    counts = simulate_bit_counts(Metric.string("many", params), population, rng)
+    counts = simulate(Metric.string("many", params), population, rng)
     names = [name for name in population if not name.endswith("9")] + [f"absent{i}" for i in range(row.absent)]
     started = time.perf_counter()
     decoding = decode(counts, names)
@@ -87,7 +87,7 @@ def _finds(seed: int, cohorts: int, millions: int) -> int:
     params = Params(num_bits=128, num_hashes=1, num_cohorts=cohorts, prob_p=0.018, prob_q=0.5, prob_f=0)
     shares = {f"{seed} {name}": share for name, share in distribution_shares("zipf1", 10_000).items()}
     people = draw_population(shares, millions * REPORTS, rng)
-    decoding = decode(simulate_bit_counts(Metric.string("many", params), people, rng), list(shares))
+    decoding = decode(simulate(Metric.string("many", params), people, rng), list(shares))
     return sum(e.candidate in people for e in decoding.detected)
 
 

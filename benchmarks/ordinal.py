@@ -31,7 +31,7 @@ from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Target
 from hubbub_decoder.planning.plan import plan
 from hubbub_decoder.planning.wishes import Wishes
-from hubbub_decoder.simulation import consecutive_periods, simulate_bit_counts
+from hubbub_decoder.simulation import consecutive_periods, simulate
 from tests.support.every_kind import buckets_of
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -55,9 +55,9 @@ def planned(k: int, epsilon: float, reports: int, longitudinal: float | None = N
     """Ordinal metric with k equal buckets of [0, 1], as `hubbub plan` chooses it."""
     wishes = Wishes(
         kind=KindWord.ORDINAL,
-        candidates=k,
+        num_candidates=k,
         epsilon=epsilon,
-        reports=reports,
+        num_reports=reports,
         share=1 / k,
         longitudinal=longitudinal,
         periods=periods,
@@ -77,7 +77,7 @@ def planned_mean(epsilon: float, reports: int, longitudinal: float | None = None
         kind=KindWord.ORDINAL,
         estimate=Estimand.MEAN,
         epsilon=epsilon,
-        reports=reports,
+        num_reports=reports,
         share=0.5,
         longitudinal=longitudinal,
         periods=periods,
@@ -90,7 +90,7 @@ def one_bit_error(
 ) -> float:
     """Error of the mean of the middles, of clients with one threshold each."""
     population = dict(zip(map(repr, middles(k).tolist()), in_bucket.tolist(), strict=True))
-    counts = simulate_bit_counts(metric, population, rng, periods=periods)
+    counts = simulate(metric, population, rng, periods=periods)
     true = float(middles(k) @ in_bucket / in_bucket.sum())
     return estimate_mean(Evidence(counts), buckets_of(metric), "reporters", 0.95).value - true
 
@@ -173,7 +173,7 @@ def compare(draw: Draw, k: int, epsilon: float, clients: int, runs: int, rng: np
         bucket = np.minimum((values * k).astype(int), k - 1)
         in_bucket = np.bincount(bucket, minlength=k)
         true = in_bucket / clients
-        counts = simulate_bit_counts(metric, dict(zip(buckets_of(metric).labels, in_bucket.tolist(), strict=True)), rng)
+        counts = simulate(metric, dict(zip(buckets_of(metric).labels, in_bucket.tolist(), strict=True)), rng)
         fit = fit_buckets(Evidence(counts), buckets_of(metric), "reporters")
         squares["bits"].append(errors(fit.guess, float(middles(k) @ fit.shares), true) ** 2)
         squares["guess"].append(errors(fit.guess, float(middles(k) @ fit.guess), true) ** 2)
@@ -196,7 +196,12 @@ def repeated(
     """
     metric = planned(k, epsilon, clients, longitudinal, periods)
     wishes = Wishes(
-        kind=KindWord.BOOLEAN, epsilon=epsilon, reports=clients, share=0.5, longitudinal=longitudinal, periods=periods
+        kind=KindWord.BOOLEAN,
+        epsilon=epsilon,
+        num_reports=clients,
+        share=0.5,
+        longitudinal=longitudinal,
+        periods=periods,
     )
     bit = plan(wishes).metric
     of_one_bit = planned_mean(epsilon, clients, longitudinal, periods)
@@ -208,11 +213,9 @@ def repeated(
         in_bucket = np.bincount(bucket, minlength=k)
         mean = float(middles(k) @ in_bucket) / clients
         population = dict(zip(buckets_of(metric).labels, in_bucket.tolist(), strict=True))
-        fit = fit_buckets(
-            Evidence(simulate_bit_counts(metric, population, rng, periods=days)), buckets_of(metric), "reporters"
-        )
+        fit = fit_buckets(Evidence(simulate(metric, population, rng, periods=days)), buckets_of(metric), "reporters")
         true = int((rng.random(clients) < middles(k)[bucket]).sum())
-        ones = simulate_bit_counts(bit, {"true": true, "false": clients - true}, rng, periods=days)
+        ones = simulate(bit, {"true": true, "false": clients - true}, rng, periods=days)
         rate = ones.ones[0, 0] / ones.num_reports
         of_bit = (rate - bit.params.mechanism.p_star) / (bit.params.mechanism.q_star - bit.params.mechanism.p_star)
         with_threshold = one_bit_error(of_one_bit, k, in_bucket, rng, days)
@@ -255,7 +258,7 @@ def coverage(tasks: int, decodings: int, rng: np.random.Generator) -> None:
         for _ in range(decodings):
             drawn = rng.multinomial(clients, shares)
             population = dict(zip(map(repr, numbers.tolist()), drawn.tolist(), strict=True))
-            counts = simulate_bit_counts(metric, population, rng, periods=periods)
+            counts = simulate(metric, population, rng, periods=periods)
             for target, weights in zip(targets, (drawn / clients, shares), strict=True):
                 found, true = estimate_mean(Evidence(counts), buckets_of(metric), target, 0.95), float(weights @ cut)
                 inside[target] += found.low <= true <= found.high

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.environment import CACHE
 from benchmarks.pages import put_section
-from benchmarks.peers.decodings import COLLECTED, MAX_RETAINED_CELLS, score_hubbub
+from benchmarks.peers.decodings import FORMS, MAX_RETAINED_CELLS, score_hubbub
 from benchmarks.peers.packages import ORACLES, Packages
 from tests.support.oracle_cells import MOST_BITS, Cell, Score, choose_params
 from tests.support.oracle_laws import LAWS, score_law
@@ -108,7 +108,7 @@ def oracles(cell: Cell, packages: Packages, ledger: Ledger) -> Mapping[str, Call
         f"hubbub, {collected}, k = {params.num_bits}, m = {params.num_cohorts}": functools.partial(
             score_hubbub, collected, cell
         )
-        for collected in COLLECTED
+        for collected in FORMS
         if collected == "bit counts" or cell.reports * cell.values <= MAX_RETAINED_CELLS
     }
     laws = {f"{name}, exact": functools.partial(score_law, name, cell) for name in LAWS}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -13,23 +12,14 @@ from benchmarks.environment import peak_megabytes
 from hubbub import Metric
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder import decode
-from hubbub_decoder.simulation import simulate_bit_counts, simulate_reports
+from hubbub_decoder.simulation import simulate
 from tests.support.oracle_cells import Cell, Score, choose_params, error_ratio, mean_and_error, total_variation
 
 MAX_RETAINED_CELLS = 10_000_000
 """Largest product of reports and values for retained reports here; `decode` compares each report with each value."""
 
 
-def simulate_retained(metric: Metric, population: Mapping[str, int], rng: np.random.Generator) -> Reports:
-    """Random individual reports of a population."""
-    blocks = list(simulate_reports(metric, population, rng))
-    return Reports(metric, *(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
-
-
-COLLECTED: dict[str, Callable[[Metric, Mapping[str, int], np.random.Generator], BitCounts | Reports]] = {
-    "bit counts": simulate_bit_counts,
-    "retained reports": simulate_retained,
-}
+FORMS: dict[str, type[BitCounts | Reports]] = {"bit counts": BitCounts, "retained reports": Reports}
 
 
 def score_hubbub(collected: str, cell: Cell) -> Score:
@@ -44,7 +34,7 @@ def _score(collected: str, cell: Cell) -> Score:
     errors, declared, variations, coverages, seconds = [], [], [], [], []
     for run in range(cell.runs):
         population = cell.population(run)
-        summary = COLLECTED[collected](metric, population, cell.generator(f"hubbub {collected}", run))
+        summary = simulate(metric, population, cell.generator(f"hubbub {collected}", run), form=FORMS[collected])
         started = time.process_time()
         decoding = decode(summary, list(population))
         seconds.append(time.process_time() - started)

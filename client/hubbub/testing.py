@@ -33,6 +33,7 @@ __all__ = [
 UNLIMITED = Policy(
     epsilon_report=math.inf, epsilon_enrollment=math.inf, epsilon_metric=math.inf, epsilon_total=math.inf
 )
+"""`Policy` without limits, for tests."""
 
 
 class SeededBytes:

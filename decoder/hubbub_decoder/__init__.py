@@ -1,4 +1,4 @@
-"""Public names of the decoder: decode summaries, download them, simulate them, and plan metrics.
+"""Public names of the decoder: decode summaries, download them, simulate them, plan metrics and audit clients.
 
 Submodules are imported on first use of a name, so that the `hubbub` command starts without numpy.
 Plots are in `hubbub_decoder.plots`.
@@ -20,6 +20,7 @@ from hubbub.text import install_hint
 
 if TYPE_CHECKING:
     from hubbub_decoder.association.association import Association, Cell, Conditional, associate
+    from hubbub_decoder.audit.audit import Audit, audit_client, audit_metric
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.results import Change, Comparison, Overlap
     from hubbub_decoder.comparison.trends import Trends, decode_by_period
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.data.pull import pull_reports, pull_summary
     from hubbub_decoder.discovery.discover import Discoveries, discover
     from hubbub_decoder.errors import (
+        AuditError,
         CandidateError,
         ForeignFileError,
         OutputError,
@@ -40,18 +42,19 @@ if TYPE_CHECKING:
     from hubbub_decoder.planning.wishes import Wishes
     from hubbub_decoder.report.write import write_report
     from hubbub_decoder.results.decoding import Decoding
+    from hubbub_decoder.results.diagnosis import Diagnosis
     from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate
     from hubbub_decoder.results.unlisted_strings import UnlistedString
     from hubbub_decoder.simulation import (
-        simulate_bit_counts,
-        simulate_joint_reports,
-        simulate_pattern_counts,
+        simulate,
         simulate_reports,
         simulate_two_periods,
     )
 
 __all__ = [
     "Association",
+    "Audit",
+    "AuditError",
     "CandidateError",
     "Cell",
     "Change",
@@ -59,6 +62,7 @@ __all__ = [
     "Conditional",
     "Decoding",
     "Description",
+    "Diagnosis",
     "Discoveries",
     "Estimate",
     "Finding",
@@ -75,6 +79,8 @@ __all__ = [
     "UnlistedString",
     "Wishes",
     "associate",
+    "audit_client",
+    "audit_metric",
     "compare",
     "decode",
     "decode_by_period",
@@ -84,9 +90,7 @@ __all__ = [
     "pull_reports",
     "pull_summary",
     "read_candidates",
-    "simulate_bit_counts",
-    "simulate_joint_reports",
-    "simulate_pattern_counts",
+    "simulate",
     "simulate_reports",
     "simulate_two_periods",
     "write_report",
@@ -101,12 +105,15 @@ _MODULES = {
     "Association": "association.association",
     "Cell": "association.association",
     "Conditional": "association.association",
-    "simulate_joint_reports": "simulation",
+    "Audit": "audit.audit",
+    "audit_client": "audit.audit",
+    "audit_metric": "audit.audit",
     "Trends": "comparison.trends",
     "decode_by_period": "comparison.trends",
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",
+    "Diagnosis": "results.diagnosis",
     "Finding": "results.estimates",
     "FitTest": "results.estimates",
     "ShareEstimate": "results.estimates",
@@ -121,8 +128,7 @@ _MODULES = {
     "pull_reports": "data.pull",
     "pull_summary": "data.pull",
     "read_candidates": "data.candidates",
-    "simulate_bit_counts": "simulation",
-    "simulate_pattern_counts": "simulation",
+    "simulate": "simulation",
     "simulate_reports": "simulation",
     "simulate_two_periods": "simulation",
     "write_report": "report.write",

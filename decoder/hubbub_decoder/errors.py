@@ -5,7 +5,7 @@ HubbubError
 ├── PopulationError     a population that cannot be simulated                    (also a ValueError)
 ├── ForeignFileError    an invalid file of another program (google/rappor)       (also a ValueError)
 ├── AuditError          a client under audit that fails, or returns no valid reports (also a ValueError)
-├── OutputError         an output file that cannot be written                    (also a ValueError)
+├── OutputError         an output file that cannot be written or read again                  (also a ValueError)
 └── PullError           a failed download from an aggregator
 """
 
@@ -31,7 +31,7 @@ class AuditError(HubbubError, ValueError):
 
 
 class OutputError(HubbubError, ValueError):
-    """An output file that cannot be written: wrong suffix, missing directory, no permission."""
+    """An output file that cannot be written, or read again: wrong suffix, missing directory, no permission."""
 
 
 class PullError(HubbubError):
@@ -39,4 +39,4 @@ class PullError(HubbubError):
 
 
 class PlanError(HubbubError, ValueError):
-    """A wish that no definition fulfils, or that is out of range."""
+    """Wishes that no definition fulfils."""

@@ -1,20 +1,34 @@
-"""Options of a decoding: what its intervals, its tests and its shares mean."""
+"""Options of a decoding: what its intervals, its tests and its shares mean, and who is told of its progress."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
-from typing import Literal
+from typing import Literal, Protocol
 
-from hubbub.errors import SummaryError
+from hubbub.errors import ParameterError
+from hubbub.number_checks import check_number
 
 Target = Literal["reporters", "population"]
 """Shares to estimate: those among the reporters, or those of the population of which the reporters are a random sample."""
 
 
+class Progress(Protocol):
+    """Function that is called at the start of each stage of a long computation.
+
+    stage : name of the stage
+    share : fraction of the total time that has usually passed, in [0, 1]; None: unknown
+    """
+
+    def __call__(self, stage: str, share: float | None, /) -> None: ...
+
+
+def ignore_progress(_stage: str, _share: float | None) -> None:
+    """`Progress` that nobody is told of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of `decode`, `compare`, `associate` and `decode_by_period`; raises SummaryError for values out of range.
+    """Options of `decode`, `compare`, `associate` and `decode_by_period`; raises ParameterError for values out of range.
 
     confidence   : level of the intervals, in (0, 1)
     fdr          : false discovery rate of what is detected, in (0, 1)
@@ -24,7 +38,7 @@ class Options:
     >>> Options(confidence=95)
     Traceback (most recent call last):
         ...
-    hubbub.errors.SummaryError: confidence must be a number in (0, 1), got 95
+    hubbub.errors.ParameterError: confidence must be a number in (0, 1), got 95: pass 0.95, for example
     """
 
     confidence: float = 0.95
@@ -34,9 +48,13 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, value in (("confidence", self.confidence), ("fdr", self.fdr)):
-            if not isinstance(value, Real) or not 0 < value < 1:
-                raise SummaryError(f"{name} must be a number in (0, 1), got {value!r}")
+            check_number(
+                name,
+                value,
+                "(0, 1)",
+                hint="pass 0.95, for example" if name == "confidence" else "pass 0.05, for example",
+            )
         if self.target not in ("reporters", "population"):
-            raise SummaryError(f'target must be "reporters" or "population", got {self.target!r}')
+            raise ParameterError(f'target must be "reporters" or "population", got {self.target!r}')
         if not isinstance(self.same_clients, bool):
-            raise SummaryError(f"same_clients must be True or False, got {self.same_clients!r}")
+            raise ParameterError(f"same_clients must be True or False, got {self.same_clients!r}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from hubbub.errors import SummaryError
-from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub.errors import ParameterError, SummaryError
+from hubbub.summary import PatternCounts
 from hubbub_decoder.blas_threads import one_blas_thread
-from hubbub_decoder.estimators.lasso_screening import Method
-from hubbub_decoder.kinds.operations import Progress, operations_of
+from hubbub_decoder.estimators.lasso_screening import DecodingMethod
+from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected, Evidence
-from hubbub_decoder.options import Options, Target
+from hubbub_decoder.options import Options, Progress, Target, ignore_progress
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
@@ -20,16 +20,16 @@ from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 
 @one_blas_thread()
 def decode(
-    summary: BitCounts | PatternCounts | Reports,
+    summary: Collected,
     candidates: Iterable[str] | DesignMatrix | None = None,
     *,
     confidence: float = 0.95,
     fdr: float = 0.05,
     target: Target = "reporters",
-    method: Method = "auto",
+    method: DecodingMethod = "auto",
     same_clients: bool = True,
     weights: Mapping[str, float] | None = None,
-    progress: Progress = lambda _stage, _share: None,
+    progress: Progress = ignore_progress,
 ) -> Decoding:
     """Estimate the share of the reports that carry each candidate.
 
@@ -43,19 +43,19 @@ def decode(
                  half of the cohorts keeps, from the other half
     same_clients : of a summary of several periods, whether the same clients report in each, with the same values. Their permanent noise
                  then repeats, so intervals are wider than for independent reports. False: each period has other clients
-
-    progress   : called with each stage of a string metric, and the usual share of the time that the stages before it take
     weights    : of candidates of a string metric, known before the reports, such as frequencies in an earlier list. Only their order
                  counts, and the reports decide whether it means anything. Intervals and false discoveries hold with a wrong list
+    progress   : function that is called at the start of each stage
 
     Of a metric with `discover`, only the held-out group reports whole strings: the decoding is that of its reports. It is a sample of the
     reporters, so the intervals of the shares among the reporters contain its sampling error.
 
     BLAS is limited to one thread in the whole process until `decode` returns; large models use the idle cores (decision 75).
 
-    Raises SummaryError without reports or for arguments out of range, CandidateError for candidates that cannot be tested.
+    Raises SummaryError without reports, ParameterError for arguments out of range, CandidateError for candidates that cannot be tested.
 
     >>> from hubbub.metrics.metric import Metric
+    >>> from hubbub.summary import BitCounts
     >>> os = Metric.categorical("os", ("linux", "macos"), prob_p=0.25, prob_q=0.75, prob_f=0)
     >>> decoding = decode(BitCounts(os, [1000], [[500, 400]]))  # (1/2 - 1/4) / (3/4 - 1/4)
     >>> [(e.candidate, round(e.share, 3), round(e.std_error, 3)) for e in decoding.estimates]
@@ -71,13 +71,13 @@ def decode_evidence(
     candidates: Iterable[str] | DesignMatrix | None,
     options: Options,
     *,
-    method: Method = "auto",
+    method: DecodingMethod = "auto",
     weights: Mapping[str, float] | None = None,
-    progress: Progress = lambda _stage, _share: None,
+    progress: Progress = ignore_progress,
 ) -> Decoding:
     """Decode evidence: the steps of `decode`, from counts to shares with intervals, tests and warnings."""
     if method not in ("auto", "lasso"):
-        raise SummaryError(f'method must be "auto" or "lasso", got {method!r}')
+        raise ParameterError(f'method must be "auto" or "lasso", got {method!r}')
     if method == "lasso" and isinstance(evidence.source, PatternCounts):
         evidence = evidence.as_bit_counts()
     progress("testing the goodness of fit", 0.0)

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 
 class Result:
-    """Frozen dataclass, declared with eq=False, that is equal to another of its class if all fields are, where nan equals nan.
+    """Frozen dataclass, declared with eq=False, that is equal to another of its class if all compared fields are, where nan equals nan.
 
     A generated `__eq__` compares fields with ==, so from Python 3.13 on a result with an undetermined number is unequal to itself.
     """
@@ -24,7 +24,7 @@ class Result:
 
     def _values(self) -> tuple[object, ...]:
         """Return the fields, with one object for every nan."""
-        values = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]  # subclasses are dataclasses
+        values = (getattr(self, field.name) for field in fields(self) if field.compare)  # type: ignore[arg-type]  # subclasses are dataclasses
         return tuple(_NAN if isinstance(value, float) and math.isnan(value) else value for value in values)
 
 

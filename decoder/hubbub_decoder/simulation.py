@@ -11,21 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.periods import Period
+from hubbub.number_checks import check_integer
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.summary.counting import count_patterns
 from hubbub_decoder.array_types import Indices
 from hubbub_decoder.data.populations import count_values
 from hubbub_decoder.errors import PopulationError
 from hubbub_decoder.kinds.operations import CELLS_PER_BLOCK, KindOperations, operations_of
+from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.model.repetition import epoch_sizes
 
 Population = Mapping[str, int] | Iterable[str | None]
@@ -39,23 +41,86 @@ Transitions = Mapping[tuple[str | None, str | None], int] | Mapping[tuple[str, s
 """Number of clients with each pair of values in two periods; None: no value."""
 
 
-def simulate_bit_counts(
-    metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0, periods: Sequence[str] = ()
+C = TypeVar("C", bound=Collected)
+
+
+@overload
+def simulate(
+    metric: Metric,
+    population: Population | JointPopulation,
+    rng: np.random.Generator,
+    *,
+    no_value: int = 0,
+    periods: Sequence[str] = (),
+) -> BitCounts: ...
+@overload
+def simulate(
+    metric: Metric,
+    population: Population | JointPopulation,
+    rng: np.random.Generator,
+    *,
+    form: type[C],
+    no_value: int = 0,
+    periods: Sequence[str] = (),
+) -> C: ...
+def simulate(
+    metric: Metric,
+    population: Population | JointPopulation,
+    rng: np.random.Generator,
+    *,
+    form: type[Any] = BitCounts,
+    no_value: int = 0,
+    periods: Sequence[str] = (),
+) -> Any:
+    """Random reports of a population, or counts of them.
+
+    population : number of clients with each value; or the value of each client, None for no value, as a list, a Series or an array. Of a
+                 joint metric, the number of clients with each combination of values, a tuple; None: no value of the part
+    form       : BitCounts, PatternCounts (k <= 16) or Reports, which a joint metric needs. Reports are in the order of the values
+    no_value   : number of further clients without a value
+    periods    : first days; each client reports once in each. (): in one period without a date
+
+    If bits are independent, the time of BitCounts does not depend on the number of reports; that of the others does.
+    `simulate_reports` yields reports in blocks, where they do not fit into memory.
+
+    Raises ParameterError for another `form` and for numbers that are no integers >= 0; PopulationError for arguments of the wrong type,
+    and for values that the metric does not have.
+
+    >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+    >>> simulate(survey, {"true": 400, "false": 600}, np.random.default_rng(1), form=Reports).num_reports
+    1000
+    """
+    if form not in (BitCounts, PatternCounts, Reports):
+        raise ParameterError(
+            "form must be BitCounts, PatternCounts or Reports", f"{form!r}: import them from hubbub.summary"
+        )
+    if form is BitCounts:
+        return _simulate_bit_counts(metric, population, rng, no_value, periods)
+    if form is PatternCounts:
+        counts = PatternCounts.empty(_require_metric(metric)).counts.copy()
+        for cohorts, rows in simulate_reports(metric, population, rng, no_value=no_value, periods=periods):
+            counts += count_patterns(cohorts, rows, metric.num_cohorts, metric.num_bits)
+        return PatternCounts(metric, counts, periods)
+    empty = Reports.empty(_require_metric(metric))
+    blocks = simulate_reports(metric, population, rng, no_value=no_value, periods=periods)
+    cohorts, rows = (np.concatenate(arrays) for arrays in zip((empty.cohorts, empty.rows), *blocks, strict=True))
+    return Reports(metric, cohorts, rows, periods)
+
+
+def _simulate_bit_counts(
+    metric: Metric,
+    population: Population | JointPopulation,
+    rng: np.random.Generator,
+    no_value: int,
+    periods: Sequence[str],
 ) -> BitCounts:
-    """Random bit counts of a population; if bits are independent, the time does not depend on the number of reports.
+    """Random bit counts of a population.
 
         c_ij = Binomial(X_ij, q*) + Binomial(n_j - X_ij, p*)                         one report of each client
         c_ij = Binomial(t B_ij, q) + Binomial(t (n_j - B_ij), p)                     t reports of each client in one epoch
         B_ij = Binomial(X_ij, a) + Binomial(n_j - X_ij, b)                           a, b: permanent_q, permanent_p
 
     X_ij of the n_j clients of cohort j have a value that sets bit i.
-
-    population : number of clients with each value; or the value of each client, None for no value, as a list, a Series or an array
-    no_value   : number of further clients without a value
-    periods    : first days; each client reports once in each. (): in one period without a date
-
-    Raises PopulationError for arguments of the wrong type, for negative numbers, and for values that a categorical or boolean metric
-    does not have.
     """
     operations, counts_of, no_value = _clients_by_value(metric, population, no_value)
     _require_one_block(metric)
@@ -97,7 +162,7 @@ def simulate_two_periods(
     transitions : number of clients with each pair of values; (None, None) are those that report "no value" twice
     periods     : first days of the two periods; (): in one epoch, without dates
 
-    Raises PopulationError as `simulate_bit_counts` does, and for another number of periods.
+    Raises PopulationError as `simulate` does, and for another number of periods.
     """
     if len(periods) not in (0, 2):
         raise PopulationError(f"{metric.name}: periods must be two first days, or (), got {len(periods)}.")
@@ -145,16 +210,6 @@ def _draw_ones(
     return np.asarray(rng.binomial(of_ones, from_one) + rng.binomial(total - of_ones, from_zero))
 
 
-def simulate_pattern_counts(
-    metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0, periods: Sequence[str] = ()
-) -> PatternCounts:
-    """Random pattern counts of a population, k <= 16; parameters and errors as for `simulate_bit_counts`."""
-    counts = PatternCounts.empty(_require_metric(metric)).counts.copy()
-    for cohorts, rows in simulate_reports(metric, population, rng, no_value=no_value, periods=periods):
-        counts += count_patterns(cohorts, rows, metric.num_cohorts, metric.num_bits)
-    return PatternCounts(metric, counts, periods)
-
-
 def simulate_reports(
     metric: Metric,
     population: Population | JointPopulation,
@@ -165,10 +220,9 @@ def simulate_reports(
 ) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
     """Yield random reports of a population in blocks, in the order of the values; the periods of a block follow each other.
 
-    population : of a joint metric, the number of clients with each combination of values, a tuple; None: no value of the part
-    yields     : cohorts (n,) uint16, packed bits (n, ceil(k / 8)) uint8
+    yields : cohorts (n,) uint16, packed bits (n, ceil(k / 8)) uint8
 
-    Parameters and errors as for `simulate_bit_counts`.
+    Parameters and errors as for `simulate`.
     """
     operations, counts_of, no_value = _clients_by_value(metric, population, no_value)
     epochs = epoch_sizes(metric, periods)
@@ -183,16 +237,6 @@ def simulate_reports(
             for size in epochs:
                 for bits in _respond(metric.blocks, true_bits, size, rng):
                     yield cohorts, np.packbits(bits, axis=1, bitorder="little")
-
-
-def simulate_joint_reports(metric: Metric, population: JointPopulation, rng: np.random.Generator) -> Reports:
-    """Random reports of one period of a joint metric, in the order of the population; errors as of `simulate_reports`."""
-    if len(metric.blocks) == 1:
-        raise PopulationError(
-            f"{metric.name}: the metric is a {metric.kind} one and has no parts. Use `simulate_reports`."
-        )
-    blocks = list(simulate_reports(metric, population, rng))
-    return Reports(metric, *(np.concatenate(arrays) for arrays in zip(*blocks, strict=True)))
 
 
 def _respond(
@@ -246,15 +290,14 @@ def _require_metric(metric: Metric) -> Metric:
 def _require_one_block(metric: Metric) -> None:
     if len(metric.blocks) > 1:
         raise PopulationError(
-            f"{metric.name}: counts do not show how the parts of a joint metric depend. Use `simulate_reports`, or `hubbub simulate` with "
+            f"{metric.name}: counts do not show how the parts of a joint metric depend. Pass form=Reports, or use `hubbub simulate` with "
             "--population of one column for each part."
         )
 
 
 def _check_number(metric: Metric, name: str, number: object) -> None:
-    """Raise PopulationError unless a number of clients is an integer >= 0."""
-    if not isinstance(number, Integral) or number < 0:
-        raise PopulationError(f"{metric.name}: {name} must be an integer >= 0, got {number!r}.")
+    """Raise ParameterError unless a number of clients is an integer >= 0."""
+    check_integer(f"{metric.name}: {name}", number, 0, hint="pass the number of clients")
 
 
 def _draw_cohorts(counts: NDArray[np.int64], num_cohorts: int, rng: np.random.Generator) -> NDArray[np.int64]:

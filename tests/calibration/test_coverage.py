@@ -12,7 +12,7 @@ from scipy.stats import norm
 from hubbub import Metric, Params
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 ALPHA = 1e-6
 
@@ -65,7 +65,7 @@ def test_intervals_cover_and_false_discovery_rate_holds(case: Case, unseen_seed:
     for run in range(case.runs):
         renamed = {f"{run} {name}": share for name, share in shares.items()}  # new hashes in every run
         population = draw_population(renamed, case.num_reports, rng)
-        counts = simulate_bit_counts(metric, population, rng, no_value=case.no_value)
+        counts = simulate(metric, population, rng, no_value=case.no_value)
         decoding = decode(counts, [f"{run} {name}" for name in candidates])
         n = decoding.num_reports
         inside: dict[str, list[bool]] = {kind: [] for kind in covered}

@@ -11,7 +11,7 @@ from hubbub import Metric
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.model.distributions import norm
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 from tests.support.oracle_cells import Cell, choose_params, error_ratio, norm_sub
 from tests.support.oracle_laws import LAWS, draw_estimates, mean_variance
 
@@ -67,7 +67,7 @@ def test_planned_bit_counts_are_near_the_optimum(epsilon: float, bound: float, u
     rng, cell = np.random.default_rng(unseen_seed), Cell(epsilon, 1_000, 100_000)
     shares = {f"{unseen_seed} {name}": share for name, share in distribution_shares("zipf1", cell.values).items()}
     population = draw_population(shares, cell.reports, rng)
-    decoding = decode(simulate_bit_counts(Metric.string("m", choose_params(cell)), population, rng), list(population))
+    decoding = decode(simulate(Metric.string("m", choose_params(cell)), population, rng), list(population))
     truth = np.array([population[e.candidate] for e in decoding]) / cell.reports
     declared = error_ratio(cell, np.array([e.std_error for e in decoding]), np.zeros_like(truth))
     error = error_ratio(cell, np.array([e.share for e in decoding]), truth)

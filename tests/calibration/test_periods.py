@@ -11,12 +11,7 @@ from scipy.stats import norm
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
-from hubbub_decoder.simulation import (
-    consecutive_periods,
-    simulate_bit_counts,
-    simulate_pattern_counts,
-    simulate_reports,
-)
+from hubbub_decoder.simulation import consecutive_periods, simulate, simulate_reports
 
 ALPHA = 1e-6
 
@@ -25,9 +20,9 @@ def summary_of(
     kind: str, metric: Metric, people: dict[str, int], periods: tuple[str, ...], rng: np.random.Generator
 ) -> BitCounts | PatternCounts | Reports:
     if kind == "bits":
-        return simulate_bit_counts(metric, people, rng, periods=periods)
+        return simulate(metric, people, rng, periods=periods)
     if kind == "patterns":
-        return simulate_pattern_counts(metric, people, rng, periods=periods)
+        return simulate(metric, people, rng, periods=periods, form=PatternCounts)
     cohorts, rows = zip(*simulate_reports(metric, people, rng, periods=periods), strict=True)
     return Reports(metric, np.concatenate(cohorts), np.concatenate(rows), periods)
 

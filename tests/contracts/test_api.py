@@ -12,6 +12,8 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -21,9 +23,11 @@ import hubbub
 import hubbub.privacy
 import hubbub.summary
 import hubbub.testing
+import hubbub.typing
 import hubbub_aggregator
 import hubbub_decoder
 import hubbub_decoder.plots
+import hubbub_decoder.typing
 from tests.client.conftest import Rig
 from tests.support.paths import DOCS
 
@@ -36,8 +40,10 @@ PUBLIC_MODULES = (
     hubbub.testing,
     hubbub.privacy,
     hubbub.summary,
+    hubbub.typing,
     hubbub_decoder,
     hubbub_decoder.plots,
+    hubbub_decoder.typing,
     hubbub_aggregator,
 )
 
@@ -61,7 +67,9 @@ def described(modules: tuple[ModuleType, ...] = PUBLIC_MODULES) -> str:
 
 
 def _signature(thing: object) -> str:
-    if not callable(thing) or (inspect.isclass(thing) and issubclass(thing, Exception | Enum)):
+    if not (inspect.isclass(thing) or inspect.isroutine(thing)) or (
+        inspect.isclass(thing) and issubclass(thing, Exception | Enum)
+    ):
         return ""
     try:
         parameters = inspect.signature(thing).parameters.values()
@@ -72,11 +80,25 @@ def _signature(thing: object) -> str:
     )
 
 
-NOT_CALLABLE = {
-    "Summary": "`BitCounts` or `PatternCounts`.",
-    "UNLIMITED": "`Policy` without limits, for tests.",
-}
 NEWLINE, PIPE = "\n", "\\|"
+
+
+def docstring(module: ModuleType, name: str) -> str:
+    """Return the docstring of a public name; that of an alias or a constant is the string below its assignment."""
+    thing = getattr(module, name)
+    if inspect.isclass(thing) or inspect.isroutine(thing):
+        return inspect.getdoc(thing) or ""
+    body = ast.parse(inspect.getsource(module)).body
+    for node, after in pairwise(body):
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if isinstance(target, ast.Name) and target.id == name:
+            assert isinstance(after, ast.Expr), f"{module.__name__}.{name} has no docstring"
+            assert isinstance(after.value, ast.Constant)
+            return inspect.cleandoc(str(after.value.value))
+    source = next(
+        node.module for node in body if isinstance(node, ast.ImportFrom) if name in {each.name for each in node.names}
+    )
+    return docstring(import_module(str(source)), name)
 
 
 def reference() -> str:
@@ -91,9 +113,8 @@ def reference() -> str:
         summary = (module.__doc__ or "").partition("\n")[0]
         lines += ["", f"## `{module.__name__}`", "", summary, "", "| name | description |", "|---|---|"]
         for name in module.__all__:
-            thing = getattr(module, name)
-            text = NOT_CALLABLE.get(name) or inspect.getdoc(thing) or ""
-            lines.append(f"| `{name}` | {text.partition(NEWLINE)[0].replace('|', PIPE)} |")
+            summary = docstring(module, name).partition(NEWLINE)[0].replace("|", PIPE)
+            lines.append(f"| `{name}` | {summary} |")
     return "\n".join(lines) + "\n"
 
 

@@ -88,7 +88,7 @@ def test_detectable_shares_are_those_of_plans() -> None:
     assert len(rows) == 3
     for epsilons, shown in rows:
         report, answer = map(float, re.findall(r"[\d.]+", epsilons))
-        planned = plan(Wishes(epsilon=report, longitudinal=answer, candidates=200, reports=1_000_000, bits=128))
+        planned = plan(Wishes(epsilon=report, longitudinal=answer, num_candidates=200, num_reports=1_000_000, bits=128))
         assert shown == f"{100 * planned.description.detection_limit:.2f} %"
 
 

@@ -66,7 +66,7 @@ def test_notice_says_what_a_change_means_for_the_kind(metric: Metric) -> None:
 
 @pytest.mark.parametrize("metric", WITHOUT_PARTS, ids=lambda metric: metric.name)
 def test_plan_lists_every_fact(metric: Metric) -> None:
-    description = describe(metric, reports=1000)
+    description = describe(metric, num_reports=1000)
     printed = io.StringIO()
     Console(file=printed, width=250).print(DescriptionTables([description], explain=True))
     page = unescape(render_page([description]))

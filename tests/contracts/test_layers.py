@@ -12,7 +12,8 @@ from tests.support.paths import REPOSITORY
 # "." is the package's `__init__` and `__main__`.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hubbub": (
-        ("errors", "consent", "randomness", "text", "files", "hashing", "worker_processes"),
+        ("errors",),
+        ("number_checks", "consent", "randomness", "text", "files", "hashing", "worker_processes"),
         ("pages", "mechanisms"),
         ("metrics",),
         ("wire",),
@@ -26,7 +27,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sdk.assembly",),
         ("sdk.transparency",),
         ("client",),
-        ("testing", "cli"),
+        ("testing", "typing", "cli"),
         (".",),
     ),
     "hubbub_aggregator": (
@@ -56,11 +57,13 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("batch_decoding",),
         ("planning",),
         ("audit", "demo"),
-        ("cli",),
+        ("typing", "cli"),
         (".",),
     ),
 }
 CONCRETE_KINDS = {
+    "hubbub_decoder.results.ordinal",  # the buckets of a decoding that is loaded
+    "hubbub.typing",  # exports the type of the parts of a joint metric
     "hubbub_decoder.discovery.discover",  # groups that report prefixes
 }
 """Modules outside the kinds that import a class of one kind."""

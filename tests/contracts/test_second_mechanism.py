@@ -14,7 +14,7 @@ from hubbub_decoder import decode
 from hubbub_decoder.audit.audit import audit_metric
 from hubbub_decoder.estimators.categories import RowNoise
 from hubbub_decoder.planning.definition import toml_lines
-from hubbub_decoder.simulation import simulate_bit_counts, simulate_reports
+from hubbub_decoder.simulation import simulate, simulate_reports
 from tests.support.subset_selection import SubsetSelection
 
 MECHANISM = SubsetSelection(num_values=4, num_ones=2, prob_q=0.75)
@@ -65,9 +65,7 @@ def test_encoder_and_simulation_have_one_law(unseen_seed: int) -> None:
 
 
 def test_decoding_knows_that_every_row_has_the_same_number_of_ones(unseen_seed: int) -> None:
-    counts = simulate_bit_counts(
-        AGE, POPULATION, np.random.default_rng(unseen_seed), periods=["2026-03-01", "2026-03-02"]
-    )
+    counts = simulate(AGE, POPULATION, np.random.default_rng(unseen_seed), periods=["2026-03-01", "2026-03-02"])
     assert isinstance(counts, BitCounts)
     assert counts.ones.sum() == 2 * counts.num_reports == 40_000
     decoding = decode(counts)
@@ -77,7 +75,7 @@ def test_decoding_knows_that_every_row_has_the_same_number_of_ones(unseen_seed: 
 
 
 def test_audit_agrees_with_its_epsilon(unseen_seed: int) -> None:
-    found = audit_metric(AGE, reports=1, trials=4_000, seed=unseen_seed % 2**32)
+    found = audit_metric(AGE, num_reports=1, trials=4_000, seed=unseen_seed % 2**32)
     assert not found.refuted
     assert 0.6 * epsilon(AGE) < found.bound.epsilon <= epsilon(AGE)
 

@@ -83,7 +83,7 @@ def state(texts: list[str]) -> str:
 
 @cache
 def planned() -> Any:
-    return plan(Wishes(epsilon=2, reports=10_000, candidates=10)).description
+    return plan(Wishes(epsilon=2, num_reports=10_000, num_candidates=10)).description
 
 
 def of_plan(texts: list[str]) -> str:

@@ -50,7 +50,7 @@ from hubbub import (
     parse_definitions,
     secret_at,
 )
-from hubbub.metrics.discovery import Method
+from hubbub.metrics.discovery import DiscoveryMethod
 from hubbub.metrics.kinds import StringKind
 from hubbub.wire.dates import parse_period
 
@@ -174,7 +174,7 @@ def metrics() -> Metric:
     assert_type(discovery.num_symbols, int)
     assert_type((discovery.first, discovery.alphabet, discovery.held_out), tuple[int | None, str | None, float])
     assert_type((discovery.lengths, discovery.fragment(b"ab", 0)), tuple[tuple[int, ...], bytes])
-    assert_type((discovery.method, discovery.ngram(b"ab", 0)), tuple[Method, bytes])
+    assert_type((discovery.method, discovery.ngram(b"ab", 0)), tuple[DiscoveryMethod, bytes])
     assert_type((discovery.prefix_cohorts(64), discovery.group(3, 64)), tuple[int, int])
     assert_type(discovery.cohorts(0, 64), range)
     discovery.check_cohorts(64)

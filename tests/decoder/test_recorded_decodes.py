@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+from hubbub_decoder.simulation import simulate, simulate_reports
 
 FILE = Path(__file__).parents[1] / "data" / "recorded_decodes.json"
 FIRST_ROWS = 12
@@ -72,11 +72,11 @@ def names(listed: int, absent: int, first: int = 1) -> list[str]:
 
 
 def bits(metric: Metric, people: dict[str, int], seed: int, without_value: int = 0) -> BitCounts:
-    return simulate_bit_counts(metric, people, np.random.default_rng(seed), no_value=without_value)
+    return simulate(metric, people, np.random.default_rng(seed), no_value=without_value)
 
 
 def patterns(metric: Metric, people: dict[str, int], seed: int, without_value: int = 0) -> PatternCounts:
-    return simulate_pattern_counts(metric, people, np.random.default_rng(seed), no_value=without_value)
+    return simulate(metric, people, np.random.default_rng(seed), no_value=without_value, form=PatternCounts)
 
 
 def reports(metric: Metric, people: dict[str, int], seed: int, without_value: int = 0) -> Reports:

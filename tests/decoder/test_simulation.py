@@ -12,21 +12,17 @@ from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, chisquare, norm
 
 from hubbub import Buckets, Discovery, Encoder, Estimand, Metric, Params, Secret
+from hubbub.errors import ParameterError
 from hubbub.mechanisms.bernoulli import draw_bits
 from hubbub.metrics.kinds import KindWord
-from hubbub.summary import BitCounts, PatternCounts
+from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.testing import SeededBytes
 from hubbub_decoder import PopulationError
 from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import epoch_numbers
-from hubbub_decoder.simulation import (
-    consecutive_periods,
-    simulate_bit_counts,
-    simulate_pattern_counts,
-    simulate_reports,
-)
+from hubbub_decoder.simulation import consecutive_periods, simulate, simulate_reports
 
 ALPHA = 1e-6
 
@@ -64,7 +60,7 @@ def client_counts(metric: Metric, population: dict[str, int], no_value: int, see
 def test_pattern_counts_agree_with_the_clients(metric: Metric, population: dict[str, int], unseen_seed: int) -> None:
     """Two-sample chi-squared over cohort x pattern at alpha = 1e-6; every cell expects at least 5."""
     client = client_counts(metric, population, 1000, unseen_seed)
-    ours = simulate_pattern_counts(metric, population, np.random.default_rng(unseen_seed), no_value=1000)
+    ours = simulate(metric, population, np.random.default_rng(unseen_seed), no_value=1000, form=PatternCounts)
     assert ours.num_reports == client.num_reports
     cells = np.stack([client.counts.ravel(), ours.counts.ravel()])
     rare = cells.sum(axis=0) < 10
@@ -76,7 +72,7 @@ def test_bit_pairs_agree_with_the_clients(unseen_seed: int) -> None:
     """Chi-squared test for each cohort and pair of bits (4 x 28 tests, 2 x 4 cells), alpha = 1e-6 in total."""
     population = {"x": 9000, "y": 6000}
     client = client_counts(STRING, population, 0, unseen_seed).counts
-    ours = simulate_pattern_counts(STRING, population, np.random.default_rng(unseen_seed)).counts
+    ours = simulate(STRING, population, np.random.default_rng(unseen_seed), form=PatternCounts).counts
     patterns = np.arange(256)
     for cohort, (i, j) in itertools.product(range(4), itertools.combinations(range(8), 2)):
         both = (patterns >> i & 1) * 2 + (patterns >> j & 1)
@@ -110,7 +106,7 @@ def test_bit_counts_have_the_mean_and_covariance_of_the_decoder_model(scheme: st
     params = Params(num_bits=8, num_hashes=2, num_cohorts=3, prob_p=0.2, prob_q=0.9, prob_f=0.25, hash_scheme=scheme)
     metric, rng, n = Metric.string("s", params), np.random.default_rng(unseen_seed), 5000
     population = {"x": 150, "y": 60, "z": 30}
-    drawn = [simulate_bit_counts(metric, population, rng, no_value=60) for _ in range(n)]
+    drawn = [simulate(metric, population, rng, no_value=60) for _ in range(n)]
     shares = np.array([0.5, 0.2, 0.1])
     design = design_matrix(list(population), params)
     tests = 3 * (8 + 64)
@@ -143,8 +139,8 @@ def test_cohorts_are_uniform(unseen_seed: int) -> None:
     """Chi-squared at alpha = 1e-6, 64 cohorts, 1e6 reports, for bit counts and pattern counts."""
     params = Params(num_bits=8, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0)
     metric, rng = Metric.string("s", params), np.random.default_rng(unseen_seed)
-    assert chisquare(simulate_bit_counts(metric, {"x": 1_000_000}, rng).reports).pvalue > ALPHA
-    assert chisquare(simulate_pattern_counts(metric, {"x": 1_000_000}, rng).counts.sum(axis=1)).pvalue > ALPHA
+    assert chisquare(simulate(metric, {"x": 1_000_000}, rng).reports).pvalue > ALPHA
+    assert chisquare(simulate(metric, {"x": 1_000_000}, rng, form=PatternCounts).counts.sum(axis=1)).pvalue > ALPHA
 
 
 def test_number_of_reports_does_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,8 +148,8 @@ def test_number_of_reports_does_not_depend_on_the_block_size(monkeypatch: pytest
     population = {f"v{i}": i for i in range(40)}
     rng = np.random.default_rng(0)
     total = sum(population.values()) + 7
-    assert simulate_bit_counts(STRING, population, rng, no_value=7).num_reports == total
-    assert simulate_pattern_counts(STRING, population, rng, no_value=7).num_reports == total
+    assert simulate(STRING, population, rng, no_value=7).num_reports == total
+    assert simulate(STRING, population, rng, no_value=7, form=PatternCounts).num_reports == total
     chunks = list(simulate_reports(STRING, population, rng, no_value=7))
     assert sum(len(cohorts) for cohorts, _ in chunks) == total
     assert max(len(cohorts) for cohorts, _ in chunks) <= 100 // 8
@@ -161,29 +157,31 @@ def test_number_of_reports_does_not_depend_on_the_block_size(monkeypatch: pytest
 
 def test_report_without_noise_is_the_bloom_filter() -> None:
     params = Params(num_bits=12, num_hashes=3, num_cohorts=4, prob_p=0, prob_q=1, prob_f=0)
-    counts = simulate_bit_counts(Metric.string("s", params), {"x": 1000}, np.random.default_rng(0))
+    counts = simulate(Metric.string("s", params), {"x": 1000}, np.random.default_rng(0))
     bits = design_matrix(["x"], params).matrix.toarray().reshape(4, 12)
     assert np.array_equal(counts.ones, bits * counts.reports[:, None])
-    patterns = simulate_pattern_counts(Metric.string("s", params), {"x": 1000}, np.random.default_rng(0)).bit_counts()
+    patterns = simulate(
+        Metric.string("s", params), {"x": 1000}, np.random.default_rng(0), form=PatternCounts
+    ).bit_counts()
     assert np.array_equal(patterns.ones, bits * patterns.reports[:, None])
 
 
 def test_same_seed_gives_the_same_summary() -> None:
-    one, same, other = (simulate_bit_counts(STRING, {"x": 1000}, np.random.default_rng(s)) for s in (1, 1, 2))
+    one, same, other = (simulate(STRING, {"x": 1000}, np.random.default_rng(s)) for s in (1, 1, 2))
     assert one == same != other
     assert isinstance(one, BitCounts)
 
 
 def test_unknown_category_becomes_other_or_is_rejected() -> None:
     with_other = Metric.categorical("os", ("a", "rest"), other="rest", prob_p=0, prob_q=1, prob_f=0)
-    counts = simulate_bit_counts(with_other, {"a": 3, "b": 4, "c": 5}, np.random.default_rng(0))
+    counts = simulate(with_other, {"a": 3, "b": 4, "c": 5}, np.random.default_rng(0))
     assert counts.ones.tolist() == [[3, 9]]
     with pytest.raises(PopulationError, match=r"'b' is not a value of this categorical metric \(a, b_\)"):
-        simulate_bit_counts(
+        simulate(
             Metric.categorical("os", ("a", "b_"), prob_p=0, prob_q=1, prob_f=0), {"b": 1}, np.random.default_rng(0)
         )
-    with pytest.raises(PopulationError, match="must be an integer >= 0, got -1"):
-        simulate_bit_counts(STRING, {"b": -1}, np.random.default_rng(0))
+    with pytest.raises(ParameterError, match="must be an integer >= 0, got -1"):
+        simulate(STRING, {"b": -1}, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -199,12 +197,12 @@ def test_unknown_category_becomes_other_or_is_rejected() -> None:
         (STRING, {"a": 1}, 1.0, "no_value must be an integer >= 0, got 1.0"),
     ],
 )
-@pytest.mark.parametrize("simulate", [simulate_bit_counts, simulate_pattern_counts])
+@pytest.mark.parametrize("form", [BitCounts, PatternCounts, Reports])
 def test_rejects_arguments_of_the_wrong_type(
-    simulate: Any, metric: Any, population: Any, no_value: Any, message: str
+    form: Any, metric: Any, population: Any, no_value: Any, message: str
 ) -> None:
-    with pytest.raises(PopulationError, match=message):
-        simulate(metric, population, np.random.default_rng(0), no_value=no_value)
+    with pytest.raises((PopulationError, ParameterError), match=message):
+        simulate(metric, population, np.random.default_rng(0), form=form, no_value=no_value)
 
 
 @pytest.mark.parametrize("hold", [1, 2, None])
@@ -233,7 +231,7 @@ def test_clients_of_every_kind_repeat_their_permanent_response_within_an_epoch(h
 
 def test_clients_without_a_number_report_the_default() -> None:
     metric = Metric.ordinal("n", Buckets((0, 10, 20, 30), default=12), prob_p=0, prob_q=1, prob_f=0)
-    counts = simulate_bit_counts(metric, ["1", None, "12", None], np.random.default_rng(0), no_value=5)
+    counts = simulate(metric, ["1", None, "12", None], np.random.default_rng(0), no_value=5)
     assert (counts.reports.tolist(), counts.ones.tolist()) == ([9], [[1, 8, 0]])
 
 
@@ -241,7 +239,7 @@ def test_clients_without_a_number_report_the_default() -> None:
 def test_number_of_a_mean_reaches_the_thresholds_below_it(number: int) -> None:
     """Of 16 cohorts with thresholds in (c, c + 1], without noise: those below the number have the bit, whatever the thresholds are."""
     metric = Metric.ordinal("n", Buckets((0, 16), estimate=Estimand.MEAN, default=0), prob_p=0, prob_q=1, prob_f=0)
-    counts = simulate_bit_counts(metric, {str(number): 5000}, np.random.default_rng(0))
+    counts = simulate(metric, {str(number): 5000}, np.random.default_rng(0))
     assert (counts.ones[:, 0] == counts.reports * (np.arange(16) < number)).all()
     for cohort in range(16):
         assert int(metric.kind.true_bits(number, cohort)) == (cohort < number)

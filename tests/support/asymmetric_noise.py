@@ -23,7 +23,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.categories import fit_categories
 from hubbub_decoder.model.evidence import Evidence, debias
 from hubbub_decoder.model.vectorized_hashing import bit_positions
-from hubbub_decoder.simulation import consecutive_periods, simulate_bit_counts
+from hubbub_decoder.simulation import consecutive_periods, simulate
 
 EPSILONS = ((4.0, 8.0), (2.0, 4.0))
 """eps_1 and eps_inf."""
@@ -89,7 +89,7 @@ def category_variances(
     periods, truth = consecutive_periods(metric, reports), np.array(list(people.values())) / CLIENTS
     fits = []
     for _ in range(runs):
-        counts = simulate_bit_counts(metric, people, rng, no_value=CLIENTS - sum(people.values()), periods=periods)
+        counts = simulate(metric, people, rng, no_value=CLIENTS - sum(people.values()), periods=periods)
         fits.append(fit_categories(Evidence(counts), names))
     errors = np.array([fit.shares for fit in fits]) - truth
     declared = np.array([fit.reporter_variances for fit in fits])
@@ -113,7 +113,7 @@ def string_variances(
     positions = bit_positions(names, params)[:, :, 0]
     squares, declared = [], []
     for _ in range(runs):
-        counts = simulate_bit_counts(metric, people, rng, no_value=CLIENTS - sum(people.values()), periods=periods)
+        counts = simulate(metric, people, rng, no_value=CLIENTS - sum(people.values()), periods=periods)
         estimates = {estimate.candidate: estimate for estimate in decode(counts, names)}
         true_ones, _ = debias(counts.ones, counts.reports, params)
         own_bit = true_ones[np.arange(num_cohorts), positions].sum(axis=1) / counts.num_reports

@@ -108,5 +108,5 @@ def mean_and_error(figures: Sequence[float]) -> tuple[float, float]:
 
 def choose_params(cell: Cell) -> Params:
     """Parameters of one report that `plan` chooses, with at most MOST_BITS bits."""
-    wishes = Wishes(candidates=cell.values, epsilon=cell.epsilon, reports=cell.reports, bits=MOST_BITS)
+    wishes = Wishes(num_candidates=cell.values, epsilon=cell.epsilon, num_reports=cell.reports, bits=MOST_BITS)
     return plan(wishes).metric.params

@@ -24,12 +24,7 @@ from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
 from hubbub_decoder.planning.plan import plan
 from hubbub_decoder.planning.wishes import Wishes
-from hubbub_decoder.simulation import (
-    consecutive_periods,
-    simulate_bit_counts,
-    simulate_pattern_counts,
-    simulate_reports,
-)
+from hubbub_decoder.simulation import consecutive_periods, simulate, simulate_reports
 
 DATA: tuple[Data, ...] = ("bits", "patterns", "reports")
 _CLIENTS: dict[Data, int] = {"bits": 300_000, "patterns": 100_000, "reports": 4_000}
@@ -104,8 +99,8 @@ def draw_planned_case(index: int, seed: int) -> Case:
     wishes = Wishes(
         epsilon=epsilon,
         longitudinal=lifetime,
-        reports=reports,
-        candidates=candidates,
+        num_reports=reports,
+        num_candidates=candidates,
         periods=periods,
         bits=int(rng.choice([64, 256])),
     )
@@ -146,9 +141,9 @@ def _simulate(case: Case, people: dict[str, int], rng: np.random.Generator) -> B
     metric, days = case.metric, case.first_days
     match case.data:
         case "bits":
-            return simulate_bit_counts(metric, people, rng, periods=days)
+            return simulate(metric, people, rng, periods=days)
         case "patterns":
-            return simulate_pattern_counts(metric, people, rng, periods=days)
+            return simulate(metric, people, rng, periods=days, form=PatternCounts)
         case "reports":
             cohorts, rows = zip(*simulate_reports(metric, people, rng, periods=days), strict=True)
             return Reports(metric, np.concatenate(cohorts), np.concatenate(rows), days)

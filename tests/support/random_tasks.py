@@ -23,7 +23,7 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import Decoding
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+from hubbub_decoder.simulation import simulate, simulate_reports
 
 KINDS = ("bits", "patterns", "reports")
 BIT_RANGES = ((8, 10), (11, 16), (17, 64), (65, 256))
@@ -221,9 +221,9 @@ def simulate_task(task: Task) -> tuple[BitCounts | PatternCounts | Reports, list
     candidates = names[: task.present] + [f"{prefix}absent{i}" for i in range(task.absent)]
     metric = Metric.string("task", task.params)
     if task.kind == "bits":
-        return simulate_bit_counts(metric, population, rng, no_value=drawn[-1]), candidates, population, drawn[-1]
+        return simulate(metric, population, rng, no_value=drawn[-1]), candidates, population, drawn[-1]
     if task.kind == "patterns":
-        counts = simulate_pattern_counts(metric, population, rng, no_value=drawn[-1])
+        counts = simulate(metric, population, rng, no_value=drawn[-1], form=PatternCounts)
         return counts, candidates, population, drawn[-1]
     blocks = list(simulate_reports(metric, population, rng, no_value=drawn[-1]))
     cohorts, rows = (np.concatenate(parts) for parts in zip(*blocks, strict=True))

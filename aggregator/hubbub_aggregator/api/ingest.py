@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hubbub.metrics.definitions import Definitions
-from hubbub.wire.batch import Batch, FieldNames, Fields
+from hubbub.wire.batch import Batch, BatchFields, FieldNames
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.batch_validation import admit
 from hubbub_aggregator.api.dependencies import Service, charge, charge_request
@@ -155,7 +155,7 @@ def decode_batch(body: bytes) -> Batch:
     return Batch.from_json(body, _read_fields)
 
 
-def _read_fields(body: bytes) -> Fields:
+def _read_fields(body: bytes) -> BatchFields:
     """Return the fields of a body.
 
     A body with six colons and all six required fields has no repeated and no other field, so that only the names in other

@@ -7,9 +7,9 @@ digits and are exact as well.
 from __future__ import annotations
 
 import math
-from numbers import Rational
 
 from hubbub.errors import ParameterError
+from hubbub.number_checks import check_number
 
 DYADIC_DIGITS = 24
 """Binary digits of p, q and f/2: each is a multiple of 1 / 2**24."""
@@ -26,10 +26,7 @@ def round_to_dyadic(name: str, probability: float, digits: int) -> float:
     Traceback (most recent call last):
     hubbub.errors.ParameterError: prob_p must be 0, 1 or at least 2**-24 from both, got 1e-09: it would round to 0
     """
-    if isinstance(probability, bool) or not isinstance(probability, float | Rational):
-        raise ParameterError(f"{name} must be a number in [0, 1], got {probability!r}: write it as 0.25")
-    if not 0 <= probability <= 1:
-        raise ParameterError(f"{name} must be in [0, 1], got {probability}: it is a probability")
+    check_number(name, probability, "[0, 1]", hint="write a probability as 0.25")
     numerator = round(probability * (1 << digits))  # exact: the factor is a power of two
     if 0 < probability < 1 and numerator in (0, 1 << digits):
         raise ParameterError(

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from hubbub.errors import DefinitionError
+from hubbub.number_checks import check_integer, check_number
 
 END = b"\xff"
 """End marker of a fragment that holds a whole value. UTF-8 has no such byte."""
@@ -26,7 +27,8 @@ MAX_STEP = 8
 NUM_BYTES = 243
 """Number of bytes that UTF-8 uses."""
 
-Method = Literal["prefixes", "ngrams"]
+DiscoveryMethod = Literal["prefixes", "ngrams"]
+"""Fragments that clients report: prefixes of the string, or n-grams."""
 
 MAX_EXTENSIONS = 4_000_000
 """Largest number of strings of `first`, or of `step`, symbols: the search compares all of them."""
@@ -52,18 +54,23 @@ class Discovery:
     first: int | None = None
     alphabet: str | None = None
     held_out: float = 0.1
-    method: Method = "prefixes"
+    method: DiscoveryMethod = "prefixes"
 
     def __post_init__(self) -> None:
-        _check_integer("longest", self.longest, 1, MAX_LONGEST)
-        _check_integer("step", self.step, 1, MAX_STEP)
+        check_integer("discover: longest", self.longest, 1, MAX_LONGEST, hint="pass 24, for example")
+        check_integer("discover: step", self.step, 1, MAX_STEP, hint="pass 2, for example")
         if self.first is not None:
-            _check_integer("first", self.first, 1, min(MAX_STEP, self.longest + 1))
-        if isinstance(self.held_out, bool) or not isinstance(self.held_out, int | float) or not 0 < self.held_out < 1:
-            raise DefinitionError(f"discover: held_out must be a number in (0, 1), got {self.held_out!r}")
+            check_integer(
+                "discover: first",
+                self.first,
+                1,
+                min(MAX_STEP, self.longest + 1),
+                hint="leave it out for the usual length",
+            )
+        check_number("discover: held_out", self.held_out, "(0, 1)", hint="pass 0.1, for example")
         if self.alphabet is not None:
             _check_alphabet(self.alphabet)
-        if self.method not in get_args(Method):
+        if self.method not in get_args(DiscoveryMethod):
             raise DefinitionError(
                 f"discover: method is {self.method!r}, which no decoder knows: set method to 'prefixes' or 'ngrams', or leave it out"
             )
@@ -182,11 +189,6 @@ class Discovery:
         if "longest" not in table:
             raise DefinitionError("discover: longest is missing: set the length of the longest string to find")
         return cls(**table)
-
-
-def _check_integer(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise DefinitionError(f"discover: {name} must be an integer in [{low}, {high}], got {value!r}")
 
 
 def _check_alphabet(alphabet: object) -> None:

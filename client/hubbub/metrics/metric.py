@@ -28,6 +28,7 @@ from hubbub.metrics.kinds import (
 from hubbub.metrics.params import Params, one_hot_params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.rules import check_metric_name, check_review
+from hubbub.number_checks import check_integer
 from hubbub.text import format_count, with_article
 
 K = TypeVar("K", bound=Kind)
@@ -72,8 +73,8 @@ class Metric:
         if self.period not in tuple(PeriodKind):
             raise DefinitionError(f"{self.name}: period must be one of {', '.join(PeriodKind)}, got {self.period!r}")
         object.__setattr__(self, "period", PeriodKind(self.period))
-        if self.hold is not None and (isinstance(self.hold, bool) or not isinstance(self.hold, int) or self.hold < 1):
-            raise DefinitionError(f"{self.name}: hold must be an integer >= 1, got {self.hold!r}")
+        if self.hold is not None:
+            check_integer(f"{self.name}: hold", self.hold, 1, hint="leave it out for reports without epochs")
         check_review(self.name, self.review)
 
     @classmethod

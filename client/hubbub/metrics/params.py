@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from hubbub.errors import ParameterError
 from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
 from hubbub.mechanisms.unary import UnaryResponse
+from hubbub.number_checks import check_integer
 
 HASH_SCHEMES = ("murmur3-v1", "google-md5", "one-hot", "threshold-v1")
 """Mappings from a value to bits: two Bloom filters, one bit per category, and one bit that compares a number with a threshold."""
@@ -89,9 +90,9 @@ class Params:
     def _check_sizes(self) -> None:
         if self.hash_scheme not in HASH_SCHEMES:
             raise ParameterError(f"hash_scheme must be one of {', '.join(HASH_SCHEMES)}, got {self.hash_scheme!r}")
-        _check_integer("num_bits", self.num_bits, 1, MAX_BITS)
-        _check_integer("num_cohorts", self.num_cohorts, 1, MAX_COHORTS)
-        _check_integer("num_hashes", self.num_hashes, 1, MAX_BITS)
+        check_integer("num_bits", self.num_bits, 1, MAX_BITS, hint="pass 128, for example")
+        check_integer("num_cohorts", self.num_cohorts, 1, MAX_COHORTS, hint="pass 64, for example")
+        check_integer("num_hashes", self.num_hashes, 1, MAX_BITS, hint="pass 2, for example")
         if self.hash_scheme == "one-hot":
             if self.num_hashes != 1 or self.num_cohorts != 1:
                 raise ParameterError(
@@ -192,8 +193,3 @@ def first_bits(blocks: Sequence[Params]) -> tuple[int, ...]:
     (0, 4)
     """
     return tuple(accumulate((block.num_bits for block in blocks[:-1]), initial=0))
-
-
-def _check_integer(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ParameterError(f"{name} must be an integer in [{low}, {high}], got {value!r}")

@@ -25,8 +25,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 
-from hubbub.errors import ParameterError
 from hubbub.metrics.params import HasBlocks
+from hubbub.number_checks import check_integer, check_number
+from hubbub.privacy.loss import check_num_reports
 from hubbub.privacy.loss import epsilon as epsilon_of
 
 _MAX_REPORTS = 200_000
@@ -35,14 +36,14 @@ _STANDARD_DEVIATIONS = 12
 _BISECTION_STEPS = 14
 
 
-def central_epsilon(metric: HasBlocks, reports: int, delta: float, periods: float = 1) -> float:
+def central_epsilon(metric: HasBlocks, num_reports: int, delta: float, periods: float = 1) -> float:
     """Return the central epsilon: the shuffled reports, or their sums, of t periods are (epsilon, delta)-DP.
 
     t reports of an unchanging value are one message, which is eps(t)-DP, and n clients' messages amplify eps(t). Shuffling whole
     messages and then each period separately is the same as shuffling each period. Composing t amplified eps(1) would be wrong,
     because the t reports share their permanent noise.
 
-    reports : n >= 1, clients of one cohort that report in all t periods
+    num_reports : n >= 1, clients of one cohort that report in all t periods
     delta   : in (0, 1)
     periods : t, an integer >= 1, or math.inf
     returns : epsilon, at most the local epsilon eps(t)
@@ -52,41 +53,42 @@ def central_epsilon(metric: HasBlocks, reports: int, delta: float, periods: floa
     >>> [round(central_epsilon(params, n, 1e-9), 3) for n in (100, 10_000, 1_000_000)]
     [1.011, 0.084, 0.018]
     """
-    return amplified(epsilon_of(metric, periods), reports, delta)
+    check_num_reports(periods, "periods")
+    return amplified(epsilon_of(metric, periods), num_reports, delta)
 
 
 @lru_cache(maxsize=1024)
-def amplified(epsilon: float, reports: int, delta: float) -> float:
+def amplified(epsilon: float, num_reports: int, delta: float) -> float:
     """Return the epsilon of (epsilon, delta)-DP of n shuffled reports that are eps0-DP each; at most eps0.
 
     It is the smaller of theorem 3.1 (`closed_form_epsilon`) and the smallest epsilon with `amplified_delta` <= delta (theorem 3.2).
 
-    epsilon : eps0, in [0, inf]        reports : n >= 1        delta : in (0, 1)
+    epsilon : eps0, in [0, inf]        num_reports : n >= 1        delta : in (0, 1)
     """
-    _check(epsilon, reports, delta)
-    low, high = 0.0, closed_form_epsilon(epsilon, reports, delta)
+    _check(epsilon, num_reports, delta)
+    low, high = 0.0, closed_form_epsilon(epsilon, num_reports, delta)
     if math.isinf(high):
         return high
     for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
-        low, high = (low, middle) if amplified_delta(middle, epsilon, reports) <= delta else (middle, high)
+        low, high = (low, middle) if amplified_delta(middle, epsilon, num_reports) <= delta else (middle, high)
     return high
 
 
-def closed_form_epsilon(epsilon: float, reports: int, delta: float) -> float:
+def closed_form_epsilon(epsilon: float, num_reports: int, delta: float) -> float:
     """Return the epsilon of theorem 3.1, or eps0 where the theorem does not apply.
 
     ln(1 + (e**eps0 - 1) (4 sqrt(2 ln(4 / delta)) / sqrt((e**eps0 + 1) n) + 4 / n)), if eps0 <= ln(n / (8 ln(2 / delta)) - 1)
     """
-    room = reports / (8 * math.log(2 / delta)) - 1
+    room = num_reports / (8 * math.log(2 / delta)) - 1
     if room <= 0 or epsilon > math.log(room):
         return epsilon
     exp_epsilon = math.exp(epsilon)
-    clones = 4 * math.sqrt(2 * math.log(4 / delta) / ((exp_epsilon + 1) * reports)) + 4 / reports
+    clones = 4 * math.sqrt(2 * math.log(4 / delta) / ((exp_epsilon + 1) * num_reports)) + 4 / num_reports
     return min(epsilon, math.log1p((exp_epsilon - 1) * clones))
 
 
-def amplified_delta(epsilon: float, local: float, reports: int) -> float:
+def amplified_delta(epsilon: float, local: float, num_reports: int) -> float:
     """Return an upper bound of delta of n shuffled reports that are eps0-DP each, at epsilon < eps0 (theorem 3.2).
 
         delta = sum over c of P(C = c) H(c),   H(c) = sup over sets of  P_c - e**epsilon Q_c
@@ -96,7 +98,7 @@ def amplified_delta(epsilon: float, local: float, reports: int) -> float:
     if epsilon >= local:
         return 0.0
     return math.fsum(
-        chance * _hockey_stick(c, epsilon, local) for c, chance in _clone_steps(local, min(reports, _MAX_REPORTS))
+        chance * _hockey_stick(c, epsilon, local) for c, chance in _clone_steps(local, min(num_reports, _MAX_REPORTS))
     )
 
 
@@ -129,9 +131,9 @@ def _fair_binomial_tails(n: int, t: int) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=64)
-def _clone_steps(local: float, reports: int) -> tuple[tuple[int, float], ...]:
+def _clone_steps(local: float, num_reports: int) -> tuple[tuple[int, float], ...]:
     """Return steps of the number of clones: (smallest number, probability) of each."""
-    n, chance = reports - 1, math.exp(-local)
+    n, chance = num_reports - 1, math.exp(-local)
     half_width = _STANDARD_DEVIATIONS * math.sqrt(n * chance * (1 - chance)) + _STANDARD_DEVIATIONS
     first, last = max(0, math.floor(n * chance - half_width)), min(n, math.ceil(n * chance + half_width))
     sums = list(_binomial_sums(n, chance, first, last))
@@ -161,10 +163,7 @@ def _divergence(x: float, chance: float) -> float:
     return x * math.log(x / chance) + ((1 - x) * math.log((1 - x) / (1 - chance)) if x < 1 else 0.0)
 
 
-def _check(epsilon: float, reports: int, delta: float) -> None:
-    if math.isnan(epsilon) or epsilon < 0:
-        raise ParameterError(f"an epsilon is in [0, inf], got {epsilon}")
-    if isinstance(reports, bool) or not isinstance(reports, int) or reports < 1:
-        raise ParameterError(f"reports must be an integer >= 1, got {reports!r}")
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta must be in (0, 1), got {delta}: it is the chance that the bound fails")
+def _check(epsilon: float, num_reports: int, delta: float) -> None:
+    check_number("epsilon", epsilon, "[0, inf]", hint="pass the epsilon of one report")
+    check_integer("num_reports", num_reports, 1, hint="pass the number of reports of one cohort")
+    check_number("delta", delta, "(0, 1)", hint="it is the probability that the bound fails, such as 1e-9")

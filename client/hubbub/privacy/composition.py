@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hubbub.errors import ParameterError
+from hubbub.number_checks import check_integer, check_number
 
 _MAX_ATOMS = 50_000
 
@@ -47,8 +47,7 @@ def group(epsilon: float, size: int) -> float:
 
     Source: Dwork and Roth 2014, theorem 2.2.
     """
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ParameterError(f"size must be an integer >= 1, got {size!r}")
+    check_integer("size", size, 1, hint="pass the number of people")
     return size * _checked([epsilon])[0]
 
 
@@ -72,8 +71,7 @@ def compose(epsilons: Iterable[float], delta: float = 0.0) -> Composition:
     ('optimal', 4.77)
     """
     losses = _checked(epsilons)
-    if not 0 <= delta < 1:
-        raise ParameterError(f"delta must be in [0, 1), got {delta}: it is the probability that the bound fails")
+    check_number("delta", delta, "[0, 1)", hint="it is the probability that the bound fails, such as 1e-9")
     bounds = [Composition(math.fsum(losses), 0.0, "sequential")]
     if delta > 0 and math.isfinite(bounds[0].epsilon):
         rho = math.fsum(map(zero_concentrated, losses))
@@ -144,8 +142,7 @@ def _plus_probability(epsilon: float, times: int, up: int) -> float:
 
 
 def _checked(epsilons: Iterable[float]) -> list[float]:
-    losses = [float(epsilon) for epsilon in epsilons]
+    losses = list(epsilons)
     for loss in losses:
-        if math.isnan(loss) or loss < 0:
-            raise ParameterError(f"epsilon must be in [0, inf], got {loss}")
-    return losses
+        check_number("epsilon", loss, "[0, inf]", hint="pass the epsilon of each mechanism")
+    return list(map(float, losses))

@@ -17,18 +17,19 @@ from __future__ import annotations
 
 import math
 
-from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import HasBlocks
+from hubbub.number_checks import check_integer
+from hubbub.privacy.loss import check_num_reports
 
 LINKABLE_GROUP_SIZE = 100
 """Effective group size of two reports from which `linkability_warning` warns."""
 
 
-def effective_group_size(metric: HasBlocks, reports: float = 1) -> float:
+def effective_group_size(metric: HasBlocks, num_reports: float = 1) -> float:
     """Return e**I, the number of clients among which t reports identify t other reports of the same client and value.
 
-    reports : t, an integer >= 1, or math.inf for all of the permanent bits
+    num_reports : t, an integer >= 1, or math.inf for all of the permanent bits
     returns : e**I >= 1; 1 means that reports cannot be linked, as at f = 0, where there is no permanent noise
 
     >>> from hubbub.metrics.params import Params
@@ -36,28 +37,26 @@ def effective_group_size(metric: HasBlocks, reports: float = 1) -> float:
     >>> round(effective_group_size(usual), 3), effective_group_size(two_coins) > 1e24
     (1.047, True)
     """
-    return math.exp(min(mutual_information(metric, reports), 700.0))
+    return math.exp(min(mutual_information(metric, num_reports), 700.0))
 
 
-def mutual_information(metric: HasBlocks, reports: float = 1) -> float:
+def mutual_information(metric: HasBlocks, num_reports: float = 1) -> float:
     """Return I in nats, for the value ("no value" included) for which it is largest."""
-    if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
-        raise ParameterError(f"reports must be an integer >= 1 or math.inf, got {reports}")
+    check_num_reports(num_reports)
     return math.fsum(
-        each.mechanism.mutual_information(each.num_bits, each.possible_ones, reports) for each in metric.blocks
+        each.mechanism.mutual_information(each.num_bits, each.possible_ones, num_reports) for each in metric.blocks
     )
 
 
-def match_probability_bound(metric: HasBlocks, group_size: int, reports: float = 1) -> float:
+def match_probability_bound(metric: HasBlocks, group_size: int, num_reports: float = 1) -> float:
     """Return an upper bound of the probability of linking t reports of one client to t others, in a group of n clients.
 
         min(1, (I + ln 2) / ln n)        group_size : n >= 2
 
     Source: Fano's inequality, Cover and Thomas 2006, theorem 2.10.1, for a uniformly drawn client.
     """
-    if isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 2:
-        raise ParameterError(f"group_size must be an integer >= 2, got {group_size!r}")
-    return min(1.0, (mutual_information(metric, reports) + math.log(2)) / math.log(group_size))
+    check_integer("group_size", group_size, 2, hint="pass the number of clients of the group")
+    return min(1.0, (mutual_information(metric, num_reports) + math.log(2)) / math.log(group_size))
 
 
 def linkability_warning(metric: Metric) -> str | None:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import HasBlocks
+from hubbub.number_checks import check_integer, check_number
 
 
-def epsilon(metric: HasBlocks, reports: float = 1) -> float:
+def epsilon(metric: HasBlocks, num_reports: float = 1) -> float:
     """Return eps(t), the privacy loss of t reports of one unchanging value.
 
     - murmur3-v1 (h bits per value, or none):   max( min(h, k-h) (T1 + T0),  h max(T1, T0) )
@@ -29,7 +29,7 @@ def epsilon(metric: HasBlocks, reports: float = 1) -> float:
     For h <= k/2 the first is h (T1 + T0); for larger h, "no value" may be the worst neighbour.
 
     metric  : a metric, or the `Params` of one
-    reports : t, an integer >= 1, or math.inf: all reports that are drawn from one permanent response
+    num_reports : t, an integer >= 1, or math.inf: all reports that are drawn from one permanent response
     returns : eps in (0, inf]
 
     >>> from hubbub.metrics.params import Params
@@ -40,9 +40,16 @@ def epsilon(metric: HasBlocks, reports: float = 1) -> float:
     >>> round(math.exp(epsilon(two_coins)), 12), round(math.exp(epsilon_permanent(two_coins)), 12)
     (3.0, 3.0)
     """
-    if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
-        raise ParameterError(f"reports must be an integer >= 1 or math.inf, got {reports}")
-    return math.fsum(each.mechanism.epsilon(each.num_bits, each.possible_ones, reports) for each in metric.blocks)
+    check_num_reports(num_reports)
+    return math.fsum(each.mechanism.epsilon(each.num_bits, each.possible_ones, num_reports) for each in metric.blocks)
+
+
+def check_num_reports(number: float, name: str = "num_reports") -> None:
+    """Raise ParameterError unless a number of reports of one client is an integer >= 1, or infinite."""
+    hint = "pass 1, or math.inf for any number of reports"
+    check_number(name, number, "[1, inf]", hint=hint)
+    if number != math.inf and number != int(number):
+        check_integer(name, number, 1, hint=hint)
 
 
 def epsilon_permanent(metric: HasBlocks) -> float:
@@ -76,4 +83,4 @@ def epsilon_of_values(metric: HasBlocks, reports_of_each: Iterable[float]) -> fl
     >>> round(math.exp(epsilon_of_values(two_coins, [1, 1])), 12)
     9.0
     """
-    return math.fsum(epsilon(metric, reports) for reports in reports_of_each)
+    return math.fsum(epsilon(metric, num_reports) for num_reports in reports_of_each)

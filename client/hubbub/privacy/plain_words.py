@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from hubbub.metrics.kinds import Change
+from hubbub.metrics.kinds import ChangeWords
 from hubbub.metrics.metric import Metric
 
 CERTAIN = "practically certain"
@@ -58,5 +58,5 @@ def changed_text(metric: Metric | None = None) -> str:
     return f"if {_change(metric).event}, {CERTAIN} that {_change(metric).known}"
 
 
-def _change(metric: Metric | None) -> Change:
-    return Change() if metric is None else metric.kind.change
+def _change(metric: Metric | None) -> ChangeWords:
+    return ChangeWords() if metric is None else metric.kind.change

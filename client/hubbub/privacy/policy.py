@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
+from hubbub.number_checks import check_number
 from hubbub.privacy.loss import epsilon
 from hubbub.privacy.pricing import ROUNDING_SLACK, affordable_units, cost_text, unit_price
 
@@ -30,13 +30,8 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool):
-                raise ParameterError(f"{name} must be a number above 0, got {value!r}")
-            if not value > 0:
-                raise ParameterError(
-                    f'{name} must be above 0, got {value}: to collect nothing, call set_consent("off")'
-                )
+            hint = 'to collect nothing, call set_consent("off")'
+            check_number(name, getattr(self, name), "(0, inf]", hint=hint)
 
     def objection(self, metric: Metric) -> str | None:
         """Return the reason why the policy blocks a metric, or None."""

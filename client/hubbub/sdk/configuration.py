@@ -11,24 +11,25 @@ that sends less. An empty variable is not set. Nothing here writes, logs or conn
 from __future__ import annotations
 
 import logging
-import math
 import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from hubbub.consent import Consent, consent_limit, consent_variable_warning
 from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import Definitions, load_definitions
+from hubbub.number_checks import check_number
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.recording.batch_builder import Limits
 from hubbub.wire.urls import check_url
 
 T = TypeVar("T")
 Durability = Literal["process", "power", "memory"]
+"""What a recorded value survives: a killed process, a loss of power, or neither because it is in memory only."""
+
 MAX_TEXT_CHARACTERS = 1 << 16
 
 _TRUE_VALUES = ("1", "true", "yes", "on")
@@ -198,11 +199,8 @@ def check_consent_text(agreed: str) -> str:
 
 def check_timeout(timeout: float) -> float:
     """Return a timeout in seconds, checked, and at most the longest one that threads can wait."""
-    if isinstance(timeout, Real) and not isinstance(timeout, bool):
-        seconds = float(min(timeout, threading.TIMEOUT_MAX / 2))
-        if not math.isnan(seconds):
-            return seconds
-    raise ParameterError(f"timeout must be a number of seconds, got {timeout!r}")
+    check_number("timeout", timeout, "[-inf, inf]", hint="pass a number of seconds")
+    return float(min(timeout, threading.TIMEOUT_MAX / 2))
 
 
 def check_subject_id(subject_id: str) -> str:

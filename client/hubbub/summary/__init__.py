@@ -5,9 +5,12 @@ Needs numpy and pyarrow, which the extras `decoder` and `aggregator` install. Th
 
 from __future__ import annotations
 
+from hubbub.summary.base import ByteData
 from hubbub.summary.bit_counts import BitCounts
+from hubbub.summary.counting import CountProfile
 from hubbub.summary.pattern_counts import PatternCounts
 from hubbub.summary.report_file import (
+    ReportBlock,
     ReportFile,
     ReportWriter,
     read_collected,
@@ -21,7 +24,10 @@ from hubbub.summary.summary_file import Summary, read_summary, summary_from_byte
 
 __all__ = [
     "BitCounts",
+    "ByteData",
+    "CountProfile",
     "PatternCounts",
+    "ReportBlock",
     "ReportFile",
     "ReportWriter",
     "Reports",

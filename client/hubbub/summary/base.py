@@ -116,6 +116,7 @@ def describe_reports(metric: Metric, num_reports: int, periods: Sequence[str]) -
 
 
 ByteData = bytes | NDArray[np.uint8]
+"""Bytes, or an array of them."""
 
 
 def metric_or_unnamed(metric: Metric | Params) -> Metric:

@@ -35,7 +35,8 @@ KIND = "reports"
 BLOCK_REPORTS = 1 << 18
 """Largest number of reports in a row group and in a block."""
 
-Block = tuple[NDArray[Any], NDArray[np.uint8]]
+ReportBlock = tuple[NDArray[Any], NDArray[np.uint8]]
+"""Cohorts (n,) and packed bits (n, bytes) of n reports."""
 
 
 class ReportWriter:
@@ -135,7 +136,7 @@ class ReportFile:
     def __repr__(self) -> str:
         return f"<ReportFile of {describe_reports(self.metric, self.num_reports, self.periods)}>"
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[ReportBlock]:
         """Yield checked cohorts (n,) and rows (n, ceil(k / 8)) of each block."""
         with _summary_errors(self._name):
             for batch in self._file.iter_batches(BLOCK_REPORTS):

@@ -24,6 +24,8 @@ from hubbub.summary.counting import CountProfile
 from hubbub.summary.pattern_counts import PatternCounts
 
 Summary = BitCounts | PatternCounts
+"""`BitCounts` or `PatternCounts`."""
+
 FORMAT = "hubbub-summary/1"
 CONTENT_TYPE = "application/vnd.apache.parquet"
 

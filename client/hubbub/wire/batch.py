@@ -64,7 +64,7 @@ SINGLE_REPORT_BYTES = 512
 _UUID4 = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
-Fields = tuple[str, str, str, str, list[int], str]
+BatchFields = tuple[str, str, str, str, list[int], str]
 """The fields batch_id, metric, digest, period, cohorts and bits of a body."""
 
 _MAX_FIELDS = 64
@@ -141,7 +141,7 @@ class Batch:
         return body.ljust(SINGLE_REPORT_BYTES)
 
     @classmethod
-    def from_json(cls, body: bytes, read_fields: Callable[[bytes], Fields] | None = None) -> Batch:
+    def from_json(cls, body: bytes, read_fields: Callable[[bytes], BatchFields] | None = None) -> Batch:
         """Return the batch of a body.
 
         Parameters
@@ -200,7 +200,7 @@ def new_batch_id(random_bytes: RandomBytes) -> UUID:
     return UUID(bytes=random_bytes(16), version=4)
 
 
-def _read_fields(body: bytes) -> Fields:
+def _read_fields(body: bytes) -> BatchFields:
     try:
         pairs = json.loads(body.decode(), object_pairs_hook=tuple)
     except (ValueError, RecursionError):

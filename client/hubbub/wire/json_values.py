@@ -1,11 +1,12 @@
-"""JSON representation of results."""
+"""JSON representation of results, and results from their JSON representation."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 
 def json_value(value: Any) -> Any:
@@ -31,3 +32,23 @@ def json_value(value: Any) -> Any:
             return {field.name: json_value(getattr(value, field.name)) for field in fields(value)}
         case _:
             return value
+
+
+def from_json_value(kind: Any, value: Any) -> Any:
+    """Return the value of a type from its JSON representation: the inverse of `json_value` for fields of frozen dataclasses.
+
+    kind : float, a dataclass, `tuple[kind, ...]`, `kind | None`, or a type that JSON has
+
+    >>> from_json_value(tuple[float, ...], [1.5, "inf", None])
+    (1.5, inf, nan)
+    """
+    if kind is float:
+        return math.nan if value is None else float(value)
+    if get_origin(kind) is tuple:
+        return tuple(from_json_value(get_args(kind)[0], item) for item in value)
+    if get_origin(kind) is UnionType:
+        return None if value is None else from_json_value(get_args(kind)[0], value)
+    if is_dataclass(kind) and isinstance(kind, type):
+        types = get_type_hints(kind)
+        return kind(**{field.name: from_json_value(types[field.name], value[field.name]) for field in fields(kind)})
+    return value

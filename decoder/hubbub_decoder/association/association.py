@@ -22,7 +22,7 @@ from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.result import Result
-from hubbub_decoder.results.document import Column, Document, Row, Shade, Table
+from hubbub_decoder.results.document import Column, Document, Row, Shade, Table, check_top
 from hubbub_decoder.results.table_result import TableResult
 
 if TYPE_CHECKING:
@@ -176,6 +176,7 @@ class Association(TableResult[Cell]):
         everything : all components, not only those that the test compares
         top        : largest number of rows; None: 30
         """
+        check_top(top)
         shown = Conditionals.of_association(self, everything=everything)
         num_rows, num_columns = top or _MAX_ROWS, _MAX_COLUMNS
         lines = verdicts(self)

@@ -16,6 +16,7 @@ import numpy as np
 
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
+from hubbub.number_checks import check_integer, check_number
 from hubbub.privacy.loss import epsilon
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.bound import Bound, Event, bound_of_event
@@ -28,8 +29,9 @@ from hubbub_decoder.audit.pair_search import (
     declared_pair,
     find_candidates,
 )
-from hubbub_decoder.audit.trials import Laboratory, Progress, Schedule
+from hubbub_decoder.audit.trials import Laboratory, Schedule, count_trials
 from hubbub_decoder.kinds.operations import operations_of
+from hubbub_decoder.options import Progress, ignore_progress
 
 MIN_TRIALS, DEFAULT_TRIALS, MAX_DEFAULT_TRIALS = 4_000, 200_000, 2_000_000
 _ROUNDING_SLACK = 1e-9
@@ -67,14 +69,14 @@ class Audit:
         return self.bound.epsilon > self.claim + _ROUNDING_SLACK
 
 
-def declared_epsilon(metric: Metric, reports: int) -> float:
+def declared_epsilon(metric: Metric, num_reports: int) -> float:
     """Epsilon of consecutive reports of one unchanging value from the start of an epoch: eps(t) for each permanent response.
 
     >>> survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, hold=1)
     >>> round(math.exp(declared_epsilon(survey, 4)))
     81
     """
-    schedule = Schedule.of(reports, metric.hold)
+    schedule = Schedule.of(num_reports, metric.hold)
     return schedule.epochs * epsilon(metric, schedule.per_epoch)
 
 
@@ -82,29 +84,30 @@ def audit_metric(
     metric: Metric,
     *,
     client: AuditedClient | None = None,
-    reports: int = 1,
+    num_reports: int = 1,
     claim: float | None = None,
     trials: int | None = None,
     confidence: float = 0.99,
     seed: int | None = None,
     values: list[AuditedValue] | None = None,
-    progress: Progress = lambda _: None,
+    progress: Progress = ignore_progress,
 ) -> Audit:
     """Audit a client that implements a definition.
 
     client     : None: the encoder of this project
-    reports    : consecutive reports of each client, from the start of an epoch
+    num_reports : consecutive reports of each client, from the start of an epoch
     claim      : epsilon to test; None: the declared one
     trials     : number of clients, without those of a second candidate; None: enough for a bound of 95 % of the claim, between
                  4,000 and 2,000,000
     confidence : of the bound, in (0, 1)
     seed       : of the seeds that the client receives; the encoder of this project ignores them
     values     : values to compare, None among them for "no value"; None: those of the kind's `audited_values`
+    progress   : function that is called with the number of clients, after each block of them
     """
-    schedule = Schedule.of(reports, metric.hold)
-    claim = declared_epsilon(metric, reports) if claim is None else claim
+    schedule = Schedule.of(num_reports, metric.hold)
+    claim = declared_epsilon(metric, num_reports) if claim is None else claim
     values = operations_of(metric).audited_values() if values is None else values
-    _check(values, confidence, trials, claim)
+    _check(values, confidence, trials, claim, seed)
     i, j, each = declared_pair(metric, [true_bits(metric, value) for value in values], schedule, claim, 1 - confidence)
     needed = 4 * math.ceil(each) if math.isfinite(each) else math.inf
     trials = int(np.clip(needed, MIN_TRIALS, MAX_DEFAULT_TRIALS)) if trials is None else trials
@@ -114,7 +117,7 @@ def audit_metric(
         metric.num_cohorts,
         schedule,
         np.random.default_rng(seed),
-        progress,
+        count_trials(progress, trials),
     )
     declared = declared_candidate(metric, values, (i, j), schedule, trials // 4, 1 - confidence)
     return _audit(laboratory, values, claim, trials, confidence, needed, metric, declared)
@@ -125,18 +128,18 @@ def audit_client(
     values: list[AuditedValue],
     claim: float,
     *,
-    reports: int = 1,
+    num_reports: int = 1,
     hold: int | None = None,
     trials: int = DEFAULT_TRIALS,
     confidence: float = 0.99,
     seed: int | None = None,
-    progress: Progress = lambda _: None,
+    progress: Progress = ignore_progress,
 ) -> Audit:
     """Audit a client without a definition: distinguishers are learned. Parameters as in `audit_metric`."""
-    _check(values, confidence, trials, claim)
-    rng = np.random.default_rng(seed)
-    num_bits = client([values[0]] * reports, int(rng.integers(1 << 62)), 1).bits.shape[2]
-    laboratory = Laboratory(client, num_bits, MAX_COHORTS, Schedule.of(reports, hold), rng, progress)
+    _check(values, confidence, trials, claim, seed)
+    schedule, rng = Schedule.of(num_reports, hold), np.random.default_rng(seed)
+    num_bits = client([values[0]] * num_reports, int(rng.integers(1 << 62)), 1).bits.shape[2]
+    laboratory = Laboratory(client, num_bits, MAX_COHORTS, schedule, rng, count_trials(progress, trials))
     return _audit(laboratory, values, claim, trials, confidence, math.nan, None, None)
 
 
@@ -176,16 +179,14 @@ def _audit(
     return max(audits, key=lambda audit: audit.bound.epsilon)
 
 
-def _check(values: list[AuditedValue], confidence: float, trials: int | None, claim: float) -> None:
+def _check(values: list[AuditedValue], confidence: float, trials: int | None, claim: float, seed: int | None) -> None:
     if len(values) < 2 or len(set(values)) < len(values):
         raise ParameterError(
             f"values must be two or more different values, got {values}: an audit compares reports of two values"
         )
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must be in (0, 1), got {confidence}: it is the probability of a valid bound")
-    if trials is not None and trials < MIN_TRIALS:
-        raise ParameterError(
-            f"trials must be at least {MIN_TRIALS:,}, got {trials:,}: fewer clients leave no trials for some part of the audit"
-        )
-    if not claim > 0:
-        raise ParameterError(f"claim must be above 0, got {claim}: it is the epsilon that the client declares")
+    check_number("confidence", confidence, "(0, 1)", hint="it is the probability of a valid bound, such as 0.99")
+    if trials is not None:
+        check_integer("trials", trials, MIN_TRIALS, hint="fewer clients leave no trials for some part of the audit")
+    if seed is not None:
+        check_integer("seed", seed, 0, hint="leave it out for a random seed")
+    check_number("claim", claim, "(0, inf)", hint="it is the epsilon that the client declares")

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub.errors import ParameterError
+from hubbub.number_checks import check_integer
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, ClientReports
 from hubbub_decoder.audit.distinguisher import Distinguisher, Observations
 from hubbub_decoder.errors import AuditError
+from hubbub_decoder.options import Progress
 
 _MAX_CLIENTS_PER_BLOCK = 8_192
 _MAX_BITS_PER_BLOCK = 1 << 24
-
-Progress = Callable[[int], None]
-"""Called with the number of trials that were finished since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +38,41 @@ class Schedule:
         >>> Schedule.of(5, None), Schedule.of(6, 3).epochs, Schedule.of(2, 3).epochs
         (Schedule(reports=5, per_epoch=5), 2, 1)
         """
-        if reports < 1:
-            raise ParameterError(f"reports must be at least 1, got {reports}: each client sends one report or more")
+        check_integer("num_reports", reports, 1, hint="each client sends one report or more")
+        if hold is not None:
+            check_integer("hold", hold, 1, hint="leave it out for reports of one permanent response")
         if hold is None or reports <= hold:
             return cls(reports, reports)
         if reports % hold:
             raise ParameterError(
-                f"reports must be at most hold = {hold} or a multiple of it, got {reports}: epochs of different lengths have different "
+                f"num_reports must be at most hold = {hold} or a multiple of it, got {reports}: epochs of different lengths have different "
                 f"laws; use {reports // hold * hold} or {-(-reports // hold) * hold} reports"
             )
         return cls(reports, hold)
 
 
+def count_trials(progress: Progress, trials: int) -> Callable[[int], None]:
+    """Function that takes the number of trials that were finished since its last call, and passes the share of `trials` on."""
+    done = 0
+
+    def count(number: int) -> None:
+        nonlocal done
+        done += number
+        progress(f"{done:,} clients", min(done / trials, 1.0))
+
+    return count
+
+
 @dataclass(frozen=True, slots=True)
 class Laboratory:
-    """Source of trials: the client under audit, k, m, its schedule, the seeds, and the progress of the work."""
+    """Source of trials: the client under audit, k, m, its schedule, the seeds, and a function that counts finished trials."""
 
     client: AuditedClient
     num_bits: int
     num_cohorts: int
     schedule: Schedule
     rng: np.random.Generator
-    progress: Progress
+    count: Callable[[int], None]
 
     def reports(self, values: Sequence[AuditedValue], clients: int) -> Iterator[ClientReports]:
         """Yield reports of new clients with one value for each report, in blocks. Raises AuditError for reports of another metric."""
@@ -74,7 +86,7 @@ class Laboratory:
                     f"{self.num_bits} bits and the cohorts 0 to {self.num_cohorts - 1}. Audit the client with the definition that it implements."
                 )
             yield made
-            self.progress(number)
+            self.count(number)
 
     def observe(self, value: AuditedValue, clients: int) -> Iterator[Observations]:
         """Yield observations of new clients with an unchanging value, in blocks."""

@@ -209,21 +209,16 @@ def _run(
     from hubbub_decoder.audit.replay import replay_tests_of
     from hubbub_decoder.audit.report import describe, to_dict, write_plot
 
-    done, seed = 0, options.get("seed")
-
-    def count(trials: int) -> None:
-        nonlocal done
-        done += trials
-        trials_wanted = options.get("trials")
-        show_stage(f"{done:,} clients", min(done / trials_wanted, 1.0) if trials_wanted else None)
-
+    seed = options.get("seed")
     if metric is not None:
         audit = audit_metric(
-            metric, client=client, reports=reports, claim=claim, values=values, progress=count, **options
+            metric, client=client, num_reports=reports, claim=claim, values=values, progress=show_stage, **options
         )
     else:
         options = {name: option for name, option in options.items() if option is not None}
-        audit = audit_client(client, values or [], claim or 0.0, reports=reports, hold=hold, progress=count, **options)
+        audit = audit_client(
+            client, values or [], claim or 0.0, num_reports=reports, hold=hold, progress=show_stage, **options
+        )
     show_stage("tests of the noise")
     tests = replay_tests_of(client, metric, audit.values[0], audit.schedule, seed)
     if metric is not None:

@@ -95,7 +95,7 @@ def command(
             confidence=confidence,
             fdr=fdr,
             target=target,
-            same_clients=False if independent_clients else None,
+            same_clients=not independent_clients,
             overlap=overlap,
         )
     write_outputs(stderr, out, comparison.save, plot, lambda figure: comparison.plot(figure, top=top))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,6 @@ from hubbub_decoder.cli.shared import (
 if TYPE_CHECKING:
     from hubbub.metrics.discovery import Discovery
     from hubbub.metrics.metric import Metric
-    from hubbub_decoder.cli.shared import ShowStage
     from hubbub_decoder.options import Target
 
 
@@ -85,7 +84,7 @@ def command(
             target=target,
             same_clients=not independent_clients,
             beam=beam,
-            progress=_groups_of(discovery, show_stage),
+            progress=show_stage,
         )
     if found.decoding is not None:
         input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
@@ -119,7 +118,7 @@ def _beam_warnings(metric: Metric, discovery: Discovery, num_reports: int, perio
     if discovery.method == "ngrams":
         yield f"{fewer}. How many strings this loses is not known for n-grams. {remedy}"
         return
-    law = describe(metric, reports=max(1, num_reports // periods), periods=periods).accuracy
+    law = describe(metric, num_reports=max(1, num_reports // periods), periods=periods).accuracy
     if not isinstance(law, DiscoveryAccuracy):
         return
     limits = [replace(law, beam=each).detection_limit() for each in (beam, DEFAULT_BEAM)]
@@ -128,18 +127,3 @@ def _beam_warnings(metric: Metric, discovery: Discovery, num_reports: int, perio
         f"{fewer}. A string of {discovery.longest} symbols is found with probability {DETECTION_POWER:g} if its share is {found}, "
         f"with the default {usual}. {remedy}"
     )
-
-
-def _groups_of(discovery: Discovery, show_stage: ShowStage) -> Callable[[int, int], None]:
-    """Return a function that shows each prefix group, and the share of the groups of both searches before it."""
-    from hubbub_decoder.discovery.search import NUM_SEARCHES
-
-    done = 0
-    total = NUM_SEARCHES * len(discovery.lengths) + 1  # one more: the tests
-
-    def show(length: int, number: int) -> None:
-        nonlocal done
-        show_stage(f"comparing {number:,} prefixes of length {length}", done / total)
-        done += 1
-
-    return show

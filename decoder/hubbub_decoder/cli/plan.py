@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_REPORTS = 1_000_000
 _COUNT = click.IntRange(min=1)
-_OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
+_OF_DESCRIPTION = ("num_reports", "num_candidates", "periods", "retained")
 
 
 @click.command(short_help="Choose the parameters of a metric.")
@@ -34,13 +34,13 @@ _OF_DESCRIPTION = ("reports", "candidates", "periods", "retained")
     help="Largest longitudinal epsilon: of any number of reports of the distinct values, or of the epochs with --hold. Default: none, each report costs --epsilon again.",
 )  # fmt: skip
 @click.option(
-    "--reports", type=_COUNT, metavar="N",
+    "--reports", "num_reports", type=_COUNT, metavar="N",
     help="Number of reports of a period. Default: as many as --share needs; of a definition, 1,000,000.",
 )  # fmt: skip
 @click.option("--share", metavar="SHARE", type=float, help="Smallest share that matters, such as 0.01.")
 @click.option("--kind", type=click.Choice([*map(str, KindWord)]), help="Kind of the values. Default: string.")
 @click.option(
-    "--num-candidates", "candidates", type=_COUNT, metavar="M",
+    "--num-candidates", "num_candidates", type=_COUNT, metavar="M",
     help="Number of strings to look for, all taken for present, of categories, or of buckets.",
 )  # fmt: skip
 @click.option(
@@ -163,7 +163,7 @@ def _describe(
         raise click.UsageError(
             f"{names[other[0]]} chooses parameters, and a definition has them. Leave it out, or leave out the file."
         )
-    about = {"reports": _DEFAULT_REPORTS} | given
+    about = {"num_reports": _DEFAULT_REPORTS} | given
     found = []
     for path in compare or (definitions,):
         if path is not None:
@@ -189,9 +189,9 @@ def _plan(name: str, given: dict[str, Any], show_stage: ShowStage) -> Plan:
     categories, edges = (given.pop(option, None) for option in ("category", "edges"))
     buckets = None if edges is None else _parse_buckets(edges, given.get("estimate"))
     if categories is not None:
-        given = {"kind": KindWord.CATEGORICAL, "candidates": len(categories)} | given
+        given = {"kind": KindWord.CATEGORICAL, "num_candidates": len(categories)} | given
     if buckets is not None:
-        given = {"kind": KindWord.ORDINAL, "candidates": len(buckets)} | given
+        given = {"kind": KindWord.ORDINAL, "num_candidates": len(buckets)} | given
     if "longest" in given:
         given = {"bits": MAX_BITS} | given
     today = datetime.now(UTC).date()

@@ -68,9 +68,9 @@ def command(
 
         pulled: ReportFile | Summary
         if content == "reports":
-            pulled = pull_reports(url, metric, out, periods=periods, digest=digest, progress=advance)
+            pulled = pull_reports(url, metric, out, periods=periods, digest=digest, count_bytes=advance)
         else:
-            pulled = pull_summary(url, metric, periods=periods, digest=digest, kind=content, progress=advance)
+            pulled = pull_summary(url, metric, periods=periods, digest=digest, kind=content, count_bytes=advance)
             write_summary_file(pulled, out)
     print_message(stderr, f"wrote {out}: {format_count(pulled.num_reports, 'report')} of {metric}")
     if missing := [period for period in periods if period not in pulled.periods]:

@@ -93,6 +93,7 @@ def command(
     from rich.console import Console
 
     from hubbub.cli.definitions_file import definitions_with
+    from hubbub.summary import BitCounts, PatternCounts
     from hubbub.text import format_count
     from hubbub_decoder.data.output_files import (
         check_parquet_path,
@@ -103,12 +104,7 @@ def command(
     )
     from hubbub_decoder.errors import PopulationError
     from hubbub_decoder.kinds.operations import operations_of
-    from hubbub_decoder.simulation import (
-        consecutive_periods,
-        simulate_bit_counts,
-        simulate_pattern_counts,
-        simulate_reports,
-    )
+    from hubbub_decoder.simulation import consecutive_periods, simulate, simulate_reports
 
     if (distribution is None) == (population_path is None):
         raise click.UsageError("Pass either --distribution or --population.")
@@ -140,8 +136,9 @@ def command(
             total = num_clients * (periods or 1)
             write_report_file(definition, _counted(blocks, total, show_stage), out, first_days)
         else:
-            simulate = simulate_bit_counts if content == "bits" else simulate_pattern_counts
-            write_summary_file(simulate(definition, population, rng, no_value=no_value, periods=first_days), out)
+            form: type[BitCounts | PatternCounts] = BitCounts if content == "bits" else PatternCounts
+            summary = simulate(definition, population, rng, form=form, no_value=no_value, periods=first_days)
+            write_summary_file(summary, out)
     num_reports = num_clients * (periods or 1)
     if truth_out is not None:
         write_population(population, num_clients, truth_out)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from numbers import Real
 
 import numpy as np
 
-from hubbub.errors import SummaryError
+from hubbub.errors import ParameterError, SummaryError
 from hubbub.metrics.metric import Metric
+from hubbub.number_checks import check_number
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.blas_threads import one_blas_thread
@@ -41,7 +41,7 @@ def compare(
     confidence: float = 0.95,
     fdr: float = 0.05,
     target: Target = "reporters",
-    same_clients: bool | None = None,
+    same_clients: bool = True,
     overlap: float | None = None,
 ) -> Comparison:
     """Estimate how the share of each candidate changes from `a` to `b`: two periods, or two groups of clients.
@@ -51,8 +51,8 @@ def compare(
     confidence   : level of the intervals, in (0, 1)
     fdr          : false discovery rate of the detected changes, in (0, 1)
     target       : "reporters": changes among the reporters; "population": of the populations of which they are random samples
-    same_clients : whether clients of `a` may be in `b`. False: two groups, or two periods without a common client. None: False if both
-                   have the same periods, since a client reports once in a period, and True otherwise
+    same_clients : whether clients of `a` may be in `b`. False: two groups, or two periods without a common client. Samples of the same
+                   periods are two groups in any case, since a client reports once in a period
     overlap      : share in [0, 1] of the clients of the smaller sample that are in the other with the same value, if it is known.
                    None: estimated from the reports, and 0 (wider intervals) where they do not determine it
 
@@ -65,7 +65,7 @@ def compare(
     operations_of(first.metric).check_comparable()
     _check_pair(first.counts, second.counts, overlap, same_clients)
     grouped = set(first.periods) == set(second.periods) != set()
-    known = _known_overlap(overlap, not grouped if same_clients is None else same_clients)
+    known = _known_overlap(overlap, same_clients and not grouped)
     names = operations_of(first.metric).rows(candidates)
     before, after = (decode_evidence(each, names, options) for each in (first, second))
     return compare_decodings((first, second), (before, after), names, known)
@@ -133,17 +133,17 @@ def collect(name: str, given: Collected | Sequence[Collected]) -> Collected:
     return collected
 
 
-def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients: object) -> None:
+def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients: bool) -> None:
     """Raise SummaryError for samples that cannot be compared, and for arguments out of range."""
     if a.metric.digest != b.metric.digest:
         raise SummaryError(
             f"a and b have different definitions: {a.metric.name} {a.metric.digest[:12]} and {b.metric.name} {b.metric.digest[:12]}. "
             "Only reports of one definition can be compared: decode each, and compare the shares yourself."
         )
-    if not isinstance(same_clients, bool | None):
-        raise SummaryError(f"same_clients must be True, False or None, got {same_clients!r}")
-    if overlap is not None and (isinstance(overlap, bool) or not isinstance(overlap, Real) or not 0 <= overlap <= 1):
-        raise SummaryError(f"overlap must be a number in [0, 1] or None, got {overlap!r}")
+    if not isinstance(same_clients, bool):
+        raise ParameterError(f"same_clients must be True or False, got {same_clients!r}")
+    if overlap is not None:
+        check_number("overlap", overlap, "[0, 1]", hint="leave it out to estimate it")
     if overlap is not None and same_clients is False and overlap > 0:
         raise SummaryError(
             f"same_clients=False means that no client is in both samples, but overlap is {overlap!r}. Leave one of them out."

@@ -8,12 +8,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
+from hubbub.number_checks import check_number
 from hubbub.text import format_count
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.document import INTERVAL_WIDTH, Bar, Column, Document, Row, Table, format_level, group_name
+from hubbub_decoder.results.document import (
+    INTERVAL_WIDTH,
+    Bar,
+    Column,
+    Document,
+    Row,
+    Table,
+    check_top,
+    format_level,
+    group_name,
+)
 from hubbub_decoder.results.estimates import Finding
 from hubbub_decoder.results.table_result import TableResult, columns_of
 
@@ -74,6 +85,7 @@ class Overlap(Result):
     @classmethod
     def known(cls, share: float) -> Overlap:
         """s is known; 0: the samples have different clients."""
+        check_number("share", share, "[0, 1]", hint="pass the share of clients that kept their value")
         return cls(share, 0.0, share, share)
 
     @classmethod
@@ -166,6 +178,7 @@ class Comparison(TableResult[Change], Result):
         top        : largest number of rows: detected changes first, then the largest; None: all
         """
         every = self.changes if everything or not self.a.is_tested else self.detected
+        check_top(top)
         rows = every[:top]
         return Document(
             headline(self), _table(self, rows, len(every) - len(rows)), (*summary_lines(self),), self.warnings

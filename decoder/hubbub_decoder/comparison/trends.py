@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from hubbub_decoder.comparison.results import Change, Comparison, Overlap, overl
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected
-from hubbub_decoder.options import Options, Target
+from hubbub_decoder.options import Options, Progress, Target, ignore_progress
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding
@@ -31,6 +31,7 @@ from hubbub_decoder.results.document import (
     Row,
     Sparkline,
     Table,
+    check_top,
     format_level,
     group_name,
 )
@@ -128,6 +129,7 @@ class Trends(TableResult[Decoding], Result):
         """
         decodings = self.decodings
         every = everything or not decodings[0].is_tested
+        check_top(top)
         names = [name for name in self.candidates if every or self.has_signal(name)][:top]
         reports = sum(decoding.num_reports for decoding in decodings)
         days = f"{self.periods[0]} .. {self.periods[-1]}"
@@ -212,13 +214,13 @@ def decode_by_period(
     fdr: float = 0.05,
     target: Target = "reporters",
     same_clients: bool = True,
-    progress: Callable[[str, float], None] = lambda _stage, _share: None,
+    progress: Progress = ignore_progress,
 ) -> Trends:
     """Decode each period, and estimate the changes from each period to the next (`compare`).
 
     summaries    : of one definition, each of one period; those of the same period are added up
     same_clients : whether a client may report in two periods
-    progress     : called with each stage, and the share of the stages before it
+    progress     : function that is called at the start of each stage
 
     Parameters and errors as for `decode` and `compare`. Raises SummaryError for a summary without a period, or of several.
     """

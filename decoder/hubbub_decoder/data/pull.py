@@ -35,7 +35,7 @@ def pull_summary(
     digest: str | None = None,
     kind: str | None = None,
     token: str | None = None,
-    progress: Callable[[int], None] = lambda _: None,
+    count_bytes: Callable[[int], None] = lambda _: None,
 ) -> Summary:
     """Download the summary of a metric: GET {url}/v1/metrics/{metric}/summary.
 
@@ -44,12 +44,12 @@ def pull_summary(
     digest   : digest of the definition, if several definitions are collected under the name
     kind     : "bits" or "patterns"; None: the aggregator's default for the metric
     token    : token with read permission; None: the environment variable HUBBUB_TOKEN
-    progress : called with the size in bytes of each received block
+    count_bytes : called with the size in bytes of each received block
 
     Raises PullError if the aggregator is unreachable, answers with an error, or sends anything but this summary.
     """
     address = _request_url(url, metric, "summary", periods, {"digest": digest, "kind": kind})
-    body = b"".join(_download(url, address, token, progress, _MAX_SUMMARY_BYTES))
+    body = b"".join(_download(url, address, token, count_bytes, _MAX_SUMMARY_BYTES))
     try:
         summary = summary_from_bytes(body)
     except SummaryError as problem:
@@ -66,7 +66,7 @@ def pull_reports(
     periods: Sequence[str] = (),
     digest: str | None = None,
     token: str | None = None,
-    progress: Callable[[int], None] = lambda _: None,
+    count_bytes: Callable[[int], None] = lambda _: None,
 ) -> ReportFile:
     """Download the retained reports of a metric into a file: GET {url}/v1/metrics/{metric}/reports.
 
@@ -74,7 +74,7 @@ def pull_reports(
     """
     address = _request_url(url, metric, "reports", periods, {"digest": digest})
     with atomic_write(path, private=True) as file:
-        for piece in _download(url, address, token, progress, math.inf):
+        for piece in _download(url, address, token, count_bytes, math.inf):
             file.write(piece)
         file.flush()
         try:
@@ -137,7 +137,7 @@ def _download(
     url: str,
     address: str,
     token: str | None,
-    progress: Callable[[int], None],
+    count_bytes: Callable[[int], None],
     max_bytes: float,
 ) -> Iterator[bytes]:
     """Yield the response body in blocks; raises PullError for any status but 200."""
@@ -149,7 +149,7 @@ def _download(
             hint = " Set HUBBUB_TOKEN to a token with read permission." if response.status == 401 else ""
             raise PullError(f"{url} answered {response.status}: {detail.removesuffix('.')}.{hint}")
         for piece in _stream(response, address, max_bytes):
-            progress(len(piece))
+            count_bytes(len(piece))
             yield piece
     except urllib3.exceptions.HTTPError as problem:
         raise PullError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,15 @@ from hubbub.errors import SummaryError
 from hubbub.metrics.discovery import END, Discovery
 from hubbub.metrics.kinds import StringKind
 from hubbub.metrics.metric import Metric
-from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub.number_checks import check_integer
+from hubbub.summary import BitCounts
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.discovery.extensions import Prefixes
-from hubbub_decoder.discovery.search import search_prefixes
+from hubbub_decoder.discovery.search import num_stages, search_prefixes
 from hubbub_decoder.model.distributions import norm
-from hubbub_decoder.options import Options, Target
+from hubbub_decoder.model.evidence import Collected
+from hubbub_decoder.options import Options, Progress, Target, ignore_progress
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import ESTIMATE_COLUMNS, Decoding
 from hubbub_decoder.results.document import Document, Table
@@ -108,7 +110,7 @@ class Discoveries(TableResult[Estimate]):
 
 @one_blas_thread()
 def discover(
-    summary: BitCounts | PatternCounts | Reports,
+    summary: Collected,
     *,
     confidence: float = 0.95,
     fdr: float = 0.05,
@@ -116,7 +118,7 @@ def discover(
     same_clients: bool = True,
     beam: int = DEFAULT_BEAM,
     max_candidates: int = MAX_CANDIDATES,
-    progress: Callable[[int, int], None] = lambda _length, _candidates: None,
+    progress: Progress = ignore_progress,
 ) -> Discoveries:
     """Find the frequent strings of a metric with `discover`, without a list.
 
@@ -125,7 +127,7 @@ def discover(
 
     beam           : number of prefixes that are kept after each group
     max_candidates : prefixes that are compared in a group after the first; their memory is about 200 bytes for each
-    progress       : called with each group's prefix length and number of candidates
+    progress       : function that is called at the start of each stage
     The other parameters are those of `decode`.
 
     Raises DefinitionError for a metric of another kind, SummaryError for one without `discover`, and as `decode`.
@@ -134,8 +136,7 @@ def discover(
     metric = summary.metric
     discovery = discovery_of(metric)
     for name, number in (("beam", beam), ("max_candidates", max_candidates)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise SummaryError(f"{name} must be an integer >= 1, got {number!r}")
+        check_integer(name, number, 1, hint="leave it out for the default")
     counts = summary.bit_counts()
     searched = counts if same_clients else BitCounts(metric, counts.reports, counts.ones)
     kept = search_prefixes(searched, discovery, beam=beam, max_candidates=max_candidates, progress=progress)
@@ -144,6 +145,7 @@ def discover(
     strings = [value.decode() for value in values if _is_utf8(value)]
     if not strings:
         return Discoveries(None, tuple(_truncated(cut, {})))
+    progress("decoding the strings", 1 - 1 / num_stages(discovery))
     decoding = decode_evidence(collect_evidence(counts, options), strings, options)
     return Discoveries(decoding, tuple(_truncated(cut, {each.candidate: each for each in decoding.detected})))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from hubbub_decoder.discovery.prefix_shares import GroupBits, PrefixShares, Prio
 from hubbub_decoder.model.evidence import bit_shares
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.model.vectorized_hashing import hash_positions
+from hubbub_decoder.options import Progress, ignore_progress
 
 _PARTS = (0.25, 1.0)  # of max_candidates, in the first and the second search
-NUM_SEARCHES = len(_PARTS)
 EXPECTED_PREFIXES, EXPECTED_EXTENSIONS = 200.0, 1.0  # present ones, of the first length and of a present prefix
 MIN_LOG_ODDS = -9.0  # of a prefix that is kept
 
@@ -27,7 +27,7 @@ def search_prefixes(
     *,
     beam: int,
     max_candidates: int,
-    progress: Callable[[int, int], None] = lambda _length, _candidates: None,
+    progress: Progress = ignore_progress,
 ) -> Prefixes:
     """Return the prefixes that remain after the last prefix group.
 
@@ -37,22 +37,30 @@ def search_prefixes(
     from its strings.
 
     max_candidates : of one group, the most probable ones given their prefixes; those of the first group are all compared
-    progress       : called with each group's prefix length and number of candidates
+    progress       : called at the start of each group
     """
     symbols = Symbols.of(discover)
     found: Prefixes | None = None
-    for part in _PARTS:
+    for search, part in enumerate(_PARTS):
         kept, length = Prefixes.start(), 0
         for group, longer in enumerate(discover.lengths):
             model = symbols.learn(found or kept)
             size = max(1, round(part * max_candidates)) if length else MAX_EXTENSIONS
             expected = EXPECTED_EXTENSIONS if length else EXPECTED_PREFIXES
             candidates = extend(kept, symbols, model, longer - length, size, expected)
-            progress(longer, len(candidates.fragments))
+            progress(
+                f"comparing {len(candidates.fragments):,} prefixes of length {longer}",
+                (search * len(discover.lengths) + group) / num_stages(discover),
+            )
             estimates = _estimate(counts, discover, group, candidates)
             kept, length = Prefixes.most_probable(candidates.fragments, estimates, beam, MIN_LOG_ODDS), longer
         found = kept
     return kept
+
+
+def num_stages(discover: Discovery) -> int:
+    """Number of stages of a discovery: the groups of both searches, and the decoding of the strings."""
+    return len(_PARTS) * len(discover.lengths) + 1
 
 
 def _estimate(counts: BitCounts, discover: Discovery, group: int, candidates: Candidates) -> PrefixShares:

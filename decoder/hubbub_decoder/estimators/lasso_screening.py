@@ -25,7 +25,7 @@ from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.evidence import Evidence
 
-Method = Literal["auto", "lasso"]
+DecodingMethod = Literal["auto", "lasso"]
 """How candidates of bit counts are chosen: all of them up to 100,000, or those that a lasso keeps."""
 
 MAX_CANDIDATES = 100_000
@@ -52,7 +52,7 @@ class Selection:
 
 
 def select_candidates(
-    evidence: Evidence, design: DesignMatrix, *, method: Method = "auto", keep_all: bool = False
+    evidence: Evidence, design: DesignMatrix, *, method: DecodingMethod = "auto", keep_all: bool = False
 ) -> Selection:
     """Keep all columns, up to 100,000; otherwise choose in half of the cohorts, and leave the others to estimate from.
 

@@ -82,7 +82,7 @@ class MeanOperations(NumberOperations[MeanKind], of=MeanKind):
 
     def positions(self, values: Sequence[str]) -> NoReturn:
         raise PopulationError(
-            f'{self.metric.name}: two periods of a metric with estimate = "mean" cannot be simulated. Use `simulate_bit_counts`.'
+            f'{self.metric.name}: two periods of a metric with estimate = "mean" cannot be simulated. Use `simulate`.'
         )
 
     def _draw_bits(

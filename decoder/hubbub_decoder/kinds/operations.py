@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
@@ -15,16 +15,15 @@ from hubbub.metrics.metric import Metric
 from hubbub.text import with_article
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.errors import PopulationError
-from hubbub_decoder.estimators.lasso_screening import Method
+from hubbub_decoder.estimators.lasso_screening import DecodingMethod
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Evidence
-from hubbub_decoder.options import Options
+from hubbub_decoder.options import Options, Progress
 from hubbub_decoder.results.decoding import Decoding
 
 CELLS_PER_BLOCK = 1 << 22
 
 Candidates: TypeAlias = Iterable[str] | DesignMatrix | None
-Progress: TypeAlias = Callable[[str, float], None]
 Positions: TypeAlias = NDArray[np.int16]
 
 K = TypeVar("K", bound=Kind)
@@ -50,7 +49,7 @@ class KindOperations(ABC, Generic[K]):
         candidates: Candidates,
         options: Options,
         *,
-        method: Method,
+        method: DecodingMethod,
         weights: Mapping[str, float] | None,
         progress: Progress,
     ) -> Decoding:

@@ -21,19 +21,19 @@ from hubbub_decoder.data.weights import group_weights, weight_strata
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.counts import fit_bits, fit_patterns, is_crowded
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.lasso_screening import Method, Selection, select_candidates
+from hubbub_decoder.estimators.lasso_screening import DecodingMethod, Selection, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
 from hubbub_decoder.estimators.noise_cumulants import bit_noise_cumulants, pattern_noise_cumulants
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.estimators.unlisted_strings import UnlistedFit, fit_with_unlisted_strings
 from hubbub_decoder.inference.intervals import unlisted_std_error
-from hubbub_decoder.kinds.operations import Candidates, KindOperations, Positions, Progress
+from hubbub_decoder.kinds.operations import Candidates, KindOperations, Positions
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
 from hubbub_decoder.model.vectorized_hashing import bit_positions, discovery_positions
-from hubbub_decoder.options import Options
+from hubbub_decoder.options import Options, Progress
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import Decoding
@@ -54,7 +54,7 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
         candidates: Candidates,
         options: Options,
         *,
-        method: Method,
+        method: DecodingMethod,
         weights: Mapping[str, float] | None,
         progress: Progress,
     ) -> Decoding:

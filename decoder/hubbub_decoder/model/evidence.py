@@ -56,6 +56,8 @@ def bit_shares(counts: BitCounts) -> Floats:
 
 
 Collected = BitCounts | PatternCounts | Reports
+"""What an aggregator has collected of one metric: counts, or the reports themselves."""
+
 _C = TypeVar("_C", BitCounts, PatternCounts, Reports)
 
 

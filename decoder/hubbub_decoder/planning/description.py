@@ -50,7 +50,7 @@ class Description:
     label: str
 
     @property
-    def reports(self) -> int:
+    def num_reports(self) -> int:
         """N, reports of a period."""
         return round(self.accuracy.clients)
 
@@ -62,7 +62,7 @@ class Description:
     @property
     def reports_of_a_cohort(self) -> int:
         """Reports among which one is hidden."""
-        return max(1, self.reports // self.metric.params.num_cohorts)
+        return max(1, self.num_reports // self.metric.params.num_cohorts)
 
     @property
     def detection_limit(self) -> float:
@@ -80,19 +80,19 @@ class Description:
         figures: dict[str, Any] = json_value(
             {
                 "metric": self.metric.to_dict(),
-                "reports": self.reports,
+                "num_reports": self.num_reports,
                 "periods": self.periods,
-                "candidates": round(self.accuracy.shares.count),
+                "num_candidates": round(self.accuracy.shares.count),
                 "data": self.accuracy.data,
                 "privacy": self.privacy.to_dict(),
-                "epsilon_by_reports_of_a_client": [{"reports": t, "epsilon": each} for t, each in self.epsilons],
-                "standard_error": self.accuracy.std_error(0.0),
+                "epsilon_by_reports_of_a_client": [{"num_reports": t, "epsilon": each} for t, each in self.epsilons],
+                "std_error": self.accuracy.std_error(0.0),
                 "detection_limit": self.detection_limit,
                 "accuracy_by_reports": [
-                    {"reports": number, "standard_error": error, "detection_limit": limit}
+                    {"num_reports": number, "std_error": error, "detection_limit": limit}
                     for number, error, limit in self.by_reports()
                 ],
-                "permanent_bits_recovered": [{"reports": t, "probability": chance} for t, chance in self.recovery],
+                "permanent_bits_recovered": [{"num_reports": t, "probability": chance} for t, chance in self.recovery],
                 "permanent_entropy_bits": self.permanent_bits,
                 "effective_group_size_2_reports": self.group_size,
                 "central_epsilon": self.central,
@@ -104,27 +104,27 @@ class Description:
 
 
 def describe(
-    metric: Metric, *, reports: int, candidates: int | None = None, periods: int = 1, retained: bool = False
+    metric: Metric, *, num_reports: int, num_candidates: int | None = None, periods: int = 1, retained: bool = False
 ) -> Description:
     """What a definition buys, for a number of reports of a period.
 
-    reports    : N, one of each client      periods : T, decoded together
-    candidates : M, number of strings to look for, with shares under Zipf's law; None: 100, or the number of categories or buckets
+    num_reports : N, one of each client      periods : T, decoded together
+    num_candidates : M, number of strings to look for, with shares under Zipf's law; None: 100, or the number of categories or buckets
     retained   : whether individual reports are decoded instead of their counts
 
-    Raises PlanError for a number below 1, a joint metric, and a metric that reports n-grams.
+    Raises ParameterError for a number below 1, PlanError for a joint metric, and a metric that reports n-grams.
 
     >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
-    >>> bought = describe(survey, reports=10_000)
+    >>> bought = describe(survey, num_reports=10_000)
     >>> round(bought.accuracy.std_error(0.0), 5), bought.permanent_bits  # sqrt(3/4 1/4) / (1/2) / 100
     (0.00866, 0.8112781244591328)
     """
-    for name, number in (("reports", reports), ("candidates", candidates), ("periods", periods)):
+    for name, number in (("num_reports", num_reports), ("num_candidates", num_candidates), ("periods", periods)):
         check_count(name, number)
     try:
         planner = planner_of(metric.kind.word, has_shares=metric.kind.has_shares)
-        shares = planner.shares(candidates or len(metric.kind.labels) or DISCOVERED)
-        population = Population(reports, repetition_of(periods, metric.hold), shares)
+        shares = planner.shares(num_candidates or len(metric.kind.labels) or DISCOVERED)
+        population = Population(num_reports, repetition_of(periods, metric.hold), shares)
         accuracy = planner.accuracy(metric.kind, population, retained=retained)
     except PlanError as problem:
         raise PlanError(f"{metric.name}: {problem}") from None

@@ -85,7 +85,7 @@ def _plot_accuracy(descriptions: Sequence[Description]) -> Figure:
         if limits:
             label = f"{_plain(each.label)}: detection limit"
             axes.plot(*zip(*limits, strict=True), color=colour, linestyle="--", label=label)
-        axes.axvline(each.reports, color="#9aa5b1", linewidth=0.8)
+        axes.axvline(each.num_reports, color="#9aa5b1", linewidth=0.8)
     axes.set(xscale="log", xlabel="reports of a period", ylabel="share")
     if any(math.isfinite(each.accuracy.std_error(0.0)) for each in descriptions):
         axes.set_yscale("log")

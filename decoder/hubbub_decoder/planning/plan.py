@@ -96,7 +96,7 @@ def plan(
     metric = Metric(name, kind, **fields, description=description, owner=owner)
     accuracy = planner.accuracy(kind, planner.population(wishes), retained=wishes.retained)
     needed = accuracy.clients_needed(design.smallest)
-    if wishes.reports is None:
+    if wishes.num_reports is None:
         accuracy = replace(accuracy, clients=needed)
     _check_accuracy(wishes, design.smallest, accuracy)
     planned = Plan(
@@ -116,12 +116,12 @@ def _check_accuracy(wishes: Wishes, smallest: float, accuracy: Accuracy) -> None
     """Raise PlanError if no number of reports detects the smallest share, or if no share can be estimated."""
     if math.isinf(accuracy.clients):
         raise PlanError(
-            f"share = {smallest:g} is not detected with {MAX_REPORTS:.0e} reports: noise and {wishes.candidates:,} candidates hide it. "
+            f"share = {smallest:g} is not detected with {MAX_REPORTS:.0e} reports: noise and {wishes.num_candidates:,} candidates hide it. "
             "Pass a larger share, a larger epsilon, or fewer candidates."
         )
     if not math.isfinite(float(accuracy.variance(0.0))):
         raise PlanError(
-            f"{wishes.candidates:,} candidates are too many for {wishes.reports:,} reports: no share can be estimated. "
+            f"{wishes.num_candidates:,} candidates are too many for {wishes.num_reports:,} reports: no share can be estimated. "
             "Pass fewer candidates, more reports, or a larger epsilon."
         )
 

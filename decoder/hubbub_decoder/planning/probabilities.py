@@ -209,7 +209,7 @@ def allowed_cohorts(wishes: Wishes, chain: Chain, hashes: int = 1) -> tuple[int,
 
     Raises PlanError if there are none.
     """
-    planner, reports = planner_for(wishes), wishes.reports or 0
+    planner, reports = planner_for(wishes), wishes.num_reports or 0
     choices = planner.cohorts
     if wishes.central is None:
         return choices

@@ -71,7 +71,7 @@ def _figures(each: Description) -> Iterator[tuple[str, str]]:
     for fact in each.metric.facts():
         yield fact.label, escape_control_characters(fact.line(_MOST_ITEMS, escape_untrusted))
     yield from _epsilons(each)
-    cohort = f" of a cohort ({each.reports_of_a_cohort:,})" if params.num_cohorts > 1 else f" ({each.reports:,})"
+    cohort = f" of a cohort ({each.reports_of_a_cohort:,})" if params.num_cohorts > 1 else f" ({each.num_reports:,})"
     yield "central epsilon", f"{each.central:.3g} at delta = {DELTA:g}, among the reports{cohort}"
     identified = f"{each.permanent_bits:,.1f} bits, identifies one of {_power_of_two(each.permanent_bits)} clients"
     yield "permanent response", identified if each.permanent_bits else "none"
@@ -89,7 +89,7 @@ def _epsilons(each: Description) -> Iterator[tuple[str, str]]:
 
 
 def _decoded(each: Description) -> tuple[str, str]:
-    law, reports = each.accuracy, format_count(each.reports, "report")
+    law, reports = each.accuracy, format_count(each.num_reports, "report")
     shares = format_count(round(law.shares.count), "candidate")
     return "decoded", f"{format_count(each.periods, 'period')} of {reports}, {_DATA[law.data]}, {shares}"
 

@@ -13,6 +13,7 @@ from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.kinds import MIN_STRING_BITS, Kind, KindWord
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
+from hubbub.number_checks import check_integer, check_number
 from hubbub.text import with_article
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.repetition import Repetition
@@ -32,10 +33,10 @@ class Wishes:
     """Requirements of a metric.
 
     kind       : of the values
-    candidates : M, number of strings to look for, or of categories or buckets; a boolean metric has 1
+    num_candidates : M, number of strings to look for, or of categories or buckets; a boolean metric has 1
     epsilon    : largest epsilon of one report
     longitudinal : largest epsilon of any number of reports of the V values, or of the epochs with `hold`; None: each report costs `epsilon` again
-    reports    : N, reports of a period, one of each client; None: plan the number that `share` needs
+    num_reports : N, reports of a period, one of each client; None: plan the number that `share` needs
     share      : smallest share that matters; None: that of the last candidate under Zipf's law
     periods    : T, periods that are decoded together
     values     : V, distinct values of a client, "no value" among them; each costs one permanent response
@@ -45,16 +46,16 @@ class Wishes:
     retained   : whether individual reports are retained, and decoded instead of their counts
     bits       : largest number of bits of a string metric's report; more bits collide less, link reports more and decode more slowly
     period     : reporting period
-    estimate   : "mean": an ordinal metric with one bit, for the mean alone; candidates is 1
+    estimate   : "mean": an ordinal metric with one bit, for the mean alone; num_candidates is 1
     longest    : length of the longest string to find without a list (`discover`); None: strings are looked up in a list
     alphabet   : characters of these strings; None: bytes
     """
 
     kind: KindWord = KindWord.STRING
-    candidates: int = 1
+    num_candidates: int = 1
     epsilon: float
     longitudinal: float | None = None
-    reports: int | None = None
+    num_reports: int | None = None
     share: float | None = None
     periods: int = 1
     values: int = 1
@@ -69,42 +70,39 @@ class Wishes:
     alphabet: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise PlanError for a value out of range, or for wishes that exclude each other."""
+        """Raise ParameterError for a number out of range, PlanError for wishes that exclude each other."""
         for name, words in (("kind", KindWord), ("period", PeriodKind), ("estimate", Estimand)):
             if (word := getattr(self, name)) not in tuple(words):
                 raise PlanError(f"{name} must be one of {', '.join(words)}, got {word!r}: pass one of them.")
             object.__setattr__(self, name, words(word))
-        for name in ("candidates", "reports", "periods", "values", "hold", "longitudinal_periods"):
+        for name in ("num_candidates", "num_reports", "periods", "values", "hold", "longitudinal_periods", "longest"):
             check_count(name, getattr(self, name))
         problem = next(self._problems(), None)
         if problem is not None:
             raise PlanError(problem)
 
     def _problems(self) -> Iterator[str]:
-        """Yield what is out of range, what the kind refuses, and what excludes each other."""
+        """Yield what the kind refuses, and what excludes each other. Raises ParameterError for a number out of range."""
         for name in ("epsilon", "longitudinal", "central"):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and 0 < value < math.inf):
-                yield f"{name} must be a number above 0, got {value!r}: it bounds a privacy loss. Pass {name} = 2, for example."
-        if self.share is not None and not (_is_number(self.share) and 0 < self.share < 1):
-            yield f"share must be above 0 and below 1, got {self.share!r}: it is a part of the reports. Pass share = 0.01 for 1 %."
-        if not isinstance(self.bits, int) or not MIN_STRING_BITS <= self.bits <= MAX_BITS:
-            yield (
-                f"bits must be an integer in [{MIN_STRING_BITS}, {MAX_BITS}], got {self.bits!r}: a report of strings has so many. "
-                "Pass bits = 128."
-            )
+            if value is not None:
+                check_number(name, value, "(0, inf)", hint=f"it bounds a privacy loss. Pass {name} = 2, for example.")
+        if self.share is not None:
+            check_number("share", self.share, "(0, 1)", hint="it is a part of the reports. Pass share = 0.01 for 1 %.")
+        hint = "a report of strings has so many. Pass bits = 128."
+        check_integer("bits", self.bits, MIN_STRING_BITS, MAX_BITS, hint=hint)
         yield from planner_for(self).problems(self)
-        if self.reports is None and self.share is None:
+        if self.num_reports is None and self.share is None:
             yield (
-                "Neither reports nor share is given: the number of reports decides which shares can be detected. "
-                "Pass reports to plan the best accuracy, or share to plan the number of reports."
+                "Neither num_reports nor share is given: the number of reports decides which shares can be detected. "
+                "Pass num_reports to plan the best accuracy, or share to plan the number of reports."
             )
         if self.longest is None and self.alphabet is not None:
             yield "alphabet without longest: only strings without a list have one. Pass longest = 24, for example."
-        if self.longest is not None and (self.reports is None or self.retained):
+        if self.longest is not None and (self.num_reports is None or self.retained):
             yield (
-                "longest needs reports and bit counts: the groups depend on the number of reports. "
-                "Pass reports, and leave out retained."
+                "longest needs num_reports and bit counts: the groups depend on the number of reports. "
+                "Pass num_reports, and leave out retained."
             )
         if self.hold is not None and self.values > 1:
             yield (
@@ -113,8 +111,8 @@ class Wishes:
             )
         if self.hold is not None and self.longitudinal is None:
             yield f"hold = {self.hold} without a longitudinal epsilon: each epoch costs epsilon again, and nothing bounds the sum. Pass longitudinal."
-        if self.central is not None and self.reports is None:
-            yield "central without reports: the other reports of a cohort hide a client. Pass the number of reports."
+        if self.central is not None and self.num_reports is None:
+            yield "central without num_reports: the other reports of a cohort hide a client. Pass the number of reports."
 
     @property
     def chooses_hold(self) -> bool:
@@ -170,9 +168,9 @@ class KindPlanner(ABC, Generic[K]):
         return Shares.zipf(number, self.total_share)
 
     def population(self, wishes: Wishes) -> Population:
-        """Population of the wishes, with 100 strings where no list has them; without `reports`, as many clients as can be planned."""
-        shares = self.shares(wishes.candidates if wishes.longest is None else DISCOVERED)
-        return Population(float(wishes.reports or MAX_REPORTS), repetition_of(wishes.periods, wishes.hold), shares)
+        """Population of the wishes, with 100 strings where no list has them; without `num_reports`, as many clients as can be planned."""
+        shares = self.shares(wishes.num_candidates if wishes.longest is None else DISCOVERED)
+        return Population(float(wishes.num_reports or MAX_REPORTS), repetition_of(wishes.periods, wishes.hold), shares)
 
     def smallest_share(self, wishes: Wishes) -> float:
         """Smallest share that matters."""
@@ -239,12 +237,6 @@ def repetition_of(periods: int, hold: int | None) -> Repetition:
 
 
 def check_count(name: str, number: object) -> None:
-    """Raise PlanError for anything but None and an integer above 0."""
-    if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-        raise PlanError(
-            f"{name} must be an integer of at least 1, got {number!r}: it is a number of {name}. Pass {name} = 1 or more."
-        )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Raise ParameterError for anything but None and an integer above 0."""
+    if number is not None:
+        check_integer(name, number, 1, hint=f"pass {name} = 1 or more.")

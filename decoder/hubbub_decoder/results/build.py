@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hubbub.metrics.buckets import Buckets
-from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.estimators.categories import category_intervals, simultaneous_level
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
@@ -19,7 +19,7 @@ from hubbub_decoder.inference.intervals import detection_limit, normal_interval,
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.shrinkage import posterior_shares
 from hubbub_decoder.model.evidence import Evidence
-from hubbub_decoder.options import Options
+from hubbub_decoder.options import Options, Target
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 from hubbub_decoder.results.ordinal import build_mean, build_numbers
@@ -41,8 +41,9 @@ def build_decoding(
     strata : (M,) of the candidates by a weight known before the reports; None: no weights
     """
     law = _error_law(fit, evidence, options)
-    estimates = _tested_estimates(fit, law, groups, options, strata)
-    return _decoding(fit, estimates, _detection_limit(fit, law, options.fdr), evidence, options)
+    estimates, intervals = _tested_estimates(fit, law, groups, options, strata)
+    decoding = _decoding(fit, estimates, _detection_limit(fit, law, options.fdr), evidence, options)
+    return replace(decoding, _intervals=intervals)
 
 
 def build_category_decoding(fit: FitResult, selected: Sequence[str], evidence: Evidence, options: Options) -> Decoding:
@@ -63,7 +64,9 @@ def build_category_decoding(fit: FitResult, selected: Sequence[str], evidence: E
         **_posterior_columns(fit, std_errors, options),
     }
     estimates = _rows(columns, [(name,) for name in selected], [False] * len(selected))
-    return _decoding(fit, estimates, math.nan, evidence, options)
+    counts = evidence.as_bit_counts()
+    intervals = CategoryIntervals(counts, tuple(selected), target, _descending(fit.shares))
+    return replace(_decoding(fit, estimates, math.nan, evidence, options), _intervals=intervals)
 
 
 def with_numbers(decoding: Decoding, evidence: Evidence, buckets: Buckets, options: Options) -> Decoding:
@@ -129,7 +132,40 @@ def _rows(
         )
         for group, found, row in zip(groups, detected, rows, strict=True)
     ]
-    return tuple(sorted(estimates, key=lambda e: -math.inf if math.isnan(e.share) else e.share, reverse=True))
+    return tuple(estimates[i] for i in _descending(columns["share"]))
+
+
+def _descending(shares: Floats) -> Indices:
+    """Positions of shares in descending order, (M,); equal ones keep their order, and those that are not determined come last."""
+    return np.argsort(-np.where(np.isnan(shares), -np.inf, shares), kind="stable")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateIntervals:
+    """Function of a level that returns the intervals of tested candidates, (M,) and (M,), in the order of the estimates."""
+
+    law: ErrorLaw
+    p_values: Floats
+    retested: Flags
+    order: Indices
+
+    def __call__(self, level: float) -> tuple[Floats, Floats]:
+        low, high = self.law.interval(level, self.p_values, self.retested)
+        return low[self.order], high[self.order]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CategoryIntervals:
+    """Function of a level that returns the intervals of categories, (a,) and (a,), in the order of the estimates."""
+
+    evidence: Evidence
+    selected: tuple[str, ...]
+    target: Target
+    order: Indices
+
+    def __call__(self, level: float) -> tuple[Floats, Floats]:
+        low, high = category_intervals(self.evidence, self.selected, level, self.target)
+        return low[self.order], high[self.order]
 
 
 def _error_law(fit: FitResult, evidence: Evidence, options: Options) -> ErrorLaw:
@@ -169,8 +205,8 @@ def _tested_estimates(
     groups: Sequence[tuple[str, ...]],
     options: Options,
     strata: Indices | None,
-) -> tuple[Estimate, ...]:
-    """Estimates of all groups of candidates, with tests.
+) -> tuple[tuple[Estimate, ...], CandidateIntervals]:
+    """Estimates of all groups of candidates, with tests, and their intervals at other levels.
 
     A candidate is detected if q <= fdr and p < (1 - confidence) / 2. The latter holds exactly where its interval is above 0.
     """
@@ -205,7 +241,7 @@ def _tested_estimates(
         **_posterior_columns(fit, std_errors, options, strata),
     }
     known = {name: np.where(fitted, column, np.nan) for name, column in columns.items()}
-    return _rows(known, groups, detected.tolist())
+    return _rows(known, groups, detected.tolist()), CandidateIntervals(law, p, retested, _descending(known["share"]))
 
 
 def _posterior_columns(

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
+from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
+from hubbub.number_checks import check_number
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.text import escape_untrusted, format_count
-from hubbub.wire.json_values import json_value
+from hubbub.wire.json_values import from_json_value, json_value
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.inference.intervals import reports_to_detect
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
+from hubbub_decoder.results.diagnosis import Diagnosis
 from hubbub_decoder.results.document import (
     INTERVAL_WIDTH,
     Bar,
@@ -26,6 +31,7 @@ from hubbub_decoder.results.document import (
     Document,
     Row,
     Table,
+    check_top,
     format_level,
     group_name,
 )
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
 _SPARE_FOR_BARS = 18
 _EXAMPLE_LIMIT = 0.01
 _NUM_SMALLER_LIMITS = 4
+_NUM_SUMMARIZED = 5
 ESTIMATE_COLUMNS = columns_of(
     Estimate, "candidate", "share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high",
     "p_value", "q_value", "posterior_median", "credible_low", "credible_high", "posterior_mean", "simultaneous_low",
@@ -94,6 +101,7 @@ class Decoding(TableResult[Estimate], Result):
     unlisted_strings: tuple[UnlistedString, ...] = ()
     num_more_candidates: int = 0
     numbers: Numbers | None = None
+    _intervals: Callable[[float], tuple[Floats, Floats]] | None = field(default=None, compare=False)
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
@@ -138,6 +146,76 @@ class Decoding(TableResult[Estimate], Result):
         )
         return replace(self, unlisted_strings=strings, num_more_candidates=len(distinct))
 
+    def summary(self) -> str:
+        """Return the headline, the five largest shares with their intervals, the totals, and the verdict of `diagnose`, as text."""
+        shown = [e for e in self.estimates if not math.isnan(e.share)][:_NUM_SUMMARIZED]
+        rows = (
+            f"  {group_name(e.group)}: {e.share:z.2%} ({e.low:z.2%} .. {e.high:z.2%})" for e in self.in_order(shown)
+        )
+        return "\n".join([headline(self), *rows, *summary_lines(self, quantiles=False), self.diagnose().verdict])
+
+    def diagnose(self) -> Diagnosis:
+        """Return whether the estimates can be used: goodness-of-fit tests, findings, and a verdict.
+
+        >>> from hubbub.summary import BitCounts
+        >>> from hubbub_decoder import decode
+        >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+        >>> decode(BitCounts(survey, [1000], [[400]])).diagnose().verdict
+        "The reports fit the metric's parameters, and there is no finding. The estimates and intervals can be used."
+        """
+        return Diagnosis(self.fit_tests, self.warnings)
+
+    def intervals(self, level: float) -> tuple[tuple[float, float], ...]:
+        """Return the confidence intervals (low, high) of the estimates at another level, in their order, not clipped; () for a mean.
+
+        Raises ParameterError for a level outside (0, 1), and SummaryError for a decoding that was loaded from a file, which holds the
+        intervals at `confidence` alone.
+
+        >>> from hubbub.summary import BitCounts
+        >>> from hubbub_decoder import decode
+        >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+        >>> [[round(end, 2) for end in interval] for interval in decode(BitCounts(survey, [1000], [[400]])).intervals(0.5)]
+        [[0.28, 0.32]]
+        """
+        check_number("level", level, "(0, 1)", hint="pass 0.99, for example")
+        if not self.estimates:
+            return ()
+        if self._intervals is None:
+            raise SummaryError(
+                f"{self.metric.name}: a file of a decoding holds its intervals at {self.confidence:g} alone. Decode the summary again."
+            )
+        low, high = self._intervals(level)
+        return tuple(zip(low.tolist(), high.tolist(), strict=True))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Decoding:
+        """Return the decoding of a .json file that `save` wrote; equal to the one that was saved.
+
+        Raises OutputError if the file cannot be read, or is no such file.
+        """
+        try:
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        except OSError as problem:
+            raise OutputError(f"{path} cannot be read: {problem.strerror}.") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise OutputError(f"{path} is no decoding: pass a .json file that Decoding.save wrote.") from None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Decoding:
+        """Return the decoding of the JSON values that `to_dict` returned."""
+        types = get_type_hints(cls)
+        metric = Metric.from_dict(values["metric"])
+        numbers = values.get("numbers")
+        return cls(
+            metric=metric,
+            numbers=None if numbers is None else Numbers.from_dict(numbers, metric),
+            **{
+                each.name: from_json_value(types[each.name], values[each.name])
+                for each in fields(cls)
+                if each.name not in ("metric", "numbers", "_intervals")
+            },
+        )
+
     def to_dict(self) -> dict[str, Any]:
         return self._about() | {"estimates": json_value(self.estimates)}
 
@@ -170,6 +248,7 @@ class Decoding(TableResult[Estimate], Result):
         top        : largest number of rows, the largest shares; None: all
         """
         every = self.detected if self.is_tested and not everything else self.estimates
+        check_top(top)
         rows = self.in_order(every[:top])
         lines = (*match_lines(self), *summary_lines(self))
         return Document(headline(self), _table(self, rows, len(every) - len(rows)), lines, self.warnings)

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from hubbub.metrics.metric import Metric
+from hubbub.number_checks import check_integer
 from hubbub.privacy.loss import epsilon_of_periods, epsilon_permanent
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
@@ -134,13 +135,11 @@ def plot_epsilon(metrics: Metric | Sequence[Metric], *, periods: int = 365, ax: 
     periods : largest t
     ax      : axes to draw on; None: those of a new pyplot figure
 
-    Raises ValueError for no metric, more than 8, and periods < 2.
+    Raises ParameterError for no metric, more than 8, and periods < 2.
     """
     shown = [metrics] if isinstance(metrics, Metric) else list(metrics)
-    if not 1 <= len(shown) <= len(SERIES) or periods < 2:
-        raise ValueError(
-            f"plot_epsilon draws 1 to {len(SERIES)} metrics over 2 or more periods, got {len(shown)} and {periods}."
-        )
+    check_integer("number of metrics", len(shown), 1, len(SERIES), hint="draw the others in a second plot")
+    check_integer("periods", periods, 2, hint="pass 365, for example")
     axes = axes_or_new(ax, 4.0)
     points = np.unique(np.geomspace(1, periods, 60).round()).astype(int)
     for metric, colour, marker in zip(shown, SERIES, MARKERS, strict=False):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from hubbub.number_checks import check_integer
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.results.estimates import Finding
 
@@ -210,3 +211,9 @@ def format_level(confidence: float) -> str:
     ('95%', '99.9%')
     """
     return f"{100 * confidence:.4g}%"
+
+
+def check_top(top: int | None) -> None:
+    """Raise ParameterError for a largest number of rows below 1."""
+    if top is not None:
+        check_integer("top", top, 1, hint="leave it out for all rows")

@@ -22,7 +22,7 @@ class ShareEstimate(Result):
     high: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Estimate(ShareEstimate):
     """Estimate of one candidate; all numbers are nan if the candidate was screened out or is not determined.
 
@@ -60,6 +60,10 @@ class Estimate(ShareEstimate):
     posterior_mean: float = math.nan
     simultaneous_low: float = math.nan
     simultaneous_high: float = math.nan
+
+    def __repr__(self) -> str:
+        interval = f"{self.share:z.2%} ({self.low:z.2%} .. {self.high:z.2%})"
+        return f"<Estimate {' = '.join(map(repr, self.group))}: {interval}{', detected' if self.detected else ''}>"
 
     @property
     def group(self) -> tuple[str, ...]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from hubbub.metrics.buckets import Buckets, format_number
-from hubbub.wire.json_values import json_value
+from hubbub.metrics.kinds import NumberKind
+from hubbub.metrics.metric import Metric
+from hubbub.wire.json_values import from_json_value, json_value
 from hubbub_decoder.estimators.ordinal import BucketShares, IntervalEstimate
 from hubbub_decoder.result import Result
 
@@ -99,6 +101,15 @@ class Numbers:
         """Return the estimates as JSON values."""
         fields = ("mean", "quantiles", "distribution", "buckets")
         return {name: json_value(getattr(self, name)) for name in fields}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], metric: Metric) -> Numbers:
+        """Return the numbers of the JSON values that `to_dict` returned, of a metric that has their buckets."""
+        if not isinstance(metric.kind, NumberKind):
+            raise TypeError(f"{metric.name} has no numbers")
+        types = get_type_hints(cls)
+        parts = {name: from_json_value(types[name], values[name]) for name in types if name != "definition"}
+        return cls(definition=metric.kind.buckets, **parts)
 
 
 def build_numbers(fit: BucketShares, level: float) -> Numbers:

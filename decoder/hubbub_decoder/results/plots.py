@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hubbub_decoder.array_types import Floats
+from hubbub_decoder.results.document import check_top
 from hubbub_decoder.results.plot_style import (
     ESTIMATE,
     FAINT,
@@ -51,9 +52,8 @@ class Interval:
 
 
 def checked_top(top: int | None, usual: int) -> int:
-    """Return the largest number of rows of a plot, `usual` for None; raises ValueError for less than 1."""
-    if top is not None and top < 1:
-        raise ValueError(f"top must be at least 1, got {top}. It is the largest number of candidates in the plot.")
+    """Return the largest number of rows of a plot, `usual` for None; raises ParameterError for less than 1."""
+    check_top(top)
     return usual if top is None else top
 
 

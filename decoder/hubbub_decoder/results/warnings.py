@@ -19,6 +19,7 @@ from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.results.build import MAX_TOTAL_ERROR
 from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.diagnosis import FAILED_FIT_TEST
 from hubbub_decoder.results.estimates import Finding, FitTest
 
 MIN_REPORTS_PER_COHORT = 30
@@ -136,11 +137,11 @@ def failed_fit_tests(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[
     failed_names = {test.name for test in failed}
     for found in find_implausible(counts.metric.blocks, counts.count_profile()):
         if _EQUIVALENT_TESTS.get(found.kind) not in failed_names:
-            yield Finding("failed_fit_test", found.description)
+            yield Finding(FAILED_FIT_TEST, found.description)
     for test in failed:
         failure, remedy = _FAILURES[test.name]
         p_value = f"p = {test.p_value:.0e}" if test.p_value > 0 else "p < 1e-300"
-        yield Finding("failed_fit_test", f"{failure} ({p_value}). Estimates of this metric may be wrong.", remedy)
+        yield Finding(FAILED_FIT_TEST, f"{failure} ({p_value}). Estimates of this metric may be wrong.", remedy)
 
 
 def repeated_candidates(number: int) -> Iterator[Finding]:

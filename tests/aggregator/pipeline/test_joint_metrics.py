@@ -13,11 +13,11 @@ import pytest
 
 from hubbub import Batch, Definitions, Metric
 from hubbub.metrics.periods import Period, PeriodKind
-from hubbub.summary import read_reports
+from hubbub.summary import Reports, read_reports
 from hubbub.wire.batch import Report
 from hubbub.wire.dates import parse_period
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_decoder import associate, simulate_joint_reports
+from hubbub_decoder import associate, simulate
 from hubbub_decoder.data.pull import pull_reports
 from tests.client.metrics.test_joint import TOML
 
@@ -42,7 +42,7 @@ def test_retained_joint_reports_are_pulled_and_associated(
     """2,000 reports go through HTTP, the database and a report file; the parts depend on each other."""
     aggregator = start(store, keep_reports={"device": 2}, fold_interval=0.02)
     clients = {("true", "macos"): 1000, ("false", "linux"): 1000}
-    sent = simulate_joint_reports(DEVICE, clients, np.random.default_rng(1))
+    sent = simulate(DEVICE, clients, np.random.default_rng(1), form=Reports)
     period = Period(parse_period(PeriodKind.DAY, TODAY).start, PeriodKind.DAY)
     for rows in np.array_split(np.arange(2000), 4):
         reports = [Report.from_int(0, int(sent.rows[row, 0]), 4) for row in rows]

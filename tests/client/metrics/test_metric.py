@@ -30,7 +30,7 @@ def test_parses_metrics_by_name() -> None:
     ("old", "new", "message"),
     [
         ("prob_f = 0.5", "prob_f = 1", "prob_f must be in [0, 1), got 1: at f = 1 every bit is a fair coin"),
-        ("prob_f = 0.5", "prob_f = '1/2'", "prob_f must be a number in [0, 1], got '1/2': write it as 0.25"),
+        ("prob_f = 0.5", "prob_f = '1/2'", "prob_f must be a number in [0, 1], got '1/2': write a probability as 0.25"),
         ("prob_f = 0.5\n", "", "prob_f is missing: pass prob_p, prob_q"),
         ("prob_f = 0.5\n", "permanent_p = 0.1\n", "the permanent response has permanent_p = 0.1: it is either"),
         ("prob_f = 0.5", "prob_f = 0.5\npermanent_p = 0.1\npermanent_q = 0.5", "pass prob_f alone, or permanent_p and"),

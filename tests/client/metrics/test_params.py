@@ -29,9 +29,9 @@ GOOD: dict[str, Any] = {
     [
         ("prob_f", 1, "prob_f must be in [0, 1), got 1: at f = 1 every bit is a fair coin"),
         ("prob_f", 1.0, "got 1.0: at f = 1"),
-        ("prob_f", -0.1, "prob_f must be in [0, 1], got -0.1"),
+        ("prob_f", -0.1, "prob_f must be a number in [0, 1], got -0.1"),
         ("prob_f", 1e-9, "prob_f must be 0, 1 or at least 2**-23 from both"),
-        ("prob_p", 1.5, "prob_p must be in [0, 1], got 1.5"),
+        ("prob_p", 1.5, "prob_p must be a number in [0, 1], got 1.5"),
         ("prob_q", 0.5, "prob_p and prob_q must differ, got 0.5 twice"),
         ("num_bits", 0, "num_bits must be an integer in [1, 1024], got 0"),
         ("num_bits", 1025, "got 1025"),
@@ -66,11 +66,11 @@ SHAPE: dict[str, Any] = {name: GOOD[name] for name in GOOD if name != "prob_f"}
         ),
         ({"permanent_p": 0.5, "permanent_q": 0.5}, "permanent_p must be below permanent_q, got 0.5 and 0.5"),
         ({"permanent_p": 0.5, "permanent_q": 0.25}, "permanent bits would be inverted; use permanent_p = 0.125"),
-        ({"permanent_p": 0.1, "permanent_q": 1.5}, "permanent_q must be in [0, 1], got 1.5"),
+        ({"permanent_p": 0.1, "permanent_q": 1.5}, "permanent_q must be a number in [0, 1], got 1.5"),
         ({"permanent_p": 1e-9, "permanent_q": 0.5}, "permanent_p must be 0, 1 or at least 2**-24 from both"),
         ({"permanent_p": 0.1, "permanent_q": "1/2"}, "permanent_q must be a number in [0, 1], got '1/2'"),
         ({"permanent_p": True, "permanent_q": 0.5}, "permanent_p must be a number in [0, 1], got True"),
-        ({"permanent_p": math.nan, "permanent_q": 0.5}, "permanent_p must be in [0, 1], got nan"),
+        ({"permanent_p": math.nan, "permanent_q": 0.5}, "permanent_p must be a number in [0, 1], got nan"),
     ],
 )
 def test_rejects_invalid_permanent_response(response: dict[str, Any], message: str) -> None:

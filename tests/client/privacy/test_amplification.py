@@ -170,9 +170,9 @@ def test_infinite_epsilon_stays_infinite() -> None:
     [
         (0, 1e-9, 1, "reports must be an integer >= 1, got 0"),
         (True, 1e-9, 1, "reports must be an integer"),
-        (10, 0.0, 1, "delta must be in"),
-        (10, 1.0, 1, "delta must be in"),
-        (10, 1e-9, 0, "must be an integer >= 1"),
+        (10, 0.0, 1, "delta must be a number in"),
+        (10, 1.0, 1, "delta must be a number in"),
+        (10, 1e-9, 0, "periods must be a number in"),
     ],
 )
 def test_rejects_invalid_arguments(reports: int, delta: float, periods: int, message: str) -> None:

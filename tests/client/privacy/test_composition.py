@@ -97,12 +97,12 @@ def test_pure_dp_is_concentrated_at_eps_tanh_half_eps(epsilon: float) -> None:
 @pytest.mark.parametrize("bad", [-1.0, math.nan])
 def test_rejects_invalid_epsilon(bad: float) -> None:
     for combine in (sequential, parallel, compose):
-        with pytest.raises(ParameterError, match=r"epsilon must be in \[0, inf\]"):
+        with pytest.raises(ParameterError, match=r"epsilon must be a number in \[0, inf\]"):
             combine([bad])
 
 
 def test_rejects_invalid_delta_and_group_size() -> None:
-    with pytest.raises(ParameterError, match="delta must be in"):
+    with pytest.raises(ParameterError, match="delta must be a number in"):
         compose([1.0], delta=1.0)
     with pytest.raises(ParameterError, match="size must be an integer >= 1, got 0"):
         group(1.0, size=0)

@@ -229,9 +229,9 @@ def test_refusal_names_the_tightest_limit(name: str) -> None:
 
 def test_policy_defaults_are_finite_and_invalid_limits_are_rejected() -> None:
     assert max(getattr(Policy(), name) for name in Policy.__slots__) < 1000
-    with pytest.raises(ParameterError, match="epsilon_total must be above 0, got 0"):
+    with pytest.raises(ParameterError, match="epsilon_total must be a number in"):
         Policy(epsilon_total=0)
-    with pytest.raises(ParameterError, match="epsilon_total must be above 0, got nan"):
+    with pytest.raises(ParameterError, match="epsilon_total must be a number in"):
         Policy(epsilon_total=float("nan"))
 
 

@@ -98,7 +98,7 @@ def test_warns_about_linkable_reports_only() -> None:
 
 def test_rejects_invalid_reports_and_group_sizes() -> None:
     for reports in (0, 1.5, math.nan):
-        with pytest.raises(ParameterError, match="reports must be an integer >= 1"):
+        with pytest.raises(ParameterError, match="num_reports must be"):
             effective_group_size(params_of(8, 1, 0.25, 0.75, 0.5), reports)
     with pytest.raises(ParameterError, match="group_size must be an integer >= 2, got 1"):
         match_probability_bound(params_of(8, 1, 0.25, 0.75, 0.5), 1)

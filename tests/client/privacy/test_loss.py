@@ -183,7 +183,7 @@ def test_epsilon_increases_to_its_limit_unless_f_is_0() -> None:
 
 @pytest.mark.parametrize("t", [0, -1, 1.5, math.nan])
 def test_rejects_invalid_number_of_reports(t: float) -> None:
-    with pytest.raises(ParameterError, match="reports must be an integer >= 1"):
+    with pytest.raises(ParameterError, match="num_reports must be"):
         epsilon(Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5), t)
 
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from hubbub import Encoder, Metric, Params, Secret, SummaryError
+from hubbub.errors import ParameterError
 from hubbub.summary import Reports
 from hubbub.testing import SeededBytes
-from hubbub_decoder import Association, CandidateError, PopulationError, associate, decode, simulate_joint_reports
+from hubbub_decoder import Association, CandidateError, PopulationError, associate, decode, simulate
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import fit_dependence
 from hubbub_decoder.association.margins import fit_point
@@ -56,7 +57,7 @@ def test_simulated_joint_reports_have_the_law_of_the_encoder(unseen_seed: int) -
     metric = Metric.joint("both", (Metric.string("s", strings(8)), OS))
     rng, random_bytes = np.random.default_rng(unseen_seed), SeededBytes(unseen_seed)
     encoded = [Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(("x", "b")) for _ in range(4000)]
-    real, simulated = Reports.from_reports(metric, encoded), simulate_joint_reports(metric, {("x", "b"): 4000}, rng)
+    real, simulated = Reports.from_reports(metric, encoded), simulate(metric, {("x", "b"): 4000}, rng, form=Reports)
     bits = [np.unpackbits(each.rows, axis=1, count=11, bitorder="little") for each in (real, simulated)]
     pairs = [(each[:, :, None] & each[:, None, :]).sum(axis=0)[np.triu_indices(11)] for each in bits]
     in_cohort = [each.bit_counts().ones.ravel() for each in (real, simulated)]
@@ -69,7 +70,7 @@ def test_no_value_and_unlisted_are_components(unseen_seed: int) -> None:
     rng = np.random.default_rng(unseen_seed)
     clients: dict[Any, int] = {("AA", "EWR"): 40_000, (None, "JFK"): 30_000, ("UA", None): 20_000}
     clients |= {(f"u{i}", f"w{i}"): 200 for i in range(200)}
-    found = associate(simulate_joint_reports(FLIGHT, clients, rng), {"carrier": ["AA", "UA"], "origin": ["EWR", "JFK"]})
+    found = associate(simulate(FLIGHT, clients, rng, form=Reports), {"carrier": ["AA", "UA"], "origin": ["EWR", "JFK"]})
     assert found.names == (("AA", "UA", "(unlisted)", "(no value)"), ("EWR", "JFK", "(unlisted)", "(no value)"))
     for pair, count in (
         (("AA", "EWR"), 40),
@@ -108,7 +109,7 @@ def test_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int) -> None:
             [f"{side}{rng.integers(10**9)}" for _ in range(n)] for side, n in (("a", rows), ("b", columns))
         )
         clients = population(dependent_table(rows, columns, rng), first, second, 30_000, rng)
-        found = associate(simulate_joint_reports(metric, clients, rng), {"carrier": first, "origin": second})
+        found = associate(simulate(metric, clients, rng, form=Reports), {"carrier": first, "origin": second})
         for pair, count in clients.items():
             cell = found[pair]
             squares.append(((cell.share - count / 30_000) / cell.std_error) ** 2)
@@ -124,7 +125,7 @@ def test_pairing_at_random_within_cohorts_has_the_moments_of_the_test(unseen_see
     rng = np.random.default_rng(unseen_seed)
     clients = population(dependent_table(4, 3, rng), CARRIERS, ORIGINS, 4_000, rng)
     clients |= {("heavy", "strong"): 800}  # unlisted on both sides
-    reports = simulate_joint_reports(FLIGHT, clients, rng)
+    reports = simulate(FLIGHT, clients, rng, form=Reports)
     components = (Components.of_part(CARRIER, CARRIERS), Components.of_part(ORIGIN, ORIGINS))
     sample = Sample.from_reports(reports, components)
     points = fit_point(sample, 0), fit_point(sample, 1)
@@ -161,7 +162,7 @@ def test_three_parts_are_associated_in_pairs(unseen_seed: int) -> None:
     clients: dict[Any, int] = {("true", place, "a"): 4000 for place in ORIGINS} | {
         ("false", place, "b"): 4000 for place in ORIGINS
     }
-    reports = simulate_joint_reports(metric, clients, rng)
+    reports = simulate(metric, clients, rng, form=Reports)
     dependent = associate(reports, parts=("paid", "os"))
     assert dependent.test.p_value < 1e-9
     assert dependent["true", "a"].guess > 0.4
@@ -170,7 +171,7 @@ def test_three_parts_are_associated_in_pairs(unseen_seed: int) -> None:
 
 def test_parts_decode_as_metrics_of_their_own(unseen_seed: int) -> None:
     rng = np.random.default_rng(unseen_seed)
-    reports = simulate_joint_reports(FLIGHT, {("AA", "EWR"): 6000, ("UA", "JFK"): 4000}, rng)
+    reports = simulate(FLIGHT, {("AA", "EWR"): 6000, ("UA", "JFK"): 4000}, rng, form=Reports)
     found = decode(reports.part("carrier"), ["AA", "UA"])
     assert abs(found["AA"].share - 0.6) < 6 * found["AA"].std_error
     with pytest.raises(SummaryError, match="hubbub associate"):
@@ -180,7 +181,7 @@ def test_parts_decode_as_metrics_of_their_own(unseen_seed: int) -> None:
 def test_guess_is_a_distribution_and_near_independence_without_dependence(unseen_seed: int) -> None:
     rng = np.random.default_rng(unseen_seed)
     clients = population(np.outer([4, 3, 2, 1], [3, 2, 1]) / 60, CARRIERS, ORIGINS, 20_000, rng)
-    found = associate(simulate_joint_reports(FLIGHT, clients, rng), {"carrier": CARRIERS, "origin": ORIGINS})
+    found = associate(simulate(FLIGHT, clients, rng, form=Reports), {"carrier": CARRIERS, "origin": ORIGINS})
     guess = found.joint.guess
     assert guess.min() >= 0
     assert guess.sum() == pytest.approx(1)
@@ -202,7 +203,7 @@ def test_guess_is_a_distribution_and_near_independence_without_dependence(unseen
     ],
 )
 def test_unusable_candidates_are_refused(arguments: dict[str, Any], message: str) -> None:
-    reports = simulate_joint_reports(FLIGHT, {("AA", "EWR"): 200}, np.random.default_rng(0))
+    reports = simulate(FLIGHT, {("AA", "EWR"): 200}, np.random.default_rng(0), form=Reports)
     with pytest.raises(CandidateError, match=message):
         associate(reports, **arguments)
 
@@ -210,14 +211,14 @@ def test_unusable_candidates_are_refused(arguments: dict[str, Any], message: str
 def test_candidates_with_the_same_bits_are_refused() -> None:
     params = Params(num_bits=8, num_hashes=1, num_cohorts=1, prob_p=0.2, prob_q=0.8, prob_f=0.5)
     metric = Metric.joint("flight", (Metric.string("carrier", params), PAID))
-    reports = simulate_joint_reports(metric, {("AA", "true"): 200}, np.random.default_rng(0))
+    reports = simulate(metric, {("AA", "true"): 200}, np.random.default_rng(0), form=Reports)
     with pytest.raises(CandidateError, match="have the same bits in every cohort"):
         associate(reports, {"carrier": [f"c{i}" for i in range(9)]})
 
 
 def test_other_reports_are_refused() -> None:
     rng = np.random.default_rng(0)
-    reports = simulate_joint_reports(FLIGHT, {("AA", "EWR"): 200}, rng)
+    reports = simulate(FLIGHT, {("AA", "EWR"): 200}, rng, form=Reports)
     listed = {"carrier": CARRIERS, "origin": ORIGINS}
     single = Reports(
         PAID, *(np.concatenate(parts) for parts in zip(*simulate_reports(PAID, {"true": 200}, rng), strict=True))
@@ -230,9 +231,9 @@ def test_other_reports_are_refused() -> None:
         (reports, {"parts": ("carrier",)}, "parts must be two of carrier, origin, got carrier"),
         (reports, {"confidence": 1.0}, "confidence must be a number"),
         (reports, {"target": "all"}, "target must be"),
-        (simulate_joint_reports(FLIGHT, {("AA", "EWR"): 99}, rng), {}, "only 99 reports"),
+        (simulate(FLIGHT, {("AA", "EWR"): 99}, rng, form=Reports), {}, "only 99 reports"),
     ):
-        with pytest.raises(SummaryError, match=message):
+        with pytest.raises((SummaryError, ParameterError), match=message):
             associate(given, listed, **options)  # type: ignore[arg-type]
     assert isinstance(associate(twice, listed, same_clients=False), Association)
 
@@ -246,7 +247,5 @@ def test_other_reports_are_refused() -> None:
     ],
 )
 def test_invalid_joint_populations_are_refused(population: Any, message: str) -> None:
-    with pytest.raises(PopulationError, match=message):
-        simulate_joint_reports(FLIGHT, population, np.random.default_rng(0))
-    with pytest.raises(PopulationError, match="no parts"):
-        simulate_joint_reports(PAID, {}, np.random.default_rng(0))
+    with pytest.raises((PopulationError, ParameterError), match=message):
+        simulate(FLIGHT, population, np.random.default_rng(0), form=Reports)

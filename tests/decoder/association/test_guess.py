@@ -7,7 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from hubbub import Metric, Params
-from hubbub_decoder import associate, simulate_joint_reports
+from hubbub.summary import Reports
+from hubbub_decoder import associate, simulate
 from hubbub_decoder.association.guess import Interactions, posterior_mean
 
 Table = NDArray[np.float64]
@@ -79,7 +80,7 @@ def test_guess_of_strong_dependence_is_nearer_than_independence_and_estimate(uns
         names = [[f"{side}{rng.integers(10**9)}" for _ in range(4)] for side in "ab"]
         counts = rng.multinomial(6_000, table.ravel())
         clients = dict(zip([(a, b) for a in names[0] for b in names[1]], counts.tolist(), strict=True))
-        found = associate(simulate_joint_reports(metric, clients, rng), {"a": names[0], "b": names[1]})
+        found = associate(simulate(metric, clients, rng, form=Reports), {"a": names[0], "b": names[1]})
         true = np.zeros_like(found.joint.guess)
         true[:4, :4] = counts.reshape(4, 4) / 6_000
         product = np.outer(true.sum(axis=1), true.sum(axis=0))

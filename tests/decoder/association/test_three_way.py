@@ -17,7 +17,7 @@ from scipy import stats
 from hubbub import Metric, SummaryError
 from hubbub.cli import main
 from hubbub.summary import Reports, write_reports
-from hubbub_decoder import CandidateError, associate, simulate_joint_reports
+from hubbub_decoder import CandidateError, associate, simulate
 from hubbub_decoder.association.components import Components, Sample
 from hubbub_decoder.association.dependence import fit_dependence
 from hubbub_decoder.association.joint_shares import Ratio
@@ -64,7 +64,7 @@ def test_products_of_scores_are_centred_in_each_cohort() -> None:
     components = tuple(
         Components.of_part(part, CARRIERS if part.name == "carrier" else None) for part in TRIP.components
     )
-    sample = Sample.from_reports(simulate_joint_reports(TRIP, clients, rng), components)
+    sample = Sample.from_reports(simulate(TRIP, clients, rng, form=Reports), components)
     points = [np.full(len(each), 1 / len(each)) for each in components]
     moments = CohortMoments.of_sample(sample, points)
     for cohort, blocks in enumerate(zip(*map(sample.blocks, range(3)), strict=True)):
@@ -77,7 +77,7 @@ def test_products_of_scores_are_centred_in_each_cohort() -> None:
 def test_three_way_margins_are_the_tables_of_pairs(unseen_seed: int) -> None:
     rng = np.random.default_rng(unseen_seed)
     clients = counts_of(rng.dirichlet(np.ones(24)), rng, 20_000, CARRIERS, VALUES, ["a", "b", "c"])
-    reports = simulate_joint_reports(TRIP, clients, rng)
+    reports = simulate(TRIP, clients, rng, form=Reports)
     found = associate(reports, {"carrier": CARRIERS})
     for pair, axis in zip(found.pairs, (2, 1, 0), strict=True):
         assert np.allclose(found.joint.shares.sum(axis=axis), pair.joint.shares)
@@ -92,7 +92,7 @@ def test_parity_is_pairwise_independent_and_not_mutually(unseen_seed: int) -> No
     """c is true if a and b are equal: each pair is independent, and c is certain given both."""
     rng = np.random.default_rng(unseen_seed)
     table = [1 if (a == b) == (c == "true") else 0 for a, b, c in itertools.product(VALUES, VALUES, VALUES)]
-    found = associate(simulate_joint_reports(BITS, counts_of(table, rng, 40_000, *[VALUES] * 3), rng))
+    found = associate(simulate(BITS, counts_of(table, rng, 40_000, *[VALUES] * 3), rng, form=Reports))
     assert found.test.p_value < 1e-9
     assert all(pair.test.p_value > ALPHA for pair in found.pairs)
     cell = found["true", "true", "true"]
@@ -120,7 +120,7 @@ def test_three_way_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int
         )  # fmt: skip
         names = [f"a{rng.integers(10**9)}" for _ in range(int(rng.integers(2, 4)))]
         clients = counts_of(rng.dirichlet(np.full(len(names) * 4, 2.0)), rng, 30_000, names, VALUES, ["x", "y"])
-        found = associate(simulate_joint_reports(metric, clients, rng), {"a": names})
+        found = associate(simulate(metric, clients, rng, form=Reports), {"a": names})
         for values, count in clients.items():
             cell = found[values]
             squares.append(((cell.share - count / 30_000) / cell.std_error) ** 2)
@@ -135,7 +135,7 @@ def test_pairing_three_parts_at_random_has_the_moments_of_the_test(unseen_seed: 
     rng = np.random.default_rng(unseen_seed)
     clients = counts_of(rng.dirichlet(np.ones(24)), rng, 4_000, CARRIERS, VALUES, ["a", "b", "c"])
     clients |= {("heavy", "true", "a"): 800}
-    reports = simulate_joint_reports(TRIP, clients, rng)
+    reports = simulate(TRIP, clients, rng, form=Reports)
     components = tuple(
         Components.of_part(part, CARRIERS if part.name == "carrier" else None) for part in TRIP.components
     )
@@ -179,7 +179,7 @@ def test_unusable_arguments_of_three_parts_are_refused(
     metric: Metric, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     names = ("AA", "EWR") if metric is FLIGHT else ("AA", "true", "a")
-    reports = simulate_joint_reports(metric, {names: 200}, np.random.default_rng(0))
+    reports = simulate(metric, {names: 200}, np.random.default_rng(0), form=Reports)
     with pytest.raises(error, match=message):
         associate(reports, **options)
 
@@ -187,7 +187,7 @@ def test_unusable_arguments_of_three_parts_are_refused(
 def test_command_shows_three_parts(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     clients: dict[Any, int] = {("AA", "true", "a"): 9000, ("AA", "false", "b"): 6000, ("UA", "true", "b"): 9000}
-    reports = simulate_joint_reports(TRIP, clients, rng)
+    reports = simulate(TRIP, clients, rng, form=Reports)
     write_reports(reports, tmp_path / "trip.parquet")
     (tmp_path / "carriers.txt").write_text("AA\nUA\n")
     listed = f"carrier={tmp_path / 'carriers.txt'}"
@@ -214,7 +214,7 @@ def test_command_shows_three_parts(tmp_path: Path) -> None:
 
 
 def test_three_way_association_describes_itself() -> None:
-    found = associate(simulate_joint_reports(BITS, {("true",) * 3: 300, ("false",) * 3: 300}, np.random.default_rng(2)))
+    found = associate(simulate(BITS, {("true",) * 3: 300, ("false",) * 3: 300}, np.random.default_rng(2), form=Reports))
     assert repr(found).startswith("<Association of a, b and c: 600 reports")
     page = found._repr_html_()
     assert "a, b and c are not mutually independent" in " ".join(page.split())

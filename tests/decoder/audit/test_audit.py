@@ -110,7 +110,9 @@ def test_bound_of_the_encoder_reaches_the_declared_epsilon(name: str, unseen_see
     law = loss_law(metric, bits[i], bits[j], schedule.per_epoch, schedule.epochs)
     trials = 6 * math.ceil(trials_needed(law, claim, 1e-6, tightness=tightness, power=1 - 1e-6))
     client = seeded_client(metric, unseen_seed)
-    audit = audit_metric(metric, client=client, reports=reports, trials=trials, confidence=CONFIDENCE, seed=unseen_seed)
+    audit = audit_metric(
+        metric, client=client, num_reports=reports, trials=trials, confidence=CONFIDENCE, seed=unseen_seed
+    )
     assert tightness * claim <= audit.bound.epsilon <= claim
     if name.startswith("no value"):
         assert None in audit.values
@@ -127,11 +129,11 @@ def test_declared_epsilon_adds_up_over_epochs() -> None:
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ({"confidence": 1.0}, "confidence must be in"),
-        ({"trials": 10}, "trials must be at least 4,000, got 10"),
-        ({"claim": -1.0}, "claim must be above 0"),
+        ({"confidence": 1.0}, "confidence must be a number in"),
+        ({"trials": 10}, "trials must be an integer >= 4000, got 10"),
+        ({"claim": -1.0}, "claim must be a number in"),
         ({"values": [True]}, "values must be two or more"),
-        ({"reports": 0}, "reports must be at least 1, got 0"),
+        ({"num_reports": 0}, "num_reports must be an integer >= 1, got 0"),
     ],
 )
 def test_audit_rejects_bad_arguments(argument: dict[str, float], message: str) -> None:

@@ -43,7 +43,7 @@ def function(name: str) -> FunctionClient:
 def is_refuted(metric: Metric, fault: Fault, seed: int) -> bool:
     """Whether the bound or an independence test refutes a client, with 100,000 clients."""
     audit = audit_metric(
-        metric, client=fault.client, reports=fault.reports, trials=100_000, confidence=CONFIDENCE, seed=seed
+        metric, client=fault.client, num_reports=fault.reports, trials=100_000, confidence=CONFIDENCE, seed=seed
     )
     tests = independence_tests(fault.client, metric, None, audit.trials // 4, seed)
     return audit.refuted or any(test.refuted for test in tests)

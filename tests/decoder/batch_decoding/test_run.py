@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.summary import read_summary, write_summary
-from hubbub_decoder import decode, simulate_bit_counts
+from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding.run import Outcome, ProcessDiedError, Status, map_in_processes, run_tasks
 from hubbub_decoder.batch_decoding.tasks import content_hash, find_tasks
@@ -32,7 +32,7 @@ DAYS = ("2026-03-02", "2026-03-03", "2026-03-04")
 
 def write_day(directory: Path, day: str, metric: Metric = PAGE, seed: int = 1, name: str = "") -> Path:
     people = {"a": 600, "b": 300} if metric.num_bits > 1 else {"true": 900}
-    summary = simulate_bit_counts(metric, people, np.random.default_rng(seed), no_value=100, periods=[day])
+    summary = simulate(metric, people, np.random.default_rng(seed), no_value=100, periods=[day])
     path = directory / f"{metric.name}-{day}{name}.parquet"
     directory.mkdir(parents=True, exist_ok=True)
     write_summary(summary, path)
@@ -155,9 +155,7 @@ def test_file_that_is_no_summary_fails_alone(summaries: Path) -> None:
     "period", ["../../escaped", "/escaped", "javascript:alert(1)//", ".", "2026\0", "index", "2" * 300]
 )
 def test_period_of_a_summary_chooses_no_path_or_address(tmp_path: Path, period: str) -> None:
-    write_summary(
-        simulate_bit_counts(PAGE, {"a": 900}, np.random.default_rng(0), periods=[period]), tmp_path / "page.parquet"
-    )
+    write_summary(simulate(PAGE, {"a": 900}, np.random.default_rng(0), periods=[period]), tmp_path / "page.parquet")
     tasks, (unreadable,) = find_tasks(tmp_path, None, Options())
     assert tasks == []
     assert re.fullmatch(r"its period .* is not the first day of a period, such as 2026-03-02", unreadable.reason)

@@ -137,7 +137,7 @@ def test_metric_for_which_the_arguments_are_wrong_does_not_hide_a_refutation(tmp
     file.write_text(SURVEY + JOINT)
     done = audit(str(file), *FAST, "--claim=0.3", "--reports-per-client=3")
     assert done.exit_code == 3
-    assert "visit could not be audited: reports must be at most hold = 2" in done.output
+    assert "visit could not be audited: num_reports must be at most hold = 2" in done.output
 
 
 def test_refutation_is_reported_beside_a_metric_that_cannot_be_audited(tmp_path: Path) -> None:

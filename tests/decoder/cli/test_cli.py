@@ -14,7 +14,7 @@ from hubbub import Metric, Params, load_definitions
 from hubbub.cli import main
 from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_to_bytes, write_summary
 from hubbub_decoder.estimators.reports import mixed_effects
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 DEFINITIONS = """
 [[metric]]
@@ -282,7 +282,7 @@ def _binary(folder: Path) -> Path:
 def test_decode_rejects_summaries_of_different_definitions(summary: Path, candidates: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.parquet"
     params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
-    write_summary(simulate_bit_counts(Metric.string("homepage", params), {"a": 10}, np.random.default_rng(0)), other)
+    write_summary(simulate(Metric.string("homepage", params), {"a": 10}, np.random.default_rng(0)), other)
     assert "different definitions cannot be added" in error_of("decode", summary, other, "--candidates", candidates)
 
 
@@ -415,7 +415,7 @@ def test_decode_compares_more_candidates_with_unlisted_strings(tmp_path: Path) -
     """A string of 30 % is not a candidate: its row is printed, and the word that matches it, or that none does."""
     params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0)
     population = {"the": 300_000, "a": 50_000, "b": 20_000}
-    counts = simulate_bit_counts(Metric.string("m", params), population, np.random.default_rng(1), no_value=600_000)
+    counts = simulate(Metric.string("m", params), population, np.random.default_rng(1), no_value=600_000)
     summary, candidates, words, others = (tmp_path / name for name in ("m.parquet", "c.txt", "w.txt", "o.txt"))
     write_summary(counts, summary)
     candidates.write_text("a\nb\n")

@@ -14,7 +14,7 @@ from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode, plan
 from hubbub_decoder.planning.wishes import Wishes
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 from tests.decoder.cli.test_cli import error_of, hubbub
 from tests.support.every_kind import buckets_of
 
@@ -154,7 +154,7 @@ def test_audit_compares_buckets(definitions: Path) -> None:
 
 def test_plan_states_the_standard_errors_that_a_decoding_has() -> None:
     """Against the decoding of the expected counts of equal shares: the same to 1 %."""
-    wishes = Wishes(kind=KindWord.ORDINAL, candidates=6, epsilon=2, reports=120_000, share=0.1)
+    wishes = Wishes(kind=KindWord.ORDINAL, num_candidates=6, epsilon=2, num_reports=120_000, share=0.1)
     planned = plan(wishes, edges=(0, 1, 2, 4, 8, 16, 32))
     (note,) = [note for note in planned.notes if "distribution function" in note]
     of_mean, of_distribution = map(float, re.findall(r"is (\S+) and that .* up to (\S+) %", note)[0])
@@ -184,13 +184,13 @@ def test_plan_of_a_mean_keeps_the_epsilons_and_states_the_error(tmp_path: Path, 
     assert buckets_of(metric) == Buckets((0, 240), default=0, estimate=Estimand.MEAN)
     assert epsilon(metric) <= 1
     assert epsilon_permanent(metric) <= 2
-    wishes = Wishes(kind=KindWord.ORDINAL, estimate=Estimand.MEAN, epsilon=1, reports=100_000)
+    wishes = Wishes(kind=KindWord.ORDINAL, estimate=Estimand.MEAN, epsilon=1, num_reports=100_000)
     (note,) = [note for note in plan(wishes, edges=(0, 240)).notes if "standard error of their mean" in note]
     found = re.search(r"their mean is ([\d.]+)\. ", note)
     assert found is not None
     assert float(found[1]) == pytest.approx(240 * ((0.9207 + 1 / 12) / 100_000) ** 0.5, rel=0.01)
     population = {repr(number): 1000 for number in range(1, 240, 2)}
-    counts = simulate_bit_counts(plan(wishes, edges=(0, 240)).metric, population, np.random.default_rng(unseen_seed))
+    counts = simulate(plan(wishes, edges=(0, 240)).metric, population, np.random.default_rng(unseen_seed))
     numbers = decode(counts).numbers
     assert numbers is not None
     assert numbers.mean.std_error * (120_000 / 100_000) ** 0.5 == pytest.approx(float(found[1]), rel=0.02)

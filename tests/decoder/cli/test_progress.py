@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
-from hubbub_decoder import decode, decode_by_period, simulate_bit_counts
+from hubbub_decoder import decode, decode_by_period, simulate
 from hubbub_decoder.cli.shared import elapsed_time
 
 
@@ -60,7 +60,7 @@ def test_stages_of_a_decoding_have_increasing_shares() -> None:
     """A frequent string is missing from the list, so the shares are estimated twice."""
     params = Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0)
     people = {"a": 20_000, "b": 10_000, "missing": 20_000}
-    summary = simulate_bit_counts(Metric.string("site", params), people, np.random.default_rng(1))
+    summary = simulate(Metric.string("site", params), people, np.random.default_rng(1))
     stages: list[tuple[str, float]] = []
     decoding = decode(summary, ["a", "b"], progress=lambda stage, share: stages.append((stage, share)))
     assert decoding.unlisted_strings

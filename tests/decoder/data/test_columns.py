@@ -13,7 +13,7 @@ import pytest
 
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
-from hubbub_decoder import PopulationError, compare, decode, decode_by_period, simulate_bit_counts
+from hubbub_decoder import PopulationError, compare, decode, decode_by_period, simulate
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.populations import count_values
 
@@ -35,9 +35,7 @@ COLUMNS: list[Callable[[Sequence[str | None]], Any]] = [
 
 
 def summary(metric: Metric, day: str = "2026-03-02") -> BitCounts:
-    return simulate_bit_counts(
-        metric, {"a": 3000, "b": 2000, "c": 500}, np.random.default_rng(int(day[-1])), periods=[day]
-    )
+    return simulate(metric, {"a": 3000, "b": 2000, "c": 500}, np.random.default_rng(int(day[-1])), periods=[day])
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -67,7 +65,7 @@ def test_value_counts_of_pandas_are_a_population() -> None:
     assert count_values(pd.Series([True, False, True])) == ({"true": 2, "false": 1}, 0)
     assert count_values(pd.Series([True, False, True]).value_counts()) == ({"true": 2, "false": 1}, 0)
     simulated, expected = (
-        simulate_bit_counts(STRING, population, np.random.default_rng(3)) for population in (values, {"a": 2, "b": 1})
+        simulate(STRING, population, np.random.default_rng(3)) for population in (values, {"a": 2, "b": 1})
     )
     np.testing.assert_array_equal(simulated.ones, expected.ones)
 

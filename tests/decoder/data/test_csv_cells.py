@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hubbub import Metric
-from hubbub.summary import BitCounts
-from hubbub_decoder import associate, compare, decode, decode_by_period, simulate_joint_reports
+from hubbub.summary import BitCounts, Reports
+from hubbub_decoder import associate, compare, decode, decode_by_period, simulate
 from hubbub_decoder.data.candidates import read_candidates
 from hubbub_decoder.data.csv_cells import csv_bytes, text_of_cell
 from hubbub_decoder.data.output_files import write_population
@@ -86,7 +86,7 @@ def counts(names: list[str], day: str, ones: int = 300) -> BitCounts:
 def joint(names: list[str], parts: int) -> Any:
     metric = Metric.joint("joint", [Metric.categorical(f"part{n}", tuple(names), **NOISE) for n in range(parts)])
     clients = dict.fromkeys(itertools.product(names, repeat=parts), 60)
-    return simulate_joint_reports(metric, clients, np.random.default_rng(1))
+    return simulate(metric, clients, np.random.default_rng(1), form=Reports)
 
 
 RESULTS: dict[str, Callable[[list[str]], Any]] = {

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from hubbub.cli import main
-from hubbub.summary import read_reports
-from hubbub_decoder import simulate_joint_reports
+from hubbub.summary import Reports, read_reports
+from hubbub_decoder import simulate
 from hubbub_decoder.data.google_rappor import read_params
 from hubbub_decoder.data.google_rappor_joint import joint_metric, read_joint_reports
 from hubbub_decoder.errors import ForeignFileError
@@ -55,7 +55,7 @@ def test_imported_reports_are_associated(tmp_path: Path) -> None:
     params, path = written(tmp_path, "")
     metric = joint_metric("assoc", VARIABLES, read_params(params))
     clients = {("red", "true"): 2500, ("blue", "false"): 2500}
-    sent = simulate_joint_reports(metric, clients, np.random.default_rng(0))
+    sent = simulate(metric, clients, np.random.default_rng(0), form=Reports)
     bits = np.unpackbits(sent.rows, axis=1, count=17, bitorder="little")
     lines = [f"{c},{''.join(map(str, row[15::-1]))},{row[16]}" for c, row in zip(sent.cohorts, bits, strict=True)]
     path.write_text("\n".join(["cohort,name,clicked", *lines]) + "\n")

@@ -13,7 +13,7 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts, summary_to_bytes
 from hubbub_decoder import PullError
 from hubbub_decoder.data.pull import _authorization, pull_summary
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 METRIC = Metric.string("homepage", Params(num_bits=8, num_hashes=1, num_cohorts=2, prob_p=0.25, prob_q=0.75, prob_f=0))
 
@@ -30,14 +30,14 @@ class FakeAggregator(Protocol):
 
 @pytest.fixture
 def counts(aggregator: FakeAggregator) -> BitCounts:
-    counts = simulate_bit_counts(METRIC, {"a": 100}, np.random.default_rng(0))
+    counts = simulate(METRIC, {"a": 100}, np.random.default_rng(0))
     aggregator.body = summary_to_bytes(counts)
     return counts
 
 
-def test_returns_the_summary_and_reports_progress(aggregator: FakeAggregator, counts: BitCounts) -> None:
+def test_returns_the_summary_and_counts_its_bytes(aggregator: FakeAggregator, counts: BitCounts) -> None:
     sizes: list[int] = []
-    assert pull_summary(aggregator.url, "homepage", progress=sizes.append) == counts
+    assert pull_summary(aggregator.url, "homepage", count_bytes=sizes.append) == counts
     assert sum(sizes) == len(aggregator.body)
     assert aggregator.requests == ["/v1/metrics/homepage/summary"]
 

@@ -11,7 +11,7 @@ import pytest
 from hubbub import Metric, Params
 from hubbub_decoder import CandidateError, decode
 from hubbub_decoder.data.weights import group_weights, read_weights, weight_strata
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 STRING = Metric.string("s", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0))
 
@@ -63,7 +63,7 @@ def test_weight_strata_use_the_order_only() -> None:
 def test_decode_keeps_estimates_of_few_candidates_with_weights() -> None:
     """Few candidates are fixed effects, which have no prior."""
     names = [f"v{i}" for i in range(5)]
-    counts = simulate_bit_counts(STRING, dict.fromkeys(names[:3], 3000), np.random.default_rng(0))
+    counts = simulate(STRING, dict.fromkeys(names[:3], 3000), np.random.default_rng(0))
     plain, weighted = (decode(counts, names, weights=weights) for weights in (None, {"v0": 2, "v1": 1.5}))
     assert [(e.candidate, e.share, e.low, e.high, e.p_value) for e in plain] == [
         (e.candidate, e.share, e.low, e.high, e.p_value) for e in weighted
@@ -83,7 +83,7 @@ def test_decode_detects_more_with_the_right_weights(unseen_seed: int) -> None:
     for run in range(3):
         names = [f"{unseen_seed}-{run}-{i}" for i in range(1000)]
         people = {name: 30_000 // rank for rank, name in enumerate(names[:100], start=1)}
-        counts = simulate_bit_counts(Metric.string("s", params), people, rng)
+        counts = simulate(Metric.string("s", params), people, rng)
         for i, weights in enumerate((None, people)):
             decoding = decode(counts, names, weights=weights)
             found[i] += len(decoding.detected)
@@ -96,4 +96,4 @@ def test_decode_detects_more_with_the_right_weights(unseen_seed: int) -> None:
 def test_decode_refuses_weights_of_categories() -> None:
     yes = Metric.boolean("yes", prob_p=0, prob_q=1, prob_f=0.5)
     with pytest.raises(CandidateError, match="a boolean metric has no weights"):
-        decode(simulate_bit_counts(yes, {"true": 50}, np.random.default_rng(0)), weights={"true": 1})
+        decode(simulate(yes, {"true": 50}, np.random.default_rng(0)), weights={"true": 1})

@@ -18,14 +18,14 @@ from hubbub_decoder.plots import plot_against_truth
 from hubbub_decoder.results.document import Document
 from hubbub_decoder.results.plot_style import figure_of
 from hubbub_decoder.results.terminal import TerminalDocument
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 PARAMS = Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 
 
 def compared(metric: Metric, population: dict[str, int], candidates: list[str] | None) -> Comparison:
     total = sum(population.values())
-    counts = simulate_bit_counts(metric, population, np.random.default_rng(0))
+    counts = simulate(metric, population, np.random.default_rng(0))
     return Comparison(decode(counts, candidates), {value: n / total for value, n in population.items()})
 
 

@@ -11,11 +11,11 @@ from scipy.stats import binom, chi2, chisquare, norm
 
 from hubbub import Encoder, Metric, Params, Secret
 from hubbub.encoding.bloom import bloom_bits
-from hubbub.errors import SummaryError
-from hubbub.metrics.discovery import Discovery, Method
+from hubbub.errors import ParameterError, SummaryError
+from hubbub.metrics.discovery import Discovery, DiscoveryMethod
 from hubbub.summary import BitCounts, Reports
 from hubbub.testing import SeededBytes
-from hubbub_decoder import decode, discover, simulate_bit_counts, simulate_reports
+from hubbub_decoder import decode, discover, simulate, simulate_reports
 from hubbub_decoder.discovery.discover import discovery_of
 from hubbub_decoder.discovery.extensions import Prefixes
 from hubbub_decoder.discovery.prefix_shares import PrefixShares
@@ -42,7 +42,9 @@ POPULATION = {"abc": 20_000, "abcd": 10_000, "head": 9_000, "fed": 6_000, "a": 8
 @pytest.mark.parametrize("hashes", [1, 2])
 @pytest.mark.parametrize("alphabet", ["ab\N{LATIN SMALL LETTER E WITH ACUTE}", None])
 @pytest.mark.parametrize("method", ["prefixes", "ngrams"])
-def test_vectorized_fragments_have_the_bits_of_the_client(alphabet: str | None, hashes: int, method: Method) -> None:
+def test_vectorized_fragments_have_the_bits_of_the_client(
+    alphabet: str | None, hashes: int, method: DiscoveryMethod
+) -> None:
     groups = Discovery(longest=5, step=1, first=2, alphabet=alphabet, held_out=0.2, method=method)
     metric = metric_of(4, groups, num_hashes=hashes)
     values = ["", "a", "ab", "abab", "\N{LATIN SMALL LETTER E WITH ACUTE}" * 4, "abababab"]
@@ -60,7 +62,7 @@ def test_simulated_reports_have_the_law_of_the_encoder(metric: Metric, unseen_se
     values = [value for value, count in population.items() for _ in range(count)]
     reports = [Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(value) for value in values]
     of_client = BitCounts.from_reports(metric, reports)
-    of_bits = simulate_bit_counts(metric, population, rng)
+    of_bits = simulate(metric, population, rng)
     cohorts, rows = zip(*simulate_reports(metric, population, rng), strict=True)
     of_reports = Reports(metric, np.concatenate(cohorts), np.concatenate(rows)).bit_counts()
     positions = discovery_positions(list(population), metric.params, discovery_of(metric))
@@ -84,7 +86,7 @@ def test_finds_frequent_strings_with_their_shares(metric: Metric, form: str, uns
     """Every share is above 12 standard errors of each group; the empty string and one of `longest` characters are among them."""
     rng = np.random.default_rng(unseen_seed)
     if form == "bits":
-        found = discover(simulate_bit_counts(metric, POPULATION, rng, no_value=15_000), target="population")
+        found = discover(simulate(metric, POPULATION, rng, no_value=15_000), target="population")
     else:
         cohorts, rows = zip(*simulate_reports(metric, POPULATION, rng, no_value=15_000), strict=True)
         found = discover(Reports(metric, np.concatenate(cohorts), np.concatenate(rows)), target="population")
@@ -98,7 +100,7 @@ def test_finds_frequent_strings_with_their_shares(metric: Metric, form: str, uns
 @pytest.mark.parametrize("metric", [WORDS, NGRAMS], ids=["prefixes", "ngrams"])
 def test_string_longer_than_longest_is_truncated(metric: Metric, unseen_seed: int) -> None:
     population = {"abc": 30_000, "abcdefgh": 30_000}
-    found = discover(simulate_bit_counts(metric, population, np.random.default_rng(unseen_seed)))
+    found = discover(simulate(metric, population, np.random.default_rng(unseen_seed)))
     assert "abcdef" in found.truncated
     assert "abc" in {estimate.candidate for estimate in found.detected}
 
@@ -110,7 +112,7 @@ def test_full_beam_keeps_the_largest_shares(unseen_seed: int) -> None:
     starts = rng.permutation([first + second for first in "abcdefgh" for second in "abcdefgh"])[:35]
     texts = [start + "".join(rng.choice(list("abcdefgh"), 3)) for start in starts]
     population = dict(zip(texts, [25_000] * 10 + [10_000] * 25, strict=True))
-    found = discover(simulate_bit_counts(metric, population, rng), beam=15)
+    found = discover(simulate(metric, population, rng), beam=15)
     assert {each.candidate for each in found.detected} >= set(texts[:10])
 
 
@@ -120,7 +122,7 @@ def test_value_of_one_symbol_more_than_longest_is_found_whole(unseen_seed: int) 
     With them a false discovery is found in one of 20 runs, at the false discovery rate of .05.
     """
     population = {"abcdef": 30_000, "hgfedcb": 30_000, "ffffff": 15_000, "ffffffa": 30_000}
-    found = discover(simulate_bit_counts(WORDS, population, np.random.default_rng(unseen_seed)))
+    found = discover(simulate(WORDS, population, np.random.default_rng(unseen_seed)))
     detected = {each.candidate for each in found.detected}
     assert detected >= {"abcdef", "ffffff"}
     assert "hgfedc" not in detected
@@ -138,20 +140,20 @@ def test_improbable_prefixes_are_not_listed_as_truncated(monkeypatch: pytest.Mon
     monkeypatch.setattr(
         "hubbub_decoder.discovery.discover.search_prefixes", lambda *_, **__: Prefixes(fragments, shares)
     )
-    counts = simulate_bit_counts(WORDS, {"abc": 10_000}, np.random.default_rng(1))
+    counts = simulate(WORDS, {"abc": 10_000}, np.random.default_rng(1))
     assert discover(counts).truncated == ("aaaaaa", "bbbbbb")
 
 
 @pytest.mark.parametrize("method", ["prefixes", "ngrams"])
-def test_finds_strings_of_bytes_beyond_ascii(method: Method, unseen_seed: int) -> None:
+def test_finds_strings_of_bytes_beyond_ascii(method: DiscoveryMethod, unseen_seed: int) -> None:
     metric = metric_of(6, Discovery(longest=6, step=1, held_out=0.15, method=method), num_cohorts=128)
     texts = {"caf\N{LATIN SMALL LETTER E WITH ACUTE}": 60_000, "\N{EURO SIGN}5": 60_000}
-    found = discover(simulate_bit_counts(metric, texts, np.random.default_rng(unseen_seed)), beam=20)
+    found = discover(simulate(metric, texts, np.random.default_rng(unseen_seed)), beam=20)
     assert {estimate.candidate for estimate in found.detected} >= texts.keys()
 
 
 def test_decode_uses_the_held_out_group_only(unseen_seed: int) -> None:
-    counts = simulate_bit_counts(WORDS, POPULATION, np.random.default_rng(unseen_seed))
+    counts = simulate(WORDS, POPULATION, np.random.default_rng(unseen_seed))
     held_out = DISCOVER.cohorts(3, 64)
     other = counts.ones.copy()
     other[: held_out.start] = 0
@@ -176,7 +178,7 @@ def test_errors_contain_the_draw_of_the_held_out_group(listed: int, unseen_seed:
         tag = int(rng.integers(1 << 30))
         people = {f"{tag}{i}": 2_000 * (3 + i) // 3 for i in range(12)}
         names = [*people, *(f"{tag}absent{i}" for i in range(listed - len(people)))]
-        decoding, total = decode(simulate_bit_counts(metric, people, rng), names), sum(people.values())
+        decoding, total = decode(simulate(metric, people, rng), names), sum(people.values())
         squares += [((decoding[name].share - n / total) / decoding[name].std_error) ** 2 for name, n in people.items()]
         assert all(decoding[name].low < decoding[name].share < decoding[name].high for name in people)
     low, high = chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], len(squares) / 2) / (len(squares) / 2)
@@ -184,7 +186,7 @@ def test_errors_contain_the_draw_of_the_held_out_group(listed: int, unseen_seed:
 
 
 def test_search_does_not_read_the_held_out_group(unseen_seed: int) -> None:
-    counts = simulate_bit_counts(WORDS, POPULATION, np.random.default_rng(unseen_seed))
+    counts = simulate(WORDS, POPULATION, np.random.default_rng(unseen_seed))
     start = DISCOVER.cohorts(3, 64).start
     without = replace(
         counts,
@@ -201,7 +203,7 @@ def test_search_does_not_read_the_held_out_group(unseen_seed: int) -> None:
 def test_repeated_reports_of_the_same_clients_are_no_more_evidence(unseen_seed: int) -> None:
     """All noise is permanent, so seven equal periods hold the information of one."""
     periods = [f"2026-01-0{day}" for day in range(1, 8)]
-    counts = simulate_bit_counts(WORDS, POPULATION, np.random.default_rng(unseen_seed))
+    counts = simulate(WORDS, POPULATION, np.random.default_rng(unseen_seed))
     week = replace(
         counts, reports=counts.reports * 7, ones=counts.ones * 7, ones_histogram=None, periods=tuple(periods)
     )
@@ -214,9 +216,9 @@ def test_rejects_a_metric_without_discover_and_bad_limits() -> None:
     plain = Metric.string("words", WORDS.params)
     with pytest.raises(SummaryError, match="words: the definition has no discover table"):
         discover(BitCounts.empty(plain))
-    with pytest.raises(SummaryError, match="beam must be an integer >= 1, got 0"):
+    with pytest.raises(ParameterError, match="beam must be an integer >= 1, got 0"):
         discover(BitCounts.empty(WORDS), beam=0)
-    with pytest.raises(SummaryError, match="max_candidates must be an integer >= 1, got"):
+    with pytest.raises(ParameterError, match="max_candidates must be an integer >= 1, got"):
         discover(BitCounts.empty(WORDS), max_candidates=1.5)  # type: ignore[arg-type]
     with pytest.raises(SummaryError, match="holds no report"):
         discover(BitCounts.empty(WORDS))
@@ -239,7 +241,7 @@ def test_false_discoveries_and_intervals_keep_their_levels(groups: Discovery, un
         weights = 1 / np.arange(1, len(texts) + 1)
         shares = dict(zip(texts, weights / weights.sum(), strict=True))
         population = dict(zip(texts, map(int, rng.multinomial(60_000, weights / weights.sum())), strict=True))
-        found = discover(simulate_bit_counts(metric, population, rng), target="population", beam=40)
+        found = discover(simulate(metric, population, rng), target="population", beam=40)
         false = sum(estimate.candidate not in population for estimate in found.detected)
         proportions.append(false / max(1, len(found.detected)))
         covered += [

@@ -12,9 +12,10 @@ import pytest
 from scipy.stats import binom
 
 from hubbub import Metric, Params
+from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import parse_definitions
 from hubbub.metrics.discovery import Discovery
-from hubbub_decoder import PlanError, discover, plan, simulate_bit_counts
+from hubbub_decoder import PlanError, discover, plan, simulate
 from hubbub_decoder.discovery.discover import discovery_of
 from hubbub_decoder.discovery.power import detection_limit, detection_probability
 from hubbub_decoder.planning.description import describe
@@ -25,7 +26,7 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
 
 def law_of(metric: Metric, reports: int) -> DiscoveryAccuracy:
-    accuracy = describe(metric, reports=reports).accuracy
+    accuracy = describe(metric, num_reports=reports).accuracy
     assert isinstance(accuracy, DiscoveryAccuracy)
     return accuracy
 
@@ -83,7 +84,7 @@ def test_strings_are_found_where_the_law_predicts_it(unseen_seed: int) -> None:
         shares = 1 / np.arange(1, len(texts) + 1)
         shares /= shares.sum()
         population = dict(zip(texts, map(int, rng.multinomial(reports, shares)), strict=True))
-        counts, beam = simulate_bit_counts(metric, population, rng), int(rng.choice([30, 100, 1000]))
+        counts, beam = simulate(metric, population, rng), int(rng.choice([30, 100, 1000]))
         found = discover(counts, target="population", beam=beam, max_candidates=100_000)
         detected = {each.candidate for each in found.detected}
         law = law_of(metric, reports)
@@ -99,7 +100,7 @@ def test_strings_are_found_where_the_law_predicts_it(unseen_seed: int) -> None:
 
 @pytest.mark.slow
 def test_plan_chooses_groups_within_epsilon() -> None:
-    wishes = Wishes(epsilon=4.0, longitudinal=4.0, reports=1_000_000, longest=8, alphabet=ALPHABET, bits=512)
+    wishes = Wishes(epsilon=4.0, longitudinal=4.0, num_reports=1_000_000, longest=8, alphabet=ALPHABET, bits=512)
     planned = plan(wishes, name="command", expires=date(2099, 1, 1))
     groups = discovery_of(planned.metric)
     assert groups is not None
@@ -113,17 +114,17 @@ def test_plan_chooses_groups_within_epsilon() -> None:
     ("fields", "message"),
     [
         ({"alphabet": "ab"}, "alphabet without longest"),
-        ({"longest": 8, "candidates": 5}, "leave out candidates"),
-        ({"longest": 8, "reports": None, "share": 0.1}, "longest needs reports"),
+        ({"longest": 8, "num_candidates": 5}, "leave out num_candidates"),
+        ({"longest": 8, "num_reports": None, "share": 0.1}, "longest needs num_reports"),
         ({"longest": 200, "alphabet": ALPHABET}, "each prefix group and the held-out group needs 8 cohorts"),
         ({"longest": 0, "alphabet": ALPHABET}, "longest must be an integer"),
         ({"longest": 8, "alphabet": "aa"}, "alphabet must be a string of 2 or more distinct characters"),
-        ({"longest": 8, "alphabet": ALPHABET, "reports": 1_000}, "No string is found"),
+        ({"longest": 8, "alphabet": ALPHABET, "num_reports": 1_000}, "No string is found"),
     ],
 )
 def test_plan_rejects_wishes_of_discovery(fields: dict[str, object], message: str) -> None:
-    wishes = {"epsilon": 1.0, "reports": 100_000} | fields
-    with pytest.raises(PlanError, match=message):
+    wishes = {"epsilon": 1.0, "num_reports": 100_000} | fields
+    with pytest.raises((PlanError, ParameterError), match=message):
         plan(Wishes(**wishes))  # type: ignore[arg-type]
 
 
@@ -131,4 +132,4 @@ def test_plan_refuses_a_definition_of_ngrams() -> None:
     metric = metric_of(4, 8, 2, 26)
     ngrams = Metric.string("words", metric.params, discover=Discovery(longest=8, alphabet=ALPHABET, method="ngrams"))
     with pytest.raises(PlanError, match="words: discover has method = 'ngrams', and the plan has no law of it"):
-        describe(ngrams, reports=1_000_000)
+        describe(ngrams, num_reports=1_000_000)

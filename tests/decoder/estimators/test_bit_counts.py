@@ -18,7 +18,7 @@ from hubbub_decoder.estimators.message_passing import Beliefs, HashedCohorts, es
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 ALPHA = 1e-6
 
@@ -32,7 +32,7 @@ def metric(k: int = 32, h: int = 2, m: int = 16, scheme: str = "murmur3-v1") -> 
 def drawn(of_metric: Metric, seed: int, values: int, reports: int = 1_000_000) -> tuple[BitCounts, dict[str, int]]:
     rng = np.random.default_rng(seed)
     people = draw_population(distribution_shares("zipf1", values), reports, rng)
-    return simulate_bit_counts(of_metric, people, rng), people
+    return simulate(of_metric, people, rng), people
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
@@ -105,7 +105,7 @@ def test_fit_bits_estimates_unlisted_variance(unseen_seed: int) -> None:
     """tau**2 = .3**2 of one unlisted string, within six of its standard errors, which are a tenth of it."""
     string_metric = metric(m=64)
     people = {**{f"v{i}": 2_000 for i in range(200)}, "not on the list": 170_000}
-    counts = simulate_bit_counts(string_metric, people, np.random.default_rng(unseen_seed))
+    counts = simulate(string_metric, people, np.random.default_rng(unseen_seed))
     fitted = fit_bits(Evidence(counts), design_matrix([f"v{i}" for i in range(200)], string_metric.params))
     truth = (170 / 570) ** 2
     assert fitted.unlisted_variance_error < 0.15 * truth
@@ -145,7 +145,7 @@ def test_reports_without_noise_are_decoded(unseen_seed: int) -> None:
     """A bit that no string sets is 0 for certain then. Standard errors are .001: the tolerance is ten of them."""
     params = Params(num_bits=32, num_hashes=1, num_cohorts=64, prob_p=0, prob_q=1, prob_f=0)
     population = {f"{unseen_seed} {v}": 2_000 // (v + 1) for v in range(50)}
-    counts = simulate_bit_counts(Metric.string("m", params), population, np.random.default_rng(unseen_seed))
+    counts = simulate(Metric.string("m", params), population, np.random.default_rng(unseen_seed))
     estimates = decode(counts, list(population)).estimates
     truth = np.array([population[each.candidate] for each in estimates]) / sum(population.values())
     assert [each.share for each in estimates] == pytest.approx(truth, abs=0.01)

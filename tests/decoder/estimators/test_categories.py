@@ -24,7 +24,7 @@ from hubbub_decoder.estimators.categories import (
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import ONCE
 from hubbub_decoder.options import Target
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 ALPHA = 1e-6
 COLOURS = ("red", "green", "blue", "none of these")
@@ -158,7 +158,7 @@ def test_category_intervals_cover_singly_and_jointly(
 
 
 def test_unrequested_categories_count_as_unlisted() -> None:
-    counts = simulate_bit_counts(colour(), {"red": 60_000, "green": 40_000}, np.random.default_rng(1))
+    counts = simulate(colour(), {"red": 60_000, "green": 40_000}, np.random.default_rng(1))
     decoding = decode(counts, ["green", "blue"])
     assert [e.candidate for e in decoding.estimates] == ["green", "blue"]
     assert abs(decoding.unlisted.share - 0.6) < 6 * decoding.unlisted.std_error

@@ -14,7 +14,7 @@ from hubbub_decoder.estimators.lasso_screening import independent_numbers, lasso
 from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.evidence import Evidence
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 ALPHA = 1e-6
 PARAMS = Params(num_bits=16, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
@@ -25,7 +25,7 @@ NAMES = [f"v{i}" for i in range(3000)]
 def counts(unseen_seed: int) -> BitCounts:
     """Half a million reports of v0 and v1."""
     population = {"v0": 400_000, "v1": 100_000}
-    return simulate_bit_counts(Metric.string("x", PARAMS), population, np.random.default_rng(unseen_seed))
+    return simulate(Metric.string("x", PARAMS), population, np.random.default_rng(unseen_seed))
 
 
 def test_keeps_all_candidates_unless_asked_for_a_lasso(counts: BitCounts, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +88,7 @@ def test_screening_passes_at_most_a_quarter_by_chance(
     rng, design = np.random.default_rng(unseen_seed), design_matrix(NAMES[:1000], PARAMS)
     metric = Metric.string("x", PARAMS)
     kept = [
-        len(lasso_columns(Evidence(simulate_bit_counts(metric, {}, rng, no_value=500_000)), design, most=40))
-        for _ in range(12)
+        len(lasso_columns(Evidence(simulate(metric, {}, rng, no_value=500_000)), design, most=40)) for _ in range(12)
     ]
     assert max(kept) <= poisson.isf(ALPHA / 12, 10)
     assert sum(kept) > 0
@@ -97,7 +96,7 @@ def test_screening_passes_at_most_a_quarter_by_chance(
 
 def test_single_cohort_is_used_for_screening_and_estimation() -> None:
     params = Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0.25)
-    evidence = Evidence(simulate_bit_counts(Metric.string("x", params), {"v0": 100_000}, np.random.default_rng(0)))
+    evidence = Evidence(simulate(Metric.string("x", params), {"v0": 100_000}, np.random.default_rng(0)))
     selection = select_candidates(evidence, design_matrix(NAMES[:200], params), method="lasso")
     assert not selection.independent
     assert 0 in selection.columns

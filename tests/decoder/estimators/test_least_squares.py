@@ -21,7 +21,7 @@ from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.evidence import Evidence, bit_shares, debias
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.vectorized_hashing import bit_positions
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 from tests.support.paths import DOCS
 
 ALPHA = 1e-6
@@ -101,7 +101,7 @@ def test_number_of_fits_is_the_one_that_the_pages_state(monkeypatch: pytest.Monk
     fits = Mock(side_effect=fit_module.normal_equations)
     monkeypatch.setattr(fit_module, "normal_equations", fits)
     params = string_params(16, 2, 4)
-    counts = simulate_bit_counts(Metric.string("x", params), {"a": 500}, np.random.default_rng(1))
+    counts = simulate(Metric.string("x", params), {"a": 500}, np.random.default_rng(1))
     fit_least_squares(Evidence(counts), design_matrix(["a"], params))
     section = (DOCS / "explanation" / "mathematics.md").read_text().partition("\n## 4. ")[2].partition("\n## ")[0]
     assert fits.call_count == 4
@@ -114,7 +114,7 @@ def test_least_squares_agrees_with_dense_numpy(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(fit_module, "_FITS", 1)
     params = string_params(16, 2, 4)
     names = [f"v{i}" for i in range(10)]
-    counts = simulate_bit_counts(
+    counts = simulate(
         Metric.string("x", params), dict.fromkeys(names, 2000), np.random.default_rng(unseen_seed), no_value=5000
     )
     design = design_matrix(names, params)
@@ -140,7 +140,7 @@ def test_least_squares_without_noise_is_exact() -> None:
     """p = 0, q = 1, f = 0. Each cohort has its own mixture of values; the estimate is that of all reports."""
     params = string_params(64, 2, 4, 0, 1, 0)
     people = {"a": 311, "b": 430, "c": 52}
-    counts = simulate_bit_counts(Metric.string("x", params), people, np.random.default_rng(4), no_value=80)
+    counts = simulate(Metric.string("x", params), people, np.random.default_rng(4), no_value=80)
     decoding = decode(counts, list(people))
     for name, number in people.items():
         assert decoding[name].share == pytest.approx(number / 873, abs=1e-6)
@@ -156,7 +156,7 @@ def test_inverting_all_bits_changes_no_estimate() -> None:
     params, inverted = string_params(16, 2, 4, 0.25, 0.75), string_params(16, 2, 4, 0.75, 0.25)
     rng = np.random.default_rng(5)
     names = ["a", "b", "c", "d"]
-    counts = simulate_bit_counts(Metric.string("x", params), dict.fromkeys(names, 3000), rng)
+    counts = simulate(Metric.string("x", params), dict.fromkeys(names, 3000), rng)
     one = decode(counts, names)
     other = decode(BitCounts(inverted, counts.reports, counts.reports[:, None] - counts.ones), names)
     for name in names:
@@ -166,7 +166,7 @@ def test_inverting_all_bits_changes_no_estimate() -> None:
 
 def test_ignores_cohorts_without_reports() -> None:
     params = string_params(32, 2, 4)
-    counts = simulate_bit_counts(Metric.string("x", params), {"a": 40_000, "b": 20_000}, np.random.default_rng(3))
+    counts = simulate(Metric.string("x", params), {"a": 40_000, "b": 20_000}, np.random.default_rng(3))
     reports, ones = counts.reports.copy(), counts.ones.copy()
     reports[2], ones[2] = 0, 0
     decoding = decode(BitCounts(params, reports, ones), ["a", "b", "c"])
@@ -185,7 +185,7 @@ def test_undetermined_shares_are_nan_and_warned_about() -> None:
             break
     square = [by_bits[pair] for pair in ((0, 1), (1, 2), (2, 3), (0, 3))]
     alone = by_bits[10, 20]
-    counts = simulate_bit_counts(
+    counts = simulate(
         Metric.string("x", params), {square[0]: 3000, square[2]: 3000, alone: 6000}, np.random.default_rng(8)
     )
     decoding = decode(counts, [*square, alone])
@@ -204,12 +204,12 @@ def test_least_squares_estimates_unlisted_variance(unseen_seed: int) -> None:
     population = {**dict.fromkeys(names, 7000), "not on the list": 30_000}
     scatters = [
         fit_least_squares(
-            Evidence(simulate_bit_counts(Metric.string("x", params), population, rng)), design_matrix(names, params)
+            Evidence(simulate(Metric.string("x", params), population, rng)), design_matrix(names, params)
         ).unlisted_variance
         for _ in range(20)
     ]
     none = fit_least_squares(
-        Evidence(simulate_bit_counts(Metric.string("x", params), dict.fromkeys(names, 7000), rng)),
+        Evidence(simulate(Metric.string("x", params), dict.fromkeys(names, 7000), rng)),
         design_matrix(names, params),
     )
     error = np.std(scatters, ddof=1) / math.sqrt(20)

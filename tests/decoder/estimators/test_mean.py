@@ -24,7 +24,7 @@ from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Target
 from hubbub_decoder.results.ordinal import Mean
-from hubbub_decoder.simulation import consecutive_periods, simulate_bit_counts, simulate_pattern_counts
+from hubbub_decoder.simulation import consecutive_periods, simulate
 from tests.support.every_kind import buckets_of
 
 ALPHA = 1e-6
@@ -98,12 +98,12 @@ def test_what_needs_shares_is_refused_with_the_reason(tmp_path: Any) -> None:
     with pytest.raises(PopulationError, match="no named values"):
         operations_of(metric).draw("zipf", None, 10, chance)
     with pytest.raises(PopulationError, match="'many' is not a number of this ordinal metric"):
-        simulate_bit_counts(metric, {"many": 3}, chance)
+        simulate(metric, {"many": 3}, chance)
 
 
 def test_cohorts_in_the_wrong_order_fail_a_goodness_of_fit_test(unseen_seed: int) -> None:
     """Clients that compare with 1 minus their threshold would send these counts; with the right order the test must pass."""
-    counts = simulate_bit_counts(mean_metric(), {"50": 160_000}, np.random.default_rng(unseen_seed))
+    counts = simulate(mean_metric(), {"50": 160_000}, np.random.default_rng(unseen_seed))
     p_values = {}
     for name, order in (("right", slice(None)), ("wrong", slice(None, None, -1))):
         turned = BitCounts(counts.metric, counts.reports[order], counts.ones[order])
@@ -121,8 +121,8 @@ def test_simulated_counts_have_the_law_of_the_encoder(unseen_seed: int) -> None:
     random_bytes = SeededBytes(f"mean {unseen_seed}")
     encoders = [Encoder(metric, Secret(random_bytes(32))) for _ in range(3000)]
     encoded = [(encoder.cohort, encoder.encode(34).bits) for encoder in encoders]
-    simulated = [simulate_bit_counts(metric, {"34": 3000}, chance)]
-    simulated.append(simulate_pattern_counts(metric, {"34": 3000}, chance).bit_counts())
+    simulated = [simulate(metric, {"34": 3000}, chance)]
+    simulated.append(simulate(metric, {"34": 3000}, chance, form=PatternCounts).bit_counts())
     reports, ones = np.zeros((3, 16), int), np.zeros((3, 16), int)
     for cohort, bits in encoded:
         reports[0, cohort] += 1
@@ -177,7 +177,7 @@ def test_variance_is_that_of_the_model(
     for _ in range(400):
         drawn = chance.multinomial(clients, shares)
         population = dict(zip(map(repr, (100 * places).tolist()), drawn.tolist(), strict=True))
-        found = estimate(simulate_bit_counts(metric, population, chance, periods=first), target)
+        found = estimate(simulate(metric, population, chance, periods=first), target)
         true = drawn / clients if target == "reporters" else shares
         squares.append((found.value / 100 - places @ true) ** 2)
         declared.append((found.std_error / 100) ** 2)
@@ -213,7 +213,7 @@ def test_intervals_cover_the_mean_on_random_tasks(target: Target, unseen_seed: i
         drawn = chance.multinomial(n, shares)
         population = dict(zip(map(repr, values.tolist()), drawn.tolist(), strict=True))
         first = consecutive_periods(metric, periods) if periods > 1 else ()
-        found = estimate(simulate_bit_counts(metric, population, chance, periods=first), target)
+        found = estimate(simulate(metric, population, chance, periods=first), target)
         true = float((drawn / n if target == "reporters" else shares) @ np.clip(values, low, low + width))
         missed += not found.low <= true <= found.high
     assert binom.sf(missed - 1, trials, 0.06) > ALPHA, missed

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
+from hubbub.summary import PatternCounts
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.populations import distribution_shares, draw_population
@@ -19,7 +20,7 @@ from hubbub_decoder.estimators.reports.mixed_effects import matching_priors
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices, whiten_scores
-from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts
+from hubbub_decoder.simulation import simulate
 
 ALPHA = 1e-6
 
@@ -29,7 +30,7 @@ def cohorts_of(
 ) -> HashedCohorts:
     """Pattern counts of a population, weighted as an average one."""
     params = Params(num_bits=8, num_hashes=2, num_cohorts=m, prob_p=0.25, prob_q=0.75, prob_f=0.2, hash_scheme=scheme)
-    counts = simulate_pattern_counts(Metric.string("m", params), population, np.random.default_rng(seed))
+    counts = simulate(Metric.string("m", params), population, np.random.default_rng(seed), form=PatternCounts)
     table = FilterTable.from_params(params)
     positions = filter_indices(design_matrix(names, params), table)[:, None]
     observations = whiten_scores(counts, table, np.tile(table.probabilities + 1e-3 * (table.filters == 0), (m, 1)))
@@ -48,7 +49,7 @@ def dense(cohorts: HashedCohorts) -> tuple[Floats, Floats]:
 def test_hashed_cohorts_agree_with_dense_columns(scheme: str, hashes: int) -> None:
     """Predictions, scores and information of bits; coincident bits of google-md5 count once."""
     params = Params(num_bits=8, num_hashes=hashes, num_cohorts=5, prob_p=0.2, prob_q=0.7, prob_f=0, hash_scheme=scheme)
-    counts = simulate_bit_counts(Metric.string("m", params), {"a": 5000, "b": 2000}, np.random.default_rng(1))
+    counts = simulate(Metric.string("m", params), {"a": 5000, "b": 2000}, np.random.default_rng(1))
     cohorts = pass_bit_messages(Evidence(counts), design_matrix(list("abcdefg"), params)).cohorts
     x, fixed = dense(cohorts)
     rng = np.random.default_rng(2)
@@ -190,7 +191,7 @@ def test_saturated_counts_give_possible_shares(seed: int, reports: int) -> None:
     weights = 1 / np.arange(1, 296)
     numbers = rng.multinomial(reports, weights / weights.sum()).tolist()
     people = {f"s{seed}.{i}": number for i, number in enumerate(numbers)}
-    decoding = decode(simulate_bit_counts(Metric.string("x", params), people, rng), list(people))
+    decoding = decode(simulate(Metric.string("x", params), people, rng), list(people))
     z = np.array([(e.share - people[e.candidate] / reports) / e.std_error for e in decoding])
     assert max(e.std_error for e in decoding) < 0.1
     assert np.mean(z**2) < 1.5
@@ -212,7 +213,7 @@ def test_shares_and_totals_are_right_at_the_best_parameters(candidates: int, uns
     for run in range(8):
         shares = {f"{unseen_seed} {run} {name}": s for name, s in distribution_shares("zipf1", candidates).items()}
         people = draw_population(shares, 1_000_000, rng)
-        decoding = decode(simulate_pattern_counts(Metric.string("m", BEST), people, rng), list(people))
+        decoding = decode(simulate(Metric.string("m", BEST), people, rng, form=PatternCounts), list(people))
         errors = np.array([(e.share - people[e.candidate] / 1e6) / e.std_error for e in decoding])
         ratios.append(np.mean(errors**2))
         totals += [
@@ -228,7 +229,7 @@ def test_nothing_jumps_between_300_and_301_candidates(unseen_seed: int) -> None:
     """One more absent candidate: no standard error of a share changes by more than 5 %, none of a total by more than 20 %."""
     rng = np.random.default_rng(unseen_seed)
     people = draw_population(distribution_shares("zipf1", 250), 300_000, rng)
-    counts = simulate_pattern_counts(Metric.string("m", replace(BEST, num_cohorts=64)), people, rng)
+    counts = simulate(Metric.string("m", replace(BEST, num_cohorts=64)), people, rng, form=PatternCounts)
     names = [*people, *(f"w{i}" for i in range(51))]
     fewer, more = decode(counts, names[:300]), decode(counts, names)
     for name in names[:300]:
@@ -246,7 +247,7 @@ def test_ten_thousand_candidates_of_bit_counts_are_all_estimated(epsilon: float,
     rng = np.random.default_rng(unseen_seed)
     shares = {f"{unseen_seed} {name}": share for name, share in distribution_shares("zipf1", 10_000).items()}
     people = draw_population(shares, 1_000_000, rng)
-    decoding = decode(simulate_bit_counts(Metric.string("m", params), people, rng), list(shares))
+    decoding = decode(simulate(Metric.string("m", params), people, rng), list(shares))
     truth = np.array([people.get(e.candidate, 0) / 1e6 for e in decoding])
     share, error = (np.array([getattr(e, name) for e in decoding]) for name in ("share", "std_error"))
     assert decoding.num_kept is None
@@ -268,7 +269,7 @@ def test_more_reports_or_cohorts_find_no_fewer(unseen_seed: int) -> None:
         def finds(m: int, reports: int, shares: dict[str, float] = shares) -> int:
             params = Params(num_bits=64, num_hashes=1, num_cohorts=m, prob_p=0.1, prob_q=0.5, prob_f=0)
             people = draw_population(shares, reports, rng)
-            decoding = decode(simulate_bit_counts(Metric.string("m", params), people, rng), list(shares))
+            decoding = decode(simulate(Metric.string("m", params), people, rng), list(shares))
             return sum(e.candidate in people for e in decoding.detected)
 
         found.append([finds(32, 300_000), finds(32, 1_000_000), finds(64, 300_000)])

@@ -19,7 +19,7 @@ from hubbub_decoder.inference.smoothing import smooth_shares
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Target
 from hubbub_decoder.results.ordinal import QUANTILES, Numbers, build_numbers
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 from tests.support.every_kind import buckets_of
 
 ALPHA = 1e-6
@@ -174,7 +174,7 @@ def test_smoothed_shares_are_a_distribution_and_closer_where_it_is_smooth(unseen
     raw = smoothed = 0.0
     for _ in range(20):
         drawn = chance.multinomial(20_000, true)
-        counts = simulate_bit_counts(metric, dict(zip(metric.kind.labels, drawn.tolist(), strict=True)), chance)
+        counts = simulate(metric, dict(zip(metric.kind.labels, drawn.tolist(), strict=True)), chance)
         fit = fit_buckets(Evidence(counts), buckets_of(metric), "reporters")
         assert fit.guess.min() >= 0
         assert fit.guess.sum() == pytest.approx(min(max(fit.shares.sum(), 0), 1))
@@ -214,7 +214,7 @@ def test_intervals_cover_mean_quantiles_and_distribution_function(
         n, absent = int(10 ** chance.uniform(4.3, 6)), 0.0 if default is not None else float(chance.uniform(0, 0.4))
         drawn = chance.multinomial(n, [*(shares * (1 - absent)), absent])
         population = dict(zip(metric.kind.labels, drawn[:-1].tolist(), strict=True))
-        counts = simulate_bit_counts(metric, population, chance, no_value=int(drawn[-1]))
+        counts = simulate(metric, population, chance, no_value=int(drawn[-1]))
         numbers = build_numbers(fit_buckets(Evidence(counts), buckets_of(metric), target), 0.95)  # type: ignore[arg-type]
         true = drawn[:-1] / drawn[:-1].sum() if target == "reporters" else shares
         mean = float(true @ np.array(buckets_of(metric).centers))

@@ -9,11 +9,12 @@ import pytest
 from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
+from hubbub.summary import PatternCounts
 from hubbub_decoder import Decoding, decode
 from hubbub_decoder.estimators import message_passing
 from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.model.pattern_likelihood import supports_pattern_likelihood
-from hubbub_decoder.simulation import simulate_pattern_counts
+from hubbub_decoder.simulation import simulate
 
 ALPHA = 1e-6
 
@@ -31,7 +32,7 @@ def zipf(values: int, people: int) -> dict[str, int]:
 def test_patterns_without_noise_are_nearly_exact() -> None:
     """p = 0, q = 1, f = 0, every string listed: a report is its filter, and only the sizes of the cohorts vary."""
     population = {"a": 700, "b": 200, "c": 100}
-    counts = simulate_pattern_counts(metric(pqf=(0, 1, 0)), population, np.random.default_rng(1))
+    counts = simulate(metric(pqf=(0, 1, 0)), population, np.random.default_rng(1), form=PatternCounts)
     decoding = decode(counts, ["a", "b", "c", "d"])
     for name, share in (("a", 0.7), ("b", 0.2), ("c", 0.1), ("d", 0.0)):
         assert decoding[name].share == pytest.approx(share, abs=0.02)
@@ -62,7 +63,7 @@ def test_pattern_intervals_cover_and_false_discoveries_are_few(
         population = {f"{run} {name}": number for name, number in zipf(40, 200_000).items()}
         people = sum(population.values())
         names = [*list(population)[:listed], *(f"{run} w{i}" for i in range(absent))]
-        decoding = decode(simulate_pattern_counts(metric(pqf=pqf), population, rng), names)
+        decoding = decode(simulate(metric(pqf=pqf), population, rng, form=PatternCounts), names)
         hits: dict[str, list[bool]] = defaultdict(list)
         for e in decoding.estimates:
             truth = population.get(e.candidate, 0) / people
@@ -83,7 +84,7 @@ def test_empirical_prior_reduces_errors(unseen_seed: int, monkeypatch: pytest.Mo
     """
     population = {f"v{i}": 8_000 for i in range(300)}
     crowd = metric(m=64, pqf=(0.39, 0.61, 0.45))
-    counts = simulate_pattern_counts(crowd, population, np.random.default_rng(unseen_seed))
+    counts = simulate(crowd, population, np.random.default_rng(unseen_seed), form=PatternCounts)
     learnt = decode(counts, list(population))
 
     around_nothing = Prior(np.zeros(1), np.full(1, 1 / 300), np.ones(1))
@@ -104,7 +105,7 @@ def test_intervals_of_totals_cover(unseen_seed: int) -> None:
     listed = sum(population[f"v{i}"] for i in range(1, 31))
     hits = np.zeros(3, int)
     for _ in range(100):
-        counts = simulate_pattern_counts(metric(), population, rng, no_value=20_000)
+        counts = simulate(metric(), population, rng, no_value=20_000, form=PatternCounts)
         decoding = decode(counts, [f"v{i}" for i in range(1, 31)])
         truths = (listed / total, (people - listed) / total, 20_000 / total)
         for row, mass in enumerate((decoding.listed_total, decoding.unlisted, decoding.no_value)):
@@ -113,7 +114,7 @@ def test_intervals_of_totals_cover(unseen_seed: int) -> None:
 
 
 def test_population_target_adds_sampling_variance(unseen_seed: int) -> None:
-    counts = simulate_pattern_counts(metric(), {"a": 5000, "b": 5000}, np.random.default_rng(unseen_seed))
+    counts = simulate(metric(), {"a": 5000, "b": 5000}, np.random.default_rng(unseen_seed), form=PatternCounts)
     reporters, population = decode(counts, ["a", "b"]), decode(counts, ["a", "b"], target="population")
     x = reporters["a"].share
     gained = population["a"].std_error ** 2 - reporters["a"].std_error ** 2
@@ -136,7 +137,9 @@ def test_selection_adjusted_intervals_cover_detected_candidates(unseen_seed: int
         ]
 
     wrong = [
-        miss for _ in range(60) for miss in missed(decode(simulate_pattern_counts(metric(), population, rng), names))
+        miss
+        for _ in range(60)
+        for miss in missed(decode(simulate(metric(), population, rng, form=PatternCounts), names))
     ]
     assert len(wrong) > 200
     assert sum(wrong) <= binom.isf(ALPHA, len(wrong), 0.05)
@@ -146,5 +149,5 @@ def test_patterns_with_too_many_filters_are_decoded_from_bits() -> None:
     assert supports_pattern_likelihood(metric(8, 2).params)
     assert supports_pattern_likelihood(metric(16, 3).params)
     assert not supports_pattern_likelihood(metric(16, 6).params)
-    counts = simulate_pattern_counts(metric(16, 6), {"a": 5000}, np.random.default_rng(1))
+    counts = simulate(metric(16, 6), {"a": 5000}, np.random.default_rng(1), form=PatternCounts)
     assert decode(counts, ["a", "b"])["a"].detected

@@ -13,7 +13,7 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import Decoding, decode
 from hubbub_decoder.model.vectorized_hashing import bit_positions
-from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+from hubbub_decoder.simulation import simulate
 
 SIX_SIGMA = 6
 WORDS = 1_000
@@ -31,16 +31,11 @@ def draw_words(frequent: Mapping[str, float], num_reports: int, rng: np.random.G
     return dict(zip(shares, drawn[:-1], strict=True)), drawn[-1]
 
 
-def simulate(
-    kind: str, metric: Metric, population: dict[str, int], none: int, rng: np.random.Generator
-) -> BitCounts | PatternCounts | Reports:
-    if kind == "bits":
-        return simulate_bit_counts(metric, population, rng, no_value=none)
-    if kind == "patterns":
-        return simulate_pattern_counts(metric, population, rng, no_value=none)
-    blocks = list(simulate_reports(metric, population, rng, no_value=none))
-    cohorts, rows = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    return Reports(metric, cohorts, rows)
+FORMS: dict[str, type[BitCounts | PatternCounts | Reports]] = {
+    "bits": BitCounts,
+    "patterns": PatternCounts,
+    "reports": Reports,
+}
 
 
 def listed_words(population: Mapping[str, int], number: int = 200) -> list[str]:
@@ -68,7 +63,7 @@ def test_frequent_unlisted_string_is_separated_and_matched(
     """A string of 6.4 % left off a list of 200 words: its row, its word, and the errors that listing it would give."""
     rng = np.random.default_rng(unseen_seed)
     population, none = draw_words({"the": 0.064}, num_reports, rng)
-    summary = simulate(kind, Metric.string("words", of_metric), population, none, rng)
+    summary = simulate(Metric.string("words", of_metric), population, rng, form=FORMS[kind], no_value=none)
     listed = listed_words(population)
     decoding, with_the = decode(summary, listed), decode(summary, [*listed, "the"])
     (string,) = decoding.unlisted_strings
@@ -93,7 +88,7 @@ def test_two_equally_frequent_unlisted_strings_are_one_row(unseen_seed: int) -> 
     """Two strings of 4.5 % each: one row with the total, and both words match."""
     rng = np.random.default_rng(unseen_seed)
     population, none = draw_words({"the": 0.045, "of": 0.045}, 2_000_000, rng)
-    counts = simulate_bit_counts(Metric.string("words", params(16, 1, 64)), population, rng, no_value=none)
+    counts = simulate(Metric.string("words", params(16, 1, 64)), population, rng, no_value=none)
     decoding = decode(counts, listed_words(population, 60)).match_unlisted(["and", "of", "in", "the"])
     (string,) = (each for each in decoding.unlisted_strings if each.num_strings == 2)
     assert abs(string.share - (population["the"] + population["of"]) / 2_000_000) < SIX_SIGMA * string.std_error
@@ -109,7 +104,7 @@ def test_many_small_unlisted_strings_add_no_row(unseen_seed: int) -> None:
         population = {f"{run} {i} {unseen_seed}": 1_000 for i in range(500)} | {
             f"listed {i}": 10_000 for i in range(20)
         }
-        counts = simulate_bit_counts(Metric.string("m", params(16, 1, 32)), population, rng, no_value=300_000)
+        counts = simulate(Metric.string("m", params(16, 1, 32)), population, rng, no_value=300_000)
         rows += len(decode(counts, [f"listed {i}" for i in range(20)]).unlisted_strings)
     assert rows < 2
 
@@ -118,7 +113,7 @@ def test_unlisted_strings_are_in_json_and_table(unseen_seed: int) -> None:
     """The row, its signature and its matches."""
     rng = np.random.default_rng(unseen_seed)
     population = {"the": 300_000, "a": 50_000, "b": 20_000}
-    counts = simulate_bit_counts(Metric.string("m", params(16, 1, 16)), population, rng, no_value=600_000)
+    counts = simulate(Metric.string("m", params(16, 1, 16)), population, rng, no_value=600_000)
     decoding = decode(counts, ["a", "b"]).match_unlisted(["the", "x"])
     fields = json.loads(json.dumps(decoding.to_dict()))
     (string,) = fields["unlisted_strings"]

@@ -10,10 +10,11 @@ import pytest
 from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
+from hubbub.summary import BitCounts, PatternCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.inference.null_distribution import NullDistribution, collision_p_value
-from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts
+from hubbub_decoder.simulation import simulate
 
 ALPHA = 1e-6
 
@@ -118,7 +119,7 @@ def test_detects_present_candidates_beside_a_frequent_unlisted_string(unseen_see
     metric, found = Metric.string("m", params), 0
     for run in range(14):
         shares = {f"{run} {name}": share for name, share in distribution_shares("zipf1.5", 50).items()}
-        counts = simulate_pattern_counts(metric, draw_population(shares, 90_000, rng), rng, no_value=10_000)
+        counts = simulate(metric, draw_population(shares, 90_000, rng), rng, no_value=10_000, form=PatternCounts)
         candidates = [*list(shares)[1:], *(f"{run} nobody {i}" for i in range(400))]
         found += decode(counts, candidates)[f"{run} v2"].detected
     assert found >= 6
@@ -140,11 +141,11 @@ def test_frequent_unlisted_string_causes_few_false_discoveries(
     rng = np.random.default_rng(unseen_seed)
     k = 8 if kind == "patterns" else 64
     params = Params(num_bits=k, num_hashes=2, num_cohorts=cohorts, prob_p=0.25, prob_q=0.75, prob_f=0.25)
-    metric, simulate = Metric.string("m", params), simulate_pattern_counts if k == 8 else simulate_bit_counts
+    metric, form = Metric.string("m", params), PatternCounts if k == 8 else BitCounts
     small, covered, warned = [], [], 0
     for run in range(runs):
         shares = {f"{run} {name}": share for name, share in distribution_shares("zipf1.5", 50).items()}
-        counts = simulate(metric, draw_population(shares, 90_000, rng), rng, no_value=10_000)
+        counts = simulate(metric, draw_population(shares, 90_000, rng), rng, form=form, no_value=10_000)
         absent = {f"{run} nobody {i}" for i in range(400)}
         decoding = decode(counts, [*list(shares)[1:], *absent])
         null = [e for e in decoding.estimates if e.candidate in absent and not math.isnan(e.share)]

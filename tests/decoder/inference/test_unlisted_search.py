@@ -18,7 +18,7 @@ from hubbub_decoder.inference.unlisted_search import find_strings
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import distinct_bit_probabilities
 from hubbub_decoder.model.vectorized_hashing import bit_positions
-from hubbub_decoder.simulation import consecutive_periods, simulate_bit_counts
+from hubbub_decoder.simulation import consecutive_periods, simulate
 
 
 def params(k: int, h: int, m: int, scheme: str = "murmur3-v1") -> Params:
@@ -50,7 +50,7 @@ def test_log_likelihood_sums_over_all_sets_of_bits(strings: int, scheme: str, un
     """Equal to the sum over every set of bits of every string, k = 8 and h = 2."""
     rng = np.random.default_rng(unseen_seed)
     of_metric = params(8, 2, 3, scheme)
-    counts = simulate_bit_counts(Metric.string("m", of_metric), {"a": 3_000, "b": 2_000}, rng)
+    counts = simulate(Metric.string("m", of_metric), {"a": 3_000, "b": 2_000}, rng)
     residuals = ResidualBits.from_evidence(Evidence(counts), np.zeros((3, 8)), 1.0)
     shares, others = [0.3, 0.2][:strings], Others(0.1, 0.0)
     chances = dict(enumerate(distinct_bit_probabilities(of_metric), start=1))
@@ -81,7 +81,7 @@ def test_find_strings_returns_the_share_and_the_bits(unseen_seed: int) -> None:
     rng = np.random.default_rng(unseen_seed)
     of_metric = params(16, 2, 32)
     population = {"the": 100_000, **{f"{unseen_seed} {i}": 1_000 for i in range(400)}}
-    counts = simulate_bit_counts(Metric.string("m", of_metric), population, rng, no_value=500_000)
+    counts = simulate(Metric.string("m", of_metric), population, rng, no_value=500_000)
     found = find_strings(ResidualBits.from_evidence(Evidence(counts), np.zeros((32, 16)), 0.5), 0.6)
     assert found is not None
     assert len(found.shares) == 1
@@ -99,7 +99,7 @@ def test_find_strings_finds_nothing_without_a_frequent_string(sizes: tuple[int, 
     found = 0
     for run in range(10):
         population = {f"{unseen_seed} {run} {i}": 1_000 * thousands for i in range(number)}
-        counts = simulate_bit_counts(Metric.string("m", params(16, 1, 24)), population, rng, no_value=400_000)
+        counts = simulate(Metric.string("m", params(16, 1, 24)), population, rng, no_value=400_000)
         found += find_strings(ResidualBits.from_evidence(Evidence(counts), np.zeros((24, 16)), 0.6), 0.7) is not None
     assert found < 3
 
@@ -131,7 +131,7 @@ def test_repeated_noise_of_frequent_candidates_is_no_unlisted_string(unseen_seed
     rng, found = np.random.default_rng(unseen_seed), 0
     for run in range(10):
         names = [f"{unseen_seed} {run} {i}" for i in range(9)]
-        counts = simulate_bit_counts(
+        counts = simulate(
             metric, dict.fromkeys(names, 10_000), rng, no_value=10_000, periods=consecutive_periods(metric, 30)
         )
         listed = np.zeros((8, 64))

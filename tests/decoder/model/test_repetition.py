@@ -19,7 +19,7 @@ from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.pattern_likelihood import repeated_score_covariance
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import Repetition, epoch_sizes
-from hubbub_decoder.simulation import consecutive_periods, simulate_bit_counts, simulate_reports
+from hubbub_decoder.simulation import consecutive_periods, simulate, simulate_reports
 from tests.support.enumerate_mechanism import Floats, report_distribution
 
 ALPHA = 1e-6
@@ -163,7 +163,7 @@ def test_simulated_bit_counts_have_the_variance_of_repeated_reports(
     noise = {"prob_p": 0.25, "prob_q": 0.75, "permanent_p": response[0], "permanent_q": response[1]}
     metric, runs, clients = Metric.categorical("c", ("a", "b"), hold=hold, **noise), 40_000, 60
     rng = np.random.default_rng(unseen_seed)
-    counts = [simulate_bit_counts(metric, {"a": clients}, rng, periods=DAYS[:3]) for _ in range(runs)]
+    counts = [simulate(metric, {"a": clients}, rng, periods=DAYS[:3]) for _ in range(runs)]
     assert counts[0].num_reports == 3 * clients
     assert counts[0].periods == DAYS[:3]
     first_bit = np.array([[0.0], [1.0], [0.0], [1.0]])

@@ -15,10 +15,11 @@ from rich.console import Console
 
 from hubbub import Metric, Params
 from hubbub.cli import main
+from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import load_definitions, parse_definitions
 from hubbub.privacy import central_epsilon, epsilon
 from hubbub.privacy.loss import epsilon_of_periods
-from hubbub_decoder import PlanError, describe
+from hubbub_decoder import describe
 from hubbub_decoder.planning.description import permanent_entropy, recovery_probability
 from hubbub_decoder.planning.page import render_page
 from hubbub_decoder.planning.tables import DescriptionTables, figure_rows
@@ -84,7 +85,7 @@ def test_hundred_reports_reveal_a_response_as_the_privacy_page_states() -> None:
 
 
 def test_describe_reports_the_privacy_of_one_cohort() -> None:
-    bought = describe(string(64), reports=64_000, periods=7)
+    bought = describe(string(64), num_reports=64_000, periods=7)
     assert bought.reports_of_a_cohort == 1000
     assert bought.central == central_epsilon(string(64).params, 1000, 1e-9, periods=7)
     assert dict(bought.epsilons)[7.0] == epsilon(string(64).params, 7)
@@ -96,14 +97,14 @@ def test_epochs_add_up() -> None:
 
 
 def test_detection_limit_shrinks_with_reports() -> None:
-    few, many = (describe(string(64), reports=n).detection_limit for n in (100_000, 10_000_000))
+    few, many = (describe(string(64), num_reports=n).detection_limit for n in (100_000, 10_000_000))
     assert few / many == pytest.approx(10, rel=0.1)
 
 
 def test_one_crowded_cohort_is_shown_without_an_accuracy() -> None:
     """More candidates than bits of the only cohort: the decoder determines no share."""
     params = Params(num_bits=16, num_hashes=1, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
-    bought = describe(Metric.string("s", params), reports=1000, candidates=100)
+    bought = describe(Metric.string("s", params), num_reports=1000, num_candidates=100)
     assert bought.detection_limit == math.inf
     assert "none up to 100 %" in "".join(text for _, texts in figure_rows([bought]) for text in texts)
     Console(file=io.StringIO()).print(DescriptionTables([bought], explain=True))
@@ -111,8 +112,8 @@ def test_one_crowded_cohort_is_shown_without_an_accuracy() -> None:
 
 
 def test_describe_refuses_a_number_below_one() -> None:
-    with pytest.raises(PlanError, match="reports must be an integer of at least 1, got 0"):
-        describe(string(64), reports=0)
+    with pytest.raises(ParameterError, match="num_reports must be an integer >= 1, got 0"):
+        describe(string(64), num_reports=0)
 
 
 def test_command_prints_a_definition_that_the_check_accepts_with_description_and_owner(tmp_path: Path) -> None:
@@ -153,8 +154,8 @@ def test_command_takes_categories_by_name() -> None:
 def test_command_describes_and_compares(definitions: list[Path], tmp_path: Path) -> None:
     page, before = tmp_path / "page.html", definitions[0].read_bytes()
     one = json.loads(hubbub("plan", definitions[0], "--reports", 10_000, "--json").stdout)
-    assert one[0]["reports"] == 10_000
-    assert one[0]["epsilon_by_reports_of_a_client"][-1]["reports"] == "inf"
+    assert one[0]["num_reports"] == 10_000
+    assert one[0]["epsilon_by_reports_of_a_client"][-1]["num_reports"] == "inf"
     result = hubbub("plan", "--compare", *definitions, "--html", page, "--explain")
     assert result.exit_code == 0, result.output
     assert result.stdout.count("Epsilon of t reports of one value") == 2
@@ -200,12 +201,12 @@ def test_command_prints_five_figures_and_warnings_and_explains_on_request() -> N
     ("arguments", "message"),
     [
         ((), "Pass --epsilon to choose parameters"),
-        (("--epsilon", 1), "Neither reports nor share is given"),
+        (("--epsilon", 1), "Neither num_reports nor share is given"),
         (("{path}", "--epsilon", 1), "--epsilon chooses parameters"),
         (("{path}", "--owner", "ada"), "--owner chooses parameters"),
         (("{path}", "--values-per-client", 2), "--values-per-client chooses parameters"),
         (("{path}", "missing"), "has no metric 'missing'"),
-        (("--epsilon", -1, "--reports", 10), "epsilon must be a number above 0, got -1.0"),
+        (("--epsilon", -1, "--reports", 10), "epsilon must be a number in (0, inf), got -1.0"),
     ],
 )
 def test_command_names_the_remedy(definitions: list[Path], arguments: tuple[object, ...], message: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import parse_definitions
 from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.metric import Metric
@@ -27,12 +28,12 @@ TOMORROW = date(2099, 1, 1)
 
 
 def test_toml_is_the_planned_definition() -> None:
-    planned = plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000), name="homepage", expires=TOMORROW)
+    planned = plan(Wishes(epsilon=2, num_reports=1_000_000, num_candidates=1000), name="homepage", expires=TOMORROW)
     assert parse_definitions(planned.toml())["homepage"] == planned.metric
 
 
 def test_toml_without_expiry_has_a_comment_to_complete() -> None:
-    text = plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000), name="homepage").toml()
+    text = plan(Wishes(epsilon=2, num_reports=1_000_000, num_candidates=1000), name="homepage").toml()
     assert "None" not in text
     completed = text.replace("# expires = YYYY-MM-DD", "expires = 2099-01-01")
     assert parse_definitions(completed)["homepage"].expires == TOMORROW
@@ -46,7 +47,7 @@ def test_rounded_probabilities_keep_the_epsilons(kind: KindWord, unseen_seed: in
         lifetime = report * float(rng.uniform(1, 4))
         candidates = 1 if kind is KindWord.BOOLEAN else 20
         wishes = Wishes(
-            kind=kind, epsilon=report, longitudinal=lifetime, reports=100_000, candidates=candidates, periods=7
+            kind=kind, epsilon=report, longitudinal=lifetime, num_reports=100_000, num_candidates=candidates, periods=7
         )
         params = plan(wishes, expires=TOMORROW).metric.params
         assert epsilon(params) <= report
@@ -55,7 +56,7 @@ def test_rounded_probabilities_keep_the_epsilons(kind: KindWord, unseen_seed: in
 
 def test_rounded_probabilities_keep_the_epsilon_of_an_epoch() -> None:
     wishes = Wishes(
-        epsilon=1, longitudinal=20, hold=7, longitudinal_periods=70, reports=100_000, candidates=50, periods=28
+        epsilon=1, longitudinal=20, hold=7, longitudinal_periods=70, num_reports=100_000, num_candidates=50, periods=28
     )
     metric = plan(wishes, expires=TOMORROW).metric
     assert metric.hold == 7
@@ -64,7 +65,7 @@ def test_rounded_probabilities_keep_the_epsilon_of_an_epoch() -> None:
 
 
 def test_distinct_values_share_the_lifetime() -> None:
-    wishes = Wishes(epsilon=1, longitudinal=8, values=4, reports=100_000, candidates=50, periods=7)
+    wishes = Wishes(epsilon=1, longitudinal=8, values=4, num_reports=100_000, num_candidates=50, periods=7)
     planned = plan(wishes, expires=TOMORROW)
     assert 1.99 < epsilon_permanent(planned.metric.params) <= 2
     assert any("Each of 4 distinct values costs epsilon = 2.000" in text for text in planned.warnings)
@@ -78,14 +79,14 @@ def held(**other: Any) -> Metric:
         "values": 4,
         "longitudinal_periods": 20,
         "periods": 20,
-        "reports": 100_000,
+        "num_reports": 100_000,
     }
     return plan(Wishes(**stated | other), expires=TOMORROW).metric
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KindWord if kind is not KindWord.JOINT])
 def test_changing_values_choose_as_many_epochs_as_values(kind: KindWord) -> None:
-    metric = held(kind=kind, candidates=1 if kind is KindWord.BOOLEAN else 20)
+    metric = held(kind=kind, num_candidates=1 if kind is KindWord.BOOLEAN else 20)
     assert metric.hold == 5
     assert epsilon(metric.params, 5) <= 6 / 4
 
@@ -107,7 +108,7 @@ def test_chosen_epoch_has_the_smallest_variance_of_all_lengths(unseen_seed: int)
             values=int(rng.integers(2, last + 1)),
             longitudinal_periods=last,
             periods=int(rng.integers(1, last + 1)),
-            reports=1,
+            num_reports=1,
         )
         share = float(10 ** rng.uniform(-3, -1))
         chosen, _ = choose_hold(wishes, share)
@@ -119,27 +120,30 @@ def test_chosen_epoch_has_the_smallest_variance_of_all_lengths(unseen_seed: int)
 
 def test_boolean_stays_symmetric() -> None:
     params = plan(
-        Wishes(kind=KindWord.BOOLEAN, epsilon=1, longitudinal=2, reports=1000, periods=30), expires=TOMORROW
+        Wishes(kind=KindWord.BOOLEAN, epsilon=1, longitudinal=2, num_reports=1000, periods=30), expires=TOMORROW
     ).metric.params
     assert params.mechanism.prob_f is not None
 
 
 def test_plan_says_when_a_symmetric_response_does_not_reach_unary_encoding() -> None:
-    notes = plan(Wishes(epsilon=2.9, longitudinal=3, reports=100_000, candidates=50), expires=TOMORROW).notes
+    notes = plan(Wishes(epsilon=2.9, longitudinal=3, num_reports=100_000, num_candidates=50), expires=TOMORROW).notes
     assert any("is above tanh(einf/4) = 0.635" in note for note in notes)
-    notes = plan(Wishes(epsilon=1, longitudinal=4, reports=100_000, candidates=50), expires=TOMORROW).notes
+    notes = plan(Wishes(epsilon=1, longitudinal=4, num_reports=100_000, num_candidates=50), expires=TOMORROW).notes
     assert not any("tanh" in note for note in notes)
 
 
 def test_central_epsilon_limits_the_cohorts() -> None:
-    free = plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000), expires=TOMORROW)
-    kept = plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000, central=0.12), expires=TOMORROW)
+    free = plan(Wishes(epsilon=2, num_reports=1_000_000, num_candidates=1000), expires=TOMORROW)
+    kept = plan(Wishes(epsilon=2, num_reports=1_000_000, num_candidates=1000, central=0.12), expires=TOMORROW)
     assert free.description.central > 0.12 >= kept.description.central
     assert kept.metric.num_cohorts < free.metric.num_cohorts
 
 
 def test_fewer_bits_are_kept() -> None:
-    assert plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000, bits=100), expires=TOMORROW).metric.num_bits == 64
+    assert (
+        plan(Wishes(epsilon=2, num_reports=1_000_000, num_candidates=1000, bits=100), expires=TOMORROW).metric.num_bits
+        == 64
+    )
 
 
 def random_wishes(rng: np.random.Generator) -> Wishes:
@@ -147,8 +151,8 @@ def random_wishes(rng: np.random.Generator) -> Wishes:
     return Wishes(
         epsilon=report,
         longitudinal=None if rng.random() < 0.3 else report * float(rng.uniform(1, 6)),
-        reports=int(10 ** rng.uniform(4, 7)),
-        candidates=int(10 ** rng.uniform(1, 4)),
+        num_reports=int(10 ** rng.uniform(4, 7)),
+        num_candidates=int(10 ** rng.uniform(1, 4)),
         share=float(10 ** rng.uniform(-4, -1)),
         periods=int(rng.choice([1, 7, 30])),
     )
@@ -159,10 +163,10 @@ def brute_force(wishes: Wishes) -> float:
 
     With h = 1 bit a value, log-odds of a and b differ by einf / h, those of q* and p* by e1 / h.
     """
-    shares, repetition = Shares.zipf(wishes.candidates), repetition_of(wishes.periods, None)
+    shares, repetition = Shares.zipf(wishes.num_candidates), repetition_of(wishes.periods, None)
     assert wishes.share is not None
-    assert wishes.reports is not None
-    mean_share = (wishes.share + 1 / wishes.candidates) / 2
+    assert wishes.num_reports is not None
+    mean_share = (wishes.share + 1 / wishes.num_candidates) / 2
     best = math.inf
     for h in (1, 2):
         a_odds, q_odds = np.meshgrid(np.linspace(-1, 14, 80), np.linspace(-3, 9, 80))
@@ -180,7 +184,7 @@ def brute_force(wishes: Wishes) -> float:
         for k in (64, 128, wishes.bits):
             for m in (32, 64, 128, 256):
                 law = StringAccuracy(
-                    size=(k, h, m), chain=chain, clients=wishes.reports, repetition=repetition, shares=shares
+                    size=(k, h, m), chain=chain, clients=wishes.num_reports, repetition=repetition, shares=shares
                 )
                 best = min(best, law.mean_variance(wishes.share))
     return best
@@ -205,14 +209,14 @@ def test_plan_is_within_two_percent_of_brute_force(unseen_seed: int) -> None:
 
 
 def test_one_report_needs_no_permanent_response() -> None:
-    params = plan(Wishes(epsilon=2, reports=1_000_000, candidates=1000), expires=TOMORROW).metric.params
+    params = plan(Wishes(epsilon=2, num_reports=1_000_000, num_candidates=1000), expires=TOMORROW).metric.params
     assert (params.num_hashes, params.mechanism.prob_f) == (1, 0)
     assert params.mechanism.prob_q == pytest.approx(0.5, abs=0.005)
     assert params.mechanism.prob_p == pytest.approx(1 / (math.exp(2) + 1), abs=0.002)
 
 
 def test_plan_states_the_reports_that_a_share_needs() -> None:
-    planned = plan(Wishes(epsilon=1, share=0.01, candidates=100), expires=TOMORROW)
+    planned = plan(Wishes(epsilon=1, share=0.01, num_candidates=100), expires=TOMORROW)
     assert planned.description.accuracy.clients == planned.reports_needed
     assert planned.description.accuracy.detection_limit() == pytest.approx(0.01, rel=0.01)
 
@@ -220,26 +224,26 @@ def test_plan_states_the_reports_that_a_share_needs() -> None:
 @pytest.mark.parametrize(
     ("wishes", "message"),
     [
-        ({"epsilon": 0, "reports": 10}, "epsilon must be a number above 0, got 0"),
-        ({"epsilon": 1}, "Neither reports nor share is given"),
-        ({"epsilon": 1, "reports": 10, "share": 1.0}, "share must be above 0 and below 1"),
-        ({"epsilon": 1, "reports": 10, "kind": "boolean", "candidates": 3}, "a boolean metric has one bit"),
-        ({"epsilon": 1, "reports": 10, "kind": "categorical", "candidates": 2000}, "2 to 1024 categories"),
-        ({"epsilon": 1, "reports": 10, "hold": 7}, "without a longitudinal epsilon"),
-        ({"epsilon": 1, "reports": 10, "hold": 7, "longitudinal": 4, "values": 2}, "exclude each other"),
+        ({"epsilon": 0, "num_reports": 10}, r"epsilon must be a number in \(0, inf\), got 0"),
+        ({"epsilon": 1}, "Neither num_reports nor share is given"),
+        ({"epsilon": 1, "num_reports": 10, "share": 1.0}, "share must be a number in"),
+        ({"epsilon": 1, "num_reports": 10, "kind": "boolean", "num_candidates": 3}, "a boolean metric has one bit"),
+        ({"epsilon": 1, "num_reports": 10, "kind": "categorical", "num_candidates": 2000}, "2 to 1024 categories"),
+        ({"epsilon": 1, "num_reports": 10, "hold": 7}, "without a longitudinal epsilon"),
+        ({"epsilon": 1, "num_reports": 10, "hold": 7, "longitudinal": 4, "values": 2}, "exclude each other"),
         (
-            {"epsilon": 1, "reports": 10, "longitudinal": 4, "values": 9, "longitudinal_periods": 8},
+            {"epsilon": 1, "num_reports": 10, "longitudinal": 4, "values": 9, "longitudinal_periods": 8},
             "at most one value in a period",
         ),
-        ({"epsilon": 1, "share": 0.1, "central": 0.1}, "central without reports"),
-        ({"epsilon": 2, "reports": 1000, "central": 0.1}, "It needs .* reports"),
-        ({"epsilon": 1, "reports": 10, "kind": "text"}, "kind must be one of"),
-        ({"epsilon": 1, "reports": 10, "kind": "joint"}, "a joint metric has no accuracy of its own"),
-        ({"epsilon": 1, "reports": 10, "kind": "boolean", "estimate": "mean"}, "a boolean metric has none"),
-        ({"epsilon": 1, "reports": 10, "kind": "boolean", "longest": 8}, "only strings are found without a list"),
-        ({"epsilon": 1, "reports": 10, "alphabet": "ab"}, "alphabet without longest"),
+        ({"epsilon": 1, "share": 0.1, "central": 0.1}, "central without num_reports"),
+        ({"epsilon": 2, "num_reports": 1000, "central": 0.1}, "It needs .* reports"),
+        ({"epsilon": 1, "num_reports": 10, "kind": "text"}, "kind must be one of"),
+        ({"epsilon": 1, "num_reports": 10, "kind": "joint"}, "a joint metric has no accuracy of its own"),
+        ({"epsilon": 1, "num_reports": 10, "kind": "boolean", "estimate": "mean"}, "a boolean metric has none"),
+        ({"epsilon": 1, "num_reports": 10, "kind": "boolean", "longest": 8}, "only strings are found without a list"),
+        ({"epsilon": 1, "num_reports": 10, "alphabet": "ab"}, "alphabet without longest"),
     ],
 )
 def test_impossible_wish_names_the_remedy(wishes: dict[str, object], message: str) -> None:
-    with pytest.raises(PlanError, match=message):
+    with pytest.raises((PlanError, ParameterError), match=message):
         plan(Wishes(**wishes), expires=TOMORROW)  # type: ignore[arg-type]

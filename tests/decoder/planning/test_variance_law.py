@@ -18,7 +18,7 @@ from hubbub_decoder.planning.law.accuracy import StringAccuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares, least_variance, posterior_variances, uneven_load_variance
 from hubbub_decoder.planning.law.likelihood import LikelihoodLaw, johnson_eigenvalues
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 from tests.support.planned_accuracy import DATA, draw_case, draw_planned_case, mean_ratio, measure
 
 ALPHA = 1e-6
@@ -86,7 +86,7 @@ def test_bit_law_is_the_declared_variance_of_least_squares(
     )
     for run in range(6):
         people = {f"{run} {i}": round(clients * share) for i, share in enumerate(shares.values)}
-        counts = simulate_bit_counts(metric, people, np.random.default_rng(run))
+        counts = simulate(metric, people, np.random.default_rng(run))
         declared = np.mean([each.std_error**2 for each in decode(counts, list(people))])
         ratios.append(declared / shares.mean(law.variance(shares.values)))
     assert np.mean(ratios) == pytest.approx(1, abs=tolerance)

@@ -9,7 +9,7 @@ import pytest
 
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
-from hubbub_decoder import Decoding, Trends, decode, decode_by_period, simulate_bit_counts
+from hubbub_decoder import Decoding, Trends, decode, decode_by_period, simulate
 from hubbub_decoder.report.index_page import MetricRow, Problem, render_index
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.rendering import SHARED_SCRIPT, inline_scripts, shared_script, shared_scripts
@@ -38,7 +38,7 @@ DAYS = ("2026-03-02", "2026-03-09", "2026-03-16")
 
 def count_pages(day: str, seed: int) -> BitCounts:
     people = {"search": 30_000, "mail": 20_000, **dict.fromkeys(HOSTILE, 4_000)}
-    return simulate_bit_counts(PAGE, people, np.random.default_rng(seed), no_value=9_000, periods=[day])
+    return simulate(PAGE, people, np.random.default_rng(seed), no_value=9_000, periods=[day])
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +51,7 @@ def trends() -> Trends:
     """Numbers that grow from day to day."""
     people = ({"5": 5_000, "70": 3_000}, {"5": 4_000, "15": 1_000, "70": 3_000}, {"5": 3_000, "15": 1_200, "70": 3_800})
     counts = [
-        simulate_bit_counts(LOAD, each, np.random.default_rng(seed), periods=[day])
+        simulate(LOAD, each, np.random.default_rng(seed), periods=[day])
         for seed, (day, each) in enumerate(zip(DAYS, people, strict=True))
     ]
     return decode_by_period(counts, same_clients=False)
@@ -70,7 +70,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory, decodings: list[Decoding], t
         ("ordinal", LOAD, {"5": 5_000, "70": 3_000}),
         ("categories", SYSTEM, {"linux": 20, "macos": 5}),
     ):
-        counts = simulate_bit_counts(metric, people, rng)
+        counts = simulate(metric, people, rng)
         write_report(decode(counts), files[kind], counts)
     (out / SHARED_SCRIPT).write_text(shared_script())
     rows = (*(PeriodRow.from_decoding(each) for each in decodings), PeriodRow("2026-03-23", "FAILED", "no <report>"))

@@ -19,7 +19,7 @@ from rich.console import Console
 from hubbub import Buckets, Estimand, Metric
 from hubbub.cli import main
 from hubbub.summary import write_summary
-from hubbub_decoder import Decoding, OutputError, Trends, decode, simulate_bit_counts, write_report
+from hubbub_decoder import Decoding, OutputError, Trends, decode, simulate, write_report
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.report.about import provenance_rows
 from hubbub_decoder.report.decoding_page import MAX_ROWS, QUESTIONS, render_decoding
@@ -97,7 +97,7 @@ def test_every_goodness_of_fit_test_has_a_question() -> None:
 def test_residuals_are_standard_normal_under_the_model(unseen_seed: int) -> None:
     """Variance of 512 residuals, of which 9 estimates take up some: within 5 standard errors of at most 1."""
     people = {"search": 30_000, "mail": 20_000}
-    counts = simulate_bit_counts(PAGE, people, np.random.default_rng(unseen_seed), no_value=50_000)
+    counts = simulate(PAGE, people, np.random.default_rng(unseen_seed), no_value=50_000)
     residuals = bit_residuals(counts, decode(counts, ["search", "mail"]))
     assert residuals is not None
     assert residuals.shape == (PARAMS.num_cohorts, PARAMS.num_bits)
@@ -105,7 +105,7 @@ def test_residuals_are_standard_normal_under_the_model(unseen_seed: int) -> None
 
 
 def test_residuals_show_a_damaged_bit_and_use_the_given_design() -> None:
-    counts = simulate_bit_counts(PAGE, {"search": 50_000, "mail": 20_000}, np.random.default_rng(1), no_value=50_000)
+    counts = simulate(PAGE, {"search": 50_000, "mail": 20_000}, np.random.default_rng(1), no_value=50_000)
     ones = counts.ones.copy()
     ones[3, 7] += 1_000
     damaged = replace(counts, ones=ones)
@@ -121,7 +121,7 @@ def test_residuals_show_a_damaged_bit_and_use_the_given_design() -> None:
 
 
 def test_residuals_of_categories_are_left_out() -> None:
-    counts = simulate_bit_counts(LOAD, {"5": 900}, np.random.default_rng(1))
+    counts = simulate(LOAD, {"5": 900}, np.random.default_rng(1))
     assert bit_residuals(counts, decode(counts)) is None
 
 
@@ -184,7 +184,7 @@ def test_page_of_a_mean_has_its_interval_and_no_estimates(tmp_path: Path) -> Non
     age = Metric.ordinal(
         "age", Buckets((0, 100), estimate=Estimand.MEAN, default=0), prob_p=0.25, prob_q=0.75, prob_f=0.5
     )
-    counts = simulate_bit_counts(age, {"5": 3_000, "70": 2_000}, np.random.default_rng(3), periods=[DAYS[0]])
+    counts = simulate(age, {"5": 3_000, "70": 2_000}, np.random.default_rng(3), periods=[DAYS[0]])
     decoding = decode(counts)
     write_report(decoding, tmp_path / "mean.html", counts)
     text = (tmp_path / "mean.html").read_text()
@@ -211,7 +211,7 @@ def test_means_that_are_not_determined_are_shown_without_numbers(tmp_path: Path,
 
 
 def test_quantiles_are_a_table_with_the_figures_of_the_terminal(pages: dict[str, Path]) -> None:
-    decoding = decode(simulate_bit_counts(LOAD, {"5": 5_000, "70": 3_000}, np.random.default_rng(0)))
+    decoding = decode(simulate(LOAD, {"5": 5_000, "70": 3_000}, np.random.default_rng(0)))
     lines = printed(decoding)
     rows = cells_of(pages["ordinal"], "totals")
     assert [row[0] for row in rows] == ["5%", "10%", "25%", "50%", "75%", "90%", "95%"]

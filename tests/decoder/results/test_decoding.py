@@ -7,7 +7,6 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from hubbub import Metric, Params, SummaryError
+from hubbub import Metric, ParameterError, Params, SummaryError
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import find_implausible
@@ -26,13 +25,13 @@ from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.estimators import message_passing
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.multiple_testing import q_values
-from hubbub_decoder.model.evidence import Collected, Evidence
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Options
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import summary_lines
 from hubbub_decoder.results.terminal import TerminalDocument
 from hubbub_decoder.results.warnings import MIN_REPORTS_PER_COHORT, impossible_totals
-from hubbub_decoder.simulation import simulate_bit_counts, simulate_pattern_counts
+from hubbub_decoder.simulation import simulate
 
 HOMEPAGE = Metric.string(
     "homepage", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
@@ -53,7 +52,7 @@ def rendered(thing: object, width: int = 80) -> str:
 @pytest.fixture(scope="module")
 def decoding() -> Decoding:
     population = {"a.example": 60_000, "b.example": 30_000, "unlisted": 5000}
-    counts = simulate_bit_counts(HOMEPAGE, population, np.random.default_rng(11), no_value=5000)
+    counts = simulate(HOMEPAGE, population, np.random.default_rng(11), no_value=5000)
     return decode(counts, ["b.example", "a.example", "c.example", "[red]d[/]"])
 
 
@@ -244,7 +243,7 @@ def test_pattern_counts_and_bit_counts_agree_and_patterns_have_no_larger_error(u
 
     The ratio of the standard errors of a was .94, its logarithm +- .029 (40 draws). 1.1 is 5.5 of these away.
     """
-    patterns = simulate_pattern_counts(HOMEPAGE, {"a": 60_000, "b": 40_000}, np.random.default_rng(unseen_seed))
+    patterns = simulate(HOMEPAGE, {"a": 60_000, "b": 40_000}, np.random.default_rng(unseen_seed), form=PatternCounts)
     whole, marginal = decode(patterns, ["a", "b", "c"]), decode(patterns.bit_counts(), ["a", "b", "c"])
     for name in ("a", "b", "c"):
         assert abs(whole[name].share - marginal[name].share) < 5 * marginal[name].std_error
@@ -252,7 +251,7 @@ def test_pattern_counts_and_bit_counts_agree_and_patterns_have_no_larger_error(u
 
 
 def test_summary_lines_name_reports_needed_when_nothing_is_detectable(unseen_seed: int) -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 3}, np.random.default_rng(unseen_seed))
+    counts = simulate(HOMEPAGE, {"a": 3}, np.random.default_rng(unseen_seed))
     text = " ".join(summary_lines(decode(counts, ["a", "b"])))
     assert "so no candidate can be detected. A limit of 1% needs" in text
     assert "Total shares are not determined." in text
@@ -264,7 +263,7 @@ def test_promises_no_lower_limit_that_unlisted_strings_prevent(unseen_seed: int,
     params = Params(num_bits=64, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     shares = distribution_shares("uniform", 100)
     rng = np.random.default_rng(unseen_seed)
-    counts = simulate_bit_counts(Metric.string("m", params), draw_population(shares, num_reports, rng), rng)
+    counts = simulate(Metric.string("m", params), draw_population(shares, num_reports, rng), rng)
     absent = decode(counts, [f"w{i}" for i in range(200)])
     text = " ".join(summary_lines(absent))
     assert re.search(r"More reports do not lower this limit below 0\.\d\d%: unlisted strings cause it", text)
@@ -277,7 +276,7 @@ def test_promises_no_lower_limit_that_unlisted_strings_prevent(unseen_seed: int,
 def test_warns_about_a_list_without_the_reported_strings(unseen_seed: int) -> None:
     """Three strings with all reports, and a list of 3 absent ones."""
     rng = np.random.default_rng(unseen_seed)
-    counts = simulate_bit_counts(HOMEPAGE, {f"{unseen_seed} {i}": 50_000 for i in range(3)}, rng)
+    counts = simulate(HOMEPAGE, {f"{unseen_seed} {i}": 50_000 for i in range(3)}, rng)
     wrong = decode(counts, ["a", "b", "c"])
     assert [warning.kind for warning in wrong.warnings].count("nothing_detected") == 1
     assert warned(wrong, "The frequent strings may be missing from the list, or the candidates")
@@ -305,7 +304,7 @@ def test_warns_about_undetermined_totals_of_many_candidates(unseen_seed: int) ->
     """1,000 candidates, 4 x 29 observations: 20,000 reports may determine the listed total to .25, 100 reports never do."""
     params = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0)
     names, rng = [f"{unseen_seed} {i}" for i in range(1000)], np.random.default_rng(unseen_seed)
-    many, few = (simulate_pattern_counts(Metric.string("m", params), {names[0]: n}, rng) for n in (20_000, 100))
+    many, few = (simulate(Metric.string("m", params), {names[0]: n}, rng, form=PatternCounts) for n in (20_000, 100))
     for decoding in (decode(many, names), decode(few, names)):
         totals = (decoding.listed_total, decoding.unlisted, decoding.no_value)
         for total in totals:
@@ -319,17 +318,17 @@ def test_warns_about_undetermined_totals_of_many_candidates(unseen_seed: int) ->
 
 
 @pytest.mark.parametrize(
-    ("simulate", "shape", "number", "reports", "enough"),
+    ("form", "shape", "number", "reports", "enough"),
     [
-        (simulate_bit_counts, (8, 1, 4), 100, 3_000, False),
-        (simulate_pattern_counts, (8, 1, 4), 200, 30_000, False),
-        (simulate_bit_counts, (10, 2, 3), 400, 100_000_000, False),
-        (simulate_pattern_counts, (8, 2, 32), 100, 400, True),
-        (simulate_bit_counts, (16, 1, 32), 300, 1_000, True),
+        (BitCounts, (8, 1, 4), 100, 3_000, False),
+        (PatternCounts, (8, 1, 4), 200, 30_000, False),
+        (BitCounts, (10, 2, 3), 400, 100_000_000, False),
+        (PatternCounts, (8, 2, 32), 100, 400, True),
+        (BitCounts, (16, 1, 32), 300, 1_000, True),
     ],
 )
 def test_advises_more_reports_only_where_they_determine_the_totals(
-    simulate: Callable[..., Collected],
+    form: type[BitCounts | PatternCounts],
     shape: tuple[int, int, int],
     number: int,
     reports: int,
@@ -342,7 +341,7 @@ def test_advises_more_reports_only_where_they_determine_the_totals(
     shares = 1 / np.arange(1, number + 1)
     names, rng = [f"{unseen_seed} {i}" for i in range(number)], np.random.default_rng(unseen_seed)
     few, many = (
-        decode(simulate(Metric.string("m", params), dict(zip(names, drawn, strict=True)), rng), names)
+        decode(simulate(Metric.string("m", params), dict(zip(names, drawn, strict=True)), rng, form=form), names)
         for drawn in (rng.multinomial(n, shares / shares.sum()).tolist() for n in (reports, 100 * reports))
     )
     assert math.isnan(few.listed_total.share)
@@ -361,7 +360,7 @@ def test_warns_if_no_candidate_was_subtracted(monkeypatch: pytest.MonkeyPatch) -
         params = Params(num_bits=32, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0)
         counts = np.round(reports * shares / shares.sum()).astype(int).tolist()
         population = dict(zip(names, counts, strict=True))
-        counts = simulate_bit_counts(Metric.string("m", params), population, np.random.default_rng(1))
+        counts = simulate(Metric.string("m", params), population, np.random.default_rng(1))
         used = np.arange(16) < cohorts
         return decode(BitCounts(counts.metric, counts.reports * used, counts.ones * used[:, None]), names)
 
@@ -379,7 +378,7 @@ def test_posterior_shares_of_two_cohorts_are_closer_to_the_truth_than_zeros(unse
     for run in range(12):
         names = [f"{unseen_seed} {run} {i}" for i in range(126)]
         population = dict.fromkeys(names[:32], 270) | {"heavy": 3_400} | {f"u{i}": 4 for i in range(300)}
-        decoding = decode(simulate_pattern_counts(Metric.string("m", params), population, rng), names)
+        decoding = decode(simulate(Metric.string("m", params), population, rng, form=PatternCounts), names)
         if math.isnan(decoding.listed_total.share):
             continue
         truth = np.array(
@@ -463,21 +462,21 @@ def test_rejects_missing_directory_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_rejects_invalid_candidates(candidates: list[str] | None, message: str) -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
     with pytest.raises(CandidateError, match=message):
         decode(counts, candidates)
 
 
 def test_rejects_an_unknown_method() -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
-    with pytest.raises(SummaryError, match='method must be "auto" or "lasso", got \'ridge\''):
+    counts = simulate(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
+    with pytest.raises(ParameterError, match='method must be "auto" or "lasso", got \'ridge\''):
         decode(counts, ["a"], method="ridge")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("settings", [{"confidence": 0.0}, {"confidence": 95.0}, {"fdr": 1.0}, {"confidence": "a"}])
 def test_rejects_confidence_and_fdr_outside_zero_and_one(settings: dict[str, Any]) -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
-    with pytest.raises(SummaryError, match=r"must be a number in \(0, 1\), got"):
+    counts = simulate(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
+    with pytest.raises(ParameterError, match=r"must be a number in \(0, 1\), got"):
         decode(counts, ["a"], **settings)
 
 
@@ -492,9 +491,7 @@ def test_genuine_reports_give_no_warnings(decoding: Decoding) -> None:
 def test_one_report_determines_no_totals(unseen_seed: int) -> None:
     """Regression: the totals were shown as 0.0 % (0.0 % .. 0.0 %)."""
     metric = Metric.string("homepage", replace(HOMEPAGE.params, num_cohorts=64))
-    decoding = decode(
-        simulate_bit_counts(metric, {"v1": 1}, np.random.default_rng(unseen_seed)), [f"v{i}" for i in range(200)]
-    )
+    decoding = decode(simulate(metric, {"v1": 1}, np.random.default_rng(unseen_seed)), [f"v{i}" for i in range(200)])
     document = decoding.to_dict()
     for total in ("listed_total", "unlisted", "no_value"):
         assert set(document[total].values()) == {None}, total
@@ -504,7 +501,7 @@ def test_one_report_determines_no_totals(unseen_seed: int) -> None:
 
 def test_totals_after_screening_are_those_of_the_kept_candidates() -> None:
     names = [f"v{i}" for i in range(500)]
-    counts = simulate_bit_counts(HOMEPAGE, dict.fromkeys(names, 200), np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, dict.fromkeys(names, 200), np.random.default_rng(0))
     decoding = decode(counts, names, method="lasso")
     fitted = sum(not math.isnan(e.share) for e in decoding.estimates)
     assert decoding.to_dict()["num_kept"] == fitted < 500
@@ -516,23 +513,23 @@ def test_totals_after_screening_are_those_of_the_kept_candidates() -> None:
 @pytest.mark.parametrize(("cohorts", "expected"), [(1, True), (4, True), (8, False)])
 def test_warns_about_few_cohorts_with_unlisted_strings(cohorts: int, expected: bool) -> None:
     metric = Metric.string("x", replace(HOMEPAGE.params, num_bits=32, num_cohorts=cohorts))
-    counts = simulate_bit_counts(metric, {"a": 50_000, "unlisted": 50_000}, np.random.default_rng(0))
+    counts = simulate(metric, {"a": 50_000, "unlisted": 50_000}, np.random.default_rng(0))
     assert warned(decode(counts, ["a"]), "The variance caused by unlisted strings is poorly estimated") == expected
 
 
 def test_warns_when_nothing_is_detected_among_many_values() -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"Example": 50_000, "Other": 40_000}, np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, {"Example": 50_000, "Other": 40_000}, np.random.default_rng(0))
     assert warned(
         decode(counts, ["example", "other"]),
         "% of the reports carry an unlisted string.",
     )
     assert not warned(decode(counts, ["Example", "other"]), "Compare hash scheme")
-    empty = simulate_bit_counts(HOMEPAGE, {}, np.random.default_rng(0), no_value=90_000)
+    empty = simulate(HOMEPAGE, {}, np.random.default_rng(0), no_value=90_000)
     assert not warned(decode(empty, ["example", "other"]), "Compare hash scheme")
 
 
 def test_warns_about_white_space_around_candidates() -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 90_000}, np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, {"a": 90_000}, np.random.default_rng(0))
     assert warned(decode(counts, ["a", " a", "b\t"]), "2 candidates begin or end with white space (such as ' a')")
     assert not warned(decode(counts, ["a", "a b"]), "white space")
 
@@ -544,12 +541,12 @@ def test_rejects_other_types_than_summaries_and_names_read_collected() -> None:
 
 
 def test_warns_about_few_reports() -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
     assert warned(decode(counts, ["a"]), "Only 100 reports in 8 cohorts")
 
 
 def test_warns_about_unequal_cohorts(decoding: Decoding) -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 100_000}, np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, {"a": 100_000}, np.random.default_rng(0))
     thinned = BitCounts(HOMEPAGE, counts.reports // [2, 1, 1, 1, 1, 1, 1, 1], counts.ones // 2)
     assert warned(decode(thinned, ["a"]), "cohorts differ in size by more than chance")
 
@@ -572,8 +569,8 @@ def test_fit_test_and_plausibility_check_warn_once() -> None:
     )
     rng = np.random.default_rng(0)
     patterns = (
-        simulate_pattern_counts(noisier, {"a": 90_000}, rng).counts
-        + simulate_pattern_counts(HOMEPAGE, {"a": 10_000}, rng).counts
+        simulate(noisier, {"a": 90_000}, rng, form=PatternCounts).counts
+        + simulate(HOMEPAGE, {"a": 10_000}, rng, form=PatternCounts).counts
     )
     patterns[0] *= 2
     counts = PatternCounts(HOMEPAGE, patterns)
@@ -587,7 +584,7 @@ def test_fit_test_and_plausibility_check_warn_once() -> None:
 
 
 def test_repeated_candidates_are_tested_once_with_a_warning() -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
     repeated = decode(counts, ["a", "b", "a", "a"])
     assert warned(repeated, "2 candidates repeated an earlier one and were ignored")
     assert [e.candidate for e in repeated.estimates] == ["a", "b"]
@@ -605,7 +602,7 @@ def test_repeated_candidates_are_tested_once_with_a_warning() -> None:
     ],
 )
 def test_warns_about_a_header_line_among_the_candidates(first: str, expected: bool) -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
     decoding = decode(counts, [first, *({"a", "b"} - {first})])
     assert warned(decoding, "looks like the header line of a file") == expected
     assert first in decoding
@@ -620,7 +617,7 @@ def test_warns_about_a_header_line_among_the_candidates(first: str, expected: bo
     ],
 )
 def test_warns_about_candidates_of_another_file_format(candidates: list[str], warning: str) -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
     assert warned(decode(counts, candidates), warning)
     others = decode(counts, ['"a"', "b,c", "d e"])
     assert not warned(others, "tab or a line break")
@@ -628,12 +625,12 @@ def test_warns_about_candidates_of_another_file_format(candidates: list[str], wa
 
 
 def test_does_not_take_a_detected_candidate_for_a_header() -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"name": 9000}, np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, {"name": 9000}, np.random.default_rng(0))
     assert not warned(decode(counts, ["name", "a"]), "looks like the header line")
 
 
 def test_decoding_has_the_target_of_its_intervals() -> None:
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
     reporters, population = decode(counts, ["a", "b"]), decode(counts, ["a", "b"], target="population")
     assert (reporters.to_dict()["target"], population.to_dict()["target"]) == ("reporters", "population")
     assert population["a"].std_error > reporters["a"].std_error
@@ -643,7 +640,7 @@ def test_decoding_has_the_target_of_its_intervals() -> None:
 
 def test_indistinguishable_candidates_share_one_row() -> None:
     one_cohort = Params(num_bits=8, num_hashes=1, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
-    counts = simulate_bit_counts(Metric.string("x", one_cohort), {"v1": 9000}, np.random.default_rng(0))
+    counts = simulate(Metric.string("x", one_cohort), {"v1": 9000}, np.random.default_rng(0))
     candidates = [f"v{i}" for i in range(12)]
     decoding = decode(counts, candidates)
     assert warned(decoding, "set the same bits as another one in every cohort")
@@ -654,7 +651,7 @@ def test_indistinguishable_candidates_share_one_row() -> None:
 
 def test_screening_warns_and_screened_out_candidates_are_not_detected() -> None:
     rng = np.random.default_rng(0)
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 60_000, "b": 40_000}, rng)
+    counts = simulate(HOMEPAGE, {"a": 60_000, "b": 40_000}, rng)
     decoding = decode(counts, ["a", "b", *(f"v{i}" for i in range(500))], method="lasso")
     assert warned(decoding, "of 502 candidates were left out")
     assert warned(decoding, "Up to 100,000 candidates of bit counts are all estimated")
@@ -675,7 +672,7 @@ def test_screening_warns_and_screened_out_candidates_are_not_detected() -> None:
 
 def test_screening_with_one_cohort_warns_about_narrow_intervals() -> None:
     one_cohort = Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
-    counts = simulate_bit_counts(Metric.string("x", one_cohort), {"a": 60_000}, np.random.default_rng(0))
+    counts = simulate(Metric.string("x", one_cohort), {"a": 60_000}, np.random.default_rng(0))
     decoding = decode(counts, ["a", *(f"v{i}" for i in range(100))], method="lasso")
     assert warned(decoding, "There is only one cohort")
     assert decoding["a"].detected
@@ -688,7 +685,7 @@ def test_reports_of_another_hash_scheme_count_as_unlisted(scheme: str) -> None:
     sizes = {"num_bits": 32, "num_hashes": 2, "num_cohorts": 16, "prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.25}
     made = Metric.string("x", Params(**sizes, hash_scheme=scheme))  # type: ignore[arg-type]  # ints and floats by name
     declared = Metric.string("x", Params(**sizes, hash_scheme=other))  # type: ignore[arg-type]
-    counts = simulate_bit_counts(made, {"a": 100_000}, np.random.default_rng(0))
+    counts = simulate(made, {"a": 100_000}, np.random.default_rng(0))
     decoding = decode(BitCounts(declared, counts.reports, counts.ones), ["a", "b"])
     assert not decoding["a"].detected
     assert decoding.unlisted.low > 0.8
@@ -696,7 +693,7 @@ def test_reports_of_another_hash_scheme_count_as_unlisted(scheme: str) -> None:
 
 def test_warns_about_impossible_totals_under_wrong_probabilities() -> None:
     declared = Metric.string("x", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.5, prob_f=0.5))
-    counts = simulate_bit_counts(HOMEPAGE, {"a": 100_000}, np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, {"a": 100_000}, np.random.default_rng(0))
     wrong = decode(BitCounts(declared, counts.reports, counts.ones), ["a", "b"])
     assert warned(
         wrong,
@@ -724,7 +721,7 @@ def test_warns_about_totals_outside_0_and_100_percent(total: str, share: float, 
 def test_screening_does_not_call_intervals_of_few_cohorts_valid(unseen_seed: int, num_cohorts: int, few: bool) -> None:
     metric = Metric.string("m", replace(HOMEPAGE.params, num_cohorts=num_cohorts))
     people = {f"{unseen_seed} {i}": 20_000 for i in range(10)}
-    counts = simulate_bit_counts(metric, people, np.random.default_rng(unseen_seed))
+    counts = simulate(metric, people, np.random.default_rng(unseen_seed))
     decoding = decode(counts, [*list(people)[:5], *(f"absent {i}" for i in range(33 * num_cohorts))], method="lasso")
     assert warned(decoding, "A lasso on half of the cohorts kept")
     assert warned(decoding, "intervals stay valid but are wider") != few

@@ -16,7 +16,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from hubbub import Metric, Params
-from hubbub_decoder import decode, simulate_bit_counts
+from hubbub.errors import ParameterError
+from hubbub_decoder import decode, simulate
 from hubbub_decoder.results.document import Bar, Column, Document, Row, Shade, Sparkline, Table
 from hubbub_decoder.results.estimates import Finding
 from hubbub_decoder.results.html import html_fragment
@@ -84,7 +85,7 @@ def test_top_limits_the_rows_of_documents_and_plots(result: TableResult[Any]) ->
     assert len([row for row in document.table.rows if not row.is_total and "unlisted" not in str(row.cells[0])]) == 1
     axes = result.plot(Figure(), top=1)
     assert isinstance(axes, Axes)
-    with pytest.raises(ValueError, match="top must be at least 1, got 0"):
+    with pytest.raises(ParameterError, match="top must be an integer >= 1, got 0"):
         result.plot(top=0)
 
 
@@ -105,9 +106,9 @@ def test_strings_are_tested_and_categories_are_not(noise: dict[str, Any], unseen
     for _ in range(8):
         params = Params(num_bits=16, num_hashes=2, num_cohorts=int(rng.integers(1, 9)), prob_f=0, **noise)
         people = {"a": int(rng.integers(1, 1000)), "b": int(rng.integers(0, 100))}
-        strings = decode(simulate_bit_counts(Metric.string("page", params), people, rng), ["a", "c"])
+        strings = decode(simulate(Metric.string("page", params), people, rng), ["a", "c"])
         dark = Metric.boolean("dark", prob_f=0, **noise)
-        categories = decode(simulate_bit_counts(dark, {"true": people["a"]}, rng))
+        categories = decode(simulate(dark, {"true": people["a"]}, rng))
         for decoding, is_tested in ((strings, True), (categories, False)):
             headings = [column.heading for column in decoding.document(everything=True).table.columns]
             assert decoding.is_tested is ("q value" in headings) is is_tested

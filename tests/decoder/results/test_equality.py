@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, get_args, get_type_hints
@@ -13,7 +14,7 @@ import pytest
 import hubbub_decoder
 from hubbub import Metric, Params
 from hubbub_decoder import Estimate, decode
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 
 def dataclasses_in(annotation: Any) -> Iterator[type]:
@@ -24,14 +25,14 @@ def dataclasses_in(annotation: Any) -> Iterator[type]:
 
 
 def result_classes() -> list[Any]:
-    """Public result classes and those of their fields that compare by value and have numbers; plans have no undetermined ones."""
+    """Public result classes and those of their fields that compare by value and have numbers; plans and audits have no undetermined ones."""
     left: list[Any] = [
         each for name in hubbub_decoder.__all__ for each in dataclasses_in(getattr(hubbub_decoder, name))
     ]
     found: dict[Any, None] = {}
     while left:
         each = left.pop()
-        if each not in found and each.__module__.startswith("hubbub_decoder.") and ".planning." not in each.__module__:
+        if each not in found and re.match(r"hubbub_decoder\.(?!planning|audit)", each.__module__):
             found[each] = None
             left += [part for annotation in get_type_hints(each).values() for part in dataclasses_in(annotation)]
     return [each for each in found if each.__eq__ is not object.__eq__ and float in get_type_hints(each).values()]
@@ -67,7 +68,7 @@ def test_undetermined_results_are_equal(cls: type) -> None:
 def test_equal_decodings_are_equal() -> None:
     """Of a string metric with undetermined totals, decoded twice, and after pickling; with another confidence they differ."""
     metric = Metric.string("x", Params(num_bits=8, num_hashes=2, num_cohorts=2, prob_p=0.25, prob_q=0.75, prob_f=0))
-    counts = simulate_bit_counts(metric, {"a": 400, "b": 200}, np.random.default_rng(1))
+    counts = simulate(metric, {"a": 400, "b": 200}, np.random.default_rng(1))
     one, two = (decode(counts, [*"abcdefghij"]) for _ in range(2))
     assert any(np.isnan(estimate.selection_adjusted_low) for estimate in one)
     assert one == two == pickle.loads(pickle.dumps(one))  # noqa: S301, our own bytes

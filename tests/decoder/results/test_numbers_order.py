@@ -16,7 +16,7 @@ from hubbub_decoder.report.metric_page import read_means
 from hubbub_decoder.report.write import write_report
 from hubbub_decoder.results.decoding import summary_lines
 from hubbub_decoder.results.ordinal import QUANTILES, number_texts
-from hubbub_decoder.simulation import simulate_bit_counts
+from hubbub_decoder.simulation import simulate
 
 CONFIDENCE = 1 - 1e-6
 """Of 20 tasks with 8 intervals each, one misses with a probability below 2e-4."""
@@ -38,7 +38,7 @@ def task(request: pytest.FixtureRequest) -> tuple[BitCounts, float, list[float]]
     metric = Metric.ordinal("delay", buckets, prob_p=0.1, prob_q=0.8, prob_f=0)
     counts = np.bincount(np.searchsorted(edges, numbers, side="right") - 1, minlength=k)
     population = [*zip(buckets.labels, counts.tolist(), strict=True)]
-    summary = simulate_bit_counts(metric, dict(population), np.random.default_rng(request.param))
+    summary = simulate(metric, dict(population), np.random.default_rng(request.param))
     return summary, float(numbers.mean()), np.quantile(numbers, QUANTILES, method="inverted_cdf").tolist()
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from hubbub import Metric, Params
 from hubbub.metrics.discovery import Discovery
+from hubbub.summary import Reports
 from hubbub_decoder import (
     Discoveries,
     associate,
@@ -20,8 +21,7 @@ from hubbub_decoder import (
     decode,
     decode_by_period,
     discover,
-    simulate_bit_counts,
-    simulate_joint_reports,
+    simulate,
     simulate_two_periods,
 )
 from hubbub_decoder.results.table_result import TableResult
@@ -44,18 +44,18 @@ def results() -> dict[str, TableResult[Any]]:
     people = {("alpha", "alpha"): 5000, ("alpha", "beta"): 2000, ("gamma", "gamma"): 500}
     pair = simulate_two_periods(STRING, people, rng, periods=WEEKS)
     parts = [OS, Metric.boolean("paid", **NOISE), Metric.boolean("dark", **NOISE)]
-    two = simulate_joint_reports(Metric.joint("two", parts[:2]), {("linux", "true"): 300, ("macos", None): 200}, rng)
+    two = simulate(Metric.joint("two", parts[:2]), {("linux", "true"): 300, ("macos", None): 200}, rng, form=Reports)
     clients = {("linux", "true", "false"): 300, ("macos", "false", "true"): 200}
-    three = simulate_joint_reports(Metric.joint("three", parts), clients, rng)
+    three = simulate(Metric.joint("three", parts), clients, rng, form=Reports)
     return {
         "decoding": decode(pair[0], NAMES),
-        "few reports": decode(simulate_bit_counts(STRING, {"alpha": 3}, rng), [*NAMES, *map(str, range(40))]),
-        "categories": decode(simulate_bit_counts(OS, {"linux": 50}, rng)),
+        "few reports": decode(simulate(STRING, {"alpha": 3}, rng), [*NAMES, *map(str, range(40))]),
+        "categories": decode(simulate(OS, {"linux": 50}, rng)),
         "comparison": compare(*pair, NAMES),
         "trends": decode_by_period(pair, NAMES),
         "association": associate(two, {}),
         "three-way": associate(three, {}),
-        "discoveries": discover(simulate_bit_counts(WORDS, {"ab": 30_000, "cd": 20_000}, rng), beam=20),
+        "discoveries": discover(simulate(WORDS, {"ab": 30_000, "cd": 20_000}, rng), beam=20),
     }
 
 

@@ -19,7 +19,7 @@ from hubbub.metrics.kinds.kind import (
     KINDS,
     BlockKind,
     BloomBits,
-    Change,
+    ChangeWords,
     Fact,
     JointValue,
     Kind,
@@ -48,7 +48,7 @@ class JointKind(Kind):
     word = KindWord.JOINT
     required_fields = ("part",)
     json_fields = ("parts",)
-    change = Change("none of your answers changes", "one of your answers changes", "one changed")
+    change = ChangeWords("none of your answers changes", "one of your answers changes", "one changed")
 
     def __post_init__(self) -> None:
         if not MIN_PARTS <= len(self.parts) <= MAX_PARTS:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hubbub.metrics.buckets import Buckets
 
 Value: TypeAlias = "str | bool | float | Decimal | Fraction | None"
+"""Value that a client records; None: no value."""
+
 JointValue: TypeAlias = "tuple[Value, ...] | Mapping[str, Value]"
 """Values of the parts of a joint metric: in the order of the parts, or by name."""
 
@@ -74,7 +76,7 @@ class Fact(NamedTuple):
         return f"{self.text}: {listed}{f' and {left:,} more' if left else ''}"
 
 
-class Change(NamedTuple):
+class ChangeWords(NamedTuple):
     """What a change of a value means, in plain words for users.
 
     unchanged    : that the value stays the same
@@ -117,7 +119,7 @@ class Kind(ABC):
     has_threshold: ClassVar[bool] = False
     value_noun: ClassVar[str] = "category"
     value_nouns: ClassVar[str] = "categories"
-    change: ClassVar[Change] = Change()
+    change: ClassVar[ChangeWords] = ChangeWords()
 
     def __init_subclass__(cls) -> None:
         if "word" in cls.__dict__:

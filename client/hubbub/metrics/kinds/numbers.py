@@ -13,7 +13,7 @@ from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets, Several, format_numbe
 from hubbub.metrics.kinds.kind import (
     BlockKind,
     BloomBits,
-    Change,
+    ChangeWords,
     Fact,
     KindWord,
     Value,
@@ -114,7 +114,7 @@ class NumberKind(BlockKind):
 class OrdinalKind(NumberKind):
     """The bucket of a number, to estimate the distribution of the numbers, its quantiles and its mean."""
 
-    change = Change("your number stays in the same range", "it leaves this range", "it did", "buckets")
+    change = ChangeWords("your number stays in the same range", "it leaves this range", "it did", "buckets")
 
     def _range_fact(self) -> Fact:
         edges = list(map(format_number, self.buckets.edges))
@@ -140,7 +140,7 @@ class MeanKind(NumberKind):
 
     has_shares = False
     has_threshold = True
-    change = Change(
+    change = ChangeWords(
         "your number stays on the same side of a limit that this device chose at random",
         "it crosses this limit",
         "it did",

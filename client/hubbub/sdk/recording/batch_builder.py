@@ -14,10 +14,10 @@ from datetime import UTC, date, datetime, timedelta
 
 from hubbub.consent import Consent
 from hubbub.encoding.secret import Secret
-from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import has_expired
 from hubbub.metrics.periods import OPEN_BEFORE, Period, PeriodKind, midnight
+from hubbub.number_checks import check_integer
 from hubbub.privacy.ledger import Account, EncodedReport, Key
 from hubbub.randomness import RandomBytes, draw, uniform
 from hubbub.sdk.recording.enrollment import ACCOUNTS_PER_SLICE, Enrollment
@@ -49,9 +49,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ParameterError(f"{name} must be an integer >= 1, got {value!r}")
+            check_integer(name, getattr(self, name), 1, hint="leave it out for the default")
 
 
 class BatchBuilder:

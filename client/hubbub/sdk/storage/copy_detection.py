@@ -20,6 +20,7 @@ from hubbub.sdk.storage.state import State
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
 MachineIdReader = Callable[[], bytes | None]
+"""Function that returns the identifier of the machine; None if it is unknown."""
 
 _VALID = re.compile(rb"[0-9a-f]{32}")
 _TAG_BYTES = 16

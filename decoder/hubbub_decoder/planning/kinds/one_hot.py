@@ -29,19 +29,19 @@ class OneHotPlanner(KindPlanner[K]):
         if wishes.longest is not None:
             yield (
                 f"longest = {wishes.longest} with kind = {wishes.kind}: only strings are found without a list. "
-                "Pass kind = string, and leave out candidates."
+                "Pass kind = string, and leave out num_candidates."
             )
-        if wishes.candidates not in self.candidates:
-            yield f"candidates = {wishes.candidates}: {self.rule}"
+        if wishes.num_candidates not in self.candidates:
+            yield f"num_candidates = {wishes.num_candidates}: {self.rule}"
 
     def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:
-        return wishes.candidates, (0, hashes)
+        return wishes.num_candidates, (0, hashes)
 
     def design(self, wishes: Wishes) -> Design:
         share = self.mean_share(wishes)
         chain = chain_of(wishes, share)
         (cohorts,) = allowed_cohorts(wishes, chain)
-        return Design(chain, (wishes.candidates, 1, cohorts), share, self.smallest_share(wishes))
+        return Design(chain, (wishes.num_candidates, 1, cohorts), share, self.smallest_share(wishes))
 
     def accuracy(self, kind: K, population: Population, **_of_strings: Any) -> BitAccuracy:
         return BitAccuracy(**_law_fields(kind, population))
@@ -61,7 +61,7 @@ class BooleanPlanner(OneHotPlanner[BooleanKind], of=BooleanKind):
     """Planner of booleans; half of the clients are taken to report true."""
 
     candidates = range(1, 2)
-    rule = "a boolean metric has one bit and needs no candidates. Leave out candidates."
+    rule = "a boolean metric has one bit and needs no candidates. Leave out num_candidates."
     total_share = 0.5
 
     def kind(self, design: Design, **_of_others: Any) -> BooleanKind:
@@ -96,7 +96,7 @@ class MeanPlanner(NumberPlanner, of=MeanKind):
     """Planner of the mean of numbers, whose one bit has the law of a boolean."""
 
     candidates = range(1, 2)
-    rule = "a metric with estimate = mean has one bit and needs no candidates. Leave out candidates."
+    rule = "a metric with estimate = mean has one bit and needs no candidates. Leave out num_candidates."
     law = MeanAccuracy
     total_share = 0.5
     cohorts = (MEAN_COHORTS,)

@@ -33,12 +33,12 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
     cohorts = (64, 128, 256, 32, 16, 8)
 
     def problems(self, wishes: Wishes) -> Iterator[str]:
-        if wishes.candidates > MAX_CANDIDATES:
-            yield f"candidates = {wishes.candidates:,}: at most {MAX_CANDIDATES:,} can be planned. Pass fewer candidates."
-        if wishes.longest is not None and wishes.candidates != 1:
+        if wishes.num_candidates > MAX_CANDIDATES:
+            yield f"num_candidates = {wishes.num_candidates:,}: at most {MAX_CANDIDATES:,} can be planned. Pass fewer candidates."
+        if wishes.longest is not None and wishes.num_candidates != 1:
             yield (
-                f"longest = {wishes.longest} with candidates = {wishes.candidates}: strings are found without a list, "
-                "so leave out candidates."
+                f"longest = {wishes.longest} with num_candidates = {wishes.num_candidates}: strings are found without a list, "
+                "so leave out num_candidates."
             )
         if wishes.central is not None and wishes.retained:
             yield (

@@ -1,0 +1,155 @@
+"""Signatures of the public functions and classes of client and decoder: their types are public, one thing has one name."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+from tests.contracts.test_api import PUBLIC_MODULES
+
+CHECKED = tuple(module for module in PUBLIC_MODULES if not module.__name__.startswith("hubbub_aggregator"))
+"""The aggregator is embedded through `create_app` and `SqlStore.open`; the types of its store belong to the service."""
+
+NAMES_OF_NUMBERS = {"reports": "num_reports", "candidates": "num_candidates"}
+SYNONYMS = {
+    "error": "std_error",
+    "standard_error": "std_error",
+    "independent_clients": "same_clients",
+    "shrunken_share": "posterior_mean",
+}
+
+
+class Annotated(NamedTuple):
+    """One annotation of a public parameter, field or returned value."""
+
+    where: str
+    name: str
+    text: str
+    module: ModuleType
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.name}: {self.text}"
+
+
+def public_things() -> Iterator[tuple[str, object]]:
+    for module in CHECKED:
+        for name in module.__all__:
+            if not module.__name__.endswith(".typing"):  # its types may be named; what they consist of is no promise
+                yield f"{module.__name__}.{name}", getattr(module, name)
+
+
+def public_annotations() -> Iterator[Annotated]:
+    """Yield the annotations of public functions, of public methods, and of public fields of classes."""
+    for where, thing in public_things():
+        if inspect.isfunction(thing):
+            yield from of_function(where, thing)
+        elif inspect.isclass(thing) and not issubclass(thing, Exception):
+            for base in thing.__mro__:
+                if base.__module__.startswith("hubbub"):
+                    yield from of_class(where, base)
+
+
+def of_class(where: str, base: type) -> Iterator[Annotated]:
+    for name, annotation in vars(base).get("__annotations__", {}).items():
+        if not name.startswith("_"):
+            yield Annotated(where, name, text_of(annotation), sys.modules[base.__module__])
+    for name, member in vars(base).items():
+        each: Any = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        is_public_method = inspect.isfunction(each) and each.__module__.startswith("hubbub")
+        if is_public_method and (name == "__init__" or not name.startswith("_")):
+            yield from of_function(f"{where}.{name}", each)
+
+
+def of_function(where: str, function: Callable[..., object]) -> Iterator[Annotated]:
+    function = inspect.unwrap(function)
+    for name, annotation in function.__annotations__.items():
+        yield Annotated(where, name, text_of(annotation), sys.modules[function.__module__])
+
+
+def text_of(annotation: object) -> str:
+    """Return an annotation as text; those that dataclass and NamedTuple make are objects."""
+    return str(annotation) if annotation is None else str(getattr(annotation, "__forward_arg__", annotation))
+
+
+@cache
+def imported_names(module: ModuleType) -> dict[str, tuple[str, str | None]]:
+    """Return what a module imports, under `if TYPE_CHECKING:` too: the module and the name of each."""
+    found: dict[str, tuple[str, str | None]] = {}
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {each.asname or each.name: (node.module, each.name) for each in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {each.asname or each.name: (each.name, None) for each in node.names}
+    return found
+
+
+def resolve(name: str, module: ModuleType) -> object:
+    if hasattr(module, name):
+        return getattr(module, name)
+    if hasattr(builtins, name):
+        return getattr(builtins, name)
+    source, attribute = imported_names(module)[name]
+    return import_module(source) if attribute is None else getattr(import_module(source), attribute)
+
+
+def is_public(name: str, thing: object) -> bool:
+    """Whether users can import a type: a public name of hubbub, a type of another package, or an alias of arrays alone."""
+    if any(name in module.__all__ and getattr(module, name) is thing for module in CHECKED):
+        return True
+    if inspect.isclass(thing):
+        return not thing.__module__.startswith("hubbub")
+    is_special_form = getattr(thing, "__module__", "") == "typing" and not hasattr(thing, "__args__")
+    is_array = "numpy" in repr(thing) and "hubbub" not in repr(thing)
+    return isinstance(thing, ModuleType | TypeVar) or is_special_form or is_array
+
+
+def test_types_of_public_signatures_are_public() -> None:
+    hidden = {
+        f"{node.id} in {each}"
+        for each in public_annotations()
+        for node in ast.walk(ast.parse(each.text, mode="eval"))
+        if isinstance(node, ast.Name) and not is_public(node.id, resolve(node.id, each.module))
+    }
+    assert not hidden, "export them in hubbub.typing or hubbub_decoder.typing"
+
+
+def test_public_numbers_have_names_of_numbers() -> None:
+    numbers = {"int", "float", "int | None", "float | None"}
+    wrong = [str(each) for each in public_annotations() if each.name in NAMES_OF_NUMBERS and each.text in numbers]
+    assert not wrong, f"rename by {NAMES_OF_NUMBERS}"
+
+
+def test_public_parameters_have_one_name_for_one_thing() -> None:
+    wrong = [str(each) for each in public_annotations() if each.name in SYNONYMS]
+    assert not wrong, f"rename by {SYNONYMS}"
+
+
+def test_progress_has_one_signature() -> None:
+    wrong = [str(each) for each in public_annotations() if each.name == "progress" and each.text != "Progress"]
+    assert not wrong
+
+
+def test_same_clients_has_one_type_and_default() -> None:
+    functions = {name: inspect.signature(thing) for name, thing in public_things() if inspect.isfunction(thing)}
+    found = {
+        name: (each.parameters["same_clients"].annotation, each.parameters["same_clients"].default)
+        for name, each in functions.items()
+        if "same_clients" in each.parameters
+    }
+    assert set(found.values()) == {("bool", True)}, found
+
+
+def test_annotations_of_every_package_are_found() -> None:
+    """A test of the tests above: they see a function, a field, a method and a name imported for types alone."""
+    found = {(each.where, each.name) for each in public_annotations()}
+    assert ("hubbub_decoder.decode", "confidence") in found
+    assert ("hubbub_decoder.Estimate", "std_error") in found
+    assert ("hubbub.Client.record", "metric") in found
+    assert ("hubbub_decoder.Decoding.plot", "ax") in found
