@@ -119,8 +119,8 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "hubbub_decoder.Wishes": (
         Wishes,
         {
-            "num_candidates": 10, "epsilon": 1.0, "lifetime": 8.0, "num_reports": 1000, "share": 0.1, "periods": 1,
-            "values": 1, "hold": None, "lifetime_periods": None, "central": 1.0, "bits": 64, "longest": None,
+            "num_candidates": 10, "epsilon": 1.0, "longitudinal": 8.0, "num_reports": 1000, "share": 0.1, "periods": 1,
+            "values": 1, "hold": None, "longitudinal_periods": None, "central": 1.0, "bits": 64, "longest": None,
         },
     ),
     "hubbub.Discovery": (Discovery, {"longest": 8, "step": 2, "first": 2, "held_out": 0.1}),

@@ -206,7 +206,7 @@ def test_plot_is_written(survey: str, tmp_path: Path) -> None:
         (("FILE", "--hold=2"), "Leave out --hold"),
         (("FILE", "nothing"), "has no metric 'nothing'"),
         (("FILE", "--plot=curve.gif"), "must end in .svg, .png or .pdf"),
-        (("FILE", "--trials=10"), "trials must be at least 4,000"),
+        (("FILE", "--trials=10"), "trials must be an integer >= 4000"),
         (("FILE", "--confidence=2"), "2.0 is not in the range 0<x<1"),
         (("FILE", "--reports-per-client=0"), "0 is not in the range"),
         (("FILE", "--value=true", "--value=true"), "two or more different values"),
