@@ -227,7 +227,7 @@ def test_command_writes_summaries_that_decode_reads(
     store.append([make_batch(definitions["homepage"], period=DAY), make_batch(definitions["carrier"], period=DAY)])
     (tmp_path / "metrics.toml").write_text(DEFINITIONS)
     arguments = ["fold", str(tmp_path / "metrics.toml"), objects.place]
-    done = CliRunner().invoke(main, [*arguments, "--out", str(tmp_path / "out"), "--json"], catch_exceptions=False)
+    done = CliRunner().invoke(main, [*arguments, "--out-dir", str(tmp_path / "out"), "--json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert {(row["metric"], row["batches"], row["reports"]) for row in json.loads(done.stdout)} == {
         ("carrier", 1, 3),
