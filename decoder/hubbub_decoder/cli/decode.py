@@ -25,7 +25,9 @@ from hubbub_decoder.cli.shared import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from hubbub.metrics.metric import Metric
     from hubbub_decoder.comparison.trends import Trends
+    from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.options import Target
     from hubbub_decoder.results.decoding import Decoding
 
@@ -98,7 +100,6 @@ def command(
 
     from hubbub_decoder.comparison.trends import Trends, decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.google_rappor import read_map
     from hubbub_decoder.data.output_files import PAGE, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
     from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -112,8 +113,7 @@ def command(
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
     if by_period and (words_path is not None or weights_path is not None or method != "auto"):
         raise click.UsageError("--by-period takes no --more-candidates, --weights or --method. Leave them out.")
-    inputs = (*summaries, candidates_path, map_path, words_path, weights_path)
-    check_result_paths(out, plot, (*TABLES, PAGE), inputs)
+    check_result_paths(out, plot, (*TABLES, PAGE), (*summaries, candidates_path, map_path, words_path, weights_path))
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)
@@ -123,11 +123,7 @@ def command(
         parts = read_all(summaries, show_stage)
         summary = combine(parts)
         if map_path is not None:
-            if not summary.metric.kind.needs_candidates:
-                raise click.UsageError(
-                    f"{summary.metric.name} is a {summary.metric.kind} metric and needs no map. Leave out --map."
-                )
-            candidates = read_map(map_path, summary.metric.params).design()
+            candidates = _design_of_map(map_path, summary.metric)
         show_stage(f"decoding {describe(summary)}")
         options: dict[str, Any] = {
             "confidence": confidence, "fdr": fdr, "target": target, "same_clients": not independent_clients,
@@ -138,10 +134,8 @@ def command(
             found = decode_by_period(parts, candidates, **options)
         else:
             found = decode(summary, candidates, method=method, weights=weights, **options)
-            if plot is not None and not found.estimates:
-                raise click.UsageError(
-                    f'{summary.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
-                )
+            if plot is not None:
+                _require_plot(found)
             if words is not None:
                 found = found.match_unlisted(words)
             input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
@@ -159,6 +153,23 @@ def command(
 
     write_outputs(stderr, out, save, plot, lambda figure: _draw(found, figure, top))
     print_result(found, as_json=as_json, everything=everything, top=top)
+
+
+def _design_of_map(path: Path, metric: Metric) -> DesignMatrix:
+    """Return the design matrix of google/rappor's map; raises UsageError for a metric whose values need no candidates."""
+    from hubbub_decoder.data.google_rappor import read_map
+
+    if not metric.kind.needs_candidates:
+        raise click.UsageError(f"{metric.name} is a {metric.kind} metric and needs no map. Leave out --map.")
+    return read_map(path, metric.params).design()
+
+
+def _require_plot(found: Decoding) -> None:
+    """Raise UsageError for a decoding without estimates."""
+    if not found.estimates:
+        raise click.UsageError(
+            f'{found.metric.name} estimates a mean (estimate = "mean"), which has no plot. Leave out --plot.'
+        )
 
 
 def _draw(found: Decoding | Trends, figure: Figure, top: int | None) -> None:

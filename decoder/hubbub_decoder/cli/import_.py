@@ -95,10 +95,9 @@ def google_rappor(
     if counts_path is None and reports_path is None:
         raise click.UsageError("Pass --counts-file or --reports-file.")
     if variables:
-        if reports_path is None or counts_path is not None or map_path is not None or candidates_out is not None:
-            raise click.UsageError(
-                "--variable needs --reports-file, and excludes --counts-file, --map and --candidates-out."
-            )
+        if reports_path is None or (counts_path, map_path, candidates_out) != (None, None, None):
+            message = "--variable needs --reports-file, and excludes --counts-file, --map and --candidates-out."
+            raise click.UsageError(message)
         _import_joint(params_path, reports_path, name, client, out, variables, as_json=as_json)
         return
     if candidates_out is not None and map_path is None:
