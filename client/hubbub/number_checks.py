@@ -35,7 +35,8 @@ def check_number(name: str, value: object, interval: str, *, hint: str) -> None:
     low, high = map(float, interval[1:-1].split(","))
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not (is_number and is_within(value, low, high, interval)):  # type: ignore[arg-type]  # a Real
-        raise ParameterError(f"{name} must be a number in {interval}", f"{value!r}: {hint}")
+        rule = "a number" if interval == "[-inf, inf]" else f"a number in {interval}"
+        raise ParameterError(f"{name} must be {rule}", f"{value!r}: {hint}")
 
 
 def is_within(value: float, low: float, high: float, interval: str) -> bool:

@@ -73,7 +73,7 @@ def test_reload_accepts_new_expiry_and_removal_of_closed_metrics() -> None:
     [
         ("[[metric]", "is not TOML"),
         ("", "there is no [[metric]] table"),
-        (DEFINITIONS.replace("prob_f = 0.5", "prob_f = 1.5"), "homepage: prob_f must be in [0, 1]"),
+        (DEFINITIONS.replace("prob_f = 0.5", "prob_f = 1.5"), "homepage: prob_f must be a number in [0, 1]"),
         (
             DEFINITIONS,
             f"theme with digest {THEME[:12]} is changed or removed, but has open periods (2024-06-14, 2024-06-15)",

@@ -194,7 +194,7 @@ def test_per_subject_client_logs_and_counts_record_without_subject(rig: Rig, cap
 
 @pytest.mark.parametrize("timeout", ["x", None, True, float("nan")])
 def test_flush_rejects_timeout_that_is_no_number(timeout: Any, rig: Rig) -> None:
-    with pytest.raises(ParameterError, match="timeout must be a number of seconds, got"):
+    with pytest.raises(ParameterError, match=r"timeout must be a number, got .*: pass a number of seconds"):
         rig.client().flush(timeout)
 
 
