@@ -33,6 +33,7 @@ def test_definition_names_its_mechanism() -> None:
     unary = Metric.ordinal("age", Buckets((0, 1, 7, 30, 365), default=0), prob_p=0.25, prob_q=0.75, prob_f=0)
     assert Metric.from_dict(AGE.to_dict()) == AGE
     assert AGE.digest != unary.digest
+    assert (AGE.params.canonical()["mechanism"], unary.params.canonical().get("mechanism")) == ("subset", None)
     text = "\n".join(toml_lines(AGE)).replace("# expires = YYYY-MM-DD", "expires = 2030-01-01")
     assert parse_definitions(text)["age"].digest == AGE.digest
     with pytest.raises(DefinitionError, match="mechanism must be one of unary, subset, got 'grr'"):
