@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from hubbub.errors import ParameterError
+from hubbub.mechanisms.blanket import Blanket
 from hubbub.randomness import RandomBytes
 
 if TYPE_CHECKING:
@@ -127,6 +128,14 @@ class Mechanism(ABC):
         num_bits      : k
         possible_ones : numbers of true bits of a value; two values share as few of the k bits as possible
         reports       : t, an integer >= 1, or math.inf: all reports that are drawn from one permanent response
+        """
+
+    @abstractmethod
+    def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:
+        """Return a blanket of the reports of one unchanging value; its weight is 0 where none is known.
+
+        num_bits, possible_ones : as for `epsilon`; a finite one is required for the reports of each epoch
+        epochs : numbers of reports that are drawn from each permanent response, as `reports` of `epsilon`
         """
 
     @abstractmethod

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from hubbub.metrics.metric import Metric
-from hubbub.privacy import PrivacyFigures, amplified, effective_group_size, epsilon, privacy_figures
-from hubbub.privacy.loss import epsilon_of_periods
+from hubbub.privacy import PrivacyFigures, central_epsilon, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
@@ -144,10 +143,12 @@ def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:
         recovery=tuple((t, recovery_probability(metric, t)) for t in times) if has_response else (),
         permanent_bits=permanent_entropy(metric),
         group_size=1.0 if metric.hold == 1 else effective_group_size(params),
-        central=amplified(
-            epsilon_of_periods(metric, round(accuracy.repetition.per_client)),
+        central=central_epsilon(
+            metric,
             max(1, round(accuracy.clients) // params.num_cohorts),
             DELTA,
+            round(accuracy.repetition.per_client),
+            metric.hold,
         ),
         label=metric.name,
     )
