@@ -33,6 +33,7 @@ class Mechanism(ABC):
     word            : its word in definitions
     required_fields, optional_fields : those of its table in a definitions file
     has_independent_bits : whether the bits of a report are independent, given the value
+    has_no_value_bit : whether "no value" is a value with a bit of its own, the last one, because each value has exactly one bit
     """
 
     __slots__ = ()
@@ -41,6 +42,7 @@ class Mechanism(ABC):
     required_fields: ClassVar[tuple[str, ...]]
     optional_fields: ClassVar[tuple[str, ...]]
     has_independent_bits: ClassVar[bool] = False
+    has_no_value_bit: ClassVar[bool] = False
 
     prob_p: float
     prob_q: float
@@ -53,8 +55,8 @@ class Mechanism(ABC):
 
     @classmethod
     @abstractmethod
-    def of_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the mechanism of its fields in a definition. Raises ParameterError if one is missing or out of range."""
+    def of_fields(cls, fields: Mapping[str, Any], num_values: int) -> Self:
+        """Return the mechanism of its fields in a definition, for so many values with "no value". Raises ParameterError if one is missing or out of range."""
 
     @property
     @abstractmethod
@@ -180,7 +182,10 @@ def mechanism_class(fields: Mapping[str, Any]) -> type[Mechanism]:
     return MECHANISMS[word]
 
 
-def mechanism_of_fields(fields: Mapping[str, Any]) -> Mechanism:
-    """Return the mechanism among the fields of a definition. Raises ParameterError if one of its fields is missing or out of range."""
+def mechanism_of_fields(fields: Mapping[str, Any], num_values: int) -> Mechanism:
+    """Return the mechanism among the fields of a definition with so many values, "no value" among them.
+
+    Raises ParameterError if one of its fields is missing or out of range."""
     of = mechanism_class(fields)
-    return of.of_fields({name: fields[name] for name in (*of.required_fields, *of.optional_fields) if name in fields})
+    own = {name: fields[name] for name in (*of.required_fields, *of.optional_fields) if name in fields}
+    return of.of_fields(own, num_values)

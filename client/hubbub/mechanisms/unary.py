@@ -104,7 +104,7 @@ class UnaryResponse(Mechanism):
             )
 
     @classmethod
-    def of_fields(cls, fields: Mapping[str, float]) -> UnaryResponse:
+    def of_fields(cls, fields: Mapping[str, float], num_values: int = 0) -> UnaryResponse:  # noqa: ARG003  (it has no parameter for it)
         missing = [name for name in cls.required_fields if name not in fields]
         missing += [] if any(name in fields for name in cls.optional_fields) else ["prob_f"]
         if missing:

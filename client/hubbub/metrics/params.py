@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from hubbub.errors import ParameterError
+from hubbub.mechanisms import subset  # noqa: F401  (its class registers its word)
 from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.number_checks import check_integer
@@ -157,13 +158,15 @@ class Params:
             num_bits=fields["num_bits"],
             num_hashes=fields["num_hashes"],
             num_cohorts=fields["num_cohorts"],
-            mechanism=mechanism_of_fields(fields),
+            mechanism=mechanism_of_fields(fields, fields["num_bits"]),
             hash_scheme=fields["hash_scheme"],
         )
 
     @property
     def possible_ones(self) -> range | tuple[int, ...]:
         """Numbers of true bits that a value may have, "no value" included; hashes of google-md5 may coincide."""
+        if self.mechanism.has_no_value_bit:
+            return (1,)
         return range(self.num_hashes + 1) if self.hash_scheme == "google-md5" else (0, self.num_hashes)
 
     @property

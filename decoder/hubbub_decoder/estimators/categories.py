@@ -65,7 +65,8 @@ def fit_categories(evidence: Evidence, selected: Sequence[str]) -> FitResult:
     repetition = evidence.repetition
     shown = np.array([names.index(name) for name in selected])
     hidden = np.setdiff1d(np.arange(len(names)), shown)
-    shares = category_shares(evidence.counts.ones[0], n, params.mechanism.p_star, params.mechanism.q_star)
+    ones = evidence.counts.ones[0][: len(names)]  # a bit of "no value" may follow
+    shares = category_shares(ones, n, params.mechanism.p_star, params.mechanism.q_star)
     totals = np.array([shares[some].sum() for some in (shown, hidden, slice(None))])
     population, reporters = _variances(shares[shown], [1] * len(shown), n, params, repetition)
     of_totals, of_totals_among_reporters = _variances(

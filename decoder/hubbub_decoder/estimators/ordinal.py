@@ -122,7 +122,9 @@ class BucketShares:
 def fit_buckets(evidence: Evidence, buckets: Buckets, target: Target) -> BucketShares:
     """Shares of the buckets with their covariance, among the reporters or of a population."""
     n, params = evidence.num_reports, evidence.params
-    shares = category_shares(evidence.counts.ones[0], n, params.mechanism.p_star, params.mechanism.q_star)
+    shares = category_shares(
+        evidence.counts.ones[0][: len(evidence.metric.kind.labels)], n, params.mechanism.p_star, params.mechanism.q_star
+    )
     present = project_to_total(shares, min(max(float(shares.sum()), 0.0), 1.0))
     covariance = row_covariance(present, n, params, evidence.repetition)
     variances = np.diag(covariance)

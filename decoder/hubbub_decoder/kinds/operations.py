@@ -81,7 +81,10 @@ class KindOperations(ABC, Generic[K]):
     @property
     def no_bits(self) -> Positions:
         """Positions of a client without a value, (1, m, h)."""
-        columns = [np.full(params.num_hashes, params.num_bits, np.int16) for params in self.metric.blocks]
+        columns = [
+            np.full(params.num_hashes, params.num_bits - params.mechanism.has_no_value_bit, np.int16)
+            for params in self.metric.blocks
+        ]
         return np.tile(np.concatenate(columns), (1, self.metric.num_cohorts, 1))
 
     def true_bits(

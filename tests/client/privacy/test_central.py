@@ -11,13 +11,14 @@ from scipy import stats
 
 from hubbub import Metric, ParameterError, Params
 from hubbub.mechanisms.blanket import Blanket, joined
+from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.params import HasBlocks
 from hubbub.privacy import amplified, central_epsilon, epsilon
 from hubbub.privacy.blanket import blanket_delta
 from tests.support.enumerate_mechanism import bloom_filters, report_distribution
+from tests.support.enumerate_rows import row_distribution
 from tests.support.enumerate_shuffling import Distribution, worst_deltas
-from tests.support.subset_selection import SubsetSelection
 
 DELTA = 1e-9
 SYMMETRIC = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.25}
@@ -88,11 +89,14 @@ def test_bound_holds_for_joint_reports() -> None:
         assert_bounds(laws, blanket_of(joint, 1), epsilon(joint), n)
 
 
-def test_bound_holds_for_another_mechanism() -> None:
-    rows = SubsetSelection(num_values=3, num_ones=1, prob_q=0.6)
-    laws: list[Distribution] = [[0.6 if i == j else 0.2 for j in range(3)] for i in range(3)]
-    for n in (1, 2, 4):
-        assert_bounds(laws, rows.blanket(3, (0, 1), (1,)), math.log(3), n)
+@pytest.mark.parametrize(("num_values", "num_ones"), [(2, 1), (3, 1), (4, 2)])
+def test_bound_holds_for_subset_selection(num_values: int, num_ones: int) -> None:
+    rows = SubsetSelection(num_values=num_values, num_ones=num_ones, prob_q=0.75, permanent_q=0.75)
+    for reports in (1, 2) if num_values < 4 else (1,):
+        laws: list[Distribution] = list(row_distribution(rows, reports))
+        blanket, local = rows.blanket(num_values, (1,), (reports,)), rows.epsilon(num_values, (1,), reports)
+        for n in (1, 2, 3):
+            assert_bounds(laws, blanket, local, n)
 
 
 @pytest.mark.parametrize(("local", "n"), [(1.0, 300), (2.0, 1_000), (4.0, 1_000)])

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from hubbub.errors import DefinitionError, InvalidValueError
-from hubbub.mechanisms.mechanism import mechanism_class
+from hubbub.mechanisms.mechanism import Mechanism, mechanism_class
 from hubbub.metrics.params import Params, first_bits
 from hubbub.metrics.rules import check_collectable
 from hubbub.text import format_count, with_article
@@ -266,7 +266,12 @@ class BlockKind(Kind):
 
     @property
     def distinct_values(self) -> float:
-        return self.params.num_bits + self.has_no_value
+        return self.params.num_bits + (self.has_no_value and not self.params.mechanism.has_no_value_bit)
+
+    @property
+    def no_value(self) -> BloomBits:
+        """True bits of "no value": none, or the last bit if the mechanism gives it one."""
+        return BloomBits(1 << self.params.num_bits - 1 if self.params.mechanism.has_no_value_bit else 0)
 
     def require_collectable(self, name: str) -> None:
         check_collectable(name, self.params)
@@ -296,15 +301,23 @@ class BlockKind(Kind):
         sizes += [f"h = {format_count(params.num_hashes, 'hash')}"] if self.num_strings else []
         sizes += [f"m = {format_count(params.num_cohorts, 'cohort')}"] if params.num_cohorts > 1 else []
         yield Fact("bits", f"{', '.join(sizes)}, {params.hash_scheme}")
+        if params.mechanism.word_field:
+            yield Fact("mechanism", params.mechanism.word)
         probabilities = params.mechanism.probabilities.items()
         yield Fact("probabilities", ", ".join(f"{name} = {each:.6g}" for name, each in probabilities))
 
     def _check_scheme(self, num_bits: int, scheme: str = "one-hot") -> None:
+        num_bits = row_bits(num_bits, self.params.mechanism, has_no_value=self.has_no_value)
         if self.params.hash_scheme != scheme or self.params.num_bits != num_bits:
             raise DefinitionError(
                 f"{with_article(self.word)} metric needs {scheme} parameters of {num_bits} bits, "
                 f"got {self.params.hash_scheme} of {self.params.num_bits}"
             )
+
+
+def row_bits(num_labels: int, mechanism: Mechanism, *, has_no_value: bool) -> int:
+    """Return the bits of a report: one of each label, and one of "no value" if the mechanism needs it."""
+    return num_labels + (has_no_value and mechanism.has_no_value_bit)
 
 
 def kind_from_dict(fields: Mapping[str, Any]) -> Kind:

@@ -17,6 +17,7 @@ from hubbub.metrics.kinds.kind import (
     Fact,
     KindWord,
     Value,
+    row_bits,
 )
 from hubbub.metrics.params import MEAN_COHORTS, Params
 
@@ -103,7 +104,9 @@ class NumberKind(BlockKind):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> OrdinalKind | MeanKind:
-        return ordinal_kind(Buckets.from_dict(table), mechanism_of_fields(table))
+        buckets = Buckets.from_dict(table)
+        num_values = len(buckets) + (buckets.default is None)
+        return ordinal_kind(buckets, mechanism_of_fields(table, num_values))
 
     def to_table(self) -> dict[str, Any]:
         fields = self.buckets.to_dict()
@@ -126,7 +129,7 @@ class OrdinalKind(NumberKind):
 
     def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
         number = self.buckets.default if value is None else self.buckets.number(value)
-        return BloomBits(0 if number is None else 1 << self.buckets.index_of(number))
+        return self.no_value if number is None else BloomBits(1 << self.buckets.index_of(number))
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,7 @@ class MeanKind(NumberKind):
 def ordinal_kind(buckets: Buckets, mechanism: Mechanism) -> OrdinalKind | MeanKind:
     """Return the kind of numbers in buckets: their distribution, or with `estimate = "mean"` their mean alone."""
     params = Params(
-        num_bits=len(buckets),
+        num_bits=row_bits(len(buckets), mechanism, has_no_value=buckets.default is None),
         num_hashes=1,
         num_cohorts=MEAN_COHORTS if buckets.is_mean else 1,
         hash_scheme=buckets.hash_scheme,

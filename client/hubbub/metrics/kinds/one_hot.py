@@ -15,6 +15,7 @@ from hubbub.metrics.kinds.kind import (
     KindWord,
     Value,
     require_str,
+    row_bits,
 )
 from hubbub.metrics.params import MAX_BITS, Params, one_hot_params
 from hubbub.text import with_article
@@ -58,7 +59,7 @@ class CategoricalKind(BlockKind):
 
     def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
         if value is None:
-            return BloomBits(0)
+            return self.no_value
         known = require_str(self, value) in self.categories
         if not known and self.other is None:
             raise InvalidValueError(
@@ -90,13 +91,15 @@ class CategoricalKind(BlockKind):
     def one_hot(cls, categories: Sequence[str], other: str | None, mechanism: Mechanism) -> CategoricalKind:
         """Return the kind of categories with one bit for each."""
         _check_number_of_categories(len(categories))
-        return cls(one_hot_params(len(categories), mechanism), tuple(categories), other)
+        num_bits = row_bits(len(categories), mechanism, has_no_value=True)
+        return cls(one_hot_params(num_bits, mechanism), tuple(categories), other)
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> CategoricalKind:
         if not isinstance(table["categories"], list):
             raise DefinitionError(f"categories must be a list of strings, got {table['categories']!r}")
-        return cls.one_hot(table["categories"], table.get("other"), mechanism_of_fields(table))
+        categories = table["categories"]
+        return cls.one_hot(categories, table.get("other"), mechanism_of_fields(table, len(categories) + 1))
 
     def to_table(self) -> dict[str, Any]:
         return {"categories": list(self.categories), **({} if self.other is None else {"other": self.other})}
@@ -137,7 +140,7 @@ class BooleanKind(BlockKind):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> BooleanKind:
-        return cls(one_hot_params(1, mechanism_of_fields(table)))
+        return cls(one_hot_params(1, mechanism_of_fields(table, 2)))
 
 
 def _check_number_of_categories(number: int) -> None:

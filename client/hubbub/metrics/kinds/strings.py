@@ -136,7 +136,7 @@ class StringKind(BlockKind):
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> StringKind:
         sizes = {name: table[name] for name in (*cls.required_fields, "hash_scheme") if name in table}
-        return cls(Params(**sizes, mechanism=mechanism_of_fields(table)), _discovery(table))
+        return cls(Params(**sizes, mechanism=mechanism_of_fields(table, sizes["num_bits"])), _discovery(table))
 
     def to_table(self) -> dict[str, Any]:
         fields = {name: getattr(self.params, name) for name in self.required_fields}

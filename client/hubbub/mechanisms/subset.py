@@ -1,0 +1,305 @@
+"""Subset selection: a report is a row of d bits with exactly w ones, for few values at the smallest variance.
+
+    value x         of d values, "no value" among them
+    permanent one V drawn once for a value: V = x with probability a, each other value with probability b = (1 - a) / (d - 1)
+    report          w of the d values: V among them with probability q, all other choices evenly
+
+With w = 1 it is generalized randomized response. The law of a bit given V is p = (w - q) / (d - 1) and q, and two bits depend on each other.
+
+Privacy loss of t reports of one unchanging value. With r = q (d - w) / ((1 - q) w), the likelihood ratio of one report, and n_i reports
+that contain the value i,
+
+    P(reports | x) ~ (a - b) r**n_x + b Z             Z = sum of r**n_i over all d values, n_i <= t, sum of n_i = w t
+
+The ratio for x and y is largest at n_x = t, n_y = 0 and the smallest Z, for which the others share (w - 1) t evenly:
+
+    eps(t) = ln( (b Z + (a - b) r**t) / (b Z + a - b) )
+
+Sources: Ye and Barg 2018, "Optimal schemes for discrete distribution estimation under locally differential privacy" (arXiv 1702.00610);
+Wang et al. 2016, "Mutual information optimally local private discrete distribution estimation" (arXiv 1607.08025). Derivation of eps(t):
+docs/explanation/privacy.md, equation (P.6).
+"""
+
+# ruff: noqa: ARG002  (arguments of the interface)
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hubbub.errors import DefinitionError, ParameterError
+from hubbub.mechanisms.blanket import CERTAIN, Blanket, Part, joined
+from hubbub.mechanisms.mechanism import Mechanism
+from hubbub.mechanisms.probability import DYADIC_DIGITS, numerator, round_to_dyadic
+from hubbub.number_checks import check_integer
+from hubbub.randomness import RandomBytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_VALUES = 1024
+"""Largest d: a row has at most 1,024 bits."""
+_DYADIC_BYTES = 3
+_POSITION_BYTES = 2
+_POSITIONS = 128
+"""Words from which the other permanent value is drawn by rejection: all are rejected with a probability below 2**-128."""
+_MAX_EPOCHS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, init=False)
+class SubsetSelection(Mechanism):
+    """Permanent generalized randomized response, followed by subset selection in each report.
+
+    num_values  : d, number of values and of bits, "no value" included, in [2, 1024]
+    num_ones    : w, ones of a report, in [1, d/2]
+    prob_q      : q = P(a report contains the permanent value), above w/d, rounded to n / 2**24
+    permanent_q : a = P(permanent value = true value), above 1/d, rounded to n / 2**24; 1: no permanent noise
+
+    >>> SubsetSelection(num_values=4, num_ones=1, prob_q=0.5).prob_p == 0.5 / 3
+    True
+    """
+
+    word = "subset"
+    required_fields = ("num_ones", "prob_q")
+    optional_fields = ("permanent_q",)
+    has_no_value_bit = True
+
+    num_values: int
+    num_ones: int
+    prob_p: float
+    prob_q: float
+    permanent_p: float
+    permanent_q: float
+
+    def __init__(self, *, num_values: int, num_ones: int, prob_q: float, permanent_q: float = 1) -> None:
+        check_integer("num_values", num_values, 2, MAX_VALUES, hint='pass the number of values, with "no value"')
+        check_integer(
+            "num_ones", num_ones, 1, num_values // 2, hint=f"half of the {num_values} bits of a row, or fewer, are ones"
+        )
+        q, a = (
+            round_to_dyadic("prob_q", prob_q, DYADIC_DIGITS),
+            round_to_dyadic("permanent_q", permanent_q, DYADIC_DIGITS),
+        )
+        for name, chance, least, text in (
+            ("prob_q", q, num_ones / num_values, "num_ones / num_values"),
+            ("permanent_q", a, 1 / num_values, "1 / num_values"),
+        ):
+            if chance <= least:
+                raise ParameterError(
+                    f"{name} must be above {text} = {least:.6g}, got {chance:.6g}: reports would not depend on the value"
+                )
+        others = num_values - 1
+        fields = (num_values, num_ones, (num_ones - q) / others, q, (1 - a) / others, a)
+        for name, value in zip(self.__slots__, fields, strict=True):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any], num_values: int) -> SubsetSelection:
+        missing = next((name for name in cls.required_fields if name not in fields), None)
+        if missing is not None:
+            raise ParameterError(f"{missing} is missing: pass num_ones, prob_q, and permanent_q if values change")
+        return cls(num_values=num_values, **fields)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        permanent = {"permanent_q": self.permanent_q} if self.has_permanent_noise else {}
+        return {"num_ones": self.num_ones, "prob_q": self.prob_q, **permanent}
+
+    @property
+    def probabilities(self) -> dict[str, float]:
+        return {name.removeprefix("prob_").replace("num_ones", "w"): each for name, each in self.fields.items()}
+
+    @property
+    def digest_fields(self) -> dict[str, int]:
+        return {
+            "w": self.num_ones,
+            "q": numerator(self.prob_q, DYADIC_DIGITS),
+            "permanent_q": numerator(self.permanent_q, DYADIC_DIGITS),
+        }
+
+    def check_num_bits(self, num_bits: int) -> None:
+        if num_bits != self.num_values:
+            raise ParameterError(
+                f"num_bits must be num_values = {self.num_values} for subset selection, got {num_bits}: a row has a bit for each value"
+            )
+
+    def require_collectable(self, name: str) -> None:
+        if self.prob_q == 1:
+            raise DefinitionError(f"{name}: prob_q must be below 1, got 1: reports would have no finite epsilon")
+
+    @property
+    def has_permanent_noise(self) -> bool:
+        return self.permanent_q < 1
+
+    def permanent_response(self, num_bits: int) -> tuple[int, Callable[[int, bytes], int]]:
+        """Return the number of bytes of a permanent response, and the response: the true bit and these bytes to the permanent bit.
+
+        The first 3 bytes, little-endian, are below a 2**24 where the value is kept. Else each following word of 2 bytes, little-endian,
+        modulo 2**l for the bit length l of d - 2, is a position among the other d - 1 values if it is below d - 1; the first such word counts.
+        """
+        kept, others = numerator(self.permanent_q, DYADIC_DIGITS), num_bits - 1
+        mask = _mask(others)
+        num_bytes = _DYADIC_BYTES + _POSITIONS * _POSITION_BYTES if self.has_permanent_noise else 0
+
+        def respond(true_bits: int, block: bytes) -> int:
+            if int.from_bytes(block[:_DYADIC_BYTES], "little") < kept:
+                return true_bits
+            true, position = true_bits.bit_length() - 1, 0
+            for start in range(_DYADIC_BYTES, num_bytes, _POSITION_BYTES):
+                position = int.from_bytes(block[start : start + _POSITION_BYTES], "little") & mask
+                if position < others:
+                    break
+            return 1 << _skip(position % others, true)
+
+        return num_bytes, respond if num_bytes else _unchanged
+
+    def instantaneous_response(self, num_bits: int, random_bytes: RandomBytes) -> Callable[[int], int]:
+        """Return the instantaneous response: 3 random bytes decide as in `permanent_response` whether the permanent value is in the report.
+
+        Then w - 1 or w positions among the other d - 1 values are drawn, words of 2 bytes each; a word that is too large, or a position
+        that was drawn before, is drawn again. So every set of positions has the same probability.
+        """
+        included, others = numerator(self.prob_q, DYADIC_DIGITS), num_bits - 1
+        mask = _mask(others)
+
+        def respond(permanent: int) -> int:
+            true = permanent.bit_length() - 1
+            has_it = int.from_bytes(random_bytes(_DYADIC_BYTES), "little") < included
+            row, left = (permanent, self.num_ones - 1) if has_it else (0, self.num_ones)
+            while left:
+                block = random_bytes(_POSITION_BYTES * left)
+                for start in range(0, len(block), _POSITION_BYTES):
+                    position = int.from_bytes(block[start : start + _POSITION_BYTES], "little") & mask
+                    bit = 1 << _skip(position, true)
+                    if position < others and not row & bit:
+                        row |= bit
+                        left -= 1
+            return row
+
+        return respond
+
+    def simulate(
+        self, true_bits: NDArray[np.intp], num_bits: int, reports: int, rng: np.random.Generator
+    ) -> Iterator[NDArray[np.bool_]]:
+        import numpy as np
+
+        values, clients = true_bits[:, 0], np.arange(len(true_bits))
+        moved = rng.integers(num_bits - 1, size=len(values))
+        permanent = np.where(rng.random(len(values)) < self.permanent_q, values, moved + (moved >= values))
+        for _ in range(reports):
+            order = rng.random((len(values), num_bits))
+            order[clients, permanent] = np.where(rng.random(len(values)) < self.prob_q, -1.0, 2.0)
+            rows = np.zeros(order.shape, np.bool_)
+            smallest = np.argpartition(order, self.num_ones - 1, axis=1)[:, : self.num_ones]
+            np.put_along_axis(rows, smallest, values=True, axis=1)
+            yield rows
+
+    @property
+    def _odds(self) -> float:
+        """Likelihood ratio r of a report that contains a value and one that does not."""
+        d, w, q = self.num_values, self.num_ones, self.prob_q
+        return q * (d - w) / ((1 - q) * w) if q < 1 else math.inf
+
+    def epsilon(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
+        """Return eps(t) of the formula above, in logarithms; ln(a / b) for all reports, and without bound at a = 1."""
+        a, b, r = self.permanent_q, self.permanent_p, self._odds
+        if math.isinf(reports) or math.isinf(r):
+            return math.log(a / b) if b else math.inf
+        t = int(reports)
+        log_r = t * math.log(r)
+        if not b:
+            return log_r
+        shared, more = divmod((self.num_ones - 1) * t, self.num_values - 2) if self.num_values > 2 else (0, 0)
+        fewer = self.num_values - 2 - more
+        # all terms are divided by r**t
+        z = 1 + math.exp(-log_r) + more * r ** min(shared + 1 - t, 0) + fewer * r ** (shared - t)
+        return math.log((b * z + a - b) / (b * z + (a - b) * math.exp(-log_r)))
+
+    def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:
+        """Return the uniform distribution over rows as a blanket, with the ratios of a row that contains a value and one that does not.
+
+        Several reports are bounded by their permanent value, from which they are drawn.
+        """
+        if len(epochs) > _MAX_EPOCHS or (not self.has_permanent_noise and any(reports > 1 for reports in epochs)):
+            return Blanket(0.0, ())
+        d = self.num_values
+        once, all_reports = (self.num_ones, self.q_star), (1, self.permanent_q)
+        return joined(_rows_blanket(d, *(once if reports == 1 else all_reports)) for reports in epochs)
+
+    def mutual_information(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
+        """Return a bound in nats, min(t I(V; report), H(V)): reports are independent given the permanent value V."""
+        a, b, d = self.permanent_q, self.permanent_p, self.num_values
+        entropy = -math.fsum(chance * math.log(chance) * times for chance, times in ((a, 1), (b, d - 1)) if chance > 0)
+        return entropy if math.isinf(reports) else min(entropy, reports * self._report_information())
+
+    def _report_information(self) -> float:
+        """Return I(V; report) = E[ln P(report | V)] - E[ln P(report)], for the law of V given a true value."""
+        d, w, q, a, b = self.num_values, self.num_ones, self.prob_q, self.permanent_q, self.permanent_p
+        with_v, without_v = q * d / w, (1 - q) * d / (d - w)  # over the uniform law of rows
+        true_in = (a * with_v + b * ((w - 1) * with_v + (d - w) * without_v), self.q_star)
+        true_out = (a * without_v + b * (w * with_v + (d - w - 1) * without_v), 1 - self.q_star)
+        of_row = math.fsum(chance * math.log(ratio) for ratio, chance in (true_in, true_out) if chance > 0)
+        given_v = math.fsum(
+            chance * math.log(ratio) for ratio, chance in ((with_v, q), (without_v, 1 - q)) if chance > 0
+        )
+        return max(0.0, given_v - of_row)
+
+    def ones_distribution(self, num_bits: int, true_ones: int) -> NDArray[np.float64]:
+        import numpy as np
+
+        return np.asarray(np.arange(num_bits + 1) == self.num_ones, np.float64)
+
+    def log_collision(self, num_bits: int, true_ones: int, reports: int) -> float:
+        """Return ln of the sum over two permanent values V, W of P(V) P(W) P(same report | V, W)**t."""
+        d, w, q, a, b = self.num_values, self.num_ones, self.prob_q, self.permanent_q, self.permanent_p
+        contains, lacks = q / math.comb(d - 1, w - 1), (1 - q) / math.comb(d - 1, w)  # probability of one row given V
+        same = q * contains + (1 - q) * lacks
+        both, neither = math.comb(d - 2, w - 2) if w > 1 else 0, math.comb(d - 2, w)
+        other = both * contains**2 + 2 * math.comb(d - 2, w - 1) * contains * lacks + neither * lacks**2
+        equal = a * a + (d - 1) * b * b
+        logs = [math.log(equal) + reports * math.log(same)]
+        logs += [math.log1p(-equal) + reports * math.log(other)] if equal < 1 else []
+        return max(logs) + math.log(math.fsum(math.exp(each - max(logs)) for each in logs))
+
+    def noise_covariances(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Return Cov(S_i, S_j), instantaneous and permanent, where neither i nor j is the value, and where one of them is.
+
+        instantaneous    E[Cov(S_i, S_j | V)]          permanent    Cov(E[S_i | V], E[S_j | V]) = -(q-p)**2 P(V = i) P(V = j)
+        """
+        d, w, p, q, a, b = self.num_values, self.num_ones, self.prob_p, self.prob_q, self.permanent_q, self.permanent_p
+        with_v = q * (w - 1) / (d - 1) - q * p
+        without_v = (q * (w - 1) * (w - 2) + (1 - q) * w * (w - 1)) / ((d - 1) * (d - 2)) - p * p if d > 2 else 0.0
+        instantaneous = (2 * b * with_v + (1 - 2 * b) * without_v, (a + b) * with_v + (1 - a - b) * without_v)
+        permanent = (-((q - p) ** 2) * b * b, -((q - p) ** 2) * a * b)
+        return instantaneous, permanent
+
+
+def _rows_blanket(num_values: int, num_ones: int, included: float) -> Blanket:
+    """Return the uniform blanket of rows of d bits with w ones, in which the true bit is one with some probability."""
+    d, w = num_values, num_ones
+    ratios = ((1 - included) * d / (d - w), included * d / w)
+    points = [(((1.0, ratio),), chance) for ratio, chance in zip(ratios, (1 - w / d, w / d), strict=True)]
+    equal = tuple(Part(chance, ratio, CERTAIN, CERTAIN) for ratio, chance in points)
+    chances = {(0, 0): (d - w) * (d - w - 1), (0, 1): w * (d - w), (1, 0): w * (d - w), (1, 1): w * (w - 1)}
+    different = tuple(
+        Part(chance / (d * (d - 1)), CERTAIN, points[first][0], points[second][0])
+        for (first, second), chance in chances.items()
+        if chance
+    )
+    return Blanket(ratios[0], (different, equal))
+
+
+def _skip(position: int, value: int) -> int:
+    """Return the position among all values of a position among the others."""
+    return position + (position >= value)
+
+
+def _mask(positions: int) -> int:
+    return (1 << (positions - 1).bit_length()) - 1
+
+
+def _unchanged(true_bits: int, _block: bytes) -> int:
+    return true_bits
