@@ -54,8 +54,7 @@ def check_admissible(batch: Batch, definitions: Definitions, now: datetime, sett
         raise RefusedError(ProblemType.METRIC_EXPIRED, f"{metric.name} expired on {metric.expires}")
     _check_period_open(metric.period, batch.period, now)
     batch.require_fit(metric, settings.max_reports)
-    if settings.reject_implausible:
-        _check_plausible(batch, metric)
+    _check_ones(batch, metric, refuse_rare=settings.reject_implausible)
 
 
 def _metric_version(batch: Batch, definitions: Definitions) -> Metric:
@@ -99,8 +98,18 @@ def _or_none(time_of: Callable[[], datetime]) -> datetime | None:
         return None
 
 
-def _check_plausible(batch: Batch, metric: Metric) -> None:
+def _check_ones(batch: Batch, metric: Metric, *, refuse_rare: bool) -> None:
+    """Raise RefusedError for a number of ones that a genuine report never has, or if wanted, has with a probability below 1e-9."""
     fewest, most = plausible_ones(metric.blocks)
+    if fewest == most:
+        rule = f"Every genuine report of {metric.name} has {most}"
+    elif refuse_rare:
+        rule = (
+            f"A genuine report of {metric.name} has {fewest} to {most}, except with probability below 1e-9. "
+            "This aggregator refuses others (--reject-implausible)"
+        )
+    else:
+        return
     rows = np.frombuffer(batch.rows, np.uint8).reshape(len(batch), -1)
     ones = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
     implausible = np.flatnonzero((ones < fewest) | (ones > most))
@@ -108,6 +117,5 @@ def _check_plausible(batch: Batch, metric: Metric) -> None:
         first = implausible[0]
         raise RefusedError(
             ProblemType.IMPLAUSIBLE_REPORT,
-            f"report {first} has {ones[first]} ones. A genuine report of {metric.name} has {fewest} to {most}, except with "
-            "probability below 1e-9. This aggregator refuses others (--reject-implausible)",
+            f"report {first} has {ones[first]} ones. {rule}",
         )

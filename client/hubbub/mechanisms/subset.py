@@ -197,26 +197,8 @@ class SubsetSelection(Mechanism):
             np.put_along_axis(rows, smallest, values=True, axis=1)
             yield rows
 
-    @property
-    def _odds(self) -> float:
-        """Likelihood ratio r of a report that contains a value and one that does not."""
-        d, w, q = self.num_values, self.num_ones, self.prob_q
-        return q * (d - w) / ((1 - q) * w) if q < 1 else math.inf
-
     def epsilon(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
-        """Return eps(t) of the formula above, in logarithms; ln(a / b) for all reports, and without bound at a = 1."""
-        a, b, r = self.permanent_q, self.permanent_p, self._odds
-        if math.isinf(reports) or math.isinf(r):
-            return math.log(a / b) if b else math.inf
-        t = int(reports)
-        log_r = t * math.log(r)
-        if not b:
-            return log_r
-        shared, more = divmod((self.num_ones - 1) * t, self.num_values - 2) if self.num_values > 2 else (0, 0)
-        fewer = self.num_values - 2 - more
-        # all terms are divided by r**t
-        z = 1 + math.exp(-log_r) + more * r ** min(shared + 1 - t, 0) + fewer * r ** (shared - t)
-        return math.log((b * z + a - b) / (b * z + (a - b) * math.exp(-log_r)))
+        return rows_epsilon(self.num_values, self.num_ones, self.prob_q, self.permanent_q, reports)
 
     def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:
         """Return the uniform distribution over rows as a blanket, with the ratios of a row that contains a value and one that does not.
@@ -275,6 +257,24 @@ class SubsetSelection(Mechanism):
         instantaneous = (2 * b * with_v + (1 - 2 * b) * without_v, (a + b) * with_v + (1 - a - b) * without_v)
         permanent = (-((q - p) ** 2) * b * b, -((q - p) ** 2) * a * b)
         return instantaneous, permanent
+
+
+def rows_epsilon(num_values: int, num_ones: int, included: float, kept: float, reports: float) -> float:
+    """Return eps(t) of the formula above; ln(a / b) for all reports, without bound at q = 1, and at a = 1 for all reports.
+
+    num_values : d      num_ones : w      included : q      kept : a      reports : t, an integer >= 1, or math.inf
+    """
+    d, w, q, a = num_values, num_ones, included, kept
+    b = (1 - a) / (d - 1)
+    if math.isinf(reports) or q == 1:
+        return math.log(a / b) if b else math.inf
+    t, odds = int(reports), q * (d - w) / ((1 - q) * w)
+    if not b:
+        return t * math.log(odds)
+    shared, more = divmod((w - 1) * t, d - 2) if d > 2 else (0, 0)
+    none = odds**-t  # every term is divided by r**t
+    z = 1 + none + (more * odds ** (shared + 1 - t) if more else 0) + (d - 2 - more) * odds ** (shared - t)
+    return math.log((b * z + a - b) / (b * z + (a - b) * none))
 
 
 def _rows_blanket(num_values: int, num_ones: int, included: float) -> Blanket:

@@ -11,6 +11,7 @@ import numpy as np
 
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import PrivacyFigures, central_epsilon, effective_group_size, epsilon, privacy_figures
+from hubbub.privacy.linkability import mutual_information
 from hubbub.privacy.policy import Policy
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
@@ -140,7 +141,9 @@ def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:
         accuracy=accuracy,
         privacy=privacy_figures(metric, Policy()),
         epsilons=tuple((float(t), epsilon(params, t)) for t in (*times, *([math.inf] if metric.hold is None else []))),
-        recovery=tuple((t, recovery_probability(metric, t)) for t in times) if has_response else (),
+        recovery=tuple((t, recovery_probability(metric, t)) for t in times)
+        if has_response and params.mechanism.has_independent_bits
+        else (),
         permanent_bits=permanent_entropy(metric),
         group_size=1.0 if metric.hold == 1 else effective_group_size(params),
         central=central_epsilon(
@@ -173,17 +176,11 @@ def recovery_probability(metric: Metric, reports: int) -> float:
 
 
 def permanent_entropy(metric: Metric) -> float:
-    """Entropy in bits of the permanent response of a value: (k - h) H(b) + h H(a).
+    """Entropy in bits of the permanent response of a value: for unary encoding (k - h) H(b) + h H(a), or that of "no value" if it is larger.
 
     >>> from hubbub.metrics.params import Params
     >>> symmetric = Params(num_bits=128, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=2 / (math.exp(2) + 1))
     >>> round(permanent_entropy(Metric.string("s", symmetric)))
     67
     """
-    params = metric.params
-    of_zero, of_one = map(_binary_entropy, (params.mechanism.permanent_p, params.mechanism.permanent_q))
-    return (params.num_bits - params.num_hashes) * of_zero + params.num_hashes * of_one
-
-
-def _binary_entropy(chance: float) -> float:
-    return -sum(each * math.log2(each) for each in (chance, 1 - chance) if each > 0)
+    return mutual_information(metric, math.inf) / math.log(2)

@@ -35,6 +35,7 @@ class Plan:
     smallest  : smallest share that matters
     reports_needed : reports of a period that detect it with probability .9; infinite if none do
     symmetric : smallest variance with a symmetric permanent response over that of this plan, collisions apart
+    unary     : smallest variance with unary encoding over that of this plan; 1 if this plan has it
     notes     : reasons of the choice, a sentence each
     warnings  : limits of the definition, a sentence each
     """
@@ -45,6 +46,7 @@ class Plan:
     smallest: float
     reports_needed: float
     symmetric: float
+    unary: float
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -105,7 +107,8 @@ def plan(
         description=describe_accuracy(metric, accuracy),
         smallest=design.smallest,
         reports_needed=needed,
-        symmetric=_symmetric_noise(wishes, design),
+        symmetric=_unary_noise(wishes, design, symmetric=True),
+        unary=1.0 if design.rows is None else _unary_noise(wishes, design),
         notes=(),
         warnings=(),
     )
@@ -126,17 +129,23 @@ def _check_accuracy(wishes: Wishes, smallest: float, accuracy: Accuracy) -> None
         )
 
 
-def _symmetric_noise(wishes: Wishes, design: Design) -> float:
-    """Smallest variance with a symmetric permanent response over that of the design, collisions apart."""
+def _unary_noise(wishes: Wishes, design: Design, *, symmetric: bool = False) -> float:
+    """Smallest variance with unary encoding, or with a symmetric permanent response alone, over that of the design, collisions apart."""
     _, hashes, _ = design.size
-    symmetric = chain_of(wishes, design.share, hashes, symmetric=True)
-    return noise_of(wishes, design.share, symmetric, hashes) / noise_of(wishes, design.share, design.chain, hashes)
+    best = chain_of(wishes, design.share, hashes, symmetric=symmetric)
+    return noise_of(wishes, design.share, best, hashes) / noise_of(wishes, design.share, design.chain, hashes)
 
 
 def _notes(planned: Plan) -> Iterator[str]:
-    """Yield the reasons of the choice: its law, and the permanent response."""
+    """Yield the reasons of the choice: its law, the mechanism, and the permanent response."""
     wishes, unit = planned.wishes, planned.wishes.epsilon_unit
     yield from planned.description.accuracy.notes()
+    if planned.unary > 1:
+        yield (
+            f"Subset selection is chosen: the best unary encoding, one independent bit for each of the {wishes.num_candidates} values, "
+            f"has {planned.unary:.2f} times this variance."
+        )
+        return
     if unit is not None and wishes.hold is None and limits_of(wishes).most_exchanged:
         reach, wanted = math.tanh(unit / 4), math.expm1(wishes.epsilon) / (math.exp(wishes.epsilon) + 3)
         if wanted > reach:

@@ -20,13 +20,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.mechanisms.unary import differing_bits
-from hubbub.metrics.params import Params, one_hot_params
+from hubbub.metrics.params import Params
 from hubbub.privacy import central_epsilon
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS
 from hubbub_decoder.planning.law.chain import Chain
+from hubbub_decoder.planning.subset_selection import RowLimits, best_subset_selection
 from hubbub_decoder.planning.wishes import Wishes, planner_for, repetition_of
 
 DELTA = 1e-9
@@ -205,32 +207,47 @@ def choose_hold(wishes: Wishes, share: float) -> tuple[Wishes, str]:
     )
 
 
-def allowed_cohorts(wishes: Wishes, chain: Chain, hashes: int = 1) -> tuple[int, ...]:
+def rows_of(wishes: Wishes, share: float) -> SubsetSelection | None:
+    """Subset selection with the smallest variance of a share within the wishes, for the candidates and "no value"; None if there is none."""
+    unit = wishes.epsilon_unit
+    limits = RowLimits(
+        num_values=wishes.num_candidates + 1,
+        report=math.inf if wishes.epsilon is None else wishes.epsilon,
+        unit=math.inf if unit is None else unit,
+        unit_reports=wishes.hold or math.inf,
+    )
+    return best_subset_selection(limits, share, repetition_of(wishes.periods, wishes.hold))
+
+
+def cohorts_central(wishes: Wishes, block: Params, cohorts: int) -> float:
+    """Central epsilon of the periods decoded together, among the reports of an average cohort."""
+    reports = max(1, (wishes.num_reports or 0) // cohorts)
+    return central_epsilon(block, reports, DELTA, wishes.periods, wishes.hold)
+
+
+def allowed_cohorts(wishes: Wishes, block: Params) -> tuple[int, ...]:
     """Numbers of cohorts in which the wanted central epsilon is kept: the others of a cohort hide a client.
+
+    block : bits and mechanism of the reports
 
     Raises PlanError if there are none.
     """
-    planner, reports = planner_for(wishes), wishes.num_reports or 0
-    choices, most = planner.cohorts, wishes.central
+    choices, most, reports = planner_for(wishes).cohorts, wishes.central, wishes.num_reports or 0
     if most is None:
         return choices
-    num_bits, mechanism = planner.true_ones(wishes, hashes)[0], chain.within_epsilons()
-    block = (
-        one_hot_params(num_bits, mechanism)
-        if hashes == 1
-        else Params(num_bits=num_bits, num_hashes=hashes, num_cohorts=1, mechanism=mechanism)
-    )
-
-    def central(reports_of_a_cohort: int) -> float:
-        return central_epsilon(block, max(1, reports_of_a_cohort), DELTA, wishes.periods, wishes.hold)
-
     least, *_ = ascending = sorted(choices)
-    too_many = ascending[bisect_left(ascending, True, key=lambda m: reports < m or central(reports // m) > most) :]
-    kept = tuple(m for m in choices if m not in too_many)
+    first = bisect_left(
+        ascending, True, key=lambda cohorts: reports < cohorts or cohorts_central(wishes, block, cohorts) > most
+    )
+    kept = tuple(cohorts for cohorts in choices if cohorts not in ascending[first:])
     if not kept:
+
+        def central(reports_of_a_cohort: int) -> float:
+            return central_epsilon(block, reports_of_a_cohort, DELTA, wishes.periods, wishes.hold)
+
         raise PlanError(
             f"central = {most:g} is not reached: {reports:,} reports in {least} cohort{'s' * (least > 1)} have a central epsilon of "
-            f"{central(reports // least):.3g} at delta = {DELTA:g}, because only the reports of one cohort hide each other. "
+            f"{cohorts_central(wishes, block, least):.3g} at delta = {DELTA:g}, because only the reports of one cohort hide each other. "
             f"{_reports_for(central, most, least)}"
         )
     return kept

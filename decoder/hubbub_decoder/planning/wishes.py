@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from hubbub.mechanisms.mechanism import Mechanism
+from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.buckets import Estimand
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.kinds import MIN_STRING_BITS, Kind, KindWord
@@ -138,6 +140,7 @@ class Design(NamedTuple):
     share    : share whose variance the probabilities minimize
     smallest : smallest share that matters
     discover : groups that report fragments of strings
+    rows     : subset selection, if its variance is smaller than that of unary encoding; `chain` is then the law of its bits
     """
 
     chain: Chain
@@ -145,6 +148,12 @@ class Design(NamedTuple):
     share: float
     smallest: float
     discover: Discovery | None = None
+    rows: SubsetSelection | None = None
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism of the definition, whose epsilons are within the wishes."""
+        return self.chain.within_epsilons() if self.rows is None else self.rows
 
 
 class KindPlanner(ABC, Generic[K]):

@@ -37,6 +37,8 @@ _ASSUMED_SIZE_SHARES = (0.1, 0.1, 0.8)  # of strings with 0, 1 and 2 bits: fixed
 def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTest, ...]:
     """Run every test for which the summary has the data and enough reports."""
     params = collected.metric.params
+    if not params.mechanism.has_independent_bits:
+        return tuple(_row_sum_test(collected.bit_counts()))
     tests: list[FitTest | None] = []
     if isinstance(collected, PatternCounts) and supports_pattern_likelihood(params):
         tests += _pattern_tests(collected)
@@ -56,6 +58,15 @@ def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTe
         tests += [_equal_cohorts_test(counts), *_total_ones_tests(counts)]
         tests.append(_thresholds_test(counts) if params.hash_scheme == "threshold-v1" else _even_bits_test(counts))
     return tuple(test for test in tests if test is not None)
+
+
+def _row_sum_test(counts: BitCounts) -> Iterator[FitTest]:
+    """Yield a failed test if every report has the same number of ones, and their total is another one: w ones a report, w N in all."""
+    params = counts.metric.params
+    possible = np.flatnonzero(ones_distributions(params.blocks).any(axis=0))
+    difference = int(counts.ones.sum()) - int(possible[0]) * counts.num_reports
+    if len(possible) == 1:
+        yield FitTest("number_of_ones", float(difference**2), 1, 0.0 if difference else 1.0)
 
 
 def _pattern_tests(counts: PatternCounts) -> Iterator[FitTest | None]:

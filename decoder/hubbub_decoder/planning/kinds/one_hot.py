@@ -7,10 +7,11 @@ from typing import Any, ClassVar, TypeVar
 
 from hubbub.metrics.buckets import Buckets, Estimand
 from hubbub.metrics.kinds import BlockKind, BooleanKind, CategoricalKind, MeanKind, OrdinalKind, ordinal_kind
-from hubbub.metrics.params import MAX_BITS, MEAN_COHORTS, one_hot_params
+from hubbub.metrics.kinds.kind import row_bits
+from hubbub.metrics.params import MAX_BITS, MEAN_COHORTS, Params, one_hot_params
 from hubbub_decoder.planning.law.accuracy import BitAccuracy, MeanAccuracy, OrdinalAccuracy, Population
 from hubbub_decoder.planning.law.chain import Chain
-from hubbub_decoder.planning.probabilities import allowed_cohorts, chain_of
+from hubbub_decoder.planning.probabilities import allowed_cohorts, chain_of, cohorts_central, noise_of, rows_of
 from hubbub_decoder.planning.wishes import Design, KindPlanner, Wishes
 
 K = TypeVar("K", bound=BlockKind)
@@ -20,9 +21,11 @@ class OneHotPlanner(KindPlanner[K]):
     """Planner of a kind with one bit for each of the candidates. Its size is given, so only the probabilities are searched.
 
     candidates, rule : possible numbers of candidates, and the message for any other
+    has_rows : whether the reports may be rows of subset selection
     """
 
     candidates: ClassVar[range] = range(2, MAX_BITS + 1)
+    has_rows: ClassVar[bool] = False
     rule: ClassVar[str]
 
     def problems(self, wishes: Wishes) -> Iterator[str]:
@@ -39,9 +42,16 @@ class OneHotPlanner(KindPlanner[K]):
 
     def design(self, wishes: Wishes) -> Design:
         share = self.mean_share(wishes)
-        chain = chain_of(wishes, share)
-        (cohorts,) = allowed_cohorts(wishes, chain)
-        return Design(chain, (wishes.num_candidates, 1, cohorts), share, self.smallest_share(wishes))
+        (cohorts,) = self.cohorts
+        unary = Design(chain_of(wishes, share), (wishes.num_candidates, 1, cohorts), share, self.smallest_share(wishes))
+        designs = [unary]
+        if self.has_rows and (rows := rows_of(wishes, share)) is not None:
+            designs.append(unary._replace(chain=Chain.of_mechanism(rows), rows=rows))
+        most = wishes.central
+        hidden = [each for each in designs if most is None or cohorts_central(wishes, _block(each), cohorts) <= most]
+        if not hidden:
+            allowed_cohorts(wishes, _block(unary))  # raises
+        return min(hidden, key=lambda each: noise_of(wishes, share, each.chain))
 
     def accuracy(self, kind: K, population: Population, **_of_strings: Any) -> BitAccuracy:
         return BitAccuracy(**_law_fields(kind, population))
@@ -50,11 +60,12 @@ class OneHotPlanner(KindPlanner[K]):
 class CategoricalPlanner(OneHotPlanner[CategoricalKind], of=CategoricalKind):
     """Planner of categories."""
 
+    has_rows = True
     rule = f"a categorical metric has 2 to {MAX_BITS} categories. Pass another number, or kind = string for more."
 
     def kind(self, design: Design, *, categories: Sequence[str] | None, **_of_others: Any) -> CategoricalKind:
         names = categories or [f"category {i + 1}" for i in range(design.size[0])]
-        return CategoricalKind.one_hot(names, None, design.chain.within_epsilons())
+        return CategoricalKind.one_hot(names, None, design.mechanism)
 
 
 class BooleanPlanner(OneHotPlanner[BooleanKind], of=BooleanKind):
@@ -65,7 +76,7 @@ class BooleanPlanner(OneHotPlanner[BooleanKind], of=BooleanKind):
     total_share = 0.5
 
     def kind(self, design: Design, **_of_others: Any) -> BooleanKind:
-        return BooleanKind(one_hot_params(1, design.chain.within_epsilons()))
+        return BooleanKind(one_hot_params(1, design.mechanism))
 
 
 class NumberPlanner(OneHotPlanner[OrdinalKind | MeanKind]):
@@ -74,7 +85,7 @@ class NumberPlanner(OneHotPlanner[OrdinalKind | MeanKind]):
     law: ClassVar[type[OrdinalAccuracy | MeanAccuracy]]
 
     def kind(self, design: Design, *, edges: Sequence[float] | None, **_of_others: Any) -> OrdinalKind | MeanKind:
-        return ordinal_kind(self._buckets(tuple(edges or range(design.size[0] + 1))), design.chain.within_epsilons())
+        return ordinal_kind(self._buckets(tuple(edges or range(design.size[0] + 1))), design.mechanism)
 
     def _buckets(self, edges: tuple[float, ...]) -> Buckets:
         return Buckets(edges)
@@ -103,6 +114,12 @@ class MeanPlanner(NumberPlanner, of=MeanKind):
 
     def _buckets(self, edges: tuple[float, ...]) -> Buckets:
         return Buckets(edges, default=edges[0], estimate=Estimand.MEAN)
+
+
+def _block(design: Design) -> Params:
+    """Return the bits and the mechanism of the reports."""
+    num_bits, mechanism = design.size[0], design.mechanism
+    return one_hot_params(row_bits(num_bits, mechanism, has_no_value=True), mechanism)
 
 
 def _law_fields(kind: BlockKind, population: Population) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
         share, smallest, population = self.mean_share(wishes), self.smallest_share(wishes), self.population(wishes)
         chains = {h: chain_of(wishes, share, h) for h in _HASHES}
         h, chain = min(chains.items(), key=lambda each: noise_of(wishes, share, each[1], each[0]))
-        cohorts = allowed_cohorts(wishes, chain, h)
+        cohorts = allowed_cohorts(wishes, _block(wishes, chain, h))
 
         def variance(bits: int, cohorts: int) -> float:
             return _law((bits, h, cohorts), chain, population).mean_variance(smallest)
@@ -77,7 +77,7 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
         the plan takes the fewest. Then the probabilities are chosen for the share that is found.
         """
         chain, population = chain_of(wishes, self.mean_share(wishes)), self.population(wishes)
-        cohorts = max(allowed_cohorts(wishes, chain))
+        cohorts = max(allowed_cohorts(wishes, _block(wishes, chain, 1)))
 
         def limit(groups: Discovery, bits: int = sizes[-1]) -> float:
             law = replace(_law((bits, 1, cohorts), chain, population), data="bits")
@@ -103,7 +103,7 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
 
     def kind(self, design: Design, **_of_others: Any) -> StringKind:
         k, h, m = design.size
-        params = Params(num_bits=k, num_hashes=h, num_cohorts=m, mechanism=design.chain.within_epsilons())
+        params = Params(num_bits=k, num_hashes=h, num_cohorts=m, mechanism=design.mechanism)
         return StringKind(params, design.discover)
 
     def accuracy(self, kind: StringKind, population: Population, *, retained: bool) -> StringAccuracy:
@@ -119,6 +119,11 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
                 "simulate and hubbub discover."
             )
         return law.with_groups(discover)
+
+
+def _block(wishes: Wishes, chain: Chain, hashes: int) -> Params:
+    """Return the bits and the mechanism of the reports; their number changes no epsilon if values differ in 2 h bits."""
+    return Params(num_bits=wishes.bits, num_hashes=hashes, num_cohorts=1, mechanism=chain.within_epsilons())
 
 
 def _law(size: tuple[int, int, int], chain: Chain, population: Population, *, retained: bool = False) -> StringAccuracy:

@@ -1,0 +1,82 @@
+"""Subset selection with the smallest variance within the wished epsilons.
+
+For a given w and a the best q is the largest within the epsilons, because a smaller one is the same response followed by more noise. So w
+and the log-odds of a are searched: w up to twice its optimum for one report, d / (e**eps + 1) (Ye and Barg 2018), and a on a grid.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hubbub.mechanisms.probability import DYADIC_DIGITS
+from hubbub.mechanisms.subset import MAX_VALUES, SubsetSelection, rows_epsilon
+from hubbub_decoder.model.repetition import Repetition
+from hubbub_decoder.planning.law.chain import Chain
+
+_GRID = 49
+_BISECTIONS = 30
+_LEAST_EXCESS = 1e-3
+_STEP = 2.0**-DYADIC_DIGITS
+
+
+@dataclass(frozen=True, slots=True)
+class RowLimits:
+    """Largest epsilons of rows of d values: of one report, and of a number of reports of one permanent value (infinite: any number)."""
+
+    num_values: int
+    report: float
+    unit: float = math.inf
+    unit_reports: float = math.inf
+
+    def allow(self, num_ones: int, included: float, kept: float) -> bool:
+        """Return whether a mechanism keeps both epsilons."""
+        of_rows = self.num_values, num_ones, included, kept
+        within_unit = self.unit == math.inf or rows_epsilon(*of_rows, self.unit_reports) <= self.unit
+        return within_unit and rows_epsilon(*of_rows, 1) <= self.report
+
+
+def best_subset_selection(limits: RowLimits, share: float, repetition: Repetition) -> SubsetSelection | None:
+    """Return the mechanism with the smallest variance of a share; None if a row has too many values, or none keeps the limits.
+
+    >>> best = best_subset_selection(RowLimits(num_values=6, report=1.0), 1 / 6, Repetition())
+    >>> best.num_ones, round(best.prob_q, 4), best.permanent_q
+    (2, 0.5761, 1.0)
+    """
+    d = limits.num_values
+    if d > MAX_VALUES:
+        return None
+    found: list[tuple[float, SubsetSelection]] = []
+    for num_ones in range(1, min(d // 2, math.ceil(2 * d / (math.exp(limits.report) + 1)) + 1) + 1):
+        for kept in _kept(limits):
+            included = _largest_included(limits, num_ones, kept)
+            if included is not None:
+                mechanism = SubsetSelection(num_values=d, num_ones=num_ones, prob_q=included, permanent_q=kept)
+                found.append((float(Chain.of_mechanism(mechanism).noise(share, repetition)), mechanism))
+    return min(found, key=lambda each: each[0])[1] if found else None
+
+
+def _kept(limits: RowLimits) -> list[float]:
+    """Probabilities a that are tried: 1 without a limit of many reports; else up to the one whose permanent value has the limit, or beyond."""
+    if limits.unit == math.inf:
+        return [1.0]
+    most = limits.unit if limits.unit_reports == math.inf else limits.unit + 8
+    odds = (math.log(1 / (limits.num_values - 1)) + _LEAST_EXCESS, most - math.log(limits.num_values - 1))
+    steps = (odds[0] + (odds[1] - odds[0]) * i / (_GRID - 1) for i in range(_GRID))
+    return [*(_down(1 / (1 + math.exp(-each))) for each in steps), *([1.0] if limits.unit_reports < math.inf else [])]
+
+
+def _largest_included(limits: RowLimits, num_ones: int, kept: float) -> float | None:
+    """Largest q within the limits, rounded down; None if there is none above w / d."""
+    low, high = num_ones / limits.num_values + 2 * _STEP, 1 - _STEP
+    if kept <= 1 / limits.num_values + _STEP or not limits.allow(num_ones, low, kept):
+        return None
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if limits.allow(num_ones, middle, kept) else (low, middle)
+    return _down(low)
+
+
+def _down(probability: float) -> float:
+    """Largest multiple of 2**-24 that is not above a probability."""
+    return math.ldexp(math.floor(math.ldexp(probability, DYADIC_DIGITS)), -DYADIC_DIGITS)
