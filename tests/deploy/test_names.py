@@ -1,4 +1,4 @@
-"""Names in deploy/ and docs/how-to/deploying.md exist in the code: commands, options, variables, metrics, labels and ports."""
+"""Names in deploy/ and docs/how-to exist in the code: commands, options, variables, metrics, labels and ports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.paths import DEPLOY, DOCS, REPOSITORY
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
-PAGES = [DOCS / "how-to" / "deploying.md"]
+PAGES = sorted((DOCS / "how-to").glob("*.md"))
 TEXTS = sorted(path for path in DEPLOY.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 DEFINITIONS = REPOSITORY / "examples" / "metrics.toml"
 SCRAPED = {"job", "instance"}
@@ -105,15 +105,21 @@ def test_commands_and_their_options_exist() -> None:
     assert [(arguments, part) for arguments in found if (part := unknown_part(arguments))] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_files_of_the_page_exist(page: Path) -> None:
-    named = set(re.findall(r"(?<![\w/])(?:deploy|examples)/[\w./@-]*\w", page.read_text()))
+def test_files_of_the_pages_exist() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    named = set(re.findall(r"(?<![\w/])(?:deploy|examples)/[\w./@-]*\w", text))
     assert len(named) > 10
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
 
 
-def test_number_of_alerts_is_that_of_the_page() -> None:
-    assert f"| {len(rules())} alerts: " in (DOCS / "how-to" / "deploying.md").read_text()
+def test_each_alert_has_a_section_that_its_runbook_names() -> None:
+    page = (DOCS / "how-to" / "alerts.md").read_text()
+    names = [rule["alert"] for rule in rules()]
+    assert re.findall("^## (.+)", page, re.MULTILINE) == names
+    assert [rule["annotations"]["runbook"] for rule in rules()] == [
+        f"docs/how-to/alerts.md#{name.lower()}" for name in names
+    ]
+    assert f" has {len(names)} alerts for Prometheus" in page
 
 
 def test_environment_variables_exist() -> None:

@@ -1,4 +1,4 @@
-"""Statements of docs/how-to/operating.md: options, Prometheus metrics, no request data in files or logs, security headers."""
+"""What the documents say of the service: options, Prometheus metrics, no request data in files or logs, security headers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.paths import DOCS
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
 
-PAGE = DOCS / "how-to" / "operating.md"
+PAGE = DOCS / "reference" / "configuration.md"
 CANARIES = ("203.0.113.77", "canary-agent", "canary-cookie", "canary-query", "canary-metric")
 
 
@@ -58,7 +58,7 @@ def options() -> list[str]:
     return rows
 
 
-def test_operating_page_lists_every_option() -> None:
+def test_configuration_page_lists_every_option_of_serve() -> None:
     table = re.findall(r"^\| `--.*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert table == options()
 
@@ -75,7 +75,7 @@ def environment_of(command: click.Command) -> Iterator[str]:
     yield from filter(None, (variable_of(parameter, prefix) for parameter in command.params))
 
 
-def test_operating_page_lists_every_variable() -> None:
+def test_configuration_page_lists_every_variable() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert [name for name in environment_of(main) if f"`{name}`" not in page] == []
 
