@@ -61,7 +61,7 @@ def unknown_part(arguments: list[str]) -> str | None:
             return name
         command, context = found, click.Context(found, parent=context)
     options = {text for parameter in command.get_params(context) for text in parameter.opts} | {"--help"}
-    given = (argument.partition("=")[0] for argument in arguments)
+    given = (argument.partition("=")[0].rstrip(",") for argument in arguments)
     return next((each for each in given if re.match(r"--?[a-z]", each) and each not in options), None)
 
 
@@ -72,13 +72,17 @@ def written_commands(text: str) -> Iterator[list[str]]:
     [['token', 'create', 'ci'], ['db', 'check']]
     """
     joined = text.replace("\\\n", " ")
-    pattern = r"(?:^|[ /(=`])hubbub ((?:db|token|serve|doctor|pull|decode|metrics|simulate) [^\n;&|>`#]*)"
-    for command in re.findall(pattern, joined, re.MULTILINE):
+    names = "|".join(main.list_commands(click.Context(main)))
+    for command in re.findall(rf"(?:^|[ /(=`])hubbub ((?:{names}) [^\n;&|>`#]*)", joined, re.MULTILINE):
         yield shlex.split(command)
 
 
 def code_of(page: Path) -> str:
-    return "\n".join(re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL))
+    """Return the fenced blocks of a page that have commands, and its indented commands."""
+    text = page.read_text()
+    fenced = re.findall(r"^ *```(.*?)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
+    shown = [block for language, block in fenced if language in {"", "sh", "console"}]
+    return "\n".join([*shown, *re.findall(r"^ {4,}hubbub .*", text, re.MULTILINE)])
 
 
 def commands() -> list[list[str]]:
