@@ -129,6 +129,7 @@ bench: bench-client bench-encode bench-ingest                ## print figures; n
 
 bench-client: .venv/.dev-installed
 	$(BIN)/python benchmarks/client.py
+	$(BIN)/python -m benchmarks.footprint
 
 bench-encode: .venv/.dev-installed
 	$(BIN)/python benchmarks/encode.py
