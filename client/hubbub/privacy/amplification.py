@@ -39,15 +39,35 @@ _BISECTION_STEPS = 14
 def central_epsilon(metric: HasBlocks, num_reports: int, delta: float, periods: float = 1) -> float:
     """Return the central epsilon: the shuffled reports, or their sums, of t periods are (epsilon, delta)-DP.
 
-    t reports of an unchanging value are one message, which is eps(t)-DP, and n clients' messages amplify eps(t). Shuffling whole
-    messages and then each period separately is the same as shuffling each period. Composing t amplified eps(1) would be wrong,
-    because the t reports share their permanent noise.
+    Parameters
+    ----------
+    metric
+        Metric, or the `Params` of one.
+    num_reports
+        n >= 1, number of clients of one cohort that report in all t periods.
+    delta
+        Probability that the bound fails, in (0, 1).
+    periods
+        t, an integer >= 1, or math.inf.
 
-    num_reports : n >= 1, clients of one cohort that report in all t periods
-    delta   : in (0, 1)
-    periods : t, an integer >= 1, or math.inf
-    returns : epsilon, at most the local epsilon eps(t)
+    Returns
+    -------
+    float
+        Epsilon, at most the local epsilon eps(t).
 
+    Raises
+    ------
+    ParameterError
+        An argument is out of range.
+
+    Notes
+    -----
+    t reports of an unchanging value are one message, which is eps(t)-DP, and n clients' messages amplify eps(t).
+    Shuffling whole messages and then each period separately is the same as shuffling each period. Composing t
+    amplified eps(1) would be wrong, because the t reports share their permanent noise.
+
+    Examples
+    --------
     >>> from hubbub.metrics.params import Params
     >>> params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
     >>> [round(central_epsilon(params, n, 1e-9), 3) for n in (100, 10_000, 1_000_000)]
@@ -59,11 +79,35 @@ def central_epsilon(metric: HasBlocks, num_reports: int, delta: float, periods: 
 
 @lru_cache(maxsize=1024)
 def amplified(epsilon: float, num_reports: int, delta: float) -> float:
-    """Return the epsilon of (epsilon, delta)-DP of n shuffled reports that are eps0-DP each; at most eps0.
+    """Return the epsilon of (epsilon, delta)-DP of n shuffled reports that are eps0-DP each.
 
-    It is the smaller of theorem 3.1 (`closed_form_epsilon`) and the smallest epsilon with `amplified_delta` <= delta (theorem 3.2).
+    Parameters
+    ----------
+    epsilon
+        eps0, in [0, inf].
+    num_reports
+        n, an integer >= 1.
+    delta
+        Probability that the bound fails, in (0, 1).
 
-    epsilon : eps0, in [0, inf]        num_reports : n >= 1        delta : in (0, 1)
+    Returns
+    -------
+    float
+        Epsilon, at most eps0.
+
+    Raises
+    ------
+    ParameterError
+        An argument is out of range.
+
+    Notes
+    -----
+    It is the smaller of theorem 3.1 (`closed_form_epsilon`) and the smallest epsilon with `amplified_delta` <= delta
+    (theorem 3.2).
+
+    References
+    ----------
+    Feldman, McMillan, Talwar 2021, "Hiding among the clones" (arXiv 2012.12803), theorems 3.1 and 3.2.
     """
     _check(epsilon, num_reports, delta)
     low, high = 0.0, closed_form_epsilon(epsilon, num_reports, delta)
