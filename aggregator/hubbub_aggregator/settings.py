@@ -88,6 +88,11 @@ class Settings:
         Whether batches with an implausible report are refused.
     require_report_token
         Whether batches need a token with the scope `report`.
+
+    Raises
+    ------
+    ParameterError
+        A limit is out of range, or the limits contradict each other.
     """
 
     keep_counts: Mapping[str, int] = _setting(

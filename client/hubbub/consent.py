@@ -13,12 +13,6 @@ class Consent(StrEnum):
 
     Attributes
     ----------
-    off
-        The client records nothing, stores only the ledger, and sends nothing.
-    local
-        The client creates reports and keeps them on this device for inspection; it never sends them.
-    on
-        The client sends one report per metric and period, made from values recorded under `on`.
     OFF
         The client records nothing, stores only the ledger, and sends nothing.
     LOCAL

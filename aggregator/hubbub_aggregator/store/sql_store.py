@@ -91,7 +91,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
 
     Raises
     ------
-    SchemaError
+    HubbubError
         This release does not work with the tables, or there are none and `create` is False.
     """
 
@@ -131,7 +131,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         path
             Path of the file, or `postgresql://...`.
         create
-            Create the file and the tables if they do not exist. False: raise StoreError.
+            Create the file and the tables if they do not exist. False: raise HubbubError.
 
         Returns
         -------
@@ -140,7 +140,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
 
         Raises
         ------
-        StoreError
+        HubbubError
             The database cannot be opened.
         """
         engine = None

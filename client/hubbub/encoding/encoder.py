@@ -75,7 +75,7 @@ class Encoder:
         Parameters
         ----------
         value
-            Str for a string or categorical metric, bool for a boolean metric, a number for an ordinal metric. None
+            A string for a string or categorical metric, a bool for a boolean metric, a number for an ordinal metric. None
             means that no value was recorded, and has the Bloom bits 0. For a joint metric a tuple, or a mapping, of
             its parts' values. Bloom bits from `bloom_bits` are accepted in place of their value.
         epoch

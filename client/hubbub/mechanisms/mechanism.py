@@ -30,16 +30,22 @@ class Mechanism(ABC):
 
     Attributes
     ----------
-    prob_p, prob_q
-        p and q, the probability that a reported bit is one if the permanent bit is 0, and if it is 1.
-    permanent_p, permanent_q
-        b and a, the probability that a permanent bit is one if the true bit is 0, and if it is 1.
     word
         Its word in definitions.
-    required_fields, optional_fields
-        Its fields in a definitions file.
+    required_fields
+        Fields that a definitions file must have.
+    optional_fields
+        Fields that a definitions file may have.
     has_independent_bits
         Whether the bits of a report are independent, given the value.
+    prob_p
+        p, the probability that a reported bit is one if the permanent bit is 0.
+    prob_q
+        q, the probability that a reported bit is one if the permanent bit is 1.
+    permanent_p
+        b, the probability that a permanent bit is one if the true bit is 0.
+    permanent_q
+        a, the probability that a permanent bit is one if the true bit is 1.
     """
 
     __slots__ = ()
@@ -136,17 +142,17 @@ class Mechanism(ABC):
 
     @property
     def prob_f(self) -> float | None:
-        """f of a symmetric permanent response, exact; None if permanent_p != 1 - permanent_q."""
+        """Probability f of a symmetric permanent response, exact. None: permanent_p is not 1 - permanent_q."""
         return 2 * self.permanent_p if self.permanent_p + self.permanent_q == 1 else None
 
     @property
     def p_star(self) -> float:
-        """p* = (1 - b) p + b q, the probability that a reported bit is one if the true bit is 0; exact."""
+        """Probability p* = (1 - b) p + b q that a reported bit is one if the true bit is 0, exact."""
         return (1 - self.permanent_p) * self.prob_p + self.permanent_p * self.prob_q
 
     @property
     def q_star(self) -> float:
-        """q* = (1 - a) p + a q, the probability that a reported bit is one if the true bit is 1; exact."""
+        """Probability q* = (1 - a) p + a q that a reported bit is one if the true bit is 1, exact."""
         return (1 - self.permanent_q) * self.prob_p + self.permanent_q * self.prob_q
 
     @abstractmethod

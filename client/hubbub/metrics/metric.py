@@ -58,7 +58,7 @@ class Metric:
     description, owner, purpose
         Documentation for users. The reports do not depend on it.
     review
-        Http or https address of the review that approved this version. Empty: there is none.
+        Address (http or https) of the review that approved this version. Empty: there is none.
 
     Raises
     ------

@@ -11,9 +11,11 @@ from hubbub.errors import HubbubError
 
 
 class ProblemType(Enum):
-    """Problem type: slug, HTTP status, and its meaning in one sentence.
+    """Problem type of a response of the aggregator.
 
-    Parameters
+    docs/reference/problem-types.md lists its members.
+
+    Attributes
     ----------
     slug
         Last part of the address of its page, `/problems/SLUG`.

@@ -43,8 +43,10 @@ class Conditional(Result):
     ----------
     share
         Share among the reports that fulfil the condition. nan: the condition has no positive share.
-    low, high
-        Confidence interval. nan: the share of the condition is below z standard errors.
+    low
+        Lower end of the confidence interval. nan: the share of the condition is below z standard errors.
+    high
+        Upper end of the confidence interval.
     """
 
     share: float
@@ -60,10 +62,14 @@ class Cell(Result):
     ----------
     values
         The value of each part.
-    share, std_error
-        Joint share with its standard error. It may be negative.
-    low, high
-        Confidence interval of the share.
+    share
+        Joint share. It may be negative.
+    std_error
+        Standard error of the share.
+    low
+        Lower end of the confidence interval of the share.
+    high
+        Upper end of the confidence interval of the share.
     guess
         Best guess of the share, non-negative. The guesses add up to 1.
     given

@@ -72,8 +72,10 @@ class JointShares:
 
     Attributes
     ----------
-    shares, std_errors
-        Shape (C1, C2) or (C1, C2, C3), share of each combination of components and its standard error.
+    shares
+        Shape (C1, C2) or (C1, C2, C3), share of each combination of components.
+    std_errors
+        Shape of `shares`, standard errors of the shares.
     given
         Conditional shares of the other parts, given the first part, and of three parts given the first two.
     guess

@@ -62,8 +62,10 @@ class Audit:
     trials_needed
         Number of trials after which the bound of a client that is exactly as declared reaches 95 % of the claim, with
         power 99 %. It is infinite if no number does, and nan for a client without a definition.
-    scores, scores_other
-        Scores of the second half under the first and the second value.
+    scores
+        Scores of the second half under the first value.
+    scores_other
+        Scores of the second half under the second value.
     """
 
     claim: float

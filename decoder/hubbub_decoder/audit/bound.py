@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from hubbub_decoder.array_types import Floats
@@ -40,7 +41,7 @@ class Event:
     sign: int
     threshold: float
 
-    def occurs(self, scores: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    def occurs(self, scores: Floats) -> NDArray[np.bool]:
         """Return in which trials the event occurs.
 
         Parameters
@@ -50,7 +51,7 @@ class Event:
 
         Returns
         -------
-        np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+        NDArray[np.bool]
             Flag of each trial.
         """
         return self.sign * scores >= self.threshold - _SCORE_TOLERANCE
@@ -64,10 +65,14 @@ class Bound:
     ----------
     epsilon
         Lower bound. 0: the event shows no difference.
-    occurred, trials
-        Occurrences of the event under the value that it favours, and their trials.
-    occurred_other, trials_other
-        Occurrences of the event under the other value, and their trials.
+    occurred
+        Occurrences of the event under the value that it favours.
+    trials
+        Trials with the value that the event favours.
+    occurred_other
+        Occurrences of the event under the other value.
+    trials_other
+        Trials with the other value.
     """
 
     epsilon: float

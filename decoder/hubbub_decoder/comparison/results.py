@@ -46,14 +46,18 @@ class Change(Result):
     ----------
     candidate
         The candidate, or the name of a total.
-    share_a, share_b
-        Shares as `decode` estimates them in each.
+    share_a
+        Share that `decode` estimates in `a`.
+    share_b
+        Share that `decode` estimates in `b`.
     change
         Estimated from the changes of the counts. It may differ a little from share_b - share_a, and is more precise.
     std_error
         Standard error of the change.
-    low, high
-        Confidence interval of the change.
+    low
+        Lower end of the confidence interval of the change.
+    high
+        Upper end of the confidence interval of the change.
     p_value
         Two-sided p-value. The null hypothesis is that the share is the same in both.
     q_value
@@ -92,9 +96,12 @@ class Overlap(Result):
         s, clipped to [0, 1]. nan: the reports do not determine it.
     std_error
         Standard error of the estimate before it is clipped. 0: s is known.
-    low, high
-        One standard error below and above, clipped. They are 0 and 1 where the standard error is above .2. `low` is
-        conservative for a change, and `high` for a mean.
+    low
+        The estimate minus one standard error, clipped. 0 where the standard error is above .2. It is conservative
+        for a change.
+    high
+        The estimate plus one standard error, clipped. 1 where the standard error is above .2. It is conservative
+        for a mean.
     """
 
     estimate: float
@@ -170,8 +177,10 @@ class Comparison(TableResult[Change], Result):
     ----------
     metric
         Definition of the metric.
-    a, b
-        Decodings of both samples.
+    a
+        Decoding of the first sample.
+    b
+        Decoding of the second sample.
     confidence
         Level of the intervals.
     fdr

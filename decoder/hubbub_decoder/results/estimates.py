@@ -21,8 +21,10 @@ class ShareEstimate(Result):
         Unbiased estimate. It is not clipped to [0, 1].
     std_error
         Standard error of the share.
-    low, high
-        Confidence interval, not clipped.
+    low
+        Lower end of the confidence interval, not clipped.
+    high
+        Upper end of the confidence interval, not clipped.
     """
 
     share: float
@@ -42,35 +44,45 @@ class Estimate(ShareEstimate):
     ----------
     candidate
         The candidate.
+    share
+        Share of the reports that carry the candidate. It is unbiased and may be negative.
+    std_error
+        Standard error of the share.
+    low
+        Lower end of the confidence interval at `Decoding.confidence`, not clipped. For a string metric, low > 0
+        exactly where p_value < (1 - confidence) / 2.
+    high
+        Upper end of the confidence interval.
     p_value
         One-sided p-value. The null hypothesis is that no report carries the candidate.
     q_value
         The p-value adjusted for the number of candidates, for detection at the false discovery rate `Decoding.fdr`.
     detected
         Whether q_value <= fdr and p_value < (1 - confidence) / 2. So `low` of a detected candidate is above 0.
-    selection_adjusted_low, selection_adjusted_high
-        Interval adjusted for the selection of detected candidates. It is wider than low .. high, and nan if the
-        candidate is not detected.
+    selection_adjusted_low
+        Lower end of the interval adjusted for the selection of detected candidates, which is wider than low ..
+        high. nan: the candidate is not detected.
+    selection_adjusted_high
+        Upper end of this interval.
     posterior_median
         Shrunken share. It is biased, has the least expected total variation, and is at most 1 in total over all
         candidates. This field, the credible interval and the posterior mean are nan if the reports do not determine
         the listed total.
-    credible_low, credible_high
-        Posterior quantiles. They cover `Decoding.confidence` of all candidates on average, but fewer of the candidates
-        with a share above 0.
+    credible_low
+        Lower posterior quantile. The credible intervals cover `Decoding.confidence` of all candidates on average,
+        but fewer of the candidates with a share above 0.
+    credible_high
+        Upper posterior quantile.
     indistinguishable_from
         Candidates with the same bits in every cohort. The share is the total of the group.
     posterior_mean
         Shrunken share of the least expected squared error. The means are nonnegative and add up to the listed total,
         cut to [0, 1]. A mean may be outside credible_low .. credible_high where few of many candidates are present.
-    simultaneous_low, simultaneous_high
-        Intervals of categories that cover all categories together with probability `Decoding.confidence`. nan for
-        strings.
-    share, std_error
-        Share of the reports that carry the candidate, with its standard error. It is unbiased and may be negative.
-    low, high
-        Confidence interval at `Decoding.confidence`, not clipped. For a string metric, low > 0 exactly where p_value <
-        (1 - confidence) / 2.
+    simultaneous_low
+        Lower end of the simultaneous interval of a category. These intervals cover all categories together with
+        probability `Decoding.confidence`. nan: the metric has strings.
+    simultaneous_high
+        Upper end of the simultaneous interval.
 
     References
     ----------

@@ -58,6 +58,14 @@ class UnlistedString(ShareEstimate):
 
     Attributes
     ----------
+    share
+        Unbiased estimate of the share. It is not clipped to [0, 1].
+    std_error
+        Standard error of the share.
+    low
+        Lower end of the confidence interval, not clipped.
+    high
+        Upper end of the confidence interval, not clipped.
     num_strings
         1, or 2 strings that cannot be told apart, with the share of both together.
     separated

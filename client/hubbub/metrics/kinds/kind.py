@@ -162,6 +162,10 @@ class Kind(ABC):
     ----------
     word
         Its word in definitions.
+    required_fields
+        Required fields of its table in a definitions file, besides those of the mechanism.
+    optional_fields
+        Optional fields of this table.
     json_fields
         Fields of `to_dict` that are empty for every other kind.
     needs_candidates
@@ -172,14 +176,10 @@ class Kind(ABC):
         Whether its true bits depend on a threshold of the client, `Secret.threshold`.
     value_noun
         Word for one of its values in tables.
-    change
-        Words for users about a change of the value.
-    required_fields
-        Required fields of its table in a definitions file, besides those of the mechanism.
-    optional_fields
-        Optional fields of this table.
     value_nouns
         Plural of `value_noun`.
+    change
+        Words for users about a change of the value.
     """
 
     word: ClassVar[KindWord]
