@@ -21,6 +21,7 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_preserve_defaults = True
 napoleon_google_docstring = False
+napoleon_attr_annotations = False  # reference.py adds them, with links
 python_maximum_signature_line_length = 100
 
 default_role = "py:obj"  # single backticks in docstrings link to a public name; other code stays code

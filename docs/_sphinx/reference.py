@@ -11,6 +11,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from enum import Enum
 from importlib import import_module
 from importlib.metadata import entry_points
 from itertools import pairwise
@@ -78,7 +79,12 @@ def page_of_command(name: str, target: str) -> str:
 
 def page_of_name(module: str, name: str, thing: object) -> str:
     """Return the page of a class or function. It is an orphan, because a navigation with all names makes each page large."""
-    lines = [":orphan:\n", title(f"{module}.{name}"), f"In :py:mod:`{module}`.\n", f".. currentmodule:: {module}\n"]
+    lines = [
+        ":orphan:\n",
+        title(f"{module}.{name}"),
+        f"In the module :py:mod:`{module}`.\n",
+        f".. currentmodule:: {module}\n",
+    ]
     if inspect.isclass(thing):
         lines += [f".. autoclass:: {name}", "   :members:", f"   :inherited-members: {BASES_WITHOUT_MEMBERS}"]
     else:
@@ -186,6 +192,38 @@ def hide_constructor_of_result(
     return ("", returned) if is_result and signature else None
 
 
+def add_types_of_attributes(
+    _app: Sphinx, what: str, _name: str, thing: Any, _options: object, lines: list[str]
+) -> None:
+    """Handle `autodoc-process-docstring`, after napoleon: add the type of each attribute, or the value of an Enum's member."""
+    if what != "class":
+        return
+    annotations = {
+        name: each for base in reversed(thing.__mro__) for name, each in inspect.get_annotations(base).items()
+    }
+    for number, line in reversed([*enumerate(lines)]):
+        name = line.removeprefix(".. attribute:: ")
+        if name == line:
+            continue
+        if issubclass(thing, Enum) and name in thing.__members__:
+            lines.insert(number + 1, f"   :value: {thing[name].value!r}")
+        elif name in annotations:
+            lines.insert(number + 1, f"   :type: {linked_type(str(annotations[name]))}")
+
+
+def linked_type(annotation: str) -> str:
+    """Return an annotation in which each public name has its module, so that it is a link.
+
+    >>> linked_type("ClassVar[tuple[Estimate, ...] | None]")
+    'tuple[~hubbub_decoder.Estimate, ...] | None'
+    """
+    bare = re.sub(r"^ClassVar\[(.*)\]$", r"\1", annotation)
+    modules = {name: module.__name__ for module in map(import_module, MODULES) for name in module.__all__}
+    return re.sub(
+        r"(?<![\w.'])[A-Z]\w+", lambda name: f"~{modules[name[0]]}.{name[0]}" if name[0] in modules else name[0], bare
+    )
+
+
 def skip_field_of_tuple(
     _app: Sphinx, _what: str, _name: str, member: object, _skip: bool, _options: object
 ) -> bool | None:
@@ -205,5 +243,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", write_pages)
     app.connect("source-read", link_pages)
     app.connect("autodoc-process-signature", hide_constructor_of_result)
+    app.connect("autodoc-process-docstring", add_types_of_attributes, priority=600)
     app.connect("autodoc-skip-member", skip_field_of_tuple)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -44,7 +44,7 @@ class Metric:
     Parameters
     ----------
     name
-        Lower-case letters, digits, `_`, `.` and `-`, at most 64 characters, starting with a letter.
+        Lower-case letters, digits, ``_``, ``.`` and ``-``, at most 64 characters, starting with a letter.
     kind
         Kind of its values, with the parameters of the mechanism: `StringKind`, `CategoricalKind`, `BooleanKind`,
         `OrdinalKind`, `MeanKind` or `JointKind`. The class methods below make it.
