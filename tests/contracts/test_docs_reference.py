@@ -114,9 +114,7 @@ def test_client_page_lists_every_argument_of_the_constructor() -> None:
         .partition("## Consent")[0]
     )
     listed = re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)
-    (for_tests,) = re.findall(
-        r"^ *(\w+(?:, \w+)+) : replacements for tests", inspect.getdoc(Client) or "", re.MULTILINE
-    )
+    (for_tests,) = re.findall(r"^(\w+(?:, \w+)+)\n +Replacements for tests", inspect.getdoc(Client) or "", re.MULTILINE)
     parameters = [name for name, each in inspect.signature(Client).parameters.items() if each.default is not each.empty]
     assert sorted([*listed, *for_tests.split(", ")]) == sorted(parameters)
 

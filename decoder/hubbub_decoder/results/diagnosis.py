@@ -12,10 +12,16 @@ FAILED_FIT_TEST = "failed_fit_test"
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Answer to "can I trust these estimates?": `str(diagnosis)` is the verdict, the findings and the goodness-of-fit tests.
+    """Answer to "can I trust these estimates?".
 
-    fit_tests : goodness-of-fit tests of the decoding, with their p-values
-    findings  : warnings of the decoding; those of the kind failed_fit_test contradict the model of the reports
+    `str(diagnosis)` is the verdict, the findings and the goodness-of-fit tests.
+
+    Attributes
+    ----------
+    fit_tests
+        Goodness-of-fit tests of the decoding, with their p-values.
+    findings
+        Warnings of the decoding. Findings of the kind `failed_fit_test` contradict the model of the reports.
     """
 
     fit_tests: tuple[FitTest, ...]
