@@ -87,7 +87,7 @@ def render_decoding(
     return render(
         "decoding.html.j2",
         scripts,
-        _chart_data(decoding, rows, residuals, truth),
+        _chart_data(decoding, rows, residuals),
         decoding=decoding,
         metric=decoding.metric,
         rows=rows,
@@ -153,23 +153,9 @@ def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
     yield "Goodness of fit", "not tested" if not tests else f"{failed} of {tests} tests fail", ""
 
 
-def _chart_data(
-    decoding: Decoding, rows: Sequence[Row], residuals: Floats | None, truth: Truth | None
-) -> dict[str, Any]:
+def _chart_data(decoding: Decoding, rows: Sequence[Row], residuals: Floats | None) -> dict[str, Any]:
     """Numbers of the charts, with the rows in the order of the table."""
-    estimates = [row.estimate for row in rows]
-    known_joint = any(math.isfinite(e.simultaneous_low) for e in estimates) and len(estimates) > 1
-    data: dict[str, Any] = {
-        "level": format_level(decoding.confidence),
-        "estimates": {
-            "labels": [row.label for row in rows],
-            **{name: json_numbers([getattr(e, name) for e in estimates]) for name in ("share", "low", "high")},
-            "joint_low": json_numbers([e.simultaneous_low for e in estimates]) if known_joint else None,
-            "joint_high": json_numbers([e.simultaneous_high for e in estimates]) if known_joint else None,
-            "truth": None if truth is None else json_numbers([row.truth or 0.0 for row in rows]),
-            "detected": [int(e.detected) for e in estimates] if decoding.is_tested else None,
-        },
-    }
+    data = estimates_data(decoding, rows)
     if residuals is not None and residuals.size <= _MAX_CELLS:
         cohorts, bits = residuals.shape
         data["residuals"] = {"cohorts": cohorts, "bits": bits, "values": json_numbers(residuals.ravel().tolist(), 2)}
@@ -179,6 +165,23 @@ def _chart_data(
         points = [{name: getattr(point, name) for name in names} for point in known]
         data["distribution"] = {"points": points, "unit": decoding.numbers.definition.unit or decoding.metric.name}
     return data
+
+
+def estimates_data(decoding: Decoding, rows: Sequence[Row]) -> dict[str, Any]:
+    """Numbers of the chart of intervals, with the rows from top to bottom."""
+    estimates = [row.estimate for row in rows]
+    known_joint = any(math.isfinite(e.simultaneous_low) for e in estimates) and len(estimates) > 1
+    return {
+        "level": format_level(decoding.confidence),
+        "estimates": {
+            "labels": [row.label for row in rows],
+            **{name: json_numbers([getattr(e, name) for e in estimates]) for name in ("share", "low", "high")},
+            "joint_low": json_numbers([e.simultaneous_low for e in estimates]) if known_joint else None,
+            "joint_high": json_numbers([e.simultaneous_high for e in estimates]) if known_joint else None,
+            "truth": json_numbers([row.truth for row in rows if row.truth is not None]) or None,
+            "detected": [int(e.detected) for e in estimates] if decoding.is_tested else None,
+        },
+    }
 
 
 def _residual_summary(residuals: Floats) -> str:
