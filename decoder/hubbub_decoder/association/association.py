@@ -23,6 +23,7 @@ from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.document import Column, Document, Row, Shade, Table, check_top
+from hubbub_decoder.results.estimates import share_text, short_names
 from hubbub_decoder.results.table_result import TableResult
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ class Conditional(Result):
     low: float
     high: float
 
+    def __repr__(self) -> str:
+        return f"<Conditional {share_text(self.share, self.low, self.high)}>"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell(Result):
@@ -61,6 +65,10 @@ class Cell(Result):
     high: float
     guess: float
     given: tuple[Conditional, ...]
+
+    def __repr__(self) -> str:
+        values = " x ".join(short_names((value,)) for value in self.values)
+        return f"<Cell {values}: {share_text(self.share, self.low, self.high)}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +213,7 @@ class Association(TableResult[Cell]):
         top        : largest number of combinations, the largest shares first; None: all
         everything : all components, not only those that the test compares
 
-        Raises ValueError for top < 1.
+        Raises ParameterError for top < 1.
         """
         from hubbub_decoder.results.plots import checked_top, draw_map
 

@@ -13,6 +13,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.privacy import PrivacyFigures, amplified, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.loss import epsilon_of_periods
 from hubbub.privacy.policy import Policy
+from hubbub.text import format_count
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.distributions import binom
@@ -48,6 +49,10 @@ class Description:
     group_size: float
     central: float
     label: str
+
+    def __repr__(self) -> str:
+        limit = f"detection limit {self.detection_limit:.2%} of {format_count(self.num_reports, 'report')}"
+        return f"<Description of {self.metric.name}: epsilon {self.privacy.epsilon_report:.3f} of a report, {limit}>"
 
     @property
     def num_reports(self) -> int:

@@ -48,6 +48,9 @@ class Plan:
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return repr(self.description).replace("<Description", "<Plan", 1)
+
     def toml(self) -> str:
         """Definition as TOML text."""
         return "\n".join(toml_lines(self.metric)) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from hubbub.metrics.buckets import Estimand
@@ -68,6 +68,12 @@ class Wishes:
     estimate: Estimand = Estimand.DISTRIBUTION
     longest: int | None = None
     alphabet: str | None = None
+
+    def __repr__(self) -> str:
+        """Wishes that differ from the defaults."""
+        stated = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed = (f"{each.name}={stated[each.name]!s}" for each in fields(self) if stated[each.name] != each.default)
+        return f"Wishes({', '.join(changed)})"
 
     def __post_init__(self) -> None:
         """Raise ParameterError for a number out of range, PlanError for wishes that exclude each other."""

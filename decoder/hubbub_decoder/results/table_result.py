@@ -78,7 +78,7 @@ class TableResult(Sequence[R]):
               displays
         top : largest number of rows; None: as many as can be read
 
-        Raises ValueError for another `top`, and for a result that has nothing to draw.
+        Raises ParameterError for another `top`, and SummaryError for a result that has nothing to draw.
         """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

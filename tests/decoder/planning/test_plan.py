@@ -271,9 +271,9 @@ def test_impossible_option_is_named_as_it_was_passed(wishes: dict[str, Any], mes
     words = [[OPTIONS[field]] if value is True else [OPTIONS[field], str(value)] for field, value in wishes.items()]
     refused = CliRunner().invoke(main, ["plan", *chain.from_iterable(words)])
     assert refused.exit_code in (1, 2)
-    assert not {field for field in FIELDS if re.search(rf"`{field}|(?<!-)\b{field}\b( = | must be )", refused.stderr)}, (
-        message
-    )
+    assert not {
+        field for field in FIELDS if re.search(rf"`{field}|(?<!-)\b{field}\b( = | must be )", refused.stderr)
+    }, message
     assert "--" in refused.stderr.partition("Error: ")[2]
 
 
