@@ -12,6 +12,7 @@ import numpy as np
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import PrivacyFigures, central_epsilon, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.policy import Policy
+from hubbub.text import format_count
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.distributions import binom
@@ -60,6 +61,10 @@ class Description:
     group_size: float
     central: float
     label: str
+
+    def __repr__(self) -> str:
+        limit = f"detection limit {self.detection_limit:.2%} of {format_count(self.num_reports, 'report')}"
+        return f"<Description of {self.metric.name}: epsilon {self.privacy.epsilon_report:.3f} of a report, {limit}>"
 
     @property
     def num_reports(self) -> int:

@@ -60,6 +60,9 @@ class Plan:
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return repr(self.description).replace("<Description", "<Plan", 1)
+
     def toml(self) -> str:
         """Return the definition as TOML text.
 
@@ -161,13 +164,13 @@ def _check_accuracy(wishes: Wishes, smallest: float, accuracy: Accuracy) -> None
     """Raise PlanError if no number of reports detects the smallest share, or if no share can be estimated."""
     if math.isinf(accuracy.clients):
         raise PlanError(
-            f"share = {smallest:g} is not detected with {MAX_REPORTS:.0e} reports: noise and {wishes.num_candidates:,} candidates hide it. "
-            "Pass a larger share, a larger epsilon, or fewer candidates."
+            f"`share = {smallest:g}` is not detected with {MAX_REPORTS:.0e} reports: noise and {wishes.num_candidates:,} candidates hide it. "
+            "Pass a larger `share`, a larger `epsilon`, or fewer `num_candidates`."
         )
     if not math.isfinite(float(accuracy.variance(0.0))):
         raise PlanError(
             f"{wishes.num_candidates:,} candidates are too many for {wishes.num_reports:,} reports: no share can be estimated. "
-            "Pass fewer candidates, more reports, or a larger epsilon."
+            "Pass fewer `num_candidates`, more `num_reports`, or a larger `epsilon`."
         )
 
 

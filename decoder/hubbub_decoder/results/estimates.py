@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 
 from hubbub_decoder.result import Result
+
+_MOST_LETTERS = 60  # of a text in a repr
+
+
+def share_text(share: float, low: float, high: float, sign: str = "") -> str:
+    """Return a share with its interval in one line; sign : "+" for a change.
+
+    >>> share_text(0.3, 0.25, 0.35), share_text(0.01, -0.01, 0.03, "+")
+    ('30.00% (25.00% .. 35.00%)', '+1.00% (-1.00% .. +3.00%)')
+    """
+    share_shown, low_shown, high_shown = (f"{each:{sign}z.2%}" for each in (share, low, high))
+    return f"{share_shown} ({low_shown} .. {high_shown})"
+
+
+def short_names(names: Sequence[str]) -> str:
+    """Return the names of a group for a repr, cut to one short line."""
+    shown = repr(names[0] if len(names[0]) <= _MOST_LETTERS else names[0][:_MOST_LETTERS] + "...")
+    return shown if len(names) == 1 else f"{shown} and {len(names) - 1} more"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +50,9 @@ class ShareEstimate(Result):
     std_error: float
     low: float
     high: float
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {share_text(self.share, self.low, self.high)}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -105,8 +127,8 @@ class Estimate(ShareEstimate):
     simultaneous_high: float = math.nan
 
     def __repr__(self) -> str:
-        interval = f"{self.share:z.2%} ({self.low:z.2%} .. {self.high:z.2%})"
-        return f"<Estimate {' = '.join(map(repr, self.group))}: {interval}{', detected' if self.detected else ''}>"
+        interval = share_text(self.share, self.low, self.high)
+        return f"<Estimate {short_names(self.group)}: {interval}{', detected' if self.detected else ''}>"
 
     @property
     def group(self) -> tuple[str, ...]:
@@ -163,6 +185,9 @@ class FitTest(Result):
     degrees_of_freedom: int
     p_value: float
 
+    def __repr__(self) -> str:
+        return f"<FitTest {self.name}: p = {self.p_value:.2g}>"
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -184,3 +209,6 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.text} {self.remedy}" if self.remedy else self.text
+
+    def __repr__(self) -> str:
+        return f"<Finding {self.kind}: {shorten(self.text, _MOST_LETTERS, placeholder=' ...')}>"

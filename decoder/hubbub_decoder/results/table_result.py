@@ -104,8 +104,10 @@ class TableResult(Sequence[R]):
 
         Raises
         ------
-        ValueError
-            `top` is out of range, or the result has nothing to draw.
+        ParameterError
+            `top` is out of range.
+        SummaryError
+            The result has nothing to draw.
         """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
