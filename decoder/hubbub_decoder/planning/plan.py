@@ -21,6 +21,7 @@ from hubbub_decoder.planning.description import Description, describe_accuracy
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.probabilities import chain_of, choose_hold, limits_of, noise_of
 from hubbub_decoder.planning.wishes import Design, Wishes, planner_for
+from hubbub_decoder.results.estimates import Finding, Level
 
 _ANY_DAY = date(2000, 1, 1)
 
@@ -47,6 +48,14 @@ class Plan:
     symmetric: float
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The warnings and the notes, with their levels."""
+        return (
+            *(Finding("limit", text) for text in self.warnings),
+            *(Finding("reason", text, level=Level.NOTE) for text in self.notes),
+        )
 
     def toml(self) -> str:
         """Definition as TOML text."""

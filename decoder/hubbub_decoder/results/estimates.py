@@ -1,10 +1,11 @@
-"""Result types: `ShareEstimate`, `Estimate` of one candidate, `FitTest` and `Finding`."""
+"""Result types: `ShareEstimate`, `Estimate` of one candidate, `FitTest`, and `Finding` with its `Level`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from hubbub_decoder.result import Result
 
@@ -101,18 +102,49 @@ class FitTest(Result):
     p_value: float
 
 
+class Level(StrEnum):
+    """How much a finding matters: `note`, `warning` or `problem`, from the least to the most."""
+
+    NOTE = "note"
+    """Nothing is wrong; the finding says how the result was made."""
+    WARNING = "warning"
+    """The result can be used within the limits that the finding names."""
+    PROBLEM = "problem"
+    """The result is wrong or may be wrong: find the cause before you use it."""
+
+    @property
+    def label(self) -> str:
+        """Word before a finding.
+
+        >>> Level.PROBLEM.label
+        'Problem'
+        """
+        return self.value.capitalize()
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Warning about a result: what was found, and what to do. `str(finding)` is both in one line.
+    """Finding about a result: what was found, and what to do. `str(finding)` is both in one line, `finding.line` with the level before it.
 
     kind   : stable word for programs, such as few_reports
     text   : what was found, with its numbers and its meaning
     remedy : next step; may be empty
+    level  : how much it matters
     """
 
     kind: str
     text: str
     remedy: str = ""
+    level: Level = Level.WARNING
 
     def __str__(self) -> str:
         return f"{self.text} {self.remedy}" if self.remedy else self.text
+
+    @property
+    def line(self) -> str:
+        """The level in a word, what was found and what to do, as in the terminal.
+
+        >>> Finding("few_reports", "Only 7 reports.", "Decode 30.").line
+        'Warning: Only 7 reports. Decode 30.'
+        """
+        return f"{self.level.label}: {self}"
