@@ -137,6 +137,7 @@ class Discoveries(TableResult[Estimate], Loadable):
             `top` is below 1.
         SummaryError
             No string was found.
+        """
         if self.decoding is None:
             raise SummaryError(
                 "The search found no string, so there is nothing to draw: collect more reports, or use a larger epsilon."

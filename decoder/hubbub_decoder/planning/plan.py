@@ -21,6 +21,7 @@ from hubbub_decoder.planning.description import Description, describe_accuracy
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.probabilities import chain_of, choose_hold, limits_of, noise_of
 from hubbub_decoder.planning.wishes import Design, Wishes, planner_for
+from hubbub_decoder.results.estimates import Finding, Level
 
 _ANY_DAY = date(2000, 1, 1)
 
@@ -62,6 +63,14 @@ class Plan:
 
     def __repr__(self) -> str:
         return repr(self.description).replace("<Description", "<Plan", 1)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The warnings and the notes, with their levels."""
+        return (
+            *(Finding("limit", text) for text in self.warnings),
+            *(Finding("reason", text, level=Level.NOTE) for text in self.notes),
+        )
 
     def toml(self) -> str:
         """Return the definition as TOML text.

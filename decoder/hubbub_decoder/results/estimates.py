@@ -1,10 +1,11 @@
-"""Result types: `ShareEstimate`, `Estimate` of one candidate, `FitTest` and `Finding`."""
+"""Result types: `ShareEstimate`, `Estimate` of one candidate, `FitTest`, and `Finding` with its `Level`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from textwrap import shorten
 
 from hubbub_decoder.result import Result
@@ -189,9 +190,31 @@ class FitTest(Result):
         return f"<FitTest {self.name}: p = {self.p_value:.2g}>"
 
 
+class Level(StrEnum):
+    """How much a finding matters: `note`, `warning` or `problem`, from the least to the most."""
+
+    NOTE = "note"
+    """Nothing is wrong; the finding says how the result was made."""
+    WARNING = "warning"
+    """The result can be used within the limits that the finding names."""
+    PROBLEM = "problem"
+    """The result is wrong or may be wrong: find the cause before you use it."""
+
+    @property
+    def label(self) -> str:
+        """Word before a finding.
+
+        >>> Level.PROBLEM.label
+        'Problem'
+        """
+        return self.value.capitalize()
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Warning about a result: what was found, and what to do. `str(finding)` is both in one line.
+    """Finding about a result: what was found, and what to do.
+
+    `str(finding)` is both in one line, and `finding.line` has the level before them.
 
     Attributes
     ----------
@@ -201,14 +224,26 @@ class Finding:
         What was found, with its numbers and its meaning.
     remedy
         Next step. It may be empty.
+    level
+        How much it matters.
     """
 
     kind: str
     text: str
     remedy: str = ""
+    level: Level = Level.WARNING
 
     def __str__(self) -> str:
         return f"{self.text} {self.remedy}" if self.remedy else self.text
 
     def __repr__(self) -> str:
         return f"<Finding {self.kind}: {shorten(self.text, _MOST_LETTERS, placeholder=' ...')}>"
+
+    @property
+    def line(self) -> str:
+        """The level in a word, what was found and what to do, as in the terminal.
+
+        >>> Finding("few_reports", "Only 7 reports.", "Decode 30.").line
+        'Warning: Only 7 reports. Decode 30.'
+        """
+        return f"{self.level.label}: {self}"
