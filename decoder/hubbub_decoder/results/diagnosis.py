@@ -20,7 +20,17 @@ _NOTABLE_SHARE = 0.0027  # of standard normal numbers
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BitResidual(Result):
-    """Residual of the count of one bit in one cohort, in standard errors."""
+    """Residual of the count of one bit in one cohort.
+
+    Attributes
+    ----------
+    cohort
+        Number of the cohort.
+    bit
+        Position of the bit.
+    residual
+        Count less its expectation, in standard errors.
+    """
 
     cohort: int
     bit: int
@@ -29,12 +39,20 @@ class BitResidual(Result):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residuals(Result):
-    """Residuals of the bit counts after the estimates of a string metric, in standard errors. `str(residuals)` is one sentence.
+    """Residuals of the bit counts after the estimates of a string metric, in standard errors.
 
-    number      : of bit counts, in cohorts with reports
-    num_notable : of those beyond 3 standard errors
-    root_mean_square : about 1 or less is expected
-    largest     : the 8 largest in absolute value
+    `str(residuals)` is one sentence.
+
+    Attributes
+    ----------
+    number
+        Number of bit counts in cohorts with reports.
+    num_notable
+        Number of residuals beyond 3 standard errors.
+    root_mean_square
+        About 1 or less is expected.
+    largest
+        The 8 largest residuals in absolute value.
     """
 
     number: int
@@ -44,7 +62,18 @@ class Residuals(Result):
 
     @classmethod
     def of_array(cls, residuals: Floats) -> Residuals:
-        """Return the summary of an array (m, k), in which a cohort without reports is nan."""
+        """Return the summary of an array of residuals.
+
+        Parameters
+        ----------
+        residuals
+            Residuals in standard errors, (m, k). A cohort without reports is nan.
+
+        Returns
+        -------
+        Residuals
+            Numbers and the largest residuals.
+        """
         known = residuals[np.isfinite(residuals)]
         cells = np.argsort(-np.abs(np.nan_to_num(residuals)), axis=None)[: min(_LARGEST, known.size)].tolist()
         largest = (divmod(cell, residuals.shape[1]) for cell in cells)

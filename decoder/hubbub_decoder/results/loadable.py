@@ -20,9 +20,22 @@ class Loadable:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the result of a .json file that `save` wrote; equal to the one that was saved.
+        """Return the result of a .json file that `save` wrote.
 
-        Raises OutputError if the file cannot be read, or is no such file.
+        Parameters
+        ----------
+        path
+            Path of the file.
+
+        Returns
+        -------
+        Self
+            Result that is equal to the one that was saved.
+
+        Raises
+        ------
+        OutputError
+            The file cannot be read, or is no such file.
         """
         try:
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
@@ -36,7 +49,18 @@ class Loadable:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the result of the JSON values that `to_dict` returned."""
+        """Return the result of the JSON values that `to_dict` returned.
+
+        Parameters
+        ----------
+        values
+            Fields by name.
+
+        Returns
+        -------
+        Self
+            Result that is equal to the original one.
+        """
         return cls._from_values(values)
 
     @classmethod
