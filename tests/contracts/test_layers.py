@@ -63,7 +63,6 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 CONCRETE_KINDS = {
     "hubbub_decoder.results.ordinal",  # the buckets of a decoding that is loaded
-    "hubbub.typing",  # exports the type of the parts of a joint metric
     "hubbub_decoder.discovery.discover",  # groups that report prefixes
 }
 """Modules outside the kinds that import a class of one kind."""
