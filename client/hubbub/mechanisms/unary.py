@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 _MAX_COUNTED_REPORTS = 64
 _MAX_WORDS_PER_BLOCK = 16
 """Words of one call of `random_bytes`: after about 8 words all of 128 bits are decided, so two masks seldom need more."""
+
+_CACHED_DEFINITIONS = 256
+"""Definitions whose masks are kept: a server that reports for many users makes an encoder for each of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
@@ -178,7 +181,7 @@ class UnaryResponse(Mechanism):
         """
         f = self.prob_f
         if f is None:
-            draw_b, draw_a = self._masks(num_bits, self.permanent_p, self.permanent_q)
+            draw_b, draw_a = _masks(num_bits, self.permanent_p, self.permanent_q)
             words_of = _words(num_bits, draw_b.max_words + draw_a.max_words)
 
             def respond(true_bits: int, block: bytes) -> int:
@@ -187,7 +190,7 @@ class UnaryResponse(Mechanism):
                 return (mask_b & ~true_bits) | (draw_a(words) & true_bits)
 
         else:
-            draw = BernoulliMask(numerator(f, DYADIC_DIGITS - 1), DYADIC_DIGITS - 1, num_bits)
+            (draw,) = _masks(num_bits, f, digits=DYADIC_DIGITS - 1)
             words_of = _words(num_bits, draw.max_words + 1)
 
             def respond(true_bits: int, block: bytes) -> int:
@@ -204,7 +207,7 @@ class UnaryResponse(Mechanism):
 
         The mask of p is drawn before the mask of q.
         """
-        draw_p, draw_q = self._masks(num_bits, self.prob_p, self.prob_q)
+        draw_p, draw_q = _masks(num_bits, self.prob_p, self.prob_q)
         most = draw_p.max_words + draw_q.max_words
         reader = _words(num_bits, min(most, _MAX_WORDS_PER_BLOCK))
 
@@ -216,10 +219,6 @@ class UnaryResponse(Mechanism):
             return (mask_p & ~permanent) | (draw_q(words) & permanent)
 
         return respond
-
-    @staticmethod
-    def _masks(num_bits: int, *probabilities: float) -> tuple[BernoulliMask, ...]:
-        return tuple(BernoulliMask(numerator(each, DYADIC_DIGITS), DYADIC_DIGITS, num_bits) for each in probabilities)
 
     def epsilon(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
         """Return the privacy loss of t reports of one unchanging value: the largest i T1 + j T0 of any two values.
@@ -400,6 +399,12 @@ def _randomize(
     return bits[:, :num_bits]
 
 
+@lru_cache(maxsize=_CACHED_DEFINITIONS)
+def _masks(num_bits: int, *probabilities: float, digits: int = DYADIC_DIGITS) -> tuple[BernoulliMask, ...]:
+    return tuple(BernoulliMask(numerator(each, digits), digits, num_bits) for each in probabilities)
+
+
+@lru_cache(maxsize=_CACHED_DEFINITIONS)
 def _words(num_bits: int, count: int) -> RandomWords:
     return RandomWords((num_bits + 7) // 8, count)
 

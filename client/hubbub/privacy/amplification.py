@@ -29,11 +29,35 @@ _BISECTION_STEPS = 14
 
 @lru_cache(maxsize=1024)
 def amplified(epsilon: float, num_reports: int, delta: float) -> float:
-    """Return the epsilon of (epsilon, delta)-DP of n shuffled reports that are eps0-DP each; at most eps0.
+    """Return the epsilon of (epsilon, delta)-DP of n shuffled reports that are eps0-DP each.
 
-    It is the smaller of theorem 3.1 (`closed_form_epsilon`) and the smallest epsilon with `amplified_delta` <= delta (theorem 3.2).
+    Parameters
+    ----------
+    epsilon
+        eps0, in [0, inf].
+    num_reports
+        n, an integer >= 1.
+    delta
+        Probability that the bound fails, in (0, 1).
 
-    epsilon : eps0, in [0, inf]        num_reports : n >= 1        delta : in (0, 1)
+    Returns
+    -------
+    float
+        Epsilon, at most eps0.
+
+    Raises
+    ------
+    ParameterError
+        An argument is out of range.
+
+    Notes
+    -----
+    It is the smaller of theorem 3.1 (`closed_form_epsilon`) and the smallest epsilon with `amplified_delta` <= delta
+    (theorem 3.2).
+
+    References
+    ----------
+    Feldman, McMillan, Talwar 2021, "Hiding among the clones" (arXiv 2012.12803), theorems 3.1 and 3.2.
     """
     check_number("epsilon", epsilon, "[0, inf]", hint="pass the epsilon of one report")
     check_crowd(num_reports, delta)

@@ -31,16 +31,42 @@ def central_epsilon(
 ) -> float:
     """Return the central epsilon: the shuffled reports, or their sums, of t periods are (epsilon, delta)-DP.
 
-    t reports of an unchanging value are one message, which is eps(t)-DP, and n clients' messages amplify eps(t). Shuffling whole
-    messages and then each period separately is the same as shuffling each period. Composing t amplified eps(1) would be wrong,
-    because the t reports share their permanent noise.
+    Parameters
+    ----------
+    metric
+        Metric, or the `Params` of one.
+    num_reports
+        n >= 1, number of clients of one cohort that report in all t periods.
+    delta
+        Probability that the bound fails, in (0, 1).
+    periods
+        t, an integer >= 1, or math.inf without `hold`.
+    hold
+        Periods after which a permanent response is drawn anew, an integer >= 1; None: never.
 
-    num_reports : n >= 1, clients of one cohort that report in all t periods
-    delta   : in (0, 1)
-    periods : t, an integer >= 1, or math.inf without `hold`
-    hold    : periods after which a permanent response is drawn anew; None: never
-    returns : epsilon, at most the local epsilon eps(t)
+    Returns
+    -------
+    float
+        Epsilon, at most the local epsilon eps(t).
 
+    Raises
+    ------
+    ParameterError
+        An argument is out of range.
+
+    Notes
+    -----
+    t reports of an unchanging value are one message, which is eps(t)-DP, and n clients' messages amplify eps(t).
+    Shuffling whole messages and then each period separately is the same as shuffling each period. Composing t
+    amplified eps(1) would be wrong, because the t reports share their permanent noise.
+
+    References
+    ----------
+    Balle, Bell, Gascon, Nissim 2019, "The privacy blanket of the shuffle model" (arXiv 1903.02837), lemma 5.3; Feldman,
+    McMillan, Talwar 2021, "Hiding among the clones" (arXiv 2012.12803), theorems 3.1 and 3.2.
+
+    Examples
+    --------
     >>> from hubbub.metrics.params import Params
     >>> params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
     >>> [round(central_epsilon(params, n, 1e-9), 3) for n in (100, 10_000, 1_000_000)]

@@ -180,8 +180,8 @@ def choose_hold(wishes: Wishes, share: float) -> tuple[Wishes, str]:
     values, last = wishes.values, wishes.longitudinal_periods or wishes.periods
     if values > last:
         raise PlanError(
-            f"values = {values} in longitudinal_periods = {last}: a client has at most one value in a period. "
-            "Pass fewer values, or more longitudinal_periods."
+            f"`values = {values}` in `longitudinal_periods = {last}`: a client has at most one value in a period. "
+            "Pass fewer `values`, or more `longitudinal_periods`."
         )
     lengths = sorted({math.ceil(last / epochs) for epochs in range(values, last + 1)})
     lengths = [length for length in lengths if math.ceil(last / length) >= values]
@@ -246,7 +246,7 @@ def allowed_cohorts(wishes: Wishes, block: Params) -> tuple[int, ...]:
             return central_epsilon(block, reports_of_a_cohort, DELTA, wishes.periods, wishes.hold)
 
         raise PlanError(
-            f"central = {most:g} is not reached: {reports:,} reports in {least} cohort{'s' * (least > 1)} have a central epsilon of "
+            f"`central = {most:g}` is not reached: {reports:,} reports in {least} cohort{'s' * (least > 1)} have a central epsilon of "
             f"{cohorts_central(wishes, block, least):.3g} at delta = {DELTA:g}, because only the reports of one cohort hide each other. "
             f"{_reports_for(central, most, least)}"
         )
@@ -257,10 +257,12 @@ def _reports_for(central: Callable[[int], float], most: float, cohorts: int) -> 
     """Sentence with the number of reports that reach a central epsilon."""
     low, high = 1, MAX_REPORTS
     if central(high) > most:
-        return "No number of reports reaches it. Pass a smaller epsilon, or a larger central."
+        return "No number of reports reaches it. Pass a smaller `epsilon`, or a larger `central`."
     while high > 1.01 * low:
         middle = math.isqrt(low * high)
         low, high = (low, middle) if central(middle) <= most else (middle, high)
         if middle in (low, high) and high - low <= 1:
             break
-    return f"It needs {high * cohorts:,} reports. Pass so many reports, a smaller epsilon, or a larger central."
+    return (
+        f"It needs {high * cohorts:,} reports. Pass so many `num_reports`, a smaller `epsilon`, or a larger `central`."
+    )
