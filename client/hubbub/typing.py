@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hubbub.encoding.secret import Shake
+from hubbub.mechanisms.blanket import Blanket
 from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.metrics.discovery import DiscoveryMethod
 from hubbub.metrics.kinds.kind import BlockKind, BloomBits, ChangeWords, Fact, JointValue, Value
@@ -19,6 +20,7 @@ from hubbub.wire.batch import BatchFields
 
 __all__ = [
     "BatchFields",
+    "Blanket",
     "BlockKind",
     "BloomBits",
     "ChangeWords",

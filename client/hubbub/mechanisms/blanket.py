@@ -45,7 +45,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Blanket:
-    """Blanket of a mechanism: its weight gamma, and the ratios of every two values, up to symmetry. Each pair of values is a tuple of parts."""
+    """Privacy blanket of a mechanism, with the ratios by which every two values stand out from it.
+
+    Attributes
+    ----------
+    weight
+        gamma, in [0, 1].
+    pairs
+        Parts of the blanket for each pair of values, up to symmetry.
+
+    References
+    ----------
+    Balle, Bell, Gascon, Nissim 2019, "The privacy blanket of the shuffle model" (arXiv 1903.02837), section 5.
+    """
 
     weight: float
     pairs: tuple[tuple[Part, ...], ...]

@@ -53,11 +53,37 @@ _MAX_EPOCHS = 3
 class SubsetSelection(Mechanism):
     """Permanent generalized randomized response, followed by subset selection in each report.
 
-    num_values  : d, number of values and of bits, "no value" included, in [2, 1024]
-    num_ones    : w, ones of a report, in [1, d/2]
-    prob_q      : q = P(a report contains the permanent value), above w/d, rounded to n / 2**24
-    permanent_q : a = P(permanent value = true value), above 1/d, rounded to n / 2**24; 1: no permanent noise
+    Parameters
+    ----------
+    num_values
+        d, number of values and of bits, "no value" included, in [2, 1024].
+    num_ones
+        w, number of ones in a report, in [1, d/2].
+    prob_q
+        q, the probability that a report contains the permanent value, above w/d, rounded to n / 2**24.
+    permanent_q
+        a, the probability that the permanent value is the true value, above 1/d, rounded to n / 2**24. 1: there is no
+        permanent noise.
 
+    Attributes
+    ----------
+    prob_p
+        p = (w - q) / (d - 1), the probability that a report contains another value.
+    permanent_p
+        b = (1 - a) / (d - 1), the probability that the permanent value is a certain other value.
+
+    Raises
+    ------
+    ParameterError
+        A number is out of range.
+
+    References
+    ----------
+    Ye and Barg 2018, "Optimal schemes for discrete distribution estimation under locally differential privacy"
+    (arXiv 1702.00610).
+
+    Examples
+    --------
     >>> SubsetSelection(num_values=4, num_ones=1, prob_q=0.5).prob_p == 0.5 / 3
     True
     """
@@ -135,8 +161,10 @@ class SubsetSelection(Mechanism):
         return self.permanent_q < 1
 
     def permanent_response(self, num_bits: int) -> tuple[int, Callable[[int, bytes], int]]:
-        """Return the number of bytes of a permanent response, and the response: the true bit and these bytes to the permanent bit.
+        """Return the number of bytes of a permanent response, and the response.
 
+        Notes
+        -----
         The first 3 bytes, little-endian, are below a 2**24 where the value is kept. Else each following word of 2 bytes, little-endian,
         modulo 2**l for the bit length l of d - 2, is a position among the other d - 1 values if it is below d - 1; the first such word counts.
         """
@@ -157,9 +185,11 @@ class SubsetSelection(Mechanism):
         return num_bytes, respond if num_bytes else _unchanged
 
     def instantaneous_response(self, num_bits: int, random_bytes: RandomBytes) -> Callable[[int], int]:
-        """Return the instantaneous response: 3 random bytes decide as in `permanent_response` whether the permanent value is in the report.
+        """Return the instantaneous response: permanent bits to the bits of one report.
 
-        Then w - 1 or w positions among the other d - 1 values are drawn, words of 2 bytes each; a word that is too large, or a position
+        Notes
+        -----
+        3 random bytes decide as in `permanent_response` whether the permanent value is in the report. Then w - 1 or w positions among the other d - 1 values are drawn, words of 2 bytes each; a word that is too large, or a position
         that was drawn before, is drawn again. So every set of positions has the same probability.
         """
         included, others = numerator(self.prob_q, DYADIC_DIGITS), num_bits - 1

@@ -91,7 +91,9 @@ def test_reports_have_the_enumerated_law(unseen_seed: int) -> None:
         encoder = Encoder(metric, Secret(rng.bytes(32)), rng.bytes)
         first, second = (int.from_bytes(encoder.encode("b").to_bytes()[-1:], "little") for _ in range(2))
         seen[first, second] += 1
-    law = np.array(row_distribution(metric.params.mechanism, 2)[1])  # type: ignore[arg-type]  # it is subset selection
+    mechanism = metric.params.mechanism
+    assert isinstance(mechanism, SubsetSelection)
+    law = np.array(row_distribution(mechanism, 2)[1])
     observed = np.array([seen[first, second] for first in rows for second in rows])
     assert observed.sum() == 6_000
     assert stats.power_divergence(observed, law * 6_000, lambda_="log-likelihood").pvalue > 1e-6
