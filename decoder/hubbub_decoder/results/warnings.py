@@ -46,9 +46,9 @@ def few_reports(counts: BitCounts) -> Iterator[Finding]:
 
 def rejected_reports(counts: BitCounts) -> Iterator[Finding]:
     """Reports that the aggregator rejected because of their number of ones."""
-    if counts.implausible_rejected:
-        params = counts.metric.params
-        fewest, most = plausible_ones(params.blocks)
+    params = counts.metric.params
+    fewest, most = plausible_ones(params.blocks)
+    if counts.implausible_rejected and fewest < most:  # else no genuine report was rejected
         yield Finding(
             "rejected_reports",
             f"The aggregator rejected reports with fewer than {fewest} or more than {most} ones. Honest clients send such reports with "

@@ -152,3 +152,35 @@ def test_reject_implausible_refuses_batches_and_marks_summaries(store: SqlStore,
     assert (BitCounts.empty(wide) + summary).implausible_rejected
     message = f"rejected reports with fewer than {fewest} or more than {most} ones"
     assert [w.kind for w in decoder.decode(summary, ["x"]).warnings if message in w.text] == ["rejected_reports"]
+
+
+ROWS = """
+[[metric]]
+name = "theme"
+kind = "categorical"
+categories = ["dark", "light", "system"]
+description = "Theme"
+owner = "a@example.org"
+mechanism = "subset"
+num_ones = 1
+prob_q = 0.5
+expires = 2030-01-01
+"""
+
+
+def test_rows_of_subset_selection_with_another_number_of_ones_are_always_refused(
+    store: SqlStore, make_batch: MakeBatch
+) -> None:
+    definitions = parse_definitions(ROWS)
+    theme = definitions["theme"]
+
+    def batch(*rows: int) -> Batch:
+        return replace(make_batch(theme, n=len(rows)), rows=bytes(rows))
+
+    with running(definitions, store, Settings(local_reads_without_token=True)) as aggregator:
+        for row in (0b0000, 0b0011, 0b1111):
+            answer = aggregator.post(batch(0b0001, row))
+            assert_refused(answer, ProblemType.IMPLAUSIBLE_REPORT)
+            assert f"report 1 has {row.bit_count()} ones. Every genuine report of theme has 1" in answer.json["detail"]
+        assert aggregator.post(batch(0b0001, 0b0010, 0b0100, 0b1000)).status == 202
+        assert aggregator.summary("theme").num_reports == 4
