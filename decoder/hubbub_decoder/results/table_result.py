@@ -149,11 +149,7 @@ class TableResult(Sequence[R]):
         )
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with the rows of `to_table`.
-
-        Raises ModuleNotFoundError if pandas is not installed; hubbub does not require it.
-        """
-        _require("pandas", f"{type(self).__name__}.to_pandas")
+        """Return a pandas DataFrame with the rows of `to_table`."""
         return self.to_table().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
