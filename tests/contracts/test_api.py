@@ -25,6 +25,7 @@ import hubbub.summary
 import hubbub.testing
 import hubbub.typing
 import hubbub_aggregator
+import hubbub_aggregator.typing
 import hubbub_decoder
 import hubbub_decoder.plots
 import hubbub_decoder.typing
@@ -45,6 +46,7 @@ PUBLIC_MODULES = (
     hubbub_decoder.plots,
     hubbub_decoder.typing,
     hubbub_aggregator,
+    hubbub_aggregator.typing,
 )
 
 

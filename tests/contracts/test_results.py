@@ -90,7 +90,7 @@ def test_repr_is_one_short_line(name: str) -> None:
         assert shown.startswith((f"<{word}", f"{word}("))
 
 
-def classes(base: type) -> set[type]:
+def classes(base: type) -> set[type[Any]]:
     return {each for name in EXPORTED if issubclass(each := getattr(hubbub_decoder, name), base)}
 
 
