@@ -116,7 +116,7 @@ def reference() -> str:
         "# Public API",
         "",
         "These import paths are public; every other module is internal and may change without notice.",
-        "`help(NAME)` prints parameters, units and errors.",
+        "On the site, each name links to a page with parameters, units and errors; `help(NAME)` prints the same.",
     ]
     for module in PUBLIC_MODULES:
         summary = (module.__doc__ or "").partition("\n")[0]

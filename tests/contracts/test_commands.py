@@ -148,7 +148,7 @@ def test_help_lists_many_options_by_section(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_commands_and_options_as_documented(shell: str) -> None:
-    page = (DOCS / "how-to" / "operating.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
     assert f"_HUBBUB_COMPLETE={shell}_source hubbub" in page
     hubbub = Path(sys.executable).with_name("hubbub")
 

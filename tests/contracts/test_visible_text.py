@@ -87,7 +87,9 @@ def planned() -> Any:
 
 
 def of_plan(texts: list[str]) -> str:
-    return render_page([replace(planned(), label=texts[0])], toml=texts[1], notes=texts[2:])
+    return render_page(
+        [replace(planned(), label=texts[0])], toml=texts[1], findings=[Finding("kind", each) for each in texts[2:]]
+    )
 
 
 def decodings(texts: list[str]) -> list[Decoding]:

@@ -119,7 +119,9 @@ def _version(metric: Metric) -> Iterator[Element]:
     """Yield what a version collects, its epsilons in words, its parameters and its digest."""
     linked = linkability_warning(metric)
     if linked is not None:
-        yield element("p", linked.removeprefix(f"{metric.name}: "), class_="note")
+        yield element(
+            "p", element("strong", "Warning:"), " " + linked.removeprefix(f"{metric.name}: "), class_="note warning"
+        )
     rows = [(fact.label.capitalize(), fact.line()) for fact in metric.facts()]
     rows.append(("Digest of this version", metric.digest))
     yield element(

@@ -25,14 +25,15 @@ and multidimensional frequency estimates", sec. 3 (L-OSUE). Derivation: docs/exp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import product
 from typing import TYPE_CHECKING
 
 from hubbub.errors import DefinitionError, ParameterError
 from hubbub.mechanisms.bernoulli import BernoulliMask, RandomWords, draw_bits
+from hubbub.mechanisms.blanket import MAX_RATIOS, Blanket, Law, blanket_of_bits, spread, times
 from hubbub.mechanisms.mechanism import DEFAULT, Mechanism
 from hubbub.mechanisms.probability import DYADIC_DIGITS, numerator, round_to_dyadic
 from hubbub.randomness import RandomBytes
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_MAX_COUNTED_REPORTS = 64
 _MAX_WORDS_PER_BLOCK = 16
 """Words of one call of `random_bytes`: after about 8 words all of 128 bits are decided, so two masks seldom need more."""
 
@@ -231,6 +233,28 @@ class UnaryResponse(Mechanism):
             _times(i, high + low) if i == j else _times(i, high) + _times(j, low)
             for i, j in differing_bits(num_bits, possible_ones)
         )
+
+    def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:
+        laws = list(map(self._ratios, epochs))
+        return blanket_of_bits(reduce(times, laws), num_bits, possible_ones) if all(laws) else Blanket(0.0, ())
+
+    def _ratios(self, reports: float) -> Law:
+        """Return the law of P(s ones in t reports of a bit | true bit 1) / P(... | true bit 0), given a true bit 0; () if it is unknown.
+
+        For more than 64 reports it is the law for the permanent bit, from which all reports are drawn.
+        """
+        p, q, b, a = self.prob_p, self.prob_q, self.permanent_p, self.permanent_q
+        if reports > _MAX_COUNTED_REPORTS:
+            return spread([(1 - b, (1 - a) / (1 - b)), (b, a / b)], 2) if 0 < b < a < 1 else ()
+        t = int(reports)
+        law = []
+        for s in range(t + 1):
+            if_one = _log_power(q, s) + _log_power(1 - q, t - s)
+            if_zero = _log_power(p, s) + _log_power(1 - p, t - s)
+            zero = _log_sum((_log(b) + if_one, _log(1 - b) + if_zero))
+            one = _log_sum((_log(a) + if_one, _log(1 - a) + if_zero))
+            law.append((math.exp(_log_binomial(t, s) + zero), math.exp(one - zero)))
+        return spread(law, MAX_RATIOS)
 
     def mutual_information(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
         """Return I in nats between t reports and t other reports of one client, for the value for which it is largest.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from xml.etree.ElementTree import Element, SubElement, tostring
@@ -70,6 +71,31 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str | Element]], **attrib
     return element("div", made, class_="scroll", tabindex="0", role="region", aria_label=", ".join(head))
 
 
+_MARKUP = (
+    r"<(?P<name>script|style|title|svg|option|textarea|pre)\b.*?</(?P=name)>"  # their text stays as it is
+    r"|<t[dh][^>]*\bclass=\"(?:n|word)\b[^>]*>[^<]*"  # never break at all
+    r"|<code class=\"bits\">[^<]*|<!--.*?-->|<[^>]*>"
+)
+_NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
+_WHOLE = rf"\d{{4}}-\d\d-\d\d(?![\w-])|\b\w+ = {_NUMBER}|\b[\d.]+e-\d+|\b[\d,.]+ %"
+"""Texts with a place where a browser breaks lines; it does not break at a comma or a point between digits."""
+_PIECES = re.compile(rf"{_MARKUP}|(?P<whole>{_WHOLE})", re.DOTALL)
+
+
+def keep_numbers_whole(html: str) -> str:
+    """Return a page in whose text no line breaks inside a date, a number with its percent sign, or a pair `name = number`.
+
+    >>> keep_numbers_whole('<p title="2026-11-23">since 2026-11-23, f = 0.5</p>')
+    '<p title="2026-11-23">since <span class="word">2026-11-23</span>, <span class="word">f = 0.5</span></p>'
+    """
+
+    def piece(found: re.Match[str]) -> str:
+        whole = found["whole"]
+        return found[0] if whole is None else f'<span class="word">{whole}</span>'
+
+    return _PIECES.sub(piece, html)
+
+
 def to_html(made: Element) -> str:
     """Return an element as HTML."""
     return tostring(made, encoding="unicode", method="html")
@@ -84,8 +110,5 @@ def page(title: str, *content: str | Element) -> str:
     head.append(element("title", f"{title} · hubbub"))
     SubElement(head, "link", {"rel": "icon", "href": _ICON})
     SubElement(head, "style").text = STYLE
-    return (
-        "<!doctype html>\n"
-        + to_html(element("html", head, element("body", element("main", *content)), lang="en"))
-        + "\n"
-    )
+    html = to_html(element("html", head, element("body", element("main", *content)), lang="en"))
+    return f"<!doctype html>\n{keep_numbers_whole(html)}\n"

@@ -147,6 +147,7 @@ def command(
 
     from hubbub_decoder.data.output_files import PAGE, check_table_path
     from hubbub_decoder.planning.tables import DescriptionTables
+    from hubbub_decoder.results.estimates import Level
 
     given = {option: value for option, value in options.items() if value not in (None, ())}
     if html_path is not None:
@@ -168,11 +169,11 @@ def command(
     else:
         print_toml(planned.toml())
         stderr.print(DescriptionTables([planned.description], explain=explain))
-        for note in planned.notes if explain else ():
-            stderr.print(f"\nNote: {note}")
-        for text in planned.warnings:
-            stderr.print(f"\nWarning: {text}", style="yellow")
-    _write_page(html_path, [planned.description], planned.toml(), (*planned.warnings, *planned.notes))
+        for finding in planned.findings:
+            if explain or finding.level is not Level.NOTE:
+                style = "" if finding.level is Level.NOTE else "yellow"
+                stderr.print(f"\n{finding.line}", style=style)
+    _write_page(html_path, [planned.description], planned.toml(), planned.findings)
 
 
 @contextmanager

@@ -32,23 +32,52 @@ K = TypeVar("K", bound=Kind)
 class Wishes:
     """Requirements of a metric.
 
-    kind       : of the values
-    num_candidates : M, number of strings to look for, or of categories or buckets; a boolean metric has 1
-    epsilon    : largest epsilon of one report
-    longitudinal : largest epsilon of any number of reports of the V values, or of the epochs with `hold`; None: each report costs `epsilon` again
-    num_reports : N, reports of a period, one of each client; None: plan the number that `share` needs
-    share      : smallest share that matters; None: that of the last candidate under Zipf's law
-    periods    : T, periods that are decoded together
-    values     : V, distinct values of a client, "no value" among them; each costs one permanent response
-    hold       : length of an epoch in periods, in which a client keeps its value; None: without epochs, or chosen by the plan
-    longitudinal_periods : periods of the epochs that `longitudinal` bounds; None: T. With `values` above 1 the plan chooses `hold`
-    central    : largest central epsilon of the periods decoded together, at delta = 1e-9; None: no promise
-    retained   : whether individual reports are retained, and decoded instead of their counts
-    bits       : largest number of bits of a string metric's report; more bits collide less, link reports more and decode more slowly
-    period     : reporting period
-    estimate   : "mean": an ordinal metric with one bit, for the mean alone; num_candidates is 1
-    longest    : length of the longest string to find without a list (`discover`); None: strings are looked up in a list
-    alphabet   : characters of these strings; None: bytes
+    Parameters
+    ----------
+    kind
+        Kind of the values.
+    num_candidates
+        M, the number of strings to look for, or of categories or buckets. A boolean metric has 1.
+    epsilon
+        Largest epsilon of one report, in (0, inf).
+    longitudinal
+        Largest epsilon of any number of reports of the V values, or of the epochs with `hold`. None: each report costs
+        `epsilon` again.
+    num_reports
+        N, the number of reports of a period, one of each client. None: plan the number that `share` needs.
+    share
+        Smallest share that matters, in (0, 1). None: that of the last candidate under Zipf's law.
+    periods
+        T, the number of periods that are decoded together.
+    values
+        V, the number of distinct values of a client, with "no value". Each costs one permanent response.
+    hold
+        Length of an epoch in periods, in which a client keeps its value. None: without epochs, or chosen by the plan.
+    longitudinal_periods
+        Number of periods of the epochs that `longitudinal` bounds. With `values` above 1 the plan chooses `hold`.
+        None: T.
+    central
+        Largest central epsilon of the periods decoded together, at delta = 1e-9. None: no promise.
+    retained
+        Whether individual reports are retained, and decoded instead of their counts.
+    bits
+        Largest number of bits of a string metric's report. More bits collide less, link reports more and decode more
+        slowly.
+    period
+        Reporting period.
+    estimate
+        "mean": an ordinal metric with one bit, for the mean alone. `num_candidates` is then 1.
+    longest
+        Length of the longest string to find without a list (`discover`). None: strings are looked up in a list.
+    alphabet
+        Characters of these strings. None: bytes.
+
+    Raises
+    ------
+    PlanError
+        A word is unknown, or the wishes contradict each other.
+    ParameterError
+        A number is out of range.
     """
 
     kind: KindWord = KindWord.STRING

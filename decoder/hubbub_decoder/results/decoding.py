@@ -57,30 +57,57 @@ ESTIMATE_COLUMNS = columns_of(
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Decoding(TableResult[Estimate], Loadable, Result):
-    """Result of `decode`: estimates of one metric in descending order of share, totals, tests and warnings.
+    """Result of `decode`: estimates of one metric, totals, tests and warnings.
 
-    num_reports     : number of reports N
-    target          : population of the shares: "reporters" or "population" (`decode`)
-    confidence      : confidence level of all intervals, in (0, 1)
-    fdr             : false discovery rate of `detected`, in (0, 1)
-    listed_total    : total share of the candidates; after screening, of the kept candidates only
-    unlisted        : share of reports with a string (or category) that is not a candidate; after screening, screened-out candidates count
-                      as unlisted
-    no_value        : share of reports in which nothing was recorded; boolean metric: share of false
-    detection_limit : smallest share that is detected with probability 0.9, even if no other candidate is present; nan for categories
-    warnings        : findings to read before using the estimates
-    periods         : first days of the reporting periods, as the summary lists them
-    fit_tests       : goodness-of-fit tests; each with p < 1e-6 adds a warning
-    num_kept        : number of candidates that a lasso kept; None if all candidates were estimated
-    same_clients    : whether reports of different periods were taken for those of the same clients with the same values; None: of one period
-    unlisted_strings : frequent strings that are not candidates, found by their bits; their shares belong to `unlisted`
-    num_more_candidates : number of words that `match_unlisted` compared with them
-    numbers         : mean, quantiles and distribution function of an ordinal metric, or the mean alone (estimate = "mean"); None for others
-    residuals       : summary of the residuals of the bit counts of a string metric; None for others
-    lowest_detection_limit : detection limit below which no number of reports leads, because of unlisted strings
+    It is a sequence of its estimates in descending order of share (`TableResult`). `decoding[0]` has the largest
+    share. `decoding["a"]` is the estimate of candidate "a", or of the group that it is indistinguishable from.
 
-    A sequence of its estimates (`TableResult`): `decoding[0]` has the largest share, `decoding["a"]` is the estimate of candidate "a", or of
-    the group that it is indistinguishable from.
+    Attributes
+    ----------
+    metric
+        Definition of the metric.
+    num_reports
+        Number of reports, N.
+    confidence
+        Confidence level of all intervals, in (0, 1).
+    fdr
+        False discovery rate of `detected`, in (0, 1).
+    estimates
+        Estimate of each candidate, in descending order of share.
+    listed_total
+        Total share of the candidates. After screening, of the kept candidates only.
+    unlisted
+        Share of the reports with a string (or category) that is not a candidate. Candidates that were screened out
+        count as unlisted.
+    no_value
+        Share of the reports in which nothing was recorded. For a boolean metric, the share of false.
+    detection_limit
+        Smallest share that is detected with probability 0.9, even if no other candidate is present. It is nan for
+        categories.
+    warnings
+        Findings to read before using the estimates.
+    periods
+        First days of the reporting periods, as the summary lists them.
+    fit_tests
+        Goodness-of-fit tests. Each with p < 1e-6 adds a warning.
+    num_kept
+        Number of candidates that a lasso kept. None: all candidates were estimated.
+    lowest_detection_limit
+        Detection limit below which no number of reports leads, because of unlisted strings.
+    same_clients
+        Whether reports of different periods were taken for those of the same clients with the same values. None: there
+        is one period.
+    target
+        Population of the shares: "reporters" or "population".
+    unlisted_strings
+        Frequent strings that are not candidates, found by their bits. Their shares belong to `unlisted`.
+    num_more_candidates
+        Number of words that `match_unlisted` compared with them.
+    numbers
+        Mean, quantiles and distribution function of an ordinal metric, or the mean alone (estimate = "mean"). None:
+        the metric is of another kind.
+    residuals
+        Summary of the residuals of the bit counts of a string metric. None: the metric is of another kind.
     """
 
     metric: Metric
@@ -127,7 +154,18 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         return not math.isnan(self.detection_limit)
 
     def in_order(self, estimates: Iterable[Estimate]) -> tuple[Estimate, ...]:
-        """Return estimates as tables and plots list them: those of buckets by their edges, the others as they are."""
+        """Return estimates in the order of tables and plots.
+
+        Parameters
+        ----------
+        estimates
+            Estimates of this decoding.
+
+        Returns
+        -------
+        tuple[Estimate, ...]
+            Estimates of buckets by their edges, the others as they are.
+        """
         labels = () if self.numbers is None else (bucket.label for bucket in self.numbers.buckets)
         position = {label: i for i, label in enumerate(labels)}
         return tuple(sorted(estimates, key=lambda estimate: position.get(estimate.candidate, 0)))
@@ -138,9 +176,22 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {shown}>"
 
     def match_unlisted(self, words: Iterable[str]) -> Decoding:
-        """Return the decoding with the words that match each unlisted string; a false match has probability at most 1/1,000.
+        """Return the decoding with the words that match each unlisted string.
 
-        Raises CandidateError for anything but a non-empty collection of strings.
+        Parameters
+        ----------
+        words
+            Strings that may be among the unlisted ones.
+
+        Returns
+        -------
+        Decoding
+            Decoding with `UnlistedString.matches`. A false match has probability at most 1/1,000.
+
+        Raises
+        ------
+        CandidateError
+            `words` is not a non-empty collection of strings.
         """
         distinct, _ = distinct_candidates(words)
         strings = tuple(
@@ -149,7 +200,13 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         return replace(self, unlisted_strings=strings, num_more_candidates=len(distinct))
 
     def summary(self) -> str:
-        """Return the headline, the five largest shares with their intervals, the totals, and the verdict of `diagnose`, as text."""
+        """Return the result in a few lines of text.
+
+        Returns
+        -------
+        str
+            Headline, the five largest shares with their intervals, the totals, and the verdict of `diagnose`.
+        """
         shown = [e for e in self.estimates if not math.isnan(e.share)][:_NUM_SUMMARIZED]
         rows = (
             f"  {group_name(e.group)}: {e.share:z.2%} ({e.low:z.2%} .. {e.high:z.2%})" for e in self.in_order(shown)
@@ -157,8 +214,15 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         return "\n".join([headline(self), *rows, *summary_lines(self, quantiles=False), self.diagnose().verdict])
 
     def diagnose(self) -> Diagnosis:
-        """Return whether the estimates can be used: goodness-of-fit tests, findings, residuals, and a verdict.
+        """Return whether the estimates can be used.
 
+        Returns
+        -------
+        Diagnosis
+            Goodness-of-fit tests, findings, residuals, and a verdict.
+
+        Examples
+        --------
         >>> from hubbub.summary import BitCounts
         >>> from hubbub_decoder import decode
         >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
@@ -168,11 +232,27 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         return Diagnosis(self.fit_tests, self.warnings, self.residuals)
 
     def intervals(self, level: float) -> tuple[tuple[float, float], ...]:
-        """Return the confidence intervals (low, high) of the estimates at another level, in their order, not clipped; () for a mean.
+        """Return the confidence intervals of the estimates at another level.
 
-        Raises ParameterError for a level outside (0, 1), and SummaryError for a decoding that was loaded from a file, which holds the
-        intervals at `confidence` alone.
+        Parameters
+        ----------
+        level
+            Confidence level, in (0, 1).
 
+        Returns
+        -------
+        tuple[tuple[float, float], ...]
+            (low, high) of each estimate, in the order of `estimates`, not clipped. Empty: the metric estimates a mean.
+
+        Raises
+        ------
+        ParameterError
+            `level` is outside (0, 1).
+        SummaryError
+            The decoding was loaded from a file, which holds the intervals at `confidence` alone.
+
+        Examples
+        --------
         >>> from hubbub.summary import BitCounts
         >>> from hubbub_decoder import decode
         >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
@@ -225,8 +305,17 @@ class Decoding(TableResult[Estimate], Loadable, Result):
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
         """Return headline, table, totals, detection limit and warnings.
 
-        everything : all candidates of a string metric; otherwise the detected ones. Categories are always shown
-        top        : largest number of rows, the largest shares; None: all
+        Parameters
+        ----------
+        everything
+            Whether to show all candidates of a string metric. False: the detected ones. Categories are always shown.
+        top
+            Largest number of rows, the largest shares. None: all.
+
+        Returns
+        -------
+        Document
+            What the terminal and a notebook show.
         """
         every = self.detected if self.is_tested and not everything else self.estimates
         check_top(top)
@@ -242,18 +331,34 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         truth: Mapping[str, float] | None = None,
         names: Mapping[str, str] | None = None,
     ) -> Axes:
-        """Draw the largest estimates with their confidence intervals, and return the axes.
+        """Draw the largest estimates with their confidence intervals.
 
-        Detected candidates have filled circles, the others open ones. Categories, which are not tested, also have thin simultaneous
-        intervals. Buckets are in the order of their edges.
+        Detected candidates have filled circles, the others open ones. Categories, which are not tested, also have thin
+        simultaneous intervals. Buckets are in the order of their edges.
 
-        ax    : axes to draw on, or an empty figure, which gets the size that the plot needs; None: a new pyplot figure, which a notebook
-                displays
-        top   : largest number of candidates, the largest shares; None: 40
-        truth : true shares by candidate, drawn as ticks; None: unknown
-        names : long names of candidates for the labels
+        Parameters
+        ----------
+        ax
+            Axes to draw on, or an empty figure, which gets the size that the plot needs. None: a new pyplot figure,
+            which a notebook displays.
+        top
+            Largest number of candidates, the largest shares. None: 40.
+        truth
+            True shares by candidate, drawn as ticks. None: they are unknown.
+        names
+            Long names of candidates for the labels.
 
-        Raises ParameterError for top < 1, and SummaryError if no share is known: of a mean, and if the reports determine none.
+        Returns
+        -------
+        Axes
+            The axes with the plot.
+
+        Raises
+        ------
+        ParameterError
+            `top` is below 1.
+        SummaryError
+            No share is known, because the metric estimates a mean or the reports determine none.
         """
         from hubbub_decoder.results.plots import MAX_INTERVALS, Interval, checked_top, draw_intervals
 

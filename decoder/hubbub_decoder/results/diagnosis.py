@@ -10,7 +10,7 @@ import numpy as np
 from hubbub.text import format_count
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.result import Result
-from hubbub_decoder.results.estimates import Finding, FitTest
+from hubbub_decoder.results.estimates import Finding, FitTest, Level
 
 FAILED_FIT_TEST = "failed_fit_test"
 _LARGEST = 8
@@ -70,12 +70,19 @@ class Residuals(Result):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Answer to "can I trust these estimates?": `str(diagnosis)` is the verdict, the findings, the goodness-of-fit tests and the residuals.
+    """Answer to "can I trust these estimates?".
 
-    fit_tests : goodness-of-fit tests of the decoding, with their p-values
-    findings  : warnings of the decoding; those of the kind failed_fit_test contradict the model of the reports
-    residuals : of the bit counts of a string metric; None for others, whose estimates fit all counts exactly, and if the share of unlisted
-                strings is not determined. `plots.plot_residuals` draws all of them
+    `str(diagnosis)` is the verdict, the findings, the goodness-of-fit tests and the residuals.
+
+    Attributes
+    ----------
+    fit_tests
+        Goodness-of-fit tests of the decoding, with their p-values.
+    findings
+        Findings of the decoding. Those of the kind `failed_fit_test` contradict the model of the reports.
+    residuals
+        Residuals of the bit counts of a string metric. None: the metric is of another kind, whose estimates fit all
+        counts exactly, or the share of unlisted strings is not determined. `plots.plot_residuals` draws all of them.
     """
 
     fit_tests: tuple[FitTest, ...]
@@ -96,6 +103,8 @@ class Diagnosis:
         """The answer in one line."""
         if not self.fits:
             return "The reports contradict the metric's parameters. Do not use the estimates before you know the cause."
+        if any(finding.level is Level.PROBLEM for finding in self.findings):
+            return "The reports fit the metric's parameters, but there is a problem. Do not use the estimates before you know its cause."
         if self.findings:
             return f"The reports fit the metric's parameters. Read {format_count(len(self.findings), 'finding')} before you use the estimates."
         return (
@@ -105,4 +114,4 @@ class Diagnosis:
     def __str__(self) -> str:
         tests = (f"Fit test {test.name}: p = {test.p_value:.2g}" for test in self.fit_tests)
         residuals = () if self.residuals is None else (str(self.residuals),)
-        return "\n".join([self.verdict, *map(str, self.findings), *tests, *residuals])
+        return "\n".join([self.verdict, *(finding.line for finding in self.findings), *tests, *residuals])

@@ -6,7 +6,7 @@ Every result builds one. `terminal.py` and `html.py` render it, so a result know
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -155,17 +155,24 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a result shows, from top to bottom. All texts are printable: untrusted ones are escaped."""
+    """What a result shows, from top to bottom. All texts are printable: untrusted ones are escaped.
+
+    Attributes
+    ----------
+    headline
+        The result in one line.
+    table
+        Columns and rows.
+    lines
+        Further results, a line each.
+    findings
+        Warnings about the result.
+    """
 
     headline: str
     table: Table
     lines: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
-
-    @property
-    def warnings(self) -> Iterator[str]:
-        """Findings as lines of text."""
-        return (f"Warning: {finding}" for finding in self.findings)
 
 
 def group_name(names: Sequence[str]) -> str:

@@ -198,7 +198,18 @@ def draw_map(
 
 
 def to_svg(figure: Figure) -> str:
-    """Return the figure as an `<svg>` element for an HTML page."""
+    """Return the figure as an `<svg>` element for an HTML page.
+
+    Parameters
+    ----------
+    figure
+        Figure to convert.
+
+    Returns
+    -------
+    str
+        An element with its own styles.
+    """
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     document = text.getvalue()

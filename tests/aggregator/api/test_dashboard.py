@@ -188,8 +188,8 @@ def test_sign_in_with_a_wrong_token_shows_the_reason(start: StartAggregator, sto
     for refusal, (token, reason) in wrong.items():
         answer = sign_in(aggregator, token)
         assert (answer.status, answer.headers.get("set-cookie")) == (refusal.status, None)
-        assert 'role="alert"' in answer.body.decode()
-        assert reason in answer.body.decode()
+        assert 'role="alert"' in answer.page
+        assert reason in answer.page
         assert_refused(sign_in(aggregator, token, accept="*/*"), refusal)
     assert sign_in(aggregator, "", accept="*/*").status == 401
     assert_refused(sign_in(aggregator, "x" * (1 << 21), accept="*/*"), ProblemType.TOO_LARGE)
@@ -243,7 +243,7 @@ def test_pages_show_the_figures_of_stored_batches(
     assert aggregator.post(make_batch(definitions["homepage"], n=4, period="2024-06-15")).status == 202
     assert aggregator.post(make_batch(definitions["homepage"], period="2024-01-01")).status == 410
     assert aggregator.post(b"{}").status == 400
-    page = get(aggregator).body.decode()
+    page = get(aggregator).page
     assert '<dd id="reports">1,434</dd>' in page
     closed = r'href="/problems/period-closed">period-closed</a></td><td class="word"><a href="/metric/homepage">homepage</a></td>'
     assert re.search(closed + r'<td class="n">1<', page)
@@ -253,7 +253,7 @@ def test_pages_show_the_figures_of_stored_batches(
     for words in ("no reports yet", "expired on 2024-06-15", "1 batch refused", "3 GiB", "ready: batches are stored"):
         assert words in page
     homepage, from_jfk, carrier, gone = (
-        get(aggregator, f"/metric/{name}").body.decode() for name in ("homepage", "from_jfk", "carrier", "gone")
+        get(aggregator, f"/metric/{name}").page for name in ("homepage", "from_jfk", "carrier", "gone")
     )
     assert "2024-06-14: 400 reports, still open" in homepage
     assert "2024-06-15: 34 reports, still open" in homepage
@@ -269,14 +269,14 @@ def test_pages_show_the_figures_of_stored_batches(
 
 
 def test_page_shows_why_batches_are_not_stored(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    assert "not ready: free disk space is below" in get(start(sqlite_store, free=lambda: 1)).body.decode()
+    assert "not ready: free disk space is below" in get(start(sqlite_store, free=lambda: 1)).page
 
 
 def test_metric_page_shows_purpose_and_review(start: StartAggregator, sqlite_store: SqlStore) -> None:
     bare = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5)
     reviewed = replace(bare, name="a", purpose="Choose a theme", review="https://example.org/reviews/1")
     with running(Definitions([reviewed, bare]), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
-        page, without = (get(aggregator, f"/metric/{name}").body.decode() for name in ("a", "b"))
+        page, without = (get(aggregator, f"/metric/{name}").page for name in ("a", "b"))
     assert "Purpose: Choose a theme" in page
     assert '<a href="https://example.org/reviews/1" rel="noreferrer">https://example.org/reviews/1</a>' in page
     assert 'id="registry"' not in without
@@ -339,8 +339,8 @@ def test_overview_sorts_metrics_by_severity_of_problems(store: SqlStore, make_ba
         digest = definitions[implausible].digest
         store.put_figures([StoredFigures(digest, "2024-06-13", 1, PeriodFigures(3, 1, ("shape",)), is_stale=False)])
         store.add_refusals({(refused, "period-closed"): 1, (often_refused, "padding-set"): 2, ("", "malformed"): 9})
-        page = get(aggregator).body.decode()
-        with_problems = get(aggregator, "/?problems=1").body.decode()
+        page = get(aggregator).page
+        with_problems = get(aggregator, "/?problems=1").page
     shown = re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', page)
     assert shown[:5] == [implausible, often_refused, refused, silent, empty]
     assert shown[5:] == sorted(shown[5:])
@@ -366,7 +366,7 @@ def test_overview_sorts_metrics_by_severity_of_problems(store: SqlStore, make_ba
 def test_search_requires_every_word(sqlite_store: SqlStore, query: str, found: list[str] | int) -> None:
     with running(many_definitions(11), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
         answer = get(aggregator, "/?" + urlencode({"q": query}))
-    shown = re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', answer.body.decode())
+    shown = re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', answer.page)
     assert answer.status == 200
     assert (len(shown) if isinstance(found, int) else [name for name in shown if name in found]) == found
     assert isinstance(found, int) or query == "opens first" or shown == found
@@ -458,7 +458,7 @@ def test_downloads_accept_the_cookie_except_from_other_sites(
     assert_refused(get(aggregator, path), ProblemType.UNAUTHORIZED)
     assert_refused(get(aggregator, path, cookie="hubbub=guess"), ProblemType.UNAUTHORIZED)
     cookie = signed_in(aggregator, given(store, Scope.READ))
-    page = get(aggregator, "/metric/homepage", **cookie).body.decode()
+    page = get(aggregator, "/metric/homepage", **cookie).page
     assert f'href="{path}"' in page
     answer = get(aggregator, path, **cookie)
     file = "homepage-2024-06-15.parquet" if kind == "summary" else "homepage-reports-2024-06-15.parquet"
@@ -511,9 +511,9 @@ def test_metric_page_shows_stale_figures(store: SqlStore) -> None:
     definitions = many_definitions(1)
     fill(store, definitions, NOON.date(), 3, computed=False)
     with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
-        pages = [get(aggregator).body.decode(), get(aggregator, "/metric/editor.first_page").body.decode()]
+        pages = [get(aggregator).page, get(aggregator, "/metric/editor.first_page").page]
         assert all("The figures of 3 periods are not computed yet" in page for page in pages)
         compute_figures(store, definitions)
-        pages = [get(aggregator).body.decode(), get(aggregator, "/metric/editor.first_page").body.decode()]
+        pages = [get(aggregator).page, get(aggregator, "/metric/editor.first_page").page]
     assert not any("not computed yet" in page for page in pages)
     assert all("60,000" in page for page in pages)

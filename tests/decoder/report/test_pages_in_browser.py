@@ -11,8 +11,8 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from hubbub_decoder import Decoding, Trends
-from tests.decoder.report.conftest import HOSTILE, NAMES
 from tests.support.chromium import chromium, requested, require
+from tests.support.report_pages import HOSTILE, NAMES
 
 KINDS = ("string", "ordinal", "categories", "trend", "metric", "index")
 CHARTS = {"string": 2, "ordinal": 2, "categories": 1, "trend": 2, "metric": 1, "index": 0}

@@ -181,16 +181,11 @@ def _version(
     return Version(
         digest=metric.digest,
         is_current=is_current,
-        facts=tuple((fact.label.capitalize(), _unbroken(fact.line(_MAX_ITEMS))) for fact in metric.facts()),
+        facts=tuple((fact.label.capitalize(), fact.line(_MAX_ITEMS)) for fact in metric.facts()),
         reports=sum(count for (digest, _), count in reports.items() if digest == metric.digest),
         privacy=privacy_rows(metric),
         central=last_central_epsilon(service.periods, service.settings, metric, smallest, now),
     )
-
-
-def _unbroken(text: str) -> str:
-    """Return a text with no line break inside a pair `name = number`."""
-    return text.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
 
 
 def _retention(metric: Metric, settings: Settings) -> str:

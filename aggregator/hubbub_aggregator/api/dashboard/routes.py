@@ -5,6 +5,7 @@ A refused request gets a page if the client accepts HTML, for example the form w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -16,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hubbub.metrics.rules import is_metric_name
-from hubbub.pages.html_page import STYLE
+from hubbub.pages.html_page import STYLE, keep_numbers_whole
 from hubbub.text import visible_value
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import authentication, openapi
@@ -100,8 +101,9 @@ def not_found_page(metric: str | None = None) -> Response:
     return _page("not_found", ProblemType.NOT_FOUND.status, name=metric)
 
 
-def _page(template: str, status: int = 200, **values: object) -> Response:
-    return HTMLResponse(_TEMPLATES.get_template(f"{template}.html.j2").render(values), status)
+def _page(template: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: object) -> Response:
+    html = _TEMPLATES.get_template(f"{template}.html.j2").render(values)
+    return HTMLResponse(keep_numbers_whole(html), status, headers)
 
 
 @get_and_head(routes, "/sign-in", response_class=HTMLResponse, **openapi.GET_SIGN_IN)
@@ -110,7 +112,7 @@ def get_sign_in(request: Request) -> Response:
     metric = request.query_params.get("metric", "")
     if may_read_without_token(request.state.service, request):
         return RedirectResponse(_metric_url(metric), _SEE_OTHER)
-    return HTMLResponse(_sign_in_form(None, metric))
+    return _sign_in_form(None, metric)
 
 
 @routes.post("/sign-in", **openapi.POST_SIGN_IN)
@@ -131,9 +133,7 @@ async def post_sign_in(request: Request) -> Response:
         if not accepts_html(request):
             raise
         service.outcomes.rejected_request(refused.problem_type)
-        return HTMLResponse(
-            _sign_in_form(refused.detail, metric), refused.problem_type.status, headers=refusal_headers(refused)
-        )
+        return _sign_in_form(refused.detail, metric, refused.problem_type.status, refusal_headers(refused))
     response = RedirectResponse(_metric_url(metric), _SEE_OTHER)
     _set_cookie(request, response, secret, int(authentication.SESSION_LENGTH.total_seconds()))
     return response
@@ -159,10 +159,12 @@ def _metric_url(metric: str) -> str:
     return f"/metric/{metric}" if is_metric_name(metric) else "/"
 
 
-def _sign_in_form(error: str | None, metric: str) -> str:
+def _sign_in_form(
+    error: str | None, metric: str, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     hours = int(authentication.SESSION_LENGTH.total_seconds()) // 3600
     name = metric if is_metric_name(metric) else ""
-    return _TEMPLATES.get_template("sign_in.html.j2").render(error=error, hours=hours, metric=name)
+    return _page("sign_in", status, headers, error=error, hours=hours, metric=name)
 
 
 def accepts_html(request: Request) -> bool:

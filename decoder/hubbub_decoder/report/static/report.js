@@ -9,6 +9,15 @@
 
   // Observable Plot's options that all charts share.
   const base = (width) => ({ width, marginRight: 16, style: { background: "none", fontSize: "12px" } });
+
+  /** Return a chart that screen readers take for one image: the table of its section has the same numbers. */
+  function plot(options) {
+    const marks = options.marks.filter(Boolean);
+    for (const mark of marks) mark.ariaHidden = "true";
+    const chart = Plot.plot({ ...options, marks });
+    chart.setAttribute("role", "img");
+    return chart;
+  }
   const shareAxis = (label) => ({ label, percent: true, grid: true, nice: true });
   const tip = (channels, describe) => ({
     ...channels, title: (mark) => describe(mark).join("\n"), fill: "var(--card)", stroke: "var(--dim)", lineWidth: 20, lineHeight: 1.3, fontSize: 12,
@@ -27,7 +36,7 @@
     const letters = Math.max(8, Math.min(40, Math.floor((width * 0.36) / 7)));
     const longest = Math.max(4, ...shown.map((i) => Math.min(letters, [...labels[i]].length)));
     const found = (i) => !detected || detected[i];
-    const ends = (name, x1, x2) => ({ y: String, x1: (i) => x1[i], x2: (i) => x2[i], ariaLabel: name });
+    const ends = (x1, x2) => ({ y: String, x1: (i) => x1[i], x2: (i) => x2[i] });
     const describe = (i) => [
       `${shorten(labels[i], 60)}: ${percent(share[i])}`,
       interval(low[i], high[i]),
@@ -35,7 +44,7 @@
       ...(truth ? [`true share ${percent(truth[i])}`] : []),
       ...(detected ? [detected[i] ? "detected" : "not detected"] : []),
     ];
-    const chart = Plot.plot({
+    const chart = plot({
       ...base(width),
       height: shown.length * 20 + 56,
       marginLeft: longest * 7 + 14,
@@ -45,8 +54,8 @@
       y: { domain: shown.map(String), label: null, tickSize: 0, tickFormat: (i) => shorten(labels[i], letters) },
       marks: [
         Plot.ruleX([0], { stroke: "var(--dim)" }),
-        joint_low && Plot.ruleY(shown, { ...ends("simultaneous intervals", joint_low, joint_high), stroke: "var(--bar)", strokeWidth: 1 }),
-        Plot.ruleY(shown, { ...ends("intervals", low, high), stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), strokeWidth: width < 500 ? 2 : 3 }),
+        joint_low && Plot.ruleY(shown, { ...ends(joint_low, joint_high), stroke: "var(--bar)", strokeWidth: 1 }),
+        Plot.ruleY(shown, { ...ends(low, high), stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), strokeWidth: width < 500 ? 2 : 3 }),
         Plot.dot(shown, {
           x: (i) => share[i], y: String, r: width < 500 ? 2 : 4, strokeWidth: 2,
           stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), fill: (i) => (found(i) ? "var(--bar)" : "var(--card)"),
@@ -69,7 +78,7 @@
     const known = points.filter((point) => point.share !== null);
     const channels = { x: "period", z: "i", stroke: (point) => colour(point.i) };
     const describe = (point) => [`${shorten(labels[point.i], 60)}: ${percent(point.share)}`, interval(point.low, point.high), `period ${point.period}`];
-    const chart = Plot.plot({
+    const chart = plot({
       ...base(width),
       height: 320,
       marginLeft: 48,
@@ -98,7 +107,7 @@
     const { periods, value, low, high, texts, unit } = data.means;
     const points = periods.map((period, t) => ({ period, mean: value[t], low: low[t], high: high[t], texts: texts[t] }));
     const describe = (point) => [`${data.level} interval ${point.texts[0]}`, `estimate ${point.texts[1]}`, `period ${point.period}`];
-    const chart = Plot.plot({
+    const chart = plot({
       ...base(width),
       height: 280,
       marginLeft: 64,
@@ -143,7 +152,7 @@
     const colours = dark.matches ? ["#f08c4f", none, "#5b9de3"] : ["#c2410c", none, "#2563a8"];
     const describe = (cell) => [`cohort ${cell.cohort}`, `bit ${cell.bit}`, `${cell.z.toFixed(1)} standard errors`];
     const row = Math.max(2, Math.min(20, 360 / cohorts));
-    const chart = Plot.plot({
+    const chart = plot({
       ...base(width),
       height: cohorts * row + 60,
       marginLeft: 48,
@@ -166,7 +175,7 @@
   function distribution(box, indices, width) {
     const { points, unit } = data.distribution;
     const describe = (point) => [`below ${point.edge}: ${percent(point.share)}`, interval(point.low, point.high)];
-    const chart = Plot.plot({
+    const chart = plot({
       ...base(width),
       height: 280,
       marginLeft: 48,
