@@ -5,22 +5,6 @@ from __future__ import annotations
 from hubbub_aggregator.api.dependencies import Address
 from hubbub_aggregator.pipeline.credible_clock import ServiceClock
 from hubbub_aggregator.server.limits import ConnectionLimits
-from hubbub_aggregator.store.clock_state import StoredClock
-from hubbub_aggregator.store.interface import AppendResult, Store, StoredPeriod, StoredReports
-from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures, VersionTotals
-from hubbub_aggregator.store.tokens import Token
+from hubbub_aggregator.store.interface import Store
 
-__all__ = [
-    "Address",
-    "AppendResult",
-    "ConnectionLimits",
-    "PeriodFigures",
-    "ServiceClock",
-    "Store",
-    "StoredClock",
-    "StoredFigures",
-    "StoredPeriod",
-    "StoredReports",
-    "Token",
-    "VersionTotals",
-]
+__all__ = ["Address", "ConnectionLimits", "ServiceClock", "Store"]

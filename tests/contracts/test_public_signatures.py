@@ -12,7 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from tests.contracts.test_api import PUBLIC_MODULES
+from tests.contracts.test_api import PUBLIC_MEMBERS, PUBLIC_MODULES
 
 NAMES_OF_NUMBERS = {"reports": "num_reports", "candidates": "num_candidates"}
 SYNONYMS = {
@@ -59,6 +59,8 @@ def of_class(where: str, base: type) -> Iterator[Annotated]:
             yield Annotated(where, name, text_of(annotation), sys.modules[base.__module__])
     for name, member in vars(base).items():
         each: Any = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        if name not in PUBLIC_MEMBERS.get(where, {name}):
+            continue
         is_public_method = inspect.isfunction(each) and each.__module__.startswith("hubbub")
         if is_public_method and (name == "__init__" or not name.startswith("_")):
             yield from of_function(f"{where}.{name}", each)

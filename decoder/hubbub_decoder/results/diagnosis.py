@@ -20,7 +20,15 @@ _NOTABLE_SHARE = 0.0027  # of standard normal numbers
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BitResidual(Result):
-    """Residual of the count of one bit in one cohort, in standard errors."""
+    """Residual of the count of one bit in one cohort.
+
+    Attributes
+    ----------
+    cohort, bit : int
+        Position of the count.
+    residual : float
+        In standard errors.
+    """
 
     cohort: int
     bit: int
@@ -29,12 +37,20 @@ class BitResidual(Result):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residuals(Result):
-    """Residuals of the bit counts after the estimates of a string metric, in standard errors. `str(residuals)` is one sentence.
+    """Residuals of the bit counts after the estimates of a string metric, in standard errors.
 
-    number      : of bit counts, in cohorts with reports
-    num_notable : of those beyond 3 standard errors
-    root_mean_square : about 1 or less is expected
-    largest     : the 8 largest in absolute value
+    `str(residuals)` is a sentence.
+
+    Attributes
+    ----------
+    number : int
+        Bit counts, in cohorts with reports.
+    num_notable : int
+        Residuals beyond 3 standard errors.
+    root_mean_square : float
+        About 1 or less is expected.
+    largest : tuple[BitResidual, ...]
+        The 8 largest in absolute value.
     """
 
     number: int
@@ -44,7 +60,18 @@ class Residuals(Result):
 
     @classmethod
     def of_array(cls, residuals: Floats) -> Residuals:
-        """Return the summary of an array (m, k), in which a cohort without reports is nan."""
+        """Return the summary of an array.
+
+        Parameters
+        ----------
+        residuals : Floats
+            (m, k), nan where a cohort has no reports.
+
+        Returns
+        -------
+        Residuals
+            Summary of the numbers that are not nan.
+        """
         known = residuals[np.isfinite(residuals)]
         cells = np.argsort(-np.abs(np.nan_to_num(residuals)), axis=None)[: min(_LARGEST, known.size)].tolist()
         largest = (divmod(cell, residuals.shape[1]) for cell in cells)

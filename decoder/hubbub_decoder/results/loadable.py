@@ -22,7 +22,20 @@ class Loadable:
     def load(cls, path: str | Path) -> Self:
         """Return the result of a .json file that `save` wrote; equal to the one that was saved.
 
-        Raises OutputError if the file cannot be read, or is no such file.
+        Parameters
+        ----------
+        path : str | Path
+            File that `save` of the same class wrote.
+
+        Returns
+        -------
+        Self
+            Result without the parts that no file has, such as the intervals at other levels.
+
+        Raises
+        ------
+        OutputError
+            The file cannot be read, or is no such file.
         """
         try:
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
@@ -36,7 +49,18 @@ class Loadable:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the result of the JSON values that `to_dict` returned."""
+        """Return the result of the JSON values that `to_dict` returned.
+
+        Parameters
+        ----------
+        values : Mapping[str, Any]
+            JSON values.
+
+        Returns
+        -------
+        Self
+            Equal to the result that returned them.
+        """
         return cls._from_values(values)
 
     @classmethod
