@@ -233,10 +233,22 @@ class Mechanism(ABC):
 
     @abstractmethod
     def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:
-        """Return a blanket of the reports of one unchanging value; its weight is 0 where none is known.
+        """Return a privacy blanket of the reports of one unchanging value.
 
-        num_bits, possible_ones : as for `epsilon`; a finite one is required for the reports of each epoch
-        epochs : numbers of reports that are drawn from each permanent response, as `reports` of `epsilon`
+        Parameters
+        ----------
+        num_bits
+            k, number of bits of the block.
+        possible_ones
+            Numbers of true bits of a value. Two values share as few of the k bits as possible.
+        epochs
+            Number of reports that are drawn from each permanent response, an integer >= 1 or math.inf each. The epsilon
+            of these reports is finite.
+
+        Returns
+        -------
+        Blanket
+            Common part of the reports of all values. Its weight is 0 where none is known.
         """
 
     @abstractmethod

@@ -24,10 +24,12 @@ class BitResidual(Result):
 
     Attributes
     ----------
-    cohort, bit : int
-        Position of the count.
-    residual : float
-        In standard errors.
+    cohort
+        Number of the cohort.
+    bit
+        Position of the bit.
+    residual
+        Count less its expectation, in standard errors.
     """
 
     cohort: int
@@ -39,18 +41,18 @@ class BitResidual(Result):
 class Residuals(Result):
     """Residuals of the bit counts after the estimates of a string metric, in standard errors.
 
-    `str(residuals)` is a sentence.
+    `str(residuals)` is one sentence.
 
     Attributes
     ----------
-    number : int
-        Bit counts, in cohorts with reports.
-    num_notable : int
-        Residuals beyond 3 standard errors.
-    root_mean_square : float
+    number
+        Number of bit counts in cohorts with reports.
+    num_notable
+        Number of residuals beyond 3 standard errors.
+    root_mean_square
         About 1 or less is expected.
-    largest : tuple[BitResidual, ...]
-        The 8 largest in absolute value.
+    largest
+        The 8 largest residuals in absolute value.
     """
 
     number: int
@@ -60,17 +62,17 @@ class Residuals(Result):
 
     @classmethod
     def of_array(cls, residuals: Floats) -> Residuals:
-        """Return the summary of an array.
+        """Return the summary of an array of residuals.
 
         Parameters
         ----------
-        residuals : Floats
-            (m, k), nan where a cohort has no reports.
+        residuals
+            Residuals in standard errors, (m, k). A cohort without reports is nan.
 
         Returns
         -------
         Residuals
-            Summary of the numbers that are not nan.
+            Numbers and the largest residuals.
         """
         known = residuals[np.isfinite(residuals)]
         cells = np.argsort(-np.abs(np.nan_to_num(residuals)), axis=None)[: min(_LARGEST, known.size)].tolist()

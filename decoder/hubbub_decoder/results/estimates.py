@@ -191,14 +191,21 @@ class FitTest(Result):
 
 
 class Level(StrEnum):
-    """How much a finding matters: `note`, `warning` or `problem`, from the least to the most."""
+    """How much a finding matters, from the least to the most.
+
+    Attributes
+    ----------
+    NOTE
+        Nothing is wrong. The finding says how the result was made.
+    WARNING
+        The result can be used within the limits that the finding names.
+    PROBLEM
+        The result is wrong or may be wrong. Find the cause before you use it.
+    """
 
     NOTE = "note"
-    """Nothing is wrong; the finding says how the result was made."""
     WARNING = "warning"
-    """The result can be used within the limits that the finding names."""
     PROBLEM = "problem"
-    """The result is wrong or may be wrong: find the cause before you use it."""
 
     @property
     def label(self) -> str:

@@ -20,17 +20,17 @@ class Loadable:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the result of a .json file that `save` wrote; equal to the one that was saved.
+        """Return the result of a .json file that `save` wrote.
 
         Parameters
         ----------
-        path : str | Path
-            File that `save` of the same class wrote.
+        path
+            Path of the file.
 
         Returns
         -------
         Self
-            Result without the parts that no file has, such as the intervals at other levels.
+            Result that is equal to the one that was saved.
 
         Raises
         ------
@@ -53,13 +53,13 @@ class Loadable:
 
         Parameters
         ----------
-        values : Mapping[str, Any]
-            JSON values.
+        values
+            Fields by name.
 
         Returns
         -------
         Self
-            Equal to the result that returned them.
+            Result that is equal to the original one.
         """
         return cls._from_values(values)
 
