@@ -7,8 +7,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from html import unescape
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.parse import quote
 
 import click
 import pytest
@@ -16,6 +20,7 @@ import pytest
 from hubbub.cli import main
 from tests.contracts.test_api import PUBLIC_MODULES
 from tests.contracts.test_docs_equations import equations
+from tests.contracts.test_docs_questions import SEARCHES
 from tests.support.chromium import chromium, requested, require
 from tests.support.paths import DOCS
 
@@ -103,6 +108,25 @@ def test_pages_load_nothing_from_the_network(site: Path) -> None:
     for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
         addresses = {each for found in re.findall(loaded, path.read_text(encoding="utf-8")) for each in found if each}
         assert not {each for each in addresses if each.startswith(("http:", "https:", "//"))}, path
+
+
+def test_search_lists_answers_first(site: Path, tmp_path: Path) -> None:
+    """The page that answers, or the page of questions, is among the first ten results, and before any decision record."""
+    require()
+    script = "return [...document.querySelectorAll('ul.search li a')].map(link => link.getAttribute('href'))"
+    handler = partial(SimpleHTTPRequestHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, chromium(tmp_path / "profile") as browser:
+        Thread(target=server.serve_forever, daemon=True).start()
+        for words, page in SEARCHES.items():
+            browser.get(f"http://127.0.0.1:{server.server_port}/search.html?q={quote(words)}")
+            while "Search finished" not in browser.find_element("id", "search-results").text:
+                pass
+            found = [link.partition("#")[0].partition("?")[0] for link in browser.execute_script(script)]
+            answers = {page.replace(".md", ".html"), "questions.html"}
+            assert answers & set(found[:10]), (words, found[:10])
+            before = found[: min(found.index(each) for each in answers if each in found)]
+            assert not [each for each in before if each.startswith("decisions/")], words
+        server.shutdown()
 
 
 @pytest.mark.parametrize("page", ["mathematics", "privacy"])
