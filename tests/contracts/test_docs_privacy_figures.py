@@ -120,7 +120,10 @@ def test_figures_in_the_text_are_current() -> None:
     assert f"epsilon 1.07 is {math.exp(epsilon(paper)):.1f} times" in PAGE
     permanent_factors = [round(math.exp(float(row[-1]))) for row in EPSILON[2:4]]
     assert "3.89 {} times, 4.39 {} times".format(*permanent_factors) in PAGE
-    assert f"$e^{{{mutual_information(params_of('64, 1', '.25, .75, .25'), math.inf):.0f}}}$ at $k$ = 64, $f$ = .25" in PAGE
+    assert (
+        f"$e^{{{mutual_information(params_of('64, 1', '.25, .75, .25'), math.inf):.0f}}}$ at $k$ = 64, $f$ = .25"
+        in PAGE
+    )
     assert f"linked, give all 128 bits with probability {all_bits_right(paper, 100):.2f}".replace("0.", ".") in PAGE
 
 
