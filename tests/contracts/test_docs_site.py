@@ -19,7 +19,7 @@ from tests.support.chromium import chromium, requested, require
 from tests.support.paths import DOCS
 
 pytestmark = pytest.mark.slow
-PHONE_WIDTH = 390
+PHONE_WIDTH, DESKTOP_WIDTH = 390, 1280
 
 
 def build(source: Path, target: Path) -> subprocess.CompletedProcess[str]:
@@ -118,24 +118,27 @@ def test_no_formula_is_left_as_text(site: Path) -> None:
         assert re.findall(r"\$[^\s$][^$\n]*\$|\\[a-z]{2,}.{0,20}|[\^_]\{.{0,20}", text) == [], path
 
 
-def test_formulas_render_on_a_phone(site: Path, tmp_path: Path) -> None:
-    """MathJax shows a wrong formula as an error, and an unknown command in red."""
+def test_formulas_render_and_fit(site: Path, tmp_path: Path) -> None:
+    """MathJax shows a wrong formula as an error, and an unknown command in red. On a phone, wide formulas scroll by themselves."""
     require()
     pages = {path: formulas(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     pages = {path: number for path, number in pages.items() if number}
     assert sum(pages.values()) > 800
     with chromium(tmp_path / "profile") as browser:
-        browser.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": PHONE_WIDTH, "height": 844, "deviceScaleFactor": 1, "mobile": True},
-        )
         browser.set_script_timeout(60)
         for path, number in pages.items():
-            browser.get(path.as_uri())
-            browser.execute_async_script("MathJax.startup.promise.then(arguments[0])")
-            rendered, errors, width = browser.execute_script(
-                "return [document.querySelectorAll('mjx-container').length,"
-                " document.querySelectorAll('mjx-merror, mjx-container [style*=\"color: red\"]').length, document.documentElement.scrollWidth]"
-            )
-            assert (rendered, errors, width) == (number, 0, PHONE_WIDTH), path
+            for width in (PHONE_WIDTH, DESKTOP_WIDTH):
+                metrics = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width == PHONE_WIDTH}
+                browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+                browser.get(path.as_uri())
+                browser.execute_async_script("MathJax.startup.promise.then(arguments[0])")
+                rendered, errors, page, wide = browser.execute_script(
+                    "return [document.querySelectorAll('mjx-container').length,"
+                    " document.querySelectorAll('mjx-merror, mjx-container [style*=\"color: red\"]').length,"
+                    " document.documentElement.scrollWidth,"
+                    " [...document.querySelectorAll('div.math')].filter(each => each.scrollWidth > each.clientWidth).length]"
+                )
+                assert (rendered, errors) == (number, 0), path
+                assert page <= width, path
+                assert width == PHONE_WIDTH or wide == 0, path
         assert all(address.startswith(("file:", "data:")) for address in requested(browser))
