@@ -15,7 +15,6 @@ exclude_patterns = ["progress"]
 
 myst_enable_extensions = ["dollarmath"]  # $formula$, which GitHub renders too
 myst_dmath_allow_space = False  # as on GitHub: amounts of money are not formulas
-myst_dmath_allow_digits = False
 myst_heading_anchors = 4  # links to headings, with the anchors that GitHub makes
 myst_fence_as_directive = ["math"]  # ```math, which GitHub renders too
 
