@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hubbub import Buckets, Definitions, Metric
-from hubbub.cli.catalogue import catalogue_page
+from hubbub.cli.catalogue import catalogue_pages
 from hubbub.pages.html_page import element, page, table
 from hubbub.privacy.ledger import Account
 from hubbub.sdk.storage.state import State
@@ -67,7 +67,7 @@ def markup(texts: list[str]) -> str:
 
 
 def catalogue(texts: list[str]) -> str:
-    return catalogue_page(Definitions(metrics(texts)), date(2026, 11, 23))
+    return "".join(catalogue_pages(Definitions(metrics(texts)), date(2026, 11, 23)).values())
 
 
 def state(texts: list[str]) -> str:
