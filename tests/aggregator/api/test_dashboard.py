@@ -302,13 +302,24 @@ def test_chart_shows_the_last_90_periods_with_empty_ones() -> None:
         PeriodLine(str(first + timedelta(days=day)), 10 * (day + 1), day > 98, day == 50) for day in (0, 50, 97, 99)
     ]
     chart = build_chart(metric, lines)
-    assert (len(chart.bars), chart.first, chart.last, chart.highest) == (90, "2024-01-11", "2024-04-09", 1000)
+    assert (len(chart.bars), chart.first, chart.last, chart.top) == (90, "2024-01-11", "2024-04-09", 1000)
     assert [(bar.line.period, bar.height, bar.line.is_open) for bar in chart.bars if bar.line.reports] == [
         ("2024-02-20", 51.0, False),
         ("2024-04-07", 98.0, False),
         ("2024-04-09", 100.0, True),
     ]
     assert [bar.line.period for bar in chart.bars if bar.line.is_implausible] == ["2024-02-20"]
+
+
+@pytest.mark.parametrize(("bars", "dates"), [(1, 1), (2, 1), (7, 1), (8, 3), (90, 3)])
+def test_chart_labels_its_axes(bars: int, dates: int) -> None:
+    metric, first = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5), date(2024, 1, 1)
+    chart = build_chart(metric, [PeriodLine(str(first + timedelta(days=day)), 301, False) for day in range(bars)])
+    assert [(tick.position, tick.text) for tick in chart.values] == [(0, "400"), (50, "200"), (100, "0")]
+    assert {bar.height for bar in chart.bars} == {75.25}
+    assert len(chart.dates) == dates
+    assert chart.dates[0].text.startswith("2024-01-01")
+    assert chart.dates[-1].text.endswith(str(first + timedelta(days=bars - 1)))
 
 
 def test_chart_adds_periods_of_another_kind() -> None:
