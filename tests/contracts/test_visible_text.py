@@ -50,6 +50,9 @@ TEXTS = st.lists(TEXT, min_size=8, max_size=8, unique=True)
 
 def invisible(text: str) -> list[str]:
     """Characters that a page must not have."""
+    text = re.sub(
+        "(?<=[\u203c-\u3299\ufe0f\U0001f000-\U0001faff])\u200d(?=[\u203c-\u3299\U0001f000-\U0001faff])", "", text
+    )
     return [c for c in text if not (c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs")]
 
 
