@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.api.dependencies import _warn_of_local_limit
+from hubbub_aggregator.api.dependencies import warn_of_local_limit
 from hubbub_aggregator.api.ingest import IngestMiddleware, RawResponse, decode_batch
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.server.client_address import LOCAL
@@ -133,7 +133,7 @@ def test_requests_with_wrong_tokens_are_rate_limited(start: StartAggregator, sql
 def test_local_requests_without_client_have_a_higher_limit(
     start: StartAggregator, sqlite_store: SqlStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _warn_of_local_limit.cache_clear()
+    warn_of_local_limit.cache_clear()
     aggregator = start(sqlite_store, client_rate=1e-3, client_burst_seconds=1_000, local_rate_factor=4)
     # the fixture requested only /livez, which is not charged
     answers = [aggregator.get("/v1/metrics").status for _ in range(6)]
