@@ -70,6 +70,9 @@ class Reach:
         self.failed: list[str] = []
         builtins._probe = lambda number: self.reached.add(number) or True  # type: ignore[attr-defined]
 
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [each for each in items if each.nodeid.startswith("tests/") or isinstance(each, pytest.DoctestItem)]
+
     def pytest_collection_finish(self) -> None:
         self.tests["import"] = {"seconds": 0.0, "reached": sorted(self.reached)}
 
