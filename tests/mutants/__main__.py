@@ -230,7 +230,10 @@ def reach(mutants: list[Mutant], copy: Path) -> dict[str, dict[str, Any]]:
 
 
 def tests_for(mutant: Mutant, number: int, tests: dict[str, dict[str, Any]]) -> list[str]:
-    """The tests of its area that reach a mutant, those of quick files first; all of them if importing the module reaches it."""
+    """The tests of its area that reach a mutant; all of them if importing the module reaches it.
+
+    Files whose name has a word of the module's name come first, then quick files.
+    """
     area = (mutant.file, *(f"{folder}/" for folder in AREAS[mutant.area].tests))
     at_import = number in tests["import"]["reached"]
     reaching = {
@@ -241,7 +244,12 @@ def tests_for(mutant: Mutant, number: int, tests: dict[str, dict[str, Any]]) -> 
     files: dict[str, float] = Counter()
     for name, seconds in reaching.items():
         files[_file_of(name)] += seconds
-    ordered = sorted(reaching, key=lambda name: (files[_file_of(name)], _file_of(name), reaching[name]))
+
+    def order(name: str) -> tuple[bool, float, str, float]:
+        file = _file_of(name)
+        return not _words(file) & _words(mutant.file), files[file], file, reaching[name]
+
+    ordered = sorted(reaching, key=order)
     chosen, total = [], 0.0
     for name in ordered:
         total += reaching[name]
@@ -249,6 +257,10 @@ def tests_for(mutant: Mutant, number: int, tests: dict[str, dict[str, Any]]) -> 
             break
         chosen.append(name)
     return chosen
+
+
+def _words(file: str) -> set[str]:
+    return set(Path(file).stem.split("_")) - {"test"}
 
 
 class Run:
