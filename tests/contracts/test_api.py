@@ -25,6 +25,7 @@ import hubbub.summary
 import hubbub.testing
 import hubbub.typing
 import hubbub_aggregator
+import hubbub_aggregator.typing
 import hubbub_decoder
 import hubbub_decoder.plots
 import hubbub_decoder.typing
@@ -45,7 +46,15 @@ PUBLIC_MODULES = (
     hubbub_decoder.plots,
     hubbub_decoder.typing,
     hubbub_aggregator,
+    hubbub_aggregator.typing,
 )
+
+
+PUBLIC_MEMBERS: dict[str, set[str]] = {
+    "hubbub_aggregator.SqlStore": {"open", "close"},
+    **{f"hubbub_aggregator.typing.{name}": set() for name in ("ConnectionLimits", "ServiceClock", "Store")},
+}
+"""Public members of classes whose other members belong to the service."""
 
 
 def described(modules: tuple[ModuleType, ...] = PUBLIC_MODULES) -> str:
@@ -58,7 +67,7 @@ def described(modules: tuple[ModuleType, ...] = PUBLIC_MODULES) -> str:
             if (
                 inspect.isclass(thing) and thing is not hubbub.ProblemType
             ):  # its members are the table of test_delivery.py
-                for member in sorted(own_members(thing)):
+                for member in sorted(PUBLIC_MEMBERS.get(f"{module.__name__}.{name}", own_members(thing))):
                     if not member.startswith("_"):
                         each = inspect.getattr_static(thing, member)
                         called = each.__func__ if isinstance(each, classmethod | staticmethod) else each

@@ -40,6 +40,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("segments",),
         ("api",),
         ("app",),
+        ("typing",),
         ("cli",),
         (".",),
     ),

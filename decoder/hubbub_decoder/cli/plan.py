@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,10 @@ from hubbub.cli.help_sections import SectionedCommand, SectionOption
 from hubbub.cli.output import PATH, json_option, print_json, print_toml
 from hubbub.errors import ParameterError
 from hubbub.metrics.buckets import Buckets, Estimand
-from hubbub.metrics.kinds import KINDS, MIN_STRING_BITS, BlockKind, KindWord
+from hubbub.metrics.kinds import MIN_STRING_BITS, KindWord
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
-from hubbub_decoder.cli.shared import ShowStage, elapsed_time
+from hubbub_decoder.cli.shared import Decorator, ShowStage, elapsed_time
 
 if TYPE_CHECKING:
     from hubbub_decoder.planning.description import Description
@@ -28,14 +28,14 @@ _DEFAULT_REPORTS = 1_000_000
 _COUNT = click.IntRange(min=1)
 _EPSILON = click.FloatRange(min=0, min_open=True)
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
-_KINDS = [str(word) for word in KindWord if issubclass(KINDS[word], BlockKind)]
+_KINDS = [str(word) for word in KindWord if word is not KindWord.JOINT]
 """Kinds that can be planned: each part of a joint metric is planned on its own."""
 _OF_DESCRIPTION = ("num_reports", "num_candidates", "periods", "retained")
 _FIELD = re.compile(r"`(\w+)(?: = ([^`]+))?`")
 """Field of `Wishes`, with its value or without, in the text of an error."""
 
 
-def _section(name: str) -> Any:
+def _section(name: str) -> Callable[..., Decorator]:
     return partial(click.option, cls=SectionOption, section=name)
 
 

@@ -190,13 +190,7 @@ class TableResult(Sequence[R]):
         -------
         pd.DataFrame
             Data frame with the rows of `to_table`.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            Pandas is not installed. hubbub does not require it.
         """
-        _require("pandas", f"{type(self).__name__}.to_pandas")
         return self.to_table().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
