@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 
 .DEFAULT_GOAL := check
-.PHONY: audit demo docs test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood
+.PHONY: audit demo docs figures test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -129,6 +129,7 @@ bench: bench-client bench-encode bench-ingest                ## print figures; n
 
 bench-client: .venv/.dev-installed
 	$(BIN)/python benchmarks/client.py
+	$(BIN)/python -m benchmarks.footprint
 
 bench-encode: .venv/.dev-installed
 	$(BIN)/python benchmarks/encode.py
@@ -143,34 +144,37 @@ bench-pages: .venv/.dev-installed               ## the page, a metric's page and
 	$(BIN)/python -m benchmarks.dashboard
 
 bench-scale: .venv/.spark-installed             ## `hubbub fold` with each engine at four sizes: time, memory, ratios to the kernel and to DuckDB
-	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.scale --out docs/explanation/data --plot docs/images/scale.svg
 
 bench-purge: .venv/.dev-installed               ## how long appends wait while 10 million reports and a million ids are dropped
 	$(BIN)/python -m benchmarks.purge
 
-bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, with its decoder's figures; writes docs/explanation/accuracy.md
-	$(BIN)/python -m benchmarks.accuracy --out docs/explanation/accuracy.md
-	$(BIN)/python -m benchmarks.accuracy --simulate --out docs/explanation/accuracy.md
-	$(BIN)/python -m benchmarks.literature --out docs/explanation/accuracy.md
+figures: .venv/.dev-installed                     ## tables and pictures of docs/explanation, from the figures in docs/explanation/data
+	$(BIN)/python -m benchmarks.pages
+
+bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, with its decoder's figures; writes docs/explanation/data
+	$(BIN)/python -m benchmarks.accuracy --out docs/explanation/data
+	$(BIN)/python -m benchmarks.accuracy --simulate --out docs/explanation/data
+	$(BIN)/python -m benchmarks.literature --out docs/explanation/data
 
 bench-fit: .venv/.dev-installed                 ## false alarms and power of the goodness-of-fit tests
-	$(BIN)/python -m benchmarks.goodness_of_fit --out docs/explanation/accuracy.md
+	$(BIN)/python -m benchmarks.goodness_of_fit --out docs/explanation/data
 
 bench-random: .venv/.dev-installed             ## calibration on 320 random tasks: error, coverage, false discoveries of each stratum
-	$(BIN)/python -m benchmarks.random_tasks
+	$(BIN)/python -m benchmarks.random_tasks --out docs/explanation/data
 	$(BIN)/python -m benchmarks.warning_rates
 
 bench-many: .venv/.dev-installed                ## bit counts with more candidates than bits
-	$(BIN)/python -m benchmarks.many_candidates --out docs/explanation/accuracy.md
+	$(BIN)/python -m benchmarks.many_candidates --out docs/explanation/data
 
 bench-peers: .venv/.dev-installed               ## other frequency oracles at equal epsilon: exact laws, pure-LDP, multi-freq-ldpy
-	$(BIN)/python -m benchmarks.peers --results build/peers.json --out docs/explanation/comparison.md
+	$(BIN)/python -m benchmarks.peers --results build/peers.json --out docs/explanation/data
 
 bench-central: .venv/.dev-installed             ## the price of no trusted curator: randomized response, Laplace and Gaussian noise at equal epsilon
-	$(BIN)/python -m benchmarks.central_comparison --out docs/explanation/comparison.md
+	$(BIN)/python -m benchmarks.central_comparison --out docs/explanation/data
 
 bench-decode: .venv/.dev-installed              ## time of decode by number of candidates
-	$(BIN)/python -m benchmarks.decode_time
+	$(BIN)/python -m benchmarks.decode_time --out docs/explanation/data
 
 bench-decode-all: .venv/.dev-installed          ## decodings per second of decode-all, a run without changes, a run after a kill
 	$(BIN)/python -m benchmarks.decode_all

@@ -72,12 +72,32 @@ def create_app(
     reload: Callable[[], Definitions] | None = None,
     local_address: Address | None = None,
 ) -> ASGIApp:
-    """Return the application; its writer thread and background jobs run while the application does.
+    """Return the ASGI application of the aggregator.
 
-    clock : default: the clock of the system, or of the PostgreSQL server, compared with elapsed time
-    free : returns the free bytes of the store's disk; None: the store is not on a disk of this machine
-    reload : returns the definitions after SIGHUP; None: SIGHUP is not handled
-    local_address : address of the listener that serves reads without a token; None: there is none
+    Its writer thread and background jobs run while the application does.
+
+    Parameters
+    ----------
+    definitions
+        Metrics that are collected.
+    store
+        Store of the reports.
+    settings
+        Limits and intervals. None: the default `Settings`.
+    clock
+        Clock that decides about closing and deletion. None: the clock of the system, or of the PostgreSQL server,
+        compared with elapsed time.
+    free
+        Function that returns the free bytes of the store's disk. None: the store is not on a disk of this machine.
+    reload
+        Function that returns the definitions after SIGHUP. None: SIGHUP is not handled.
+    local_address
+        Address of the listener that serves reads without a token. None: there is none.
+
+    Returns
+    -------
+    ASGIApp
+        Application for any ASGI server.
     """
     service = _make_service(definitions, store, settings or Settings(), clock, free, reload, local_address)
     app = FastAPI(

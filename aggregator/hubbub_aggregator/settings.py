@@ -36,9 +36,63 @@ def _setting(section: str, default: Any, help_text: str, **metadata: Any) -> Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Limits of one aggregator process, and its intervals. Sizes are in bytes, durations in seconds.
+    """Limits of one aggregator process, and its intervals.
 
-    keep_counts, keep_reports : number of periods by metric name
+    Sizes are in bytes, durations in seconds. Each field is an option of `hubbub serve`, whose help text describes it.
+
+    Parameters
+    ----------
+    keep_counts
+        Number of periods after which counts are dropped, by metric name.
+    keep_reports
+        Number of periods for which reports are kept too, by metric name.
+    cors_origin
+        Origins whose pages may send batches and read /v1/metrics.
+    trusted_proxy
+        Networks of proxies on other machines whose X-Forwarded-For is trusted.
+    max_body
+        Largest body of a request, as sent (compressed).
+    max_body_seconds
+        Longest time for a body to arrive.
+    min_body_rate
+        Lowest rate of an arriving body, in bytes per second.
+    max_body_memory
+        Memory for bodies that are arriving, an eighth of it for one network.
+    max_connections
+        Largest number of open connections.
+    max_network_connections
+        Largest number of open connections from one network.
+    max_reports
+        Largest number of reports in one batch.
+    max_queue_bytes
+        Largest size of batches that wait for their commit.
+    max_commit_bytes
+        Size of the batches of one commit.
+    fold_interval
+        Time between two rounds of folding segments and closing periods.
+    client_rate
+        Requests per second from one network.
+    client_report_rate
+        Reports per second from one network.
+    client_byte_rate
+        Bytes per second of decompressed batches from one network.
+    client_burst_seconds
+        Time of the three rates above that may arrive at once.
+    local_rate_factor
+        Multiple of the three rates that this machine may send without X-Forwarded-For.
+    min_free_disk
+        Free space to keep on the database's disk.
+    local_reads_without_token
+        Whether a second port, which only this machine reaches, answers reads without a token.
+    reject_implausible
+        Whether batches with an implausible report are refused.
+    require_report_token
+        Whether batches need a token with the scope `report`.
+
+    Raises
+    ------
+    ParameterError
+        A limit is out of range, or the limits contradict each other.
     """
 
     keep_counts: Mapping[str, int] = _setting(
@@ -179,7 +233,13 @@ class Settings:
                 )
 
     def connection_limits(self) -> ConnectionLimits:
-        """Return the limits of open connections for one server process, with no connection counted yet."""
+        """Return the limits of open connections.
+
+        Returns
+        -------
+        ConnectionLimits
+            Limits of one server process, with no connection counted yet.
+        """
         return ConnectionLimits(self.max_connections, self.max_network_connections, Proxies(self.trusted_proxy))
 
 

@@ -47,25 +47,43 @@ _debugged_clients: list[Client] = []
 class Client:
     """Telemetry client of one installation. All processes that share `state` are one client.
 
-    definitions : TOML file of metric definitions, or the result of `load_definitions`
-    state       : directory for the secret, the ledger and queued reports; created if it does not exist
-    url         : URL of the aggregator: https, or http to a loopback address
-    durability  : "process": `record` returns after the write; data is fsynced within one second, and always before it is uploaded.
-                  "power": `record` returns after the fsync.
-                  "memory": nothing is written to disk, and every start is a new client with a new ledger
-    policy      : the largest epsilon that the client may spend; only your code can change it
-    limits      : limits on queued reports
-    detached    : for programs that end at once: at most once a day a background process sends due reports; this process sends only after
-                  it has run for a minute. A frozen program (PyInstaller) sends due reports itself, at its start
-    per_subject : disable `record` on the client itself; use `subject(id).record` (for servers that report for many users)
-    renew_identity_when_copied : if `state` was used on another machine before, create a new secret, which spends epsilon again;
-                  by default the client warns once and keeps the secret
-    ca_certs    : file of certificates to trust instead of the system's
-    transport, disk, clock, random_bytes, environment, machine_id : replacements for tests
+    Nothing is recorded before `set_consent("on")` or `set_consent("local")`. `state` keeps the consent. Methods raise
+    only if they are called wrongly.
 
-    Nothing is recorded before `set_consent("on")` or `set_consent("local")`; `state` keeps the consent.
+    Parameters
+    ----------
+    definitions
+        TOML file of metric definitions, or the result of `load_definitions`.
+    state
+        Directory for the secret, the ledger and queued reports. It is created if it does not exist.
+    url
+        URL of the aggregator: https, or http to a loopback address.
+    durability
+        "process": `record` returns after the write, and data is fsynced within one second, and always before it is
+        uploaded. "power": `record` returns after the fsync. "memory": nothing is written to disk, and every start is a
+        new client with a new ledger.
+    policy
+        The largest epsilon that the client may spend. Only your code can change it. None: the default `Policy`.
+    limits
+        Limits on queued reports. None: the default `Limits`.
+    detached
+        For programs that end at once. At most once a day a background process sends due reports, and this process
+        sends only after it has run for a minute. A frozen program (PyInstaller) sends due reports itself, at its
+        start.
+    per_subject
+        Disable `record` on the client itself. Use `subject(id).record`, for servers that report for many users.
+    renew_identity_when_copied
+        If `state` was used on another machine before, create a new secret, which spends epsilon again. By default the
+        client warns once and keeps the secret.
+    ca_certs
+        File of certificates to trust instead of the system's.
+    transport, disk, clock, random_bytes, environment, machine_id
+        Replacements for tests, see `hubbub.testing`.
 
-    The constructor raises HubbubError if definitions or url are wrong. Other methods raise only if they are called wrongly.
+    Raises
+    ------
+    HubbubError
+        The definitions, the URL or another argument is wrong.
     """
 
     def __init__(
@@ -127,22 +145,59 @@ class Client:
             )
 
     def record(self, metric: str, value: Value | JointValue = None) -> None:
-        """Record a value; returns at once and never raises.
+        """Record a value. The method returns at once and never raises.
 
-        Of several recordings in a period one is reported, each with the same probability. None means "no value". A recording that is
-        ignored (unknown metric, wrong type, no consent, spent budget) is counted in `accounting()`.
+        Of several recordings in a period one is reported, each with the same probability.
+
+        Parameters
+        ----------
+        metric
+            Name of the metric.
+        value
+            Value of the metric's kind. None means "no value".
+
+        Notes
+        -----
+        A recording that is ignored (unknown metric, wrong type, no consent, spent budget) is counted in
+        `accounting()`.
         """
         self._record(None, metric, value)
 
     async def arecord(self, metric: str, value: Value | JointValue = None) -> None:
-        """Record from asyncio, in a dedicated thread, so that the event loop never waits for a disk. Never raises, like `record`."""
+        """Record a value from asyncio, in a dedicated thread, so that the event loop never waits for a disk.
+
+        Parameters
+        ----------
+        metric
+            Name of the metric.
+        value
+            Value of the metric's kind. None means "no value".
+
+        Notes
+        -----
+        It never raises, like `record`.
+        """
         await self._async_worker.run(self._record, None, metric, value)
 
     def subject(self, subject_id: str) -> Subject:
         """Return the recorder of one of many people, with their own secret, cohort, drafts and ledger.
 
-        Servers must use this: a client counts as one person and sends one report per metric and period.
-        The id is not stored, only a keyed hash of it.
+        Servers must use this method, because a client counts as one person and sends one report per metric and period.
+
+        Parameters
+        ----------
+        subject_id
+            Stable id of the person. It is not stored, only a keyed hash of it.
+
+        Returns
+        -------
+        Subject
+            Recorder of this person.
+
+        Raises
+        ------
+        ParameterError
+            The id is not a string, or is empty.
         """
         return Subject(self, check_subject_id(subject_id))
 
@@ -152,16 +207,34 @@ class Client:
         return self._parts.journal.run(self._consent)
 
     def set_consent(self, consent: Consent | Literal["off", "local", "on"], text: str = "") -> bool:
-        """Save the consent of the user and the text they read; return whether the disk saved all of it.
+        """Save the consent of the user and the text they read.
 
-        `on`    : the client sends one report per metric and period, of values recorded under `on`.
-        `local` : the client builds reports and keeps them on this device for inspection. It never sends them: `on` drops them
-                  (`dropped["local"]` of `accounting()`). They cost no budget.
-        `off`   : deletes queued batches, drafts and the secret for every process that shares `state`. The ledger is kept, because reports
-                  already sent still count against the budget. `on` afterwards creates a new secret.
+        Parameters
+        ----------
+        consent
+            "on": the client sends one report per metric and period, of values recorded under "on". "local": the client
+            builds reports and keeps them on this device for inspection. It never sends them, and they cost no budget;
+            "on" drops them (`dropped["local"]` of `accounting()`). "off": queued batches, drafts and the secret are
+            deleted for every process that shares `state`. The ledger is kept, because reports already sent still count
+            against the budget. A later "on" creates a new secret.
+        text
+            Text that the user read, or its version.
 
-        If the disk cannot save or delete a part, a RuntimeWarning names it. The new level holds in this process nevertheless: after `off`
-        neither it nor its children send anything. Call `set_consent` again when the disk works.
+        Returns
+        -------
+        bool
+            Whether the disk saved all of it.
+
+        Raises
+        ------
+        ParameterError
+            The level is unknown, or the text is not a string of at most 65,536 characters.
+
+        Notes
+        -----
+        If the disk cannot save or delete a part, a RuntimeWarning names it. The new level holds in this process
+        nevertheless: after "off" neither it nor its children send anything. Call `set_consent` again when the disk
+        works.
         """
         if consent not in tuple(Consent):
             raise ParameterError(f"consent must be one of {', '.join(Consent)}, got {consent!r}")
@@ -179,9 +252,24 @@ class Client:
         return not missing
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all due reports are delivered, at most `timeout` seconds; return whether they are.
+        """Wait until all due reports are delivered.
 
         A report is due after its period has ended and its random send time has passed.
+
+        Parameters
+        ----------
+        timeout
+            Longest time to wait, in seconds.
+
+        Returns
+        -------
+        bool
+            Whether all due reports are delivered.
+
+        Raises
+        ------
+        ParameterError
+            The timeout is not a number.
         """
         seconds = check_timeout(timeout)
         return call_safely(lambda: self._parts.uploader.flush(seconds), otherwise=False)
@@ -191,21 +279,50 @@ class Client:
         call_safely(self._close, None)
 
     def accounting(self) -> Accounting:
-        """Return the counters of recordings and reports."""
+        """Return the counters of recordings and reports.
+
+        Returns
+        -------
+        Accounting
+            Counters of this client and all its subjects.
+        """
         return self._parts.journal.run(self._parts.recorder.accounting)
 
     def inspect(self, last: int = 1) -> Inspection:
-        """Return what `hubbub inspect --last LAST` shows: consent, queued batches, bodies of the last batches sent (at most 10).
+        """Return what `hubbub inspect` shows: consent, queued batches and the last bodies sent.
 
-        For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
+        It is made for an app's settings page. It reads the files without waiting for the directory's lock, and never
+        raises.
+
+        Parameters
+        ----------
+        last
+            Number of bodies of the last batches sent, at most 10.
+
+        Returns
+        -------
+        Inspection
+            What the state directory holds.
         """
         return self._report(lambda state: inspect_state(state, last))
 
     def inspect_html(self, last: int = 10) -> str:
-        """Return the page of `hubbub inspect --html`: consent, who can learn what, budget, reports held, the last `last` batches sent.
+        """Return the page of `hubbub inspect --html`, for an app's settings page.
 
-        For an app's settings page: one self-contained HTML document without scripts. Reads the files without waiting for the directory's
-        lock; never raises. After an internal error, the log has it and the page is empty: a page that says "nothing is held" could be wrong.
+        The page is one self-contained HTML document without scripts. It says who can learn what, and lists consent,
+        budget, the reports held and the last batches sent. The method reads the files without waiting for the
+        directory's lock, and never raises.
+
+        Parameters
+        ----------
+        last
+            Number of the last batches sent, at most 10.
+
+        Returns
+        -------
+        str
+            HTML document. After an internal error the log has the error and the page is empty, because a page that
+            says "nothing is held" could be wrong.
         """
 
         def page() -> str:
@@ -222,7 +339,13 @@ class Client:
     def ledger(self) -> Ledger:
         """Return what `hubbub ledger` shows: epsilon spent and reserved, by metric definition.
 
-        For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
+        It is made for an app's settings page. It reads the files without waiting for the directory's lock, and never
+        raises.
+
+        Returns
+        -------
+        Ledger
+            Account of each metric definition and subject.
         """
         return self._report(ledger_of_state)
 
@@ -354,7 +477,15 @@ class Client:
 
 
 class Subject:
-    """Recorder of one of the people that a server reports for, see `Client.subject`."""
+    """Recorder of one of the people that a server reports for: the result of `Client.subject`.
+
+    Parameters
+    ----------
+    client
+        Client that sends the reports.
+    subject_id
+        Stable id of the person.
+    """
 
     __slots__ = ("_client", "_id")
 
@@ -363,11 +494,27 @@ class Subject:
         self._id = subject_id
 
     def record(self, metric: str, value: Value | JointValue = None) -> None:
-        """Record a value of this subject, like `Client.record`."""
+        """Record a value of this subject, like `Client.record`.
+
+        Parameters
+        ----------
+        metric
+            Name of the metric.
+        value
+            Value of the metric's kind. None means "no value".
+        """
         self._client._record(self._id, metric, value)
 
     async def arecord(self, metric: str, value: Value | JointValue = None) -> None:
-        """Record a value of this subject from asyncio, like `Client.arecord`."""
+        """Record a value of this subject from asyncio, like `Client.arecord`.
+
+        Parameters
+        ----------
+        metric
+            Name of the metric.
+        value
+            Value of the metric's kind. None means "no value".
+        """
         await self._client._async_worker.run(self._client._record, self._id, metric, value)
 
     def __repr__(self) -> str:

@@ -11,9 +11,14 @@ from enum import StrEnum
 class Consent(StrEnum):
     """Consent level of the user, from least to most.
 
-    off   : the client records nothing, stores only the ledger, and sends nothing
-    local : the client creates reports and keeps them on this device for inspection; it never sends them
-    on    : the client sends one report per metric and period, made from values recorded under `on`
+    Attributes
+    ----------
+    OFF
+        The client records nothing, stores only the ledger, and sends nothing.
+    LOCAL
+        The client creates reports and keeps them on this device for inspection. It never sends them.
+    ON
+        The client sends one report per metric and period, made from values recorded under `ON`.
     """
 
     OFF = "off"
@@ -25,10 +30,17 @@ class Consent(StrEnum):
 class ConsentRecord:
     """Consent of the user, and the consent level of this process.
 
-    level     : level that the user chose
-    text      : text that the user read, or its version, as passed to `set_consent`
-    time      : time at which the user first chose this level and text; None if the user was never asked
-    effective : the stricter of `level` and the limits of this process: its environment, and a withdrawal that could not be saved
+    Attributes
+    ----------
+    level
+        Level that the user chose.
+    text
+        Text that the user read, or its version, as passed to `set_consent`.
+    time
+        Time at which the user first chose this level and text; None if the user was never asked.
+    effective
+        The stricter of `level` and the limits of this process: its environment, and a withdrawal that could not be
+        saved.
     """
 
     level: Consent

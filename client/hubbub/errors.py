@@ -21,8 +21,12 @@ class HubbubError(Exception):
 class ParameterError(HubbubError, ValueError):
     """Argument of the wrong type or outside its range.
 
-    rule : what the argument must be, with its name; the whole message where its value is not given apart
-    got  : the value, and what follows from it
+    Parameters
+    ----------
+    rule
+        What the argument must be, with its name. Without `got`, it is the whole message.
+    got
+        The value, and what follows from it.
     """
 
     def __init__(self, rule: str, got: str = "") -> None:

@@ -39,6 +39,13 @@ UNLIMITED = Policy(
 class SeededBytes:
     """Repeatable random bytes: the SHAKE-256 stream of a seed, from its start.
 
+    Parameters
+    ----------
+    seed
+        Seed. Equal seeds give equal bytes.
+
+    Examples
+    --------
     >>> SeededBytes(b"a seed")(4) == SeededBytes(b"a seed")(4)
     True
     """
@@ -62,6 +69,18 @@ class SeededBytes:
 class ManualClock:
     """A clock that stands still until it is moved; pass it as `Client(clock=...)`.
 
+    Parameters
+    ----------
+    day
+        Day at whose noon (UTC) the clock stands.
+
+    Attributes
+    ----------
+    now
+        The time that the clock shows.
+
+    Examples
+    --------
     >>> clock = ManualClock(date(2026, 11, 21))
     >>> clock.move(days=1)
     >>> str(clock())
@@ -75,14 +94,32 @@ class ManualClock:
         return self.now
 
     def move(self, **by: float) -> None:
-        """Advance the clock; takes the arguments of timedelta: days=1, hours=2."""
+        """Advance the clock.
+
+        Parameters
+        ----------
+        **by
+            Arguments of timedelta, such as days=1 or hours=2.
+        """
         self.now += timedelta(**by)
 
 
 class RecordingTransport:
-    """Transport that records: `batches` that were accepted, `bodies` of all attempts.
+    """Transport that records batches instead of sending them.
 
-    responses : responses to the first attempts, in order; later attempts are accepted
+    Parameters
+    ----------
+    *responses
+        Responses to the first attempts, in order. Later attempts are accepted.
+
+    Attributes
+    ----------
+    responses
+        Responses to further attempts.
+    batches
+        Batches that were accepted.
+    bodies
+        Bodies of all attempts.
     """
 
     def __init__(self, *responses: UploadResponse) -> None:
@@ -91,6 +128,20 @@ class RecordingTransport:
         self.batches: list[Batch] = []
 
     def send(self, body: bytes, is_wanted: Callable[[], bool] = lambda: True) -> UploadResponse:  # noqa: ARG002
+        """Record a body and return the next response.
+
+        Parameters
+        ----------
+        body
+            Bytes of a batch.
+        is_wanted
+            Ignored.
+
+        Returns
+        -------
+        UploadResponse
+            The next of the given responses, or the confirmation of the batch.
+        """
         self.bodies.append(body)
         batch = Batch.from_json(body)
         response = self.responses.pop(0) if self.responses else UploadResponse(202, batch_id=str(batch.batch_id))
@@ -100,16 +151,30 @@ class RecordingTransport:
 
 
 def deliver(client: Client) -> int:
-    """End every period now and send all reports at once, without their random delays; return the number of attempted uploads.
+    """End every period now and send all reports at once, without their random delays.
 
-    It builds the reports of the current periods: later recordings belong to the next period.
+    Parameters
+    ----------
+    client
+        Client of the test.
+
+    Returns
+    -------
+    int
+        Number of attempted uploads.
     """
     return collaborators(client).send_all_now()
 
 
 @contextmanager
 def raise_internal_errors() -> Iterator[None]:
-    """Raise internal errors of hubbub in the test, instead of logging them."""
+    """Raise internal errors of hubbub in the test, instead of logging them.
+
+    Yields
+    ------
+    None
+        Nothing. It is the time in which internal errors are raised.
+    """
     error_guard.suppress_internal_errors = False
     try:
         yield

@@ -15,8 +15,12 @@ Target = Literal["reporters", "population"]
 class Progress(Protocol):
     """Function that is called at the start of each stage of a long computation.
 
-    stage : name of the stage
-    share : fraction of the total time that has usually passed, in [0, 1]; None: unknown
+    Parameters
+    ----------
+    stage
+        Name of the stage.
+    share
+        Fraction of the total time that has usually passed, in [0, 1]; None: unknown.
     """
 
     def __call__(self, stage: str, share: float | None, /) -> None: ...

@@ -33,27 +33,57 @@ def decode(
 ) -> Decoding:
     """Estimate the share of the reports that carry each candidate.
 
-    summary    : BitCounts, PatternCounts or Reports, with at least one report. PatternCounts (k <= 16) and Reports have smaller errors.
-    candidates : strings to look for, or a design matrix of them; for a categorical metric, the categories to show (None: all)
-    confidence : level of the intervals, in (0, 1)
-    fdr        : false discovery rate of the detected candidates, in (0, 1)
-    target     : "reporters": shares among the reporters; "population": shares of the population of which they are a random
-                 sample, with wider intervals
-    method     : "auto": all candidates are estimated (up to 100,000 of bit counts); "lasso": only those that a lasso on the bits of
-                 half of the cohorts keeps, from the other half
-    same_clients : of a summary of several periods, whether the same clients report in each, with the same values. Their permanent noise
-                 then repeats, so intervals are wider than for independent reports. False: each period has other clients
-    weights    : of candidates of a string metric, known before the reports, such as frequencies in an earlier list. Only their order
-                 counts, and the reports decide whether it means anything. Intervals and false discoveries hold with a wrong list
-    progress   : function that is called at the start of each stage
+    Parameters
+    ----------
+    summary
+        BitCounts, PatternCounts or Reports, with at least one report. PatternCounts (k <= 16) and Reports have smaller
+        errors.
+    candidates
+        Strings to look for, or a design matrix of them. For a categorical metric, the categories to show (None: all).
+    confidence
+        Level of the intervals, in (0, 1).
+    fdr
+        False discovery rate of the detected candidates, in (0, 1).
+    target
+        "reporters": shares among the reporters. "population": shares of the population of which they are a random
+        sample, with wider intervals.
+    method
+        "auto": all candidates are estimated (up to 100,000 of bit counts). "lasso": a lasso on the bits of half of the
+        cohorts chooses candidates, and only these are estimated, from the other half.
+    same_clients
+        Whether the same clients report in each of several periods, with the same values. Their permanent noise then
+        repeats, so intervals are wider than for independent reports. False: each period has other clients.
+    weights
+        Weights of candidates of a string metric that were known before the reports, such as frequencies in an earlier
+        list. Only their order counts, and the reports decide whether it means anything. Intervals and false
+        discoveries hold with a wrong list.
+    progress
+        Function that is called at the start of each stage.
 
-    Of a metric with `discover`, only the held-out group reports whole strings: the decoding is that of its reports. It is a sample of the
-    reporters, so the intervals of the shares among the reporters contain its sampling error.
+    Returns
+    -------
+    Decoding
+        Estimates in descending order of share, totals, tests and warnings.
 
-    BLAS is limited to one thread in the whole process until `decode` returns; large models use the idle cores (decision 75).
+    Raises
+    ------
+    SummaryError
+        There are no reports, or they do not fit the metric.
+    ParameterError
+        An argument is out of range.
+    CandidateError
+        The candidates cannot be tested.
 
-    Raises SummaryError without reports, ParameterError for arguments out of range, CandidateError for candidates that cannot be tested.
+    Notes
+    -----
+    For a metric with `discover`, only the held-out group reports whole strings, so the decoding is one of its reports.
+    The group is a sample of the reporters, and the intervals of the shares among the reporters contain its sampling
+    error.
 
+    BLAS is limited to one thread in the whole process until `decode` returns. Large models use the idle cores.
+
+    Examples
+    --------
     >>> from hubbub.metrics.metric import Metric
     >>> from hubbub.summary import BitCounts
     >>> os = Metric.categorical("os", ("linux", "macos"), prob_p=0.25, prob_q=0.75, prob_f=0)

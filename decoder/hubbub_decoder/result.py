@@ -7,9 +7,10 @@ from dataclasses import fields
 
 
 class Result:
-    """Frozen dataclass, declared with eq=False, that is equal to another of its class if all compared fields are, where nan equals nan.
+    """Frozen dataclass that compares by its fields, where nan equals nan.
 
-    A generated `__eq__` compares fields with ==, so from Python 3.13 on a result with an undetermined number is unequal to itself.
+    A subclass is declared with eq=False. A generated `__eq__` compares fields with ==, so from Python 3.13 on a result
+    with an undetermined number is unequal to itself.
     """
 
     __slots__ = ()

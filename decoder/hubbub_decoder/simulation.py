@@ -72,20 +72,45 @@ def simulate(
     no_value: int = 0,
     periods: Sequence[str] = (),
 ) -> Any:
-    """Random reports of a population, or counts of them.
+    """Return random reports of a population, or counts of them.
 
-    population : number of clients with each value; or the value of each client, None for no value, as a list, a Series or an array. Of a
-                 joint metric, the number of clients with each combination of values, a tuple; None: no value of the part
-    form       : BitCounts, PatternCounts (k <= 16) or Reports, which a joint metric needs. Reports are in the order of the values
-    no_value   : number of further clients without a value
-    periods    : first days; each client reports once in each. (): in one period without a date
+    Parameters
+    ----------
+    metric
+        Definition of the metric.
+    population
+        Number of clients with each value; or the value of each client, None for no value, as a list, a Series or an
+        array. For a joint metric, the number of clients with each combination of values, a tuple in which None is no
+        value of the part.
+    rng
+        Source of the random numbers.
+    form
+        BitCounts, PatternCounts (k <= 16) or Reports, which a joint metric needs. Reports are in the order of the
+        values.
+    no_value
+        Number of further clients without a value.
+    periods
+        First days of the periods. Each client reports once in each. Empty: one period without a date.
 
-    If bits are independent, the time of BitCounts does not depend on the number of reports; that of the others does.
-    `simulate_reports` yields reports in blocks, where they do not fit into memory.
+    Returns
+    -------
+    Any
+        Object of the type `form`.
 
-    Raises ParameterError for another `form` and for numbers that are no integers >= 0; PopulationError for arguments of the wrong type,
-    and for values that the metric does not have.
+    Raises
+    ------
+    ParameterError
+        `form` is another class, or a number is not an integer >= 0.
+    PopulationError
+        An argument has the wrong type, or the metric does not have a value.
 
+    Notes
+    -----
+    If bits are independent, the time of BitCounts does not depend on the number of reports. The time of the others
+    does. `simulate_reports` yields reports in blocks, for numbers that do not fit into memory.
+
+    Examples
+    --------
     >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
     >>> simulate(survey, {"true": 400, "false": 600}, np.random.default_rng(1), form=Reports).num_reports
     1000
@@ -152,17 +177,38 @@ def _simulate_bit_counts(
 def simulate_two_periods(
     metric: Metric, transitions: Transitions, rng: np.random.Generator, *, periods: Sequence[str] = ()
 ) -> tuple[BitCounts, BitCounts]:
-    """Random bit counts of the same clients in two periods, of which some change their value.
+    """Return random bit counts of the same clients in two periods, in which some change their value.
+
+    Parameters
+    ----------
+    metric
+        Definition of the metric.
+    transitions
+        Number of clients with each pair of values. The pair (None, None) is "no value" twice.
+    rng
+        Source of the random numbers.
+    periods
+        First days of the two periods. Empty: both are in one epoch, without dates.
+
+    Returns
+    -------
+    tuple[BitCounts, BitCounts]
+        Bit counts of each period.
+
+    Raises
+    ------
+    PopulationError
+        An argument has the wrong type, the metric does not have a value, or the number of periods is not two.
+
+    Notes
+    -----
+    The count of bit i in cohort j is::
 
         A_ij = Binomial(B_ij, q) + Binomial(s_j - B_ij, p) + (clients with another value in the other period, as for one report)
 
-    B_ij of the s_j clients of cohort j with the same value in both periods have a permanent response with bit i. It is the same in both
-    periods if both are in one epoch of `hold`. A client that changes its value keeps its cohort, and draws another permanent response.
-
-    transitions : number of clients with each pair of values; (None, None) are those that report "no value" twice
-    periods     : first days of the two periods; (): in one epoch, without dates
-
-    Raises PopulationError as `simulate` does, and for another number of periods.
+    B_ij of the s_j clients of cohort j with the same value in both periods have a permanent response with bit i. It is
+    the same in both periods if both are in one epoch of `hold`. A client that changes its value keeps its cohort, and
+    draws another permanent response.
     """
     if len(periods) not in (0, 2):
         raise PopulationError(f"{metric.name}: periods must be two first days, or (), got {len(periods)}.")
@@ -218,11 +264,32 @@ def simulate_reports(
     no_value: int = 0,
     periods: Sequence[str] = (),
 ) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
-    """Yield random reports of a population in blocks, in the order of the values; the periods of a block follow each other.
+    """Yield random reports of a population in blocks, in the order of the values.
 
-    yields : cohorts (n,) uint16, packed bits (n, ceil(k / 8)) uint8
+    The periods of a block follow each other.
 
-    Parameters and errors as for `simulate`.
+    Parameters
+    ----------
+    metric
+        Definition of the metric.
+    population
+        Population, as for `simulate`.
+    rng
+        Source of the random numbers.
+    no_value
+        Number of further clients without a value.
+    periods
+        First days of the periods. Each client reports once in each. Empty: one period without a date.
+
+    Yields
+    ------
+    tuple[NDArray[np.uint16], NDArray[np.uint8]]
+        Cohorts, shape (n,), and packed bits, shape (n, ceil(k / 8)).
+
+    Raises
+    ------
+    PopulationError
+        An argument has the wrong type, or the metric does not have a value.
     """
     operations, counts_of, no_value = _clients_by_value(metric, population, no_value)
     epochs = epoch_sizes(metric, periods)

@@ -38,7 +38,7 @@ def problem_types() -> str:
         "Every error of the aggregator is `application/problem+json` (RFC 9457).",
         "Its `type` is `/problems/` and the slug below; the aggregator serves a page at this address.",
         "[Retry policy](../how-to/client.md#retry-policy) has the client's action for each.",
-        "[Error responses](../how-to/operating.md#error-responses) has their causes.",
+        "[Error responses](../how-to/no-reports.md#error-responses) has their causes.",
         "",
         "| slug | status | meaning |",
         "|---|---|---|",
@@ -60,7 +60,7 @@ def service_metrics(exposition: str) -> str:
         "# Metrics of the service",
         "",
         "This page is generated from `GET /metrics` of a new aggregator, in the format of Prometheus.",
-        "[Monitoring](../how-to/operating.md#monitoring) states which of them deserve an alert.",
+        "[Alerts](../how-to/alerts.md) has a section for each alert, and [Monitoring](../how-to/monitoring.md#metrics) explains the labels.",
         "Labels are missing where a metric has no sample yet.",
         "",
         "| name | type | labels | meaning |",
@@ -114,9 +114,7 @@ def test_client_page_lists_every_argument_of_the_constructor() -> None:
         .partition("## Consent")[0]
     )
     listed = re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)
-    (for_tests,) = re.findall(
-        r"^ *(\w+(?:, \w+)+) : replacements for tests", inspect.getdoc(Client) or "", re.MULTILINE
-    )
+    (for_tests,) = re.findall(r"^(\w+(?:, \w+)+)\n +Replacements for tests", inspect.getdoc(Client) or "", re.MULTILINE)
     parameters = [name for name, each in inspect.signature(Client).parameters.items() if each.default is not each.empty]
     assert sorted([*listed, *for_tests.split(", ")]) == sorted(parameters)
 

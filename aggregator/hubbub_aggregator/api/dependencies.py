@@ -28,6 +28,7 @@ from hubbub_aggregator.store.interface import PeriodStore, ReportStore
 from hubbub_aggregator.store.tokens import TokenStore
 
 Address = tuple[str, int]
+"""Host and port of a listener."""
 
 logger = logging.getLogger(__name__)
 

@@ -74,7 +74,26 @@ def _do_nothing() -> None:
 
 
 class SqlStore(SqlTokens, SqlClock, SqlFigures):
-    """`Store` on the tables of `schema.py`."""
+    """Store of an aggregator on SQLite or PostgreSQL.
+
+    `SqlStore.open` makes it from an address. The methods of the store are those of the internal protocol `Store`.
+
+    Parameters
+    ----------
+    engine
+        SQLAlchemy engine of an open database.
+    random_bytes
+        Source of the ids of segments.
+    pause
+        Function that sleeps between two attempts, in seconds.
+    create
+        Create the tables of an empty database (`created` is then True). False: change nothing.
+
+    Raises
+    ------
+    HubbubError
+        This release does not work with the tables, or there are none and `create` is False.
+    """
 
     def __init__(
         self,
@@ -105,9 +124,24 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
 
     @classmethod
     def open(cls, path: str | Path, *, create: bool = True) -> Self:
-        """Open `postgresql://...` or a SQLite file; raise StoreError if that is not possible.
+        """Return the store of a SQLite file or a PostgreSQL database.
 
-        create : create the file and the tables if they do not exist; False: raise StoreError
+        Parameters
+        ----------
+        path
+            Path of the file, or `postgresql://...`.
+        create
+            Create the file and the tables if they do not exist. False: raise HubbubError.
+
+        Returns
+        -------
+        Self
+            The open store.
+
+        Raises
+        ------
+        HubbubError
+            The database cannot be opened.
         """
         engine = None
         try:
@@ -362,6 +396,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         self._file_check.run()
 
     def close(self) -> None:
+        """Close the connections of the store."""
         close(self._engine)
 
 

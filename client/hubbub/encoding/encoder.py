@@ -26,12 +26,24 @@ from hubbub.wire.batch import Report
 class Encoder:
     """Encoder of one client's values of one metric.
 
-    metric       : its parameters must be ones that a client may collect under, else DefinitionError
-    secret       : determines the cohort and all permanent responses, so no table of permanent responses is stored
-    random_bytes : randomness of the instantaneous responses
+    Parameters
+    ----------
+    metric
+        Metric whose parameters a client may collect under.
+    secret
+        It determines the cohort and all permanent responses, so no table of permanent responses is stored.
+    random_bytes
+        Randomness of the instantaneous responses.
 
-    Raises ParameterError if `metric` is not a Metric or `secret` not a Secret.
+    Raises
+    ------
+    ParameterError
+        `metric` is not a Metric, or `secret` is not a Secret.
+    DefinitionError
+        The metric has parameters that only imported reports may have.
 
+    Examples
+    --------
     >>> from hubbub.metrics.params import Params
     >>> metric = Metric.string(
     ...     "homepage", Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
@@ -60,11 +72,26 @@ class Encoder:
     def encode(self, value: Value | JointValue | BloomBits, epoch: int | None = None) -> Report:
         """Return the report of a value: its Bloom bits after both randomized responses.
 
-        value : str for a string or categorical metric, bool for a boolean metric; None means that no value was recorded
-                and has the Bloom bits 0. For a joint metric a tuple, or a mapping, of its parts' values. Bloom bits from `bloom_bits` are accepted in place of their value.
-        epoch : number of the permanent response, required for a metric with `hold` and rejected for all others
+        Parameters
+        ----------
+        value
+            A string for a string or categorical metric, a bool for a boolean metric, a number for an ordinal metric. None
+            means that no value was recorded, and has the Bloom bits 0. For a joint metric a tuple, or a mapping, of
+            its parts' values. Bloom bits from `bloom_bits` are accepted in place of their value.
+        epoch
+            Number of the permanent response. It is required for a metric with `hold` and rejected for all others.
 
-        Raises InvalidValueError; its message never contains the value.
+        Returns
+        -------
+        Report
+            Report in the client's cohort.
+
+        Raises
+        ------
+        InvalidValueError
+            The value is not one of the metric. The message never contains the value.
+        ParameterError
+            `epoch` is missing, or is not allowed.
         """
         self._check_epoch(epoch)
         bloom = self.bloom_bits(value)
@@ -73,9 +100,24 @@ class Encoder:
         return Report.from_int(self.cohort, bits, self.metric.num_bits)
 
     def bloom_bits(self, value: Value | JointValue | BloomBits) -> BloomBits:
-        """Return the true bits of a value in the client's cohort. Never send them, and store them only as `Sealer.seal` returns them.
+        """Return the true bits of a value in the client's cohort.
 
-        Raises InvalidValueError for a value of the wrong kind, so that an app can check a value before it is encoded.
+        Never send them, and store them only as `Sealer.seal` returns them.
+
+        Parameters
+        ----------
+        value
+            Value, as for `encode`.
+
+        Returns
+        -------
+        BloomBits
+            True bits, before both randomized responses.
+
+        Raises
+        ------
+        InvalidValueError
+            The value is of the wrong kind. An app can so check a value before it is encoded.
         """
         if isinstance(value, BloomBits):
             return value

@@ -18,9 +18,37 @@ _THRESHOLD_BYTES = 5
 class Shake(Protocol):
     """Type of `hashlib.shake_256` objects."""
 
-    def update(self, data: bytes, /) -> None: ...
-    def digest(self, length: int, /) -> bytes: ...
-    def copy(self) -> Self: ...
+    def update(self, data: bytes, /) -> None:
+        """Append data to the input.
+
+        Parameters
+        ----------
+        data
+            Bytes to append.
+        """
+
+    def digest(self, length: int, /) -> bytes:
+        """Return the first bytes of the output.
+
+        Parameters
+        ----------
+        length
+            Number of bytes.
+
+        Returns
+        -------
+        bytes
+            The first `length` bytes.
+        """
+
+    def copy(self) -> Self:
+        """Return an object with the same input.
+
+        Returns
+        -------
+        Self
+            An independent copy.
+        """
 
 
 def length_prefixed(field: bytes) -> bytes:
@@ -31,9 +59,21 @@ def length_prefixed(field: bytes) -> bytes:
 class Secret:
     """Secret of one client. Its `repr` is `<secret>`, and it cannot be pickled or copied.
 
-    The secret removes the permanent noise from every past report of the client. Do not back it up, synchronize it or include it
-    in a disk image. After its loss the client draws a new secret, which starts a new enrollment.
+    The secret removes the permanent noise from every past report of the client. Do not back it up, synchronize it or
+    include it in a disk image. After its loss the client draws a new secret, which starts a new enrollment.
 
+    Parameters
+    ----------
+    key
+        32 random bytes. Use `Secret.generate` or `secret_at`.
+
+    Raises
+    ------
+    ParameterError
+        The key does not have 32 bytes.
+
+    Examples
+    --------
     >>> Secret.generate()
     <secret>
     """
@@ -48,11 +88,35 @@ class Secret:
 
     @classmethod
     def generate(cls, random_bytes: RandomBytes = system_random_bytes) -> Self:
-        """Return a new random secret."""
+        """Return a new random secret.
+
+        Parameters
+        ----------
+        random_bytes
+            Source of the secret.
+
+        Returns
+        -------
+        Self
+            Secret of 32 new bytes.
+        """
         return cls(random_bytes(SECRET_BYTES))
 
     def stream(self, domain: str, *fields: bytes) -> Shake:
-        """Return the SHAKE-256 object of (domain, secret, fields), each prefixed by its length."""
+        """Return the SHAKE-256 object of (domain, secret, fields).
+
+        Parameters
+        ----------
+        domain
+            Name of the use. Streams of different uses are independent.
+        *fields
+            Further input. Each field is prefixed by its length.
+
+        Returns
+        -------
+        Shake
+            SHAKE-256 object with this input.
+        """
         shake = hashlib.shake_256(length_prefixed(domain.encode()))
         shake.update(length_prefixed(self._key))
         for field in fields:
@@ -60,23 +124,62 @@ class Secret:
         return shake
 
     def cohort(self, num_cohorts: int) -> int:
-        """Return the cohort c0 mod m. c0 in [0, 256) depends on the secret only, so it is the same for all metrics.
+        """Return the cohort c0 mod m of the client.
 
-        num_cohorts : m, a power of two up to 256. All cohorts of a client together reveal at most log2(largest m) bits.
+        c0 in [0, 256) depends on the secret only, so it is the same for all metrics. All cohorts of a client together
+        reveal at most log2(largest m) bits.
+
+        Parameters
+        ----------
+        num_cohorts
+            m, a power of two up to 256.
+
+        Returns
+        -------
+        int
+            Cohort in [0, m).
         """
         return self.stream("hubbub/cohort/v1").digest(1)[0] % num_cohorts
 
     def metric_cohort(self, metric_name: str, num_cohorts: int) -> int:
-        """Return the cohort of one metric alone (`Kind.has_own_cohort`). With `discover` it also determines the group. It reveals log2(m) bits for each such metric.
+        """Return the cohort of one metric alone (`Kind.has_own_cohort`).
 
-        It depends on the secret and the metric's name only, so a group never follows from a value or from another metric's group.
+        It depends on the secret and the metric's name only, so a group never follows from a value or from another
+        metric's group. With `discover` it also determines the group. It reveals log2(m) bits for each such metric.
+
+        Parameters
+        ----------
+        metric_name
+            Name of the metric.
+        num_cohorts
+            m, a power of two up to 256.
+
+        Returns
+        -------
+        int
+            Cohort in [0, m).
         """
         return self.stream("hubbub/discovery-cohort/v1", metric_name.encode()).digest(1)[0] % num_cohorts
 
     def threshold(self, metric_name: str, cohort: int, num_cohorts: int) -> float:
-        """Return the client's threshold, uniform on ((c, c + 1] / m), of a metric that estimates a mean; a multiple of 2**-40 / m.
+        """Return the client's threshold of a metric that estimates a mean.
 
-        The part below the cohort's is never sent. It depends on the secret and the metric's name only, as the cohort does.
+        It depends on the secret and the metric's name only, as the cohort does. The part below the cohort's is never
+        sent.
+
+        Parameters
+        ----------
+        metric_name
+            Name of the metric.
+        cohort
+            Cohort of the client, c.
+        num_cohorts
+            Number of cohorts, m.
+
+        Returns
+        -------
+        float
+            Multiple of 2**-40 / m, uniform on (c / m, (c + 1) / m].
         """
         word = int.from_bytes(
             self.stream("hubbub/threshold/v1", metric_name.encode()).digest(_THRESHOLD_BYTES), "little"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from hubbub.errors import ParameterError
+from hubbub.mechanisms.blanket import Blanket
 from hubbub.randomness import RandomBytes
 
 if TYPE_CHECKING:
@@ -22,16 +23,30 @@ DEFAULT = "unary"
 
 
 class Mechanism(ABC):
-    """Randomization of a block of bits in two stages: true bits to permanent bits, once for a value, and these to the bits of each report.
+    """Randomization of a block of bits in two stages: permanent and instantaneous response.
 
-    No bit is treated differently from another one, so the law of one bit has four probabilities:
+    The permanent response maps true bits to permanent bits, once for a value. The instantaneous response maps these to
+    the bits of each report. No bit is treated differently from another one, so the law of one bit has four
+    probabilities.
 
-    prob_p, prob_q           : p and q, P(reported bit = 1 | permanent bit = 0), and given 1
-    permanent_p, permanent_q : b and a, P(permanent bit = 1 | true bit = 0), and given 1
-
-    word            : its word in definitions
-    required_fields, optional_fields : those of its table in a definitions file
-    has_independent_bits : whether the bits of a report are independent, given the value
+    Attributes
+    ----------
+    word
+        Its word in definitions.
+    required_fields
+        Fields that a definitions file must have.
+    optional_fields
+        Fields that a definitions file may have.
+    has_independent_bits
+        Whether the bits of a report are independent, given the value.
+    prob_p
+        p, the probability that a reported bit is one if the permanent bit is 0.
+    prob_q
+        q, the probability that a reported bit is one if the permanent bit is 1.
+    permanent_p
+        b, the probability that a permanent bit is one if the true bit is 0.
+    permanent_q
+        a, the probability that a permanent bit is one if the true bit is 1.
     """
 
     __slots__ = ()
@@ -53,7 +68,23 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the mechanism of its fields in a definition. Raises ParameterError if one is missing or out of range."""
+        """Return the mechanism of its fields in a definition.
+
+        Parameters
+        ----------
+        fields
+            Fields by name.
+
+        Returns
+        -------
+        Self
+            Mechanism with these fields.
+
+        Raises
+        ------
+        ParameterError
+            A field is missing or out of range.
+        """
 
     @property
     @abstractmethod
@@ -77,77 +108,223 @@ class Mechanism(ABC):
 
     @abstractmethod
     def check_num_bits(self, num_bits: int) -> None:
-        """Raise ParameterError if the mechanism cannot randomize a block of so many bits."""
+        """Check that the mechanism can randomize a block of so many bits.
+
+        Parameters
+        ----------
+        num_bits
+            Number of bits, k.
+
+        Raises
+        ------
+        ParameterError
+            It cannot.
+        """
 
     @abstractmethod
     def require_collectable(self, name: str) -> None:
-        """Raise DefinitionError, with the metric's name, for parameters that only imported reports may have."""
+        """Check that clients may report under these parameters.
+
+        Parameters
+        ----------
+        name
+            Name of the metric, for the message.
+
+        Raises
+        ------
+        DefinitionError
+            Only imported reports may have these parameters.
+        """
 
     @property
     @abstractmethod
     def has_permanent_noise(self) -> bool:
-        """Return whether permanent bits may differ from true bits."""
+        """Whether permanent bits may differ from true bits."""
 
     @property
     def prob_f(self) -> float | None:
-        """f of a symmetric permanent response, exact; None if permanent_p != 1 - permanent_q."""
+        """Probability f of a symmetric permanent response, exact. None: permanent_p is not 1 - permanent_q."""
         return 2 * self.permanent_p if self.permanent_p + self.permanent_q == 1 else None
 
     @property
     def p_star(self) -> float:
-        """p* = (1 - b) p + b q, the probability that a reported bit is one if the true bit is 0; exact."""
+        """Probability p* = (1 - b) p + b q that a reported bit is one if the true bit is 0, exact."""
         return (1 - self.permanent_p) * self.prob_p + self.permanent_p * self.prob_q
 
     @property
     def q_star(self) -> float:
-        """q* = (1 - a) p + a q, the probability that a reported bit is one if the true bit is 1; exact."""
+        """Probability q* = (1 - a) p + a q that a reported bit is one if the true bit is 1, exact."""
         return (1 - self.permanent_q) * self.prob_p + self.permanent_q * self.prob_q
 
     @abstractmethod
     def permanent_response(self, num_bits: int) -> tuple[int, Callable[[int, bytes], int]]:
-        """Return the number of bytes of a permanent response, and the response: true bits and these bytes to permanent bits."""
+        """Return the permanent response of a block.
+
+        Parameters
+        ----------
+        num_bits
+            Number of bits, k.
+
+        Returns
+        -------
+        tuple[int, Callable[[int, bytes], int]]
+            Number of random bytes that it needs, and the function of true bits and these bytes that returns permanent
+            bits.
+        """
 
     @abstractmethod
     def instantaneous_response(self, num_bits: int, random_bytes: RandomBytes) -> Callable[[int], int]:
-        """Return the instantaneous response: permanent bits to the bits of one report."""
+        """Return the instantaneous response of a block.
+
+        Parameters
+        ----------
+        num_bits
+            Number of bits, k.
+        random_bytes
+            Source of the noise.
+
+        Returns
+        -------
+        Callable[[int], int]
+            Function of permanent bits that returns the bits of one report.
+        """
 
     @abstractmethod
     def simulate(
         self, true_bits: NDArray[np.intp], num_bits: int, reports: int, rng: np.random.Generator
     ) -> Iterator[NDArray[np.bool_]]:
-        """Yield the bits (n, k) of each of t reports that n clients draw from one permanent response, with exactly the law of the client.
+        """Yield the t reports that n clients draw from one permanent response each, with exactly the law of the client.
 
-        true_bits : (n, h) positions of the true bits of each client; k is no bit
+        Parameters
+        ----------
+        true_bits
+            Shape (n, h), positions of the true bits of each client. The position k is no bit.
+        num_bits
+            Number of bits, k.
+        reports
+            Number of reports of each client, t.
+        rng
+            Source of the noise.
+
+        Yields
+        ------
+        NDArray[np.bool_]
+            Shape (n, k), the bits of one report of each client.
         """
 
     @abstractmethod
     def epsilon(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
         """Return the privacy loss of t reports of one unchanging value, the largest of any two values.
 
-        num_bits      : k
-        possible_ones : numbers of true bits of a value; two values share as few of the k bits as possible
-        reports       : t, an integer >= 1, or math.inf: all reports that are drawn from one permanent response
+        Parameters
+        ----------
+        num_bits
+            Number of bits, k.
+        possible_ones
+            Numbers of true bits that a value may have. Two values share as few of the k bits as possible.
+        reports
+            t, an integer >= 1, or math.inf for all reports that are drawn from one permanent response.
+
+        Returns
+        -------
+        float
+            eps(t), in (0, inf].
+        """
+
+    @abstractmethod
+    def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:
+        """Return a privacy blanket of the reports of one unchanging value.
+
+        Parameters
+        ----------
+        num_bits
+            k, number of bits of the block.
+        possible_ones
+            Numbers of true bits of a value. Two values share as few of the k bits as possible.
+        epochs
+            Number of reports that are drawn from each permanent response, an integer >= 1 or math.inf each. The epsilon
+            of these reports is finite.
+
+        Returns
+        -------
+        Blanket
+            Common part of the reports of all values. Its weight is 0 where none is known.
         """
 
     @abstractmethod
     def mutual_information(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
-        """Return I in nats between t reports and t other reports of one client, for the value for which it is largest."""
+        """Return I, the mutual information between t reports and t other reports of one client.
+
+        Parameters
+        ----------
+        num_bits
+            Number of bits, k.
+        possible_ones
+            Numbers of true bits that a value may have.
+        reports
+            t, an integer >= 1, or math.inf.
+
+        Returns
+        -------
+        float
+            I in nats, for the value for which it is largest.
+        """
 
     @abstractmethod
     def ones_distribution(self, num_bits: int, true_ones: int) -> NDArray[np.float64]:
-        """Return P(a report has t ones) for t = 0 .. k, shape (k + 1,), of a value with so many true bits."""
+        """Return the distribution of the number of ones of a report.
+
+        Parameters
+        ----------
+        num_bits
+            Number of bits, k.
+        true_ones
+            Number of true bits of the value.
+
+        Returns
+        -------
+        NDArray[np.float64]
+            Shape (k + 1,), the probability of 0, 1, ... k ones.
+        """
 
     @abstractmethod
     def log_collision(self, num_bits: int, true_ones: int, reports: int) -> float:
-        """Return ln P(two clients with the same true bits send the same t reports, each from one permanent response)."""
+        """Return the logarithm of the probability that two clients with the same true bits send the same t reports.
+
+        Parameters
+        ----------
+        num_bits
+            Number of bits, k.
+        true_ones
+            Number of true bits of the value.
+        reports
+            Number of reports of each client, t, each from one permanent response.
+
+        Returns
+        -------
+        float
+            Natural logarithm, at most 0.
+        """
 
     def noise_variances(self, true_ones: Rate) -> tuple[Rate, Rate]:
         """Return the variances of a reported bit by its instantaneous and by its permanent noise.
 
-            pi q (1-q) + (1 - pi) p (1-p)                        pi = b + (a - b) mu
-            (q-p)**2 (mu a (1-a) + (1 - mu) b (1-b))
+        Parameters
+        ----------
+        true_ones
+            Share mu of the reports whose true bit is one: a float, or an array of any shape.
 
-        true_ones : share mu of the reports whose true bit is one; a float, or an array of any shape
+        Returns
+        -------
+        tuple[Rate, Rate]
+            Both variances, of the shape of `true_ones`.
+
+        Notes
+        -----
+        With pi = b + (a - b) mu, they are::
+
+            pi q (1-q) + (1 - pi) p (1-p)
+            (q-p)**2 (mu a (1-a) + (1 - mu) b (1-b))
         """
         a, b, p, q = self.permanent_q, self.permanent_p, self.prob_p, self.prob_q
         ones = b + (a - b) * true_ones
@@ -159,7 +336,11 @@ class Mechanism(ABC):
     def noise_covariances(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return the covariances of two reported bits by their instantaneous and by their permanent noise.
 
-        Each is a pair: where neither true bit is one, and where one of the two is. At most one true bit of a block is one.
+        Returns
+        -------
+        tuple[tuple[float, float], tuple[float, float]]
+            Each is a pair: where neither true bit is one, and where one of the two is. At most one true bit of a block
+            is one.
         """
 
 

@@ -25,14 +25,34 @@ MIN_BUCKETS = 2
 
 
 class Estimand(StrEnum):
-    """Estimand of an ordinal metric: the distribution of its numbers, or their mean alone, which takes one bit of a report."""
+    """What is estimated of an ordinal metric: the distribution of its numbers, or their mean alone.
+
+    Attributes
+    ----------
+    DISTRIBUTION
+        Shares of all buckets. A report has one bit for each bucket.
+    MEAN
+        The mean alone. A report has one bit.
+    """
 
     DISTRIBUTION = "distribution"
     MEAN = "mean"
 
 
 class Several(StrEnum):
-    """Number of a period in which several numbers were recorded: one of them at random, their sum, the largest, or the last."""
+    """Number that stands for a period with several recordings.
+
+    Attributes
+    ----------
+    ONE
+        One of them, each with the same probability.
+    SUM
+        Their sum.
+    MAX
+        The largest.
+    LAST
+        The last.
+    """
 
     ONE = "one"
     SUM = "sum"
@@ -44,15 +64,34 @@ class Several(StrEnum):
 class Buckets:
     """Buckets e_0 <= v < e_1 <= v < ... <= e_k of an ordinal metric. Bit i of a report stands for bucket i.
 
-    edges           : e_0 .. e_k, finite and increasing, k from 2 to 1024. Numbers below e_1 belong to the first bucket and numbers from
-                      e_(k-1) on to the last: the metric measures numbers cut to [e_0, e_k]
-    several         : number of a period with several recordings
-    unit            : text for tables and plots, such as "ms"
-    representatives : number that stands for each bucket in means, within its edges; (): the middles of the buckets
-    default         : number that is reported for a period without a recording; None: "no value" is reported
-    estimate        : "mean": one bucket e_0 to e_1 and `default` are required. The one bit of a report shows whether the number reaches
-                      a threshold of the client, uniform on [e_0, e_1] (1BitMean with fixed rounding points; Ding et al. 2017)
+    Parameters
+    ----------
+    edges
+        e_0 .. e_k, finite and increasing, k from 2 to 1024. Numbers below e_1 belong to the first bucket, and numbers
+        from the last but one edge on to the last bucket: the metric measures numbers cut to [e_0, e_k].
+    several
+        Number that stands for a period with several recordings.
+    unit
+        Text for tables and plots, such as "ms".
+    representatives
+        Number that stands for each bucket in means, within its edges. An empty tuple means the middles of the buckets.
+    default
+        Number that is reported for a period without a recording. None: "no value" is reported.
+    estimate
+        "mean" needs one bucket e_0 to e_1, and `default`. The one bit of a report shows whether the number reaches a
+        threshold of the client, which is uniform on [e_0, e_1] (1BitMean with fixed rounding points).
 
+    Raises
+    ------
+    DefinitionError
+        A field has the wrong type, or the edges do not increase.
+
+    References
+    ----------
+    Ding, Kulkarni, Yekhanin 2017, "Collecting Telemetry Data Privately", for estimate = "mean".
+
+    Examples
+    --------
     >>> Buckets((0, 10, 20)).index_of(10), Buckets((0, 10, 20)).labels
     (1, ('below 10', '10 or more'))
     """
@@ -134,8 +173,20 @@ class Buckets:
         return "threshold-v1" if self.is_mean else "one-hot"
 
     def fraction(self, number: float) -> float:
-        """Return the place of a number, cut to [e_0, e_k], in that range: from 0 to 1.
+        """Return the place of a number in the range, after it is cut to [e_0, e_k].
 
+        Parameters
+        ----------
+        number
+            Number that was recorded.
+
+        Returns
+        -------
+        float
+            0 at e_0 and 1 at e_k.
+
+        Examples
+        --------
         >>> Buckets((0, 10), default=0, estimate=Estimand.MEAN).fraction(2.5)
         0.25
         """
@@ -147,7 +198,18 @@ class Buckets:
         return self.edges[1:-1]
 
     def index_of(self, number: float) -> int:
-        """Return the position of the bucket that a number belongs to."""
+        """Return the position of the bucket that a number belongs to.
+
+        Parameters
+        ----------
+        number
+            Number that was recorded.
+
+        Returns
+        -------
+        int
+            Position in [0, k). A number at an edge belongs to the bucket above the edge.
+        """
         return bisect_right(self._inner, number)
 
     @property
@@ -169,11 +231,30 @@ class Buckets:
 
     @property
     def accumulates(self) -> bool:
-        """Whether the number of a period depends on all its recordings, so that a number must be kept until the period ends."""
+        """Whether the number of a period depends on all its recordings.
+
+        If so, a number must be kept until the period ends.
+        """
         return self.several is not Several.ONE
 
     def number(self, value: object) -> float:
-        """Return a recorded value as a double. Raises InvalidValueError for anything but a finite real number."""
+        """Return a recorded value as a double.
+
+        Parameters
+        ----------
+        value
+            Value that the app recorded.
+
+        Returns
+        -------
+        float
+            The same number.
+
+        Raises
+        ------
+        InvalidValueError
+            The value is not a finite real number.
+        """
         number = finite_number(value)
         if number is None:
             problem = "NaN or an infinity" if isinstance(value, float) else with_article(type(value).__name__)
@@ -181,13 +262,32 @@ class Buckets:
         return number
 
     def combine(self, earlier: float | None, number: float) -> float:
-        """Return the number of a period, given that of its earlier recordings; a sum beyond the largest double is the largest double."""
+        """Return the number of a period, given the number of its earlier recordings.
+
+        Parameters
+        ----------
+        earlier
+            Number of the earlier recordings of the period. None: there are none.
+        number
+            Number that is recorded now.
+
+        Returns
+        -------
+        float
+            Sum, largest or last number, as `several` says. A sum beyond the largest double is the largest double.
+        """
         if earlier is None or self.several is Several.LAST:
             return number
         return max(earlier, number) if self.several is Several.MAX else _saturated(earlier + number)
 
     def digest_fields(self) -> dict[str, Any]:
-        """Return the fields of the metric digest as JSON values; a number is its IEEE 754 double in hex, big-endian."""
+        """Return the fields of the metric digest as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            Fields by name. A number is its IEEE 754 double in hex, big-endian.
+        """
         return {
             "default": None if self.default is None else _hex(self.default),
             "edges": [_hex(edge) for edge in self.edges],
@@ -197,7 +297,13 @@ class Buckets:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values; `from_dict` returns equal buckets."""
+        """Return the fields as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            Fields by name, as `from_dict` reads them.
+        """
         return {
             "edges": list(self.edges),
             "several": str(self.several),
@@ -213,7 +319,23 @@ class Buckets:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Buckets:
-        """Return the buckets of the fields that `to_dict` returned, or that a definitions file has."""
+        """Return the buckets of JSON values or of a table in a definitions file.
+
+        Parameters
+        ----------
+        fields
+            Fields by name, as `to_dict` returns them.
+
+        Returns
+        -------
+        Buckets
+            Buckets that are equal to the original ones.
+
+        Raises
+        ------
+        DefinitionError
+            A field is missing or invalid.
+        """
         return cls(**{name: fields[name] for name in BUCKET_FIELDS if name in fields})
 
 

@@ -33,7 +33,18 @@ _OPTIONAL = ("period", "hold", *_REGISTRY)
 
 
 class Definitions(Mapping[str, Metric]):
-    """Metrics by name. `definitions["homepage"]` is the current version, `version(name, digest)` returns any version."""
+    """Metrics by name, as a mapping. `definitions["homepage"]` is the current version.
+
+    Parameters
+    ----------
+    metrics
+        Versions of all metrics, in file order. The last version of a name is the current one.
+
+    Raises
+    ------
+    DefinitionError
+        Two versions of a name have the same digest.
+    """
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._versions: dict[str, dict[str, Metric]] = {}
@@ -58,11 +69,30 @@ class Definitions(Mapping[str, Metric]):
         return f"<Definitions of {format_count(len(self), 'metric')}: {format_names(list(self))}>"
 
     def version(self, name: str, digest: str) -> Metric | None:
-        """Return the version with this name and digest, or None."""
+        """Return the version with this name and digest, or None.
+
+        Parameters
+        ----------
+        name
+            Name of the metric.
+        digest
+            Digest of the version.
+
+        Returns
+        -------
+        Metric | None
+            The version, or None if the file does not have it.
+        """
         return self._versions.get(name, {}).get(digest)
 
     def versions(self) -> Iterator[Metric]:
-        """Yield every version of every metric, in file order."""
+        """Yield every version of every metric, in file order.
+
+        Yields
+        ------
+        Metric
+            One version.
+        """
         for versions in self._versions.values():
             yield from versions.values()
 
@@ -70,7 +100,21 @@ class Definitions(Mapping[str, Metric]):
 def load_definitions(path: str | Path) -> Definitions:
     """Return the definitions of a TOML file.
 
-    Raises DefinitionError; its message contains the file, the metric, the value and the rule.
+    Parameters
+    ----------
+    path
+        TOML file with a `[[metric]]` table for each definition.
+
+    Returns
+    -------
+    Definitions
+        Metrics of the file, by name.
+
+    Raises
+    ------
+    DefinitionError
+        The file cannot be read, or a definition is invalid. The message contains the file, the metric, the value and
+        the rule.
     """
     if not isinstance(path, str | Path) or "\0" in str(path):
         raise DefinitionError(f"definitions must be the path of a TOML file, or a Definitions object, got {path!r}")
@@ -89,6 +133,23 @@ def load_definitions(path: str | Path) -> Definitions:
 def parse_definitions(text: str) -> Definitions:
     """Return the definitions of TOML text.
 
+    Parameters
+    ----------
+    text
+        TOML text with a `[[metric]]` table for each definition.
+
+    Returns
+    -------
+    Definitions
+        Metrics of the text, by name.
+
+    Raises
+    ------
+    DefinitionError
+        The text is not TOML, or a definition is invalid.
+
+    Examples
+    --------
     >>> parse_definitions("")
     Traceback (most recent call last):
     hubbub.errors.DefinitionError: there is no [[metric]] table: write one for each metric

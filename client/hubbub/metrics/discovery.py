@@ -36,15 +36,36 @@ MAX_EXTENSIONS = 4_000_000
 
 @dataclass(frozen=True)
 class Discovery:
-    """Prefix lengths and groups of a string metric with `discover`. A symbol is a character of the alphabet, or a byte.
+    """Prefix lengths and groups of a string metric with `discover`.
 
-    longest  : length of the longest string that can be found, in symbols
-    step     : symbols by which a prefix group is longer than the group before
-    first    : length of the shortest prefix, and n of the n-grams, in symbols; None: as `step`, of n-grams twice `step`
-    alphabet : characters of the strings to find; None: symbols are the bytes of UTF-8. Other strings are reported but not found
-    held_out : share of the cohorts that report whole values, for the test of the strings that the prefix groups find
-    method   : "prefixes": a prefix group reports prefixes; "ngrams": the last `first` symbols of the prefixes
+    A symbol is a character of the alphabet, or a byte.
 
+    Parameters
+    ----------
+    longest
+        Length of the longest string that can be found, in symbols.
+    step
+        Symbols by which a prefix group is longer than the group before.
+    first
+        Length of the shortest prefix, and n of the n-grams, in symbols. None: as `step`; for n-grams, twice `step`.
+    alphabet
+        Characters of the strings to find. Other strings are reported but not found. None: symbols are the bytes of
+        UTF-8.
+    held_out
+        Share of the cohorts that report whole values, for the test of the strings that the prefix groups find, in
+        (0, 1).
+    method
+        "prefixes": a prefix group reports prefixes. "ngrams": it reports the last `first` symbols of the prefixes.
+
+    Raises
+    ------
+    DefinitionError
+        A field has the wrong type, or the fields contradict each other.
+    ParameterError
+        A number is out of range.
+
+    Examples
+    --------
     >>> Discovery(longest=8, step=2, first=3, alphabet="abcdefgh").lengths
     (3, 5, 7, 9)
     """
@@ -100,16 +121,44 @@ class Discovery:
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
-        """Prefix length of each prefix group, in symbols. The last is `longest` + 1: a value that is shorter ends with the marker."""
+        """Prefix length of each prefix group, in symbols.
+
+        The last is `longest` + 1, because a value that is shorter ends with the marker.
+        """
         return (*range(self.shortest, self.longest + 1, self.step), self.longest + 1)
 
     def prefix_cohorts(self, num_cohorts: int) -> int:
-        """Return P, the number of cohorts of all prefix groups: cohorts from P on are held out."""
+        """Return P, the number of cohorts of all prefix groups.
+
+        Parameters
+        ----------
+        num_cohorts
+            Number of cohorts, m.
+
+        Returns
+        -------
+        int
+            P. The cohorts from P on are held out.
+        """
         return num_cohorts - max(1, round(self.held_out * num_cohorts))
 
     def group(self, cohort: int, num_cohorts: int) -> int:
-        """Return the group of a cohort, floor(c G / P) of the G prefix groups; the held-out group is number G.
+        """Return the group of a cohort, floor(c G / P) of the G prefix groups.
 
+        Parameters
+        ----------
+        cohort
+            Cohort c, in [0, m).
+        num_cohorts
+            Number of cohorts, m.
+
+        Returns
+        -------
+        int
+            Number of the group. The held-out group is number G.
+
+        Examples
+        --------
         >>> [Discovery(longest=3, step=2).group(cohort, 32) for cohort in (0, 14, 15, 28, 29)]
         [0, 0, 1, 1, 2]
         """
@@ -117,21 +166,47 @@ class Discovery:
         return cohort * len(self.lengths) // prefixes if cohort < prefixes else len(self.lengths)
 
     def cohorts(self, group: int, num_cohorts: int) -> range:
-        """Return the cohorts of a group."""
+        """Return the cohorts of a group.
+
+        Parameters
+        ----------
+        group
+            Number of the group, in [0, G].
+        num_cohorts
+            Number of cohorts, m.
+
+        Returns
+        -------
+        range
+            Cohorts of the group, without gaps.
+        """
         prefixes, groups = self.prefix_cohorts(num_cohorts), len(self.lengths)
         if group == groups:
             return range(prefixes, num_cohorts)
         return range(-(-group * prefixes // groups), -(-(group + 1) * prefixes // groups))
 
     def fragment(self, value: bytes, group: int) -> bytes:
-        """Return the bytes that the clients of a group report in place of a value in UTF-8.
+        r"""Return the bytes that the clients of a group report in place of a value in UTF-8.
 
-        Prefix group of length L: the first L symbols, after the end marker was appended to a value of fewer symbols; with n-grams
-        the last n of them.
-        Held-out group: the value.
+        A prefix group of length L reports the first L symbols, after the end marker was appended to a value of fewer
+        symbols. With n-grams it reports the last n of them. The held-out group reports the value.
 
+        Parameters
+        ----------
+        value
+            Value in UTF-8.
+        group
+            Number of the group, in [0, G].
+
+        Returns
+        -------
+        bytes
+            Bytes that are hashed.
+
+        Examples
+        --------
         >>> [Discovery(longest=3, step=2).fragment(b"abc", group) for group in (0, 1, 2)]
-        [b'ab', b'abc\\xff', b'abc']
+        [b'ab', b'abc\xff', b'abc']
         """
         if group == len(self.lengths):
             return value
@@ -144,13 +219,25 @@ class Discovery:
         return prefix if self.method == "prefixes" else self.ngram(prefix, group)
 
     def ngram(self, prefix: bytes, group: int) -> bytes:
-        """Return the n-gram of a prefix of length L: its symbols from L - n on, or the end marker alone if it has none there.
+        r"""Return the n-gram of a prefix of length L.
 
-        prefix : the symbols of a prefix group; one that ends with the marker may have fewer than L
+        Parameters
+        ----------
+        prefix
+            Symbols of a prefix group. A prefix that ends with the marker may have fewer than L.
+        group
+            Number of the prefix group, in [0, G).
 
+        Returns
+        -------
+        bytes
+            Symbols from L - n on, or the end marker alone if the prefix has none there.
+
+        Examples
+        --------
         >>> ngrams = Discovery(longest=5, step=1, method="ngrams")
-        >>> [ngrams.ngram(prefix, 2) for prefix in (b"abcd", b"abc\\xff", b"ab\\xff", b"a\\xff")]
-        [b'cd', b'c\\xff', b'\\xff', b'\\xff']
+        >>> [ngrams.ngram(prefix, 2) for prefix in (b"abcd", b"abc\xff", b"ab\xff", b"a\xff")]
+        [b'cd', b'c\xff', b'\xff', b'\xff']
         """
         start = self.lengths[group] - self.shortest
         if self.alphabet is None:
@@ -159,7 +246,18 @@ class Discovery:
         return prefix.removesuffix(END).decode()[start:].encode() + END * ended
 
     def check_cohorts(self, num_cohorts: int) -> None:
-        """Raise DefinitionError if a group has fewer than 8 cohorts, in which collisions cannot be told from frequent prefixes."""
+        """Check that each group has at least 8 cohorts.
+
+        Parameters
+        ----------
+        num_cohorts
+            Number of cohorts, m.
+
+        Raises
+        ------
+        DefinitionError
+            A group has fewer than 8 cohorts, in which collisions cannot be told from frequent prefixes.
+        """
         smallest = min(len(self.cohorts(group, num_cohorts)) for group in range(len(self.lengths) + 1))
         if smallest < MIN_GROUP_COHORTS:
             raise DefinitionError(
@@ -168,18 +266,51 @@ class Discovery:
             )
 
     def digest_fields(self, num_cohorts: int) -> dict[str, Any]:
-        """Return the fields of the metric digest: those of `to_dict`, held_out as a number of cohorts."""
+        """Return the fields of the metric digest.
+
+        Parameters
+        ----------
+        num_cohorts
+            Number of cohorts, m.
+
+        Returns
+        -------
+        dict[str, Any]
+            Fields of `to_dict`, with `held_out` as a number of cohorts.
+        """
         held_out = num_cohorts - self.prefix_cohorts(num_cohorts)
         return {**self.to_dict(), "first": self.shortest, "held_out": held_out}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values, `method` only of n-grams; `from_dict` returns an equal object."""
+        """Return the fields as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            Fields by name, as `from_dict` reads them. `method` is left out for prefixes.
+        """
         table = asdict(self)
         return table if self.method == "ngrams" else {name: table[name] for name in table if name != "method"}
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Discovery:
-        """Return the object of a `[metric.discover]` table; raises DefinitionError."""
+        """Return the object of a `[metric.discover]` table.
+
+        Parameters
+        ----------
+        table
+            Table of a definitions file, or the result of `to_dict`.
+
+        Returns
+        -------
+        Discovery
+            Object that is equal to the original one.
+
+        Raises
+        ------
+        DefinitionError
+            The table has an unknown key, lacks `longest`, or has an invalid field.
+        """
         if not isinstance(table, Mapping):
             raise DefinitionError(f"discover must be a table with longest and step, got {table!r}")
         allowed = [field.name for field in fields(cls)]

@@ -36,20 +36,39 @@ K = TypeVar("K", bound=Kind)
 
 @dataclass(frozen=True)
 class Metric:
-    """Definition of one metric. Do not change a definition after collection has started: add a new version instead.
+    """Definition of one metric.
 
-    name        : lower-case letters, digits, `_ . -`, at most 64 characters, starting with a letter
-    kind        : kind of its values, with the parameters of the mechanism: `StringKind`, `CategoricalKind`, `BooleanKind`, `OrdinalKind`,
-                  `MeanKind` or `JointKind`
-    period      : reporting period: a client sends one report for each
-    hold        : epoch length in periods. All reports of an epoch repeat the value of its first report, and each epoch
-                  has new permanent noise. None: the permanent noise of a value never changes under one secret
-    expires     : first day without collection
-    description, owner, purpose : documentation for users; the reports do not depend on them
-    review      : http or https address of the review that approved this version; "": none
+    Do not change a definition after collection has started: add a new version instead. `digest` covers every field on
+    which the bits of a report depend.
 
-    `digest` covers every field on which the bits of a report depend.
+    Parameters
+    ----------
+    name
+        Lower-case letters, digits, ``_``, ``.`` and ``-``, at most 64 characters, starting with a letter.
+    kind
+        Kind of its values, with the parameters of the mechanism: `StringKind`, `CategoricalKind`, `BooleanKind`,
+        `OrdinalKind`, `MeanKind` or `JointKind`. The class methods below make it.
+    period
+        Reporting period. A client sends one report for each.
+    hold
+        Epoch length in periods. All reports of an epoch repeat the value of its first report, and each epoch has new
+        permanent noise. None: the permanent noise of a value never changes under one secret.
+    expires
+        First day without collection. None: the metric does not expire.
+    description, owner, purpose
+        Documentation for users. The reports do not depend on it.
+    review
+        Address (http or https) of the review that approved this version. Empty: there is none.
 
+    Raises
+    ------
+    DefinitionError
+        A field has the wrong type or value.
+    ParameterError
+        `hold` is not an integer above 0.
+
+    Examples
+    --------
     >>> Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5).num_bits
     1
     """
@@ -79,7 +98,29 @@ class Metric:
 
     @classmethod
     def string(cls, name: str, params: Params, *, discover: Discovery | None = None, **fields: Any) -> Metric:
-        """Return a string metric: Bloom filter, cohorts, decoded with a list of candidates."""
+        """Return a string metric: Bloom filter and cohorts, decoded with a list of candidates.
+
+        Parameters
+        ----------
+        name
+            Name of the metric.
+        params
+            Sizes, hash scheme and mechanism.
+        discover
+            Groups for strings that are found without a list. None: every report is of a whole string.
+        **fields
+            Further fields of `Metric`.
+
+        Returns
+        -------
+        Metric
+            Metric of the kind `StringKind`.
+
+        Raises
+        ------
+        DefinitionError
+            A field is invalid.
+        """
         with name_errors(name):
             kind = StringKind(params, discover)
         return cls(name, kind, **fields)
@@ -99,7 +140,31 @@ class Metric:
     ) -> Metric:
         """Return a categorical metric (basic RAPPOR): one bit per category, decoded in closed form.
 
-        other : category that replaces unknown values; None: unknown values are invalid
+        Parameters
+        ----------
+        name
+            Name of the metric.
+        categories
+            The categories, in the order of their bits.
+        prob_p, prob_q
+            Probability that a reported bit is one if the permanent bit is 0, and if it is 1.
+        prob_f
+            Probability that a permanent bit is replaced by a fair coin, in [0, 1).
+        permanent_p, permanent_q
+            In place of `prob_f`, the probability that a permanent bit is one if the true bit is 0, and if it is 1.
+        **fields
+            Further fields of `Metric`, and `other`: the category that replaces unknown values. Without it, unknown
+            values are invalid.
+
+        Returns
+        -------
+        Metric
+            Metric of the kind `CategoricalKind`.
+
+        Raises
+        ------
+        DefinitionError, ParameterError
+            A field is invalid.
         """
         other = fields.pop(
             "other", None
@@ -123,7 +188,32 @@ class Metric:
         permanent_q: float | None = None,
         **fields: Any,
     ) -> Metric:
-        """Return a boolean metric; f = 0.5, p = 0, q = 1 is the classic two-coin survey. Its one bit needs a symmetric response."""
+        """Return a boolean metric. f = 0.5, p = 0, q = 1 is the classic two-coin survey.
+
+        Parameters
+        ----------
+        name
+            Name of the metric.
+        prob_p, prob_q
+            Probability that the reported bit is one if the permanent bit is 0, and if it is 1. One bit needs a
+            symmetric response: `prob_q` = 1 - `prob_p`.
+        prob_f
+            Probability that the permanent bit is replaced by a fair coin, in [0, 1).
+        permanent_p, permanent_q
+            In place of `prob_f`, the probability that the permanent bit is one if the true bit is 0, and if it is 1.
+        **fields
+            Further fields of `Metric`.
+
+        Returns
+        -------
+        Metric
+            Metric of the kind `BooleanKind`.
+
+        Raises
+        ------
+        DefinitionError, ParameterError
+            A field is invalid.
+        """
         mechanism = UnaryResponse(
             prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
         )
@@ -142,9 +232,34 @@ class Metric:
         permanent_q: float | None = None,
         **fields: Any,
     ) -> Metric:
-        """Return an ordinal metric: numbers in declared buckets, one bit per bucket, or the mean of numbers, one bit.
+        """Return an ordinal metric: numbers in declared buckets, or the mean of numbers.
 
-        buckets : `Buckets`, or the edges alone
+        A report has one bit per bucket, or one bit for the mean.
+
+        Parameters
+        ----------
+        name
+            Name of the metric.
+        buckets
+            `Buckets`, or the edges alone.
+        prob_p, prob_q
+            Probability that a reported bit is one if the permanent bit is 0, and if it is 1.
+        prob_f
+            Probability that a permanent bit is replaced by a fair coin, in [0, 1).
+        permanent_p, permanent_q
+            In place of `prob_f`, the probability that a permanent bit is one if the true bit is 0, and if it is 1.
+        **fields
+            Further fields of `Metric`.
+
+        Returns
+        -------
+        Metric
+            Metric of the kind `OrdinalKind` or `MeanKind`.
+
+        Raises
+        ------
+        DefinitionError, ParameterError
+            A field is invalid.
         """
         if not isinstance(buckets, Buckets):
             buckets = Buckets(tuple(buckets))
@@ -155,8 +270,31 @@ class Metric:
 
     @classmethod
     def joint(cls, name: str, parts: Sequence[Metric], **fields: Any) -> Metric:
-        """Return a joint metric: a report has the bits of all parts, so that the decoder can estimate how their values depend.
+        """Return a joint metric: a report has the bits of all parts.
 
+        The decoder can so estimate how the values of the parts depend on each other.
+
+        Parameters
+        ----------
+        name
+            Name of the metric.
+        parts
+            Metrics of the parts, with names that are local to the joint metric.
+        **fields
+            Further fields of `Metric`.
+
+        Returns
+        -------
+        Metric
+            Metric of the kind `JointKind`.
+
+        Raises
+        ------
+        DefinitionError
+            A part is not a metric, or has a field that only the joint metric may have.
+
+        Examples
+        --------
         >>> chains = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
         >>> parts = (Metric.boolean("paid", **chains), Metric.categorical("os", ("linux", "macos"), **chains))
         >>> Metric.joint("purchase", parts).num_bits
@@ -177,8 +315,16 @@ class Metric:
     def require_collectable(self) -> Metric:
         """Return the metric if new clients may report it.
 
-        Raises DefinitionError for parameters that only imported reports may have: p > q, a cohort number that is not a power of two,
-        or a permanent response with noise that has no finite epsilon.
+        Returns
+        -------
+        Metric
+            The metric itself.
+
+        Raises
+        ------
+        DefinitionError
+            Only imported reports may have these parameters: p > q, a number of cohorts that is not a power of two, or
+            a permanent response with noise that has no finite epsilon.
         """
         self.kind.require_collectable(self.name)
         return self
@@ -190,7 +336,13 @@ class Metric:
 
     @property
     def params(self) -> Params:
-        """Parameters of a metric with one block of bits. Raises DefinitionError for a joint metric: use `blocks`, or `components`."""
+        """Parameters of a metric with one block of bits.
+
+        Raises
+        ------
+        DefinitionError
+            The metric is joint. Use `blocks`, or `components`.
+        """
         if len(self.blocks) > 1:
             raise DefinitionError(
                 f"{self.name}: the parts of a joint metric have parameters of their own: use metric.blocks or metric.components"
@@ -213,8 +365,27 @@ class Metric:
         return (self.num_bits + 7) // 8
 
     def require(self, kind: type[K], purpose: str) -> K:
-        """Return the kind if it is of this class. Raises DefinitionError with the purpose for another one.
+        """Return the kind if it is of this class.
 
+        Parameters
+        ----------
+        kind
+            Class of the kind.
+        purpose
+            What needs it, for the message.
+
+        Returns
+        -------
+        K
+            The kind of the metric.
+
+        Raises
+        ------
+        DefinitionError
+            The metric has another kind.
+
+        Examples
+        --------
         >>> Metric.boolean("paid", prob_p=0, prob_q=1, prob_f=0.5).require(StringKind, "discover")
         Traceback (most recent call last):
         hubbub.errors.DefinitionError: paid: discover needs a string metric, got a boolean one
@@ -227,7 +398,7 @@ class Metric:
 
     @cached_property
     def components(self) -> tuple[Metric, ...]:
-        """Parts of a joint metric, each as a metric whose name is local to it; of every other metric, the metric alone."""
+        """Parts of a joint metric, each as a metric whose name is local to it. Any other metric has itself."""
         if len(self.blocks) == 1:
             return (self,)
         return tuple(Metric(name, kind) for name, kind in self.kind.components.items())
@@ -240,14 +411,26 @@ class Metric:
         return hashlib.sha256(b"hubbub-metric-v1\n" + canonical.encode()).hexdigest()
 
     def facts(self) -> Iterator[Fact]:
-        """Yield what the definition says about reports and values, for people."""
+        """Yield what the definition says about reports and values, for people.
+
+        Yields
+        ------
+        Fact
+            One fact.
+        """
         yield Fact("reports", f"one per {self.period} and client, also without a value")
         if self.hold is not None:
             yield Fact("hold", f"{format_count(self.hold, str(self.period))}, then new permanent noise")
         yield from self.kind.facts()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition as JSON values; `from_dict` returns an equal metric."""
+        """Return the definition as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            Fields by name, as `from_dict` reads them, with the digest.
+        """
         return {
             "name": self.name,
             "kind": str(self.kind),
@@ -265,7 +448,20 @@ class Metric:
     def from_dict(cls, fields: Mapping[str, Any]) -> Metric:
         """Return the metric of the fields that `to_dict` returned.
 
-        Raises DefinitionError if a field is missing or invalid, or if the stored digest differs from the computed one.
+        Parameters
+        ----------
+        fields
+            Fields by name.
+
+        Returns
+        -------
+        Metric
+            Metric that is equal to the original one.
+
+        Raises
+        ------
+        DefinitionError
+            A field is missing or invalid, or the stored digest differs from the computed one.
         """
         try:
             name = fields["name"]

@@ -25,14 +25,37 @@ MEAN_COHORTS = 16
 class Params:
     """Parameters of RAPPOR: k, h and m of the paper, the hash scheme, and the randomized response of each bit.
 
-    num_bits    : k, in [1, 1024]
-    num_hashes  : h, in [1, k); one-hot and threshold-v1: exactly 1
-    num_cohorts : m, in [1, 65536]; clients accept powers of two up to 256 only
-    mechanism   : randomization of the bits. Instead of it the arguments of `UnaryResponse` may be passed: prob_p, prob_q, and
-                  prob_f or permanent_p and permanent_q. One bit needs the symmetric one of them
+    Parameters
+    ----------
+    num_bits
+        k, in [1, 1024].
+    num_hashes
+        h, in [1, k). The schemes one-hot and threshold-v1 need exactly 1.
+    num_cohorts
+        m, in [1, 65536]. Clients accept powers of two up to 256 only.
+    prob_p, prob_q
+        Probability that a reported bit is one if the permanent bit is 0, and if it is 1.
+    prob_f
+        Probability that a permanent bit is replaced by a fair coin, in [0, 1).
+    permanent_p, permanent_q
+        In place of `prob_f`, the probability that a permanent bit is one if the true bit is 0, and if it is 1. One bit
+        needs a symmetric response.
+    hash_scheme
+        "murmur3-v1", "google-md5", "one-hot" or "threshold-v1".
+    mechanism
+        Randomization of the bits, in place of the probabilities.
 
-    Source: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2.
+    Raises
+    ------
+    ParameterError
+        An argument is out of range, or the arguments contradict each other.
 
+    References
+    ----------
+    Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2.
+
+    Examples
+    --------
     >>> Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5).mechanism.q_star
     0.6875
     >>> Params(num_bits=128, num_hashes=128, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
@@ -127,18 +150,52 @@ class Params:
         permanent_p: float | None = None,
         permanent_q: float | None = None,
     ) -> Params:
-        """Return parameters of basic RAPPOR: one bit per category, no hashing, one cohort."""
+        """Return parameters of basic RAPPOR: one bit per category, no hashing, one cohort.
+
+        Parameters
+        ----------
+        num_bits
+            Number of categories, k.
+        prob_p, prob_q
+            Probability that a reported bit is one if the permanent bit is 0, and if it is 1.
+        prob_f
+            Probability that a permanent bit is replaced by a fair coin, in [0, 1).
+        permanent_p, permanent_q
+            In place of `prob_f`, the probability that a permanent bit is one if the true bit is 0, and if it is 1.
+
+        Returns
+        -------
+        Params
+            Parameters with h = 1, m = 1 and the hash scheme "one-hot".
+
+        Raises
+        ------
+        ParameterError
+            An argument is out of range.
+        """
         mechanism = UnaryResponse(
             prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
         )
         return one_hot_params(num_bits, mechanism)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the fields of a metric's digest: probabilities as numerators, so that equal bits have equal digests."""
+        """Return the fields of a metric's digest.
+
+        Returns
+        -------
+        dict[str, Any]
+            JSON values. Probabilities are numerators, so that equal bits have equal digests.
+        """
         return {**self._sizes, **self.mechanism.word_field, **self.mechanism.digest_fields}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values; `from_dict` reads them."""
+        """Return the fields as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            Fields by name, as `from_dict` reads them.
+        """
         return {**self._sizes, **self.mechanism.word_field, **self.mechanism.fields}
 
     @property
@@ -152,7 +209,25 @@ class Params:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Params:
-        """Return the parameters among JSON values. Raises KeyError, TypeError or ParameterError."""
+        """Return the parameters among JSON values.
+
+        Parameters
+        ----------
+        fields
+            Fields by name. Other fields are ignored.
+
+        Returns
+        -------
+        Params
+            Parameters that are equal to the original ones.
+
+        Raises
+        ------
+        KeyError, TypeError
+            A field is missing or has the wrong type.
+        ParameterError
+            A field is out of range.
+        """
         return cls(
             num_bits=fields["num_bits"],
             num_hashes=fields["num_hashes"],

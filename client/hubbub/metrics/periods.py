@@ -17,7 +17,17 @@ OPEN_FOR = timedelta(days=30)
 
 
 class PeriodKind(StrEnum):
-    """Length of a reporting period."""
+    """Length of a reporting period.
+
+    Attributes
+    ----------
+    DAY
+        One day, UTC.
+    WEEK
+        Seven days from Monday on, UTC.
+    MONTH
+        One calendar month, UTC.
+    """
 
     DAY = "day"
     WEEK = "week"
@@ -28,6 +38,20 @@ class PeriodKind(StrEnum):
 class Period:
     """Reporting period of one kind, identified by its first day.
 
+    Parameters
+    ----------
+    start
+        First day of the period, UTC.
+    kind
+        Length of the period.
+
+    Raises
+    ------
+    DefinitionError
+        No period of this kind begins at this day.
+
+    Examples
+    --------
     >>> period = Period.containing(PeriodKind.WEEK, date(2013, 1, 4))
     >>> str(period), str(period.next())
     ('2012-12-31', '2013-01-07')
@@ -45,11 +69,30 @@ class Period:
 
     @classmethod
     def containing(cls, kind: PeriodKind, day: date) -> Period:
-        """Return the period that contains a UTC day."""
+        """Return the period that contains a UTC day.
+
+        Parameters
+        ----------
+        kind
+            Length of the period.
+        day
+            A UTC day.
+
+        Returns
+        -------
+        Period
+            Period of this kind with the day.
+        """
         return cls(first_day(kind, day), kind)
 
     def next(self) -> Period:
-        """Return the following period."""
+        """Return the following period.
+
+        Returns
+        -------
+        Period
+            Period that begins where this one ends.
+        """
         match self.kind:
             case PeriodKind.DAY:
                 return Period(self.start + timedelta(days=1), self.kind)
@@ -59,11 +102,28 @@ class Period:
                 return Period((self.start + timedelta(days=31)).replace(day=1), self.kind)
 
     def opens(self) -> datetime:
-        """Return the time from which reports are accepted: one day before the start, because clients' clocks differ."""
+        """Return the time from which reports are accepted.
+
+        Returns
+        -------
+        datetime
+            One day before the start, because clients' clocks differ.
+        """
         return midnight(self.start) - OPEN_BEFORE
 
     def closes(self, open_for: timedelta = OPEN_FOR) -> datetime:
-        """Return the time from which reports are refused: `open_for` after the end."""
+        """Return the time from which reports are refused.
+
+        Parameters
+        ----------
+        open_for
+            Time after the end in which reports are still accepted.
+
+        Returns
+        -------
+        datetime
+            `open_for` after the end.
+        """
         return midnight(self.next().start) + open_for
 
     def __str__(self) -> str:

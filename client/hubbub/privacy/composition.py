@@ -17,7 +17,17 @@ _MAX_ATOMS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """Guarantee (epsilon, delta) and the method of composition that yields it."""
+    """Guarantee (epsilon, delta) and the method of composition that yields it.
+
+    Attributes
+    ----------
+    epsilon
+        Epsilon, in [0, inf].
+    delta
+        Probability that the bound fails, in [0, 1).
+    method
+        "sequential", "optimal", "advanced" or "concentrated".
+    """
 
     epsilon: float
     delta: float
@@ -27,25 +37,79 @@ class Composition:
 def sequential(epsilons: Iterable[float]) -> float:
     """Return the epsilon of one person in all mechanisms: the sum.
 
-    Source: Dwork and Roth 2014, theorem 3.16.
+    Parameters
+    ----------
+    epsilons
+        Epsilon of each mechanism, in [0, inf].
+
+    Returns
+    -------
+    float
+        Sum of the epsilons.
+
+    Raises
+    ------
+    ParameterError
+        An epsilon is out of range.
+
+    References
+    ----------
+    Dwork and Roth 2014, theorem 3.16.
     """
     return math.fsum(_checked(epsilons))
 
 
 def parallel(epsilons: Iterable[float]) -> float:
-    """Return the epsilon if every person takes part in only one of the mechanisms: the maximum; 0 for no mechanism.
+    """Return the epsilon if every person takes part in only one of the mechanisms: the maximum.
 
-    Source: McSherry 2009, theorem 4.
+    Parameters
+    ----------
+    epsilons
+        Epsilon of each mechanism, in [0, inf].
+
+    Returns
+    -------
+    float
+        Largest epsilon. It is 0 for no mechanism.
+
+    Raises
+    ------
+    ParameterError
+        An epsilon is out of range.
+
+    References
+    ----------
+    McSherry 2009, theorem 4.
     """
     return max(_checked(epsilons), default=0.0)
 
 
 def group(epsilon: float, size: int) -> float:
-    """Return the epsilon of `size` people with values that change together: size * epsilon.
+    """Return the epsilon of several people with values that change together: `size` times `epsilon`.
 
-    In the local model it also bounds the loss of one person with reports of one value under `size` independent secrets.
+    In the local model it also bounds the loss of one person with reports of one value under `size` independent
+    secrets.
 
-    Source: Dwork and Roth 2014, theorem 2.2.
+    Parameters
+    ----------
+    epsilon
+        Epsilon of one person, in [0, inf].
+    size
+        Number of people, an integer >= 1.
+
+    Returns
+    -------
+    float
+        `size` times `epsilon`.
+
+    Raises
+    ------
+    ParameterError
+        An argument is out of range.
+
+    References
+    ----------
+    Dwork and Roth 2014, theorem 2.2.
     """
     check_integer("size", size, 1, hint="pass the number of people")
     return size * _checked([epsilon])[0]
@@ -54,16 +118,40 @@ def group(epsilon: float, size: int) -> float:
 def compose(epsilons: Iterable[float], delta: float = 0.0) -> Composition:
     """Return the smallest known epsilon of the composition of pure eps_i-DP mechanisms at this delta.
 
+    Parameters
+    ----------
+    epsilons
+        Epsilon of each mechanism, in [0, inf].
+    delta
+        Probability that the bound fails, in [0, 1).
+
+    Returns
+    -------
+    Composition
+        The guarantee, with the method that yields it.
+
+    Raises
+    ------
+    ParameterError
+        An argument is out of range.
+
+    Notes
+    -----
+    The methods are:
+
     - sequential: sum eps_i, the only bound at delta = 0
-    - optimal: exact for binary randomized responses, the worst eps_i-DP mechanisms; computed if there are at most 50,000 outcomes
+    - optimal: exact for binary randomized responses, the worst eps_i-DP mechanisms; computed if there are at most
+      50,000 outcomes
     - advanced: sum eps_i tanh(eps_i / 2) + sqrt(2 ln(1/delta) sum eps_i**2)
-    - concentrated: each mechanism is eps_i tanh(eps_i / 2)-zCDP; their sum is converted to (epsilon, delta)
+    - concentrated: each mechanism is eps_i tanh(eps_i / 2)-zCDP, and the sum is converted to (epsilon, delta)
 
-    epsilons : each in [0, inf)      delta : in [0, 1)
+    References
+    ----------
+    Kairouz, Oh, Viswanath 2015, theorems 3.3 and 3.5; Bun and Steinke 2016, lemma 2.3; for the conversion Canonne,
+    Kamath, Steinke 2020, proposition 7.
 
-    Sources: Kairouz, Oh, Viswanath 2015, theorems 3.3 and 3.5; Bun and Steinke 2016, lemma 2.3; for the conversion Canonne, Kamath,
-    Steinke 2020, proposition 7.
-
+    Examples
+    --------
     >>> compose([0.1] * 100).epsilon
     10.0
     >>> better = compose([0.1] * 100, delta=1e-6)

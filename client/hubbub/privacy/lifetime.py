@@ -33,7 +33,17 @@ _NO_MORE_REPORTS = "then the client sends no more reports"
 
 @dataclass(frozen=True, slots=True)
 class FigureRow:
-    """One line of the figures: label, epsilon, and the condition under which the figure holds."""
+    """One line of the figures: label, epsilon, and the condition under which the figure holds.
+
+    Attributes
+    ----------
+    label
+        Name of the figure.
+    epsilon
+        Its value.
+    note
+        Condition under which the figure holds. Empty: there is none.
+    """
 
     label: str
     epsilon: float
@@ -44,16 +54,34 @@ class FigureRow:
 class PrivacyFigures:
     """Every epsilon of one metric under one policy.
 
-    period, hold       : fields of the metric; hold None: the permanent response of a value never changes under one secret
-    epsilon_report     : epsilon of one report
-    epsilon_permanent  : epsilon of any number of reports drawn from one permanent response; infinite at f = 0
-    unit, epsilon_unit : unit of the ledger (`epoch`, `value` or `period`) and its epsilon
-    units_enrollment   : units that the policy allows under one secret; 0 if it blocks the metric
-    units_lifetime     : units that the policy allows under all secrets of one client; 0 if it blocks the metric
-    epsilon_enrollment, epsilon_lifetime : epsilon of these units; infinite if the policy blocks the metric, because a client
-                         that reports it must have another, unknown policy
-    condition          : histories of values between which epsilon_enrollment and epsilon_lifetime are bounds; None: any two histories
-    objection          : reason why the policy blocks the metric, or None
+    Attributes
+    ----------
+    period
+        Reporting period of the metric.
+    hold
+        Epoch length in periods. None: the permanent response of a value never changes under one secret.
+    epsilon_report
+        Epsilon of one report.
+    epsilon_permanent
+        Epsilon of any number of reports drawn from one permanent response; infinite at f = 0.
+    unit
+        Unit of the ledger: "epoch", "value" or "period".
+    epsilon_unit
+        Epsilon of one unit.
+    units_enrollment
+        Units that the policy allows under one secret. 0: the policy blocks the metric.
+    epsilon_enrollment
+        Epsilon of `units_enrollment` units. It is infinite if the policy blocks the metric, because a client that
+        reports it must have another, unknown policy.
+    units_lifetime
+        Units that the policy allows under all secrets of one client. 0: the policy blocks the metric.
+    epsilon_lifetime
+        Epsilon of `units_lifetime` units. It is infinite if the policy blocks the metric.
+    condition
+        Histories of values between which `epsilon_enrollment` and `epsilon_lifetime` are bounds. None: any two
+        histories.
+    objection
+        Reason why the policy blocks the metric. None: it allows the metric.
     """
 
     period: str
@@ -70,12 +98,24 @@ class PrivacyFigures:
     objection: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON values; an infinite epsilon is the string "inf"."""
+        """Return the figures as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            Figures by name. An infinite epsilon is the string "inf".
+        """
         figures: dict[str, Any] = json_value({name: getattr(self, name) for name in self.__slots__})
         return figures
 
     def rows(self) -> Iterator[FigureRow]:
-        """Yield the figures in the order in which commands, pages and APIs print them."""
+        """Yield the figures in the order in which commands, pages and APIs print them.
+
+        Yields
+        ------
+        FigureRow
+            Label, epsilon and condition of one figure.
+        """
         odds = f"odds between two values change {_odds(self.epsilon_report)}"
         yield FigureRow("per report", self.epsilon_report, odds if self.unit != "period" else f"{odds}; {_NO_RESPONSE}")
         if self.unit == "epoch":
@@ -101,6 +141,13 @@ class PrivacyFigures:
     def sentence(self) -> str:
         """Return the figures in one line.
 
+        Returns
+        -------
+        str
+            One sentence with the epsilon of a report, of a unit, of an enrollment and of the lifetime.
+
+        Examples
+        --------
         >>> from hubbub.privacy.policy import Policy
         >>> privacy_figures(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=7), Policy()).sentence()
         'epsilon 1.099 per report, 1.099 per epoch (hold = 7), 19.776 per enrollment (18 epochs), lifetime epsilon 39.551 (36 epochs)'
@@ -122,7 +169,22 @@ class PrivacyFigures:
 
 
 def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
-    """Return every epsilon of a metric under a policy. Commands, pages and APIs print these figures only."""
+    """Return every epsilon of a metric under a policy.
+
+    Commands, pages and APIs print these figures only.
+
+    Parameters
+    ----------
+    metric
+        Definition of the metric.
+    policy
+        Policy of the client.
+
+    Returns
+    -------
+    PrivacyFigures
+        Epsilon of a report, of the permanent response, of an enrollment and of the lifetime.
+    """
     price, objection = unit_price(metric), policy.objection(metric)
     lifetime: float = 0
     enrollment: float = 0
@@ -169,10 +231,23 @@ def epsilon_of_reports(metric: Metric, units: int, reports: int) -> float:
 
 
 def epsilon_lifetime(metric: Metric, policy: Policy) -> float:
-    """Return the epsilon of all reports of a metric that one client ever sends under a policy, over all its secrets.
+    """Return the epsilon of all reports of a metric that one client ever sends, over all its secrets.
 
-    Infinite if the policy blocks the metric, because a client that reports it must have another, unknown policy.
+    Parameters
+    ----------
+    metric
+        Definition of the metric.
+    policy
+        Policy of the client.
 
+    Returns
+    -------
+    float
+        Epsilon in (0, inf]. It is infinite if the policy blocks the metric, because a client that reports it must have
+        another, unknown policy.
+
+    Examples
+    --------
     >>> from hubbub.privacy.policy import Policy
     >>> monthly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=1)
     >>> round(math.exp(epsilon_lifetime(monthly, Policy(epsilon_metric=4.4))), 9)  # four epochs of the two-coin survey

@@ -27,11 +27,29 @@ LINKABLE_GROUP_SIZE = 100
 
 
 def effective_group_size(metric: HasBlocks, num_reports: float = 1) -> float:
-    """Return e**I, the number of clients among which t reports identify t other reports of the same client and value.
+    """Return e**I, the effective group size.
 
-    num_reports : t, an integer >= 1, or math.inf for all of the permanent bits
-    returns : e**I >= 1; 1 means that reports cannot be linked, as at f = 0, where there is no permanent noise
+    It is the number of clients among which t reports identify t other reports of the same client and value.
 
+    Parameters
+    ----------
+    metric
+        Metric, or the `Params` of one.
+    num_reports
+        t, an integer >= 1, or math.inf for all of the permanent bits.
+
+    Returns
+    -------
+    float
+        e**I >= 1. The value 1 means that reports cannot be linked, as at f = 0, where there is no permanent noise.
+
+    Raises
+    ------
+    ParameterError
+        `num_reports` is out of range.
+
+    Examples
+    --------
     >>> from hubbub.metrics.params import Params
     >>> usual, two_coins = (Params.one_hot(100, prob_p=p, prob_q=1 - p, prob_f=0.5) for p in (0.4, 0))
     >>> round(effective_group_size(usual), 3), effective_group_size(two_coins) > 1e24
@@ -49,11 +67,36 @@ def mutual_information(metric: HasBlocks, num_reports: float = 1) -> float:
 
 
 def match_probability_bound(metric: HasBlocks, group_size: int, num_reports: float = 1) -> float:
-    """Return an upper bound of the probability of linking t reports of one client to t others, in a group of n clients.
+    """Return an upper bound of the probability of linking t reports of one client to t others.
 
-        min(1, (I + ln 2) / ln n)        group_size : n >= 2
+    Parameters
+    ----------
+    metric
+        Metric, or the `Params` of one.
+    group_size
+        n, the number of clients in the group, an integer >= 2.
+    num_reports
+        t, an integer >= 1, or math.inf for all of the permanent bits.
 
-    Source: Fano's inequality, Cover and Thomas 2006, theorem 2.10.1, for a uniformly drawn client.
+    Returns
+    -------
+    float
+        Probability in [0, 1].
+
+    Raises
+    ------
+    ParameterError
+        An argument is out of range.
+
+    Notes
+    -----
+    With I, the logarithm of `effective_group_size`, the bound is::
+
+        min(1, (I + ln 2) / ln n)
+
+    References
+    ----------
+    Fano's inequality, Cover and Thomas 2006, theorem 2.10.1, for a uniformly drawn client.
     """
     check_integer("group_size", group_size, 2, hint="pass the number of clients of the group")
     return min(1.0, (mutual_information(metric, num_reports) + math.log(2)) / math.log(group_size))

@@ -20,18 +20,39 @@ from hubbub.number_checks import check_integer, check_number
 def epsilon(metric: HasBlocks, num_reports: float = 1) -> float:
     """Return eps(t), the privacy loss of t reports of one unchanging value.
 
-    - murmur3-v1 (h bits per value, or none):   max( min(h, k-h) (T1 + T0),  h max(T1, T0) )
-    - google-md5 (bits may coincide):           max of i T1 + j T0 over i, j <= h, i + j <= k
-    - one-hot, several categories:              T1 + T0
-    - one bit (boolean, threshold-v1):          max(T1, T0)
-    - joint:                                    sum of the parts' eps(t), whose bits are independent given the values
+    Parameters
+    ----------
+    metric
+        Metric, or the `Params` of one.
+    num_reports
+        t, an integer >= 1, or math.inf for all reports that are drawn from one permanent response.
 
-    For h <= k/2 the first is h (T1 + T0); for larger h, "no value" may be the worst neighbour.
+    Returns
+    -------
+    float
+        eps(t), in (0, inf].
 
-    metric  : a metric, or the `Params` of one
-    num_reports : t, an integer >= 1, or math.inf: all reports that are drawn from one permanent response
-    returns : eps in (0, inf]
+    Raises
+    ------
+    ParameterError
+        `num_reports` is out of range.
 
+    Notes
+    -----
+    T1 is the largest log-likelihood ratio of the t reports of a bit that is one for the first value and zero for the
+    second, and T0 of a bit with the reverse. The loss is::
+
+        murmur3-v1 (h bits per value, or none)   max( min(h, k-h) (T1 + T0),  h max(T1, T0) )
+        google-md5 (bits may coincide)           max of i T1 + j T0 over i, j <= h, i + j <= k
+        one-hot, several categories              T1 + T0
+        one bit (boolean, threshold-v1)          max(T1, T0)
+        joint                                    sum of the parts' eps(t)
+
+    For h <= k/2 the first is h (T1 + T0). For larger h, "no value" may be the worst neighbour. The parts of a joint
+    metric add up because their bits are independent given the values.
+
+    Examples
+    --------
     >>> from hubbub.metrics.params import Params
     >>> paper = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
     >>> round(epsilon(paper), 4), round(epsilon(paper, math.inf), 4)
@@ -53,11 +74,35 @@ def check_num_reports(number: float, name: str = "num_reports") -> None:
 
 
 def epsilon_permanent(metric: HasBlocks) -> float:
-    """Return the epsilon of one permanent response, lim eps(t): an upper bound for any number of reports drawn from it.
+    """Return the epsilon of one permanent response, the limit of eps(t).
 
-    Infinite at f = 0, where there is no permanent response, and at permanent_p = 0 or permanent_q = 1. A metric with `hold` has a new one in each epoch, see `lifetime.py`.
+    It is an upper bound for any number of reports that are drawn from the response. A metric with `hold` has a new
+    permanent response in each epoch.
+
+    Parameters
+    ----------
+    metric
+        Metric, or the `Params` of one.
+
+    Returns
+    -------
+    float
+        Epsilon in (0, inf]. It is infinite at f = 0, where there is no permanent response, and at permanent_p = 0 or
+        permanent_q = 1.
     """
     return epsilon(metric, math.inf)
+
+
+def epochs_of(periods: float, hold: int | None) -> tuple[float, ...]:
+    """Return the numbers of reports that are drawn from each permanent response, for one report in each period.
+
+    >>> epochs_of(7, 3), epochs_of(7, None)
+    ((3, 3, 1), (7,))
+    """
+    if hold is None or periods <= hold:
+        return (periods,)
+    whole, rest = divmod(int(periods), hold)
+    return (hold,) * whole + ((rest,) if rest else ())
 
 
 def epsilon_of_periods(metric: Metric, periods: int) -> float:
@@ -67,17 +112,36 @@ def epsilon_of_periods(metric: Metric, periods: int) -> float:
     >>> [round(math.exp(epsilon_of_periods(monthly, t)), 6) for t in (1, 30, 31)]
     [3.0, 3.0, 9.0]
     """
-    epochs, rest = divmod(periods, metric.hold or periods)
-    whole = epochs * epsilon(metric, metric.hold or periods)
-    return whole + (epsilon(metric, rest) if rest else 0.0)
+    return epsilon_of_values(metric, epochs_of(periods, metric.hold))
 
 
 def epsilon_of_values(metric: HasBlocks, reports_of_each: Iterable[float]) -> float:
-    """Return the privacy loss of a value that changes: sum eps(t_i), with t_i reports of the i-th distinct value.
+    """Return the privacy loss of a value that changes: sum eps(t_i).
 
-    The bound holds for histories whose values change at the same times only. Memoization does not hide that a value changed, or
-    when, from an observer of linked reports: docs/explanation/privacy.md.
+    Parameters
+    ----------
+    metric
+        Metric, or the `Params` of one.
+    reports_of_each
+        t_i, the number of reports of the i-th distinct value.
 
+    Returns
+    -------
+    float
+        Sum of the losses.
+
+    Raises
+    ------
+    ParameterError
+        A number of reports is out of range.
+
+    Notes
+    -----
+    The bound holds only for histories whose values change at the same times. Memoization does not hide from an
+    observer of linked reports that a value changed, or when: docs/explanation/privacy.md.
+
+    Examples
+    --------
     >>> from hubbub.metrics.params import Params
     >>> two_coins = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
     >>> round(math.exp(epsilon_of_values(two_coins, [1, 1])), 12)

@@ -14,13 +14,29 @@ from hubbub.privacy.pricing import ROUNDING_SLACK, affordable_units, cost_text, 
 class Policy:
     """Limits of the privacy loss of one client. Only the app's code can change them.
 
-    The limits bound the ratio between two histories whose values change at the same times. For metrics with `hold` or f = 0 they
-    bound any two histories. Each definition of a metric has its own budget; `epsilon_total` limits their sum.
+    Each definition of a metric has its own budget. `epsilon_total` limits their sum.
 
-    epsilon_report     : one report, in (0, inf]
-    epsilon_enrollment : one metric definition under one secret, all its values until consent is withdrawn, in (0, inf]
-    epsilon_metric     : one metric definition over all enrollments, in (0, inf]
-    epsilon_total      : all metrics and all their definitions over all enrollments, in (0, inf]
+    Parameters
+    ----------
+    epsilon_report
+        Largest epsilon of one report, in (0, inf].
+    epsilon_enrollment
+        Largest epsilon of one metric definition under one secret, for all its values until consent is withdrawn, in
+        (0, inf].
+    epsilon_metric
+        Largest epsilon of one metric definition over all enrollments, in (0, inf].
+    epsilon_total
+        Largest epsilon of all metrics and all their definitions over all enrollments, in (0, inf].
+
+    Raises
+    ------
+    ParameterError
+        A limit is not a number in (0, inf].
+
+    Notes
+    -----
+    The limits bound the ratio between two histories whose values change at the same times. For metrics with `hold` or
+    f = 0 they bound any two histories.
     """
 
     epsilon_report: float = 3.0
@@ -34,7 +50,18 @@ class Policy:
             check_number(name, getattr(self, name), "(0, inf]", hint=hint)
 
     def objection(self, metric: Metric) -> str | None:
-        """Return the reason why the policy blocks a metric, or None."""
+        """Return the reason why the policy blocks a metric, or None.
+
+        Parameters
+        ----------
+        metric
+            Metric that a client would collect.
+
+        Returns
+        -------
+        str | None
+            A sentence with the remedy. None: the policy allows the metric.
+        """
         once, price = epsilon(metric), unit_price(metric)
         if once > self.epsilon_report + ROUNDING_SLACK:
             return (
@@ -54,8 +81,17 @@ class Policy:
     def units(self, price: float, spent_units: float = 0) -> float:
         """Return the number of units that one metric may have spent by the end of an enrollment.
 
-        price       : epsilon of one unit
-        spent_units : units spent before this enrollment
+        Parameters
+        ----------
+        price
+            Epsilon of one unit.
+        spent_units
+            Units that were spent before this enrollment.
+
+        Returns
+        -------
+        float
+            Number of units. It is infinite if the limits are.
         """
         return min(
             affordable_units(self.epsilon_metric, price), spent_units + affordable_units(self.epsilon_enrollment, price)

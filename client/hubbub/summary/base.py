@@ -19,9 +19,14 @@ from hubbub.wire.batch import Report
 class ReportData(ABC):
     """Data of the reports of one metric definition. Data of disjoint sets of reports is merged by `+`, in any order.
 
-    metric  : definition of the metric
-    periods : first days of the periods, sorted; () if unknown
-    implausible_rejected : whether the aggregator rejected reports with an implausible number of ones
+    Attributes
+    ----------
+    metric
+        Definition of the metric.
+    periods
+        First days of the periods, sorted; () if unknown.
+    implausible_rejected
+        Whether the aggregator rejected reports with an implausible number of ones.
     """
 
     metric: Metric
@@ -46,16 +51,62 @@ class ReportData(ABC):
     @classmethod
     @abstractmethod
     def from_rows(cls, metric: Metric | Params, cohorts: ByteData, rows: ByteData, periods: Iterable[str] = ()) -> Self:
-        """Return the data of reports as they are sent: cohorts, n bytes; rows, n * ceil(k / 8) bytes."""
+        """Return the data of reports as they are sent.
+
+        Parameters
+        ----------
+        metric
+            Definition of the metric. `Params` are accepted for an unnamed string metric.
+        cohorts
+            n bytes, the cohort of each report.
+        rows
+            n * ceil(k / 8) bytes, the bits of the reports.
+        periods
+            First days of the periods. Empty: they are unknown.
+
+        Returns
+        -------
+        Self
+            Data of the n reports.
+
+        Raises
+        ------
+        SummaryError
+            The bytes do not fit the metric.
+        """
 
     @classmethod
     def from_reports(cls, metric: Metric | Params, reports: Sequence[Report]) -> Self:
-        """Return the data of a list of reports."""
+        """Return the data of a list of reports.
+
+        Parameters
+        ----------
+        metric
+            Definition of the metric. `Params` are accepted for an unnamed string metric.
+        reports
+            Reports of one metric, from any number of clients.
+
+        Returns
+        -------
+        Self
+            Data of these reports.
+        """
         return cls.from_rows(metric, bytes(r.cohort for r in reports), b"".join(r.to_bytes() for r in reports))
 
     @classmethod
     def empty(cls, metric: Metric | Params) -> Self:
-        """Return the data of no reports, the neutral element of `+`."""
+        """Return the data of no reports, the neutral element of `+`.
+
+        Parameters
+        ----------
+        metric
+            Definition of the metric. `Params` are accepted for an unnamed string metric.
+
+        Returns
+        -------
+        Self
+            Data with the number of reports 0.
+        """
         return cls.from_rows(metric, b"", b"")
 
     def _merged_fields(self, other: Self) -> dict[str, Any]:

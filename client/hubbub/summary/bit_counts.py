@@ -17,15 +17,30 @@ from hubbub.summary.counting import CountProfile, count_bits, count_ones
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BitCounts(ReportData):
-    """Bit counts: reports per cohort, and ones per cohort and bit. Available for any k.
+    """Bit counts: reports per cohort, and ones per cohort and bit. They are available for any k.
 
-    metric  : definition of the metric; `Params` are accepted for an unnamed string metric
-    reports : (m,) int, reports per cohort
-    ones    : (m, k) int, reports with a one at each bit; 0 <= ones <= reports
-    periods : first days of the periods, sorted; () if unknown
-    ones_histogram : (k + 1,) int, reports with 0, 1, ... k ones; None if unknown, as for imported counts
-    implausible_rejected : whether reports with an implausible number of ones were rejected (`plausibility.plausible_ones`)
+    Parameters
+    ----------
+    metric
+        Definition of the metric. `Params` are accepted for an unnamed string metric.
+    reports
+        Shape (m,), reports per cohort.
+    ones
+        Shape (m, k), reports with a one at each bit; 0 <= ones <= reports.
+    periods
+        First days of the periods, sorted. Empty: they are unknown.
+    ones_histogram
+        Shape (k + 1,), reports with 0, 1, ... k ones. None: it is unknown, as for imported counts.
+    implausible_rejected
+        Whether the aggregator rejected reports with an implausible number of ones.
 
+    Raises
+    ------
+    SummaryError
+        The arrays contradict each other or the metric.
+
+    Examples
+    --------
     >>> params = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     >>> int((BitCounts(params, [2], [[2, 1, 0, 0, 0, 0, 0, 0]]) + BitCounts.empty(params)).reports[0])
     2
@@ -88,11 +103,33 @@ class BitCounts(ReportData):
         return int(self.reports.sum())
 
     def bit_counts(self) -> BitCounts:
-        """Return these bit counts themselves."""
+        """Return these bit counts themselves.
+
+        Returns
+        -------
+        BitCounts
+            The same object.
+        """
         return self
 
     def part(self, name: str) -> BitCounts:
-        """Return the bit counts of one part of a joint metric, as those of a metric of its own."""
+        """Return the bit counts of one part of a joint metric.
+
+        Parameters
+        ----------
+        name
+            Name of the part.
+
+        Returns
+        -------
+        BitCounts
+            Bit counts of a metric of its own.
+
+        Raises
+        ------
+        SummaryError
+            The metric has no such part.
+        """
         metric, start = part_of(self.metric, name)
         ones = self.ones[:, start : start + metric.num_bits]
         reports = self.reports
@@ -101,7 +138,13 @@ class BitCounts(ReportData):
         return BitCounts(metric, reports, ones, self.periods, implausible_rejected=self.implausible_rejected)
 
     def count_profile(self) -> CountProfile:
-        """Return the input of the plausibility tests."""
+        """Return the input of the plausibility tests.
+
+        Returns
+        -------
+        CountProfile
+            Cohort sizes and histogram of ones.
+        """
         return CountProfile(self.reports, self.ones_histogram, len(self.periods))
 
     def __add__(self, other: BitCounts) -> BitCounts:

@@ -66,9 +66,14 @@ def count_patterns(cohorts: NDArray[Any], rows: NDArray[np.uint8], num_cohorts: 
 class CountProfile:
     """Cohort sizes and histogram of ones of some reports.
 
-    reports        : (m,) int, reports per cohort
-    ones_histogram : (k + 1,) int, reports with 0, 1, ... k ones; None if unknown
-    num_periods    : number of periods; 0 if unknown
+    Attributes
+    ----------
+    reports
+        Shape (m,), reports per cohort.
+    ones_histogram
+        Shape (k + 1,), reports with 0, 1, ... k ones. None: it is unknown.
+    num_periods
+        Number of periods. 0: it is unknown.
     """
 
     reports: NDArray[np.int64]

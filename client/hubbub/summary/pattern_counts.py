@@ -22,9 +22,21 @@ MAX_PATTERN_BITS = 16
 class PatternCounts(ReportData):
     """Pattern counts: reports per cohort and bit pattern. They determine the bit counts.
 
-    metric : definition of the metric, k <= 16; `Params` are accepted for an unnamed string metric
-    counts : (m, 2**k) int; bit i of the column number is bit i of the report
-    periods, implausible_rejected : see `BitCounts`
+    Parameters
+    ----------
+    metric
+        Definition of the metric, k <= 16. `Params` are accepted for an unnamed string metric.
+    counts
+        Shape (m, 2**k), reports of each cohort and pattern. Bit i of the column number is bit i of the report.
+    periods
+        First days of the periods, sorted. Empty: they are unknown.
+    implausible_rejected
+        Whether the aggregator rejected reports with an implausible number of ones.
+
+    Raises
+    ------
+    SummaryError
+        k is above 16, or the counts do not fit the metric.
     """
 
     metric: Metric
@@ -61,7 +73,13 @@ class PatternCounts(ReportData):
         return int(self.counts.sum())
 
     def bit_counts(self) -> BitCounts:
-        """Return the bit counts of the same reports."""
+        """Return the bit counts of the same reports.
+
+        Returns
+        -------
+        BitCounts
+            Reports and ones, with their histogram.
+        """
         k = self.metric.num_bits
         halves = (self.counts.reshape(len(self.counts), -1, 2, 1 << bit)[:, :, 1] for bit in range(k))
         profile = self.count_profile()
@@ -75,11 +93,33 @@ class PatternCounts(ReportData):
         )
 
     def part(self, name: str) -> BitCounts:
-        """Return the bit counts of one part of a joint metric, as those of a metric of its own."""
+        """Return the bit counts of one part of a joint metric.
+
+        Parameters
+        ----------
+        name
+            Name of the part.
+
+        Returns
+        -------
+        BitCounts
+            Bit counts of a metric of its own.
+
+        Raises
+        ------
+        SummaryError
+            The metric has no such part.
+        """
         return self.bit_counts().part(name)
 
     def count_profile(self) -> CountProfile:
-        """Return the input of the plausibility tests."""
+        """Return the input of the plausibility tests.
+
+        Returns
+        -------
+        CountProfile
+            Cohort sizes and histogram of ones.
+        """
         k = self.metric.num_bits
         ones_histogram = np.zeros(k + 1, np.int64)
         np.add.at(ones_histogram, np.bitwise_count(np.arange(1 << k)), self.counts.sum(axis=0))

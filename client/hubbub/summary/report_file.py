@@ -40,8 +40,23 @@ ReportBlock = tuple[NDArray[Any], NDArray[np.uint8]]
 
 
 class ReportWriter:
-    """Writer of a report file, block by block, to an open binary file. Close the writer to complete the file.
+    """Writer of a report file, block by block.
 
+    Close the writer to complete the file. It is a context manager.
+
+    Parameters
+    ----------
+    sink
+        Open binary file.
+    metric
+        Definition of the metric. `Params` are accepted for an unnamed string metric.
+    periods
+        First days of the periods. Empty: they are unknown.
+    implausible_rejected
+        Whether the aggregator rejected reports with an implausible number of ones.
+
+    Examples
+    --------
     >>> params = Params(num_bits=10, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     >>> sink = io.BytesIO()
     >>> with ReportWriter(sink, params) as writer:
@@ -70,7 +85,20 @@ class ReportWriter:
         self._writer = pq.ParquetWriter(sink, self._schema, compression="zstd", use_dictionary=["cohort"])
 
     def write(self, cohorts: Any, rows: Any) -> None:
-        """Append reports: cohorts (n,), rows (n, ceil(k / 8)). Raises SummaryError for invalid arrays."""
+        """Append reports.
+
+        Parameters
+        ----------
+        cohorts
+            Shape (n,), cohort of each report.
+        rows
+            Shape (n, ceil(k / 8)), packed bits of each report.
+
+        Raises
+        ------
+        SummaryError
+            The arrays do not fit the metric.
+        """
         cohort_of, bits = check_report_rows(self._metric, cohorts, rows)
         width = self._metric.row_bytes
         for start in range(0, len(bits), BLOCK_REPORTS):
@@ -95,12 +123,28 @@ class ReportWriter:
 
 
 class ReportFile:
-    """Reader of a report file, block by block.
+    """Reader of a report file, block by block. The reports are checked when they are read.
 
-    source : path, or an open binary file that supports seek
-    metric, periods, implausible_rejected, num_reports : metadata of the file; the reports are checked when they are read
+    Parameters
+    ----------
+    source
+        Path, or an open binary file that supports seek.
 
-    Raises SummaryError, at opening or while reading, for an invalid file.
+    Attributes
+    ----------
+    metric
+        Definition of the metric.
+    periods
+        First days of the periods. Empty: they are unknown.
+    implausible_rejected
+        Whether the aggregator rejected reports with an implausible number of ones.
+    num_reports
+        Number of reports.
+
+    Raises
+    ------
+    SummaryError
+        The file is invalid. The error may also be raised while reading.
     """
 
     metric: Metric
@@ -137,7 +181,18 @@ class ReportFile:
         return f"<ReportFile of {describe_reports(self.metric, self.num_reports, self.periods)}>"
 
     def blocks(self) -> Iterator[ReportBlock]:
-        """Yield checked cohorts (n,) and rows (n, ceil(k / 8)) of each block."""
+        """Yield the reports of each block.
+
+        Yields
+        ------
+        ReportBlock
+            Checked cohorts, shape (n,), and rows, shape (n, ceil(k / 8)).
+
+        Raises
+        ------
+        SummaryError
+            A block is damaged, or does not fit the metric.
+        """
         with _summary_errors(self._name):
             for batch in self._file.iter_batches(BLOCK_REPORTS):
                 if batch["cohort"].null_count or batch["bits"].null_count:
@@ -150,7 +205,13 @@ class ReportFile:
         return flat_rows[bits.offset * width : (bits.offset + len(bits)) * width].reshape(-1, width)
 
     def read(self) -> Reports:
-        """Return all reports, in memory."""
+        """Return all reports, in memory.
+
+        Returns
+        -------
+        Reports
+            Reports of all blocks.
+        """
         blocks = list(self.blocks())
         if not blocks:
             none = np.empty((0, self.metric.row_bytes), np.uint8)
@@ -159,11 +220,28 @@ class ReportFile:
         return Reports(self.metric, cohorts, rows, self.periods, implausible_rejected=self.implausible_rejected)
 
     def bit_counts(self) -> BitCounts:
-        """Return the bit counts, with one block in memory at a time."""
+        """Return the bit counts, with one block in memory at a time.
+
+        Returns
+        -------
+        BitCounts
+            Bit counts of all reports.
+        """
         return reduce(add, (part.bit_counts() for part in self._parts()), BitCounts.empty(self.metric))
 
     def pattern_counts(self) -> PatternCounts:
-        """Return the pattern counts (k <= 16), with one block in memory at a time."""
+        """Return the pattern counts, with one block in memory at a time.
+
+        Returns
+        -------
+        PatternCounts
+            Pattern counts of all reports.
+
+        Raises
+        ------
+        SummaryError
+            k is above 16.
+        """
         return reduce(add, (part.pattern_counts() for part in self._parts()), PatternCounts.empty(self.metric))
 
     def _parts(self) -> Iterator[Reports]:
@@ -174,18 +252,58 @@ class ReportFile:
 
 
 def write_reports(reports: Reports, path: str | Path) -> None:
-    """Write a report file; a new one has mode 0600."""
+    """Write a report file; a new one has mode 0600.
+
+    Parameters
+    ----------
+    reports
+        Reports to write.
+    path
+        Path of the file. It is replaced after the new file is complete.
+    """
     with open_private(path) as sink:
         _write(reports, sink)
 
 
 def read_reports(path: str | Path) -> Reports:
-    """Return the reports of a file; raises SummaryError with the path for any other file."""
+    """Return the reports of a file.
+
+    Parameters
+    ----------
+    path
+        Path of a report file.
+
+    Returns
+    -------
+    Reports
+        All reports of the file.
+
+    Raises
+    ------
+    SummaryError
+        The file is not a report file. The message contains the path.
+    """
     return ReportFile(path).read()
 
 
 def read_collected(path: str | Path) -> Summary | Reports:
-    """Return the summary or the reports of a file."""
+    """Return the summary or the reports of a file.
+
+    Parameters
+    ----------
+    path
+        Path of a summary file or a report file.
+
+    Returns
+    -------
+    Summary | Reports
+        What the file holds.
+
+    Raises
+    ------
+    SummaryError
+        The file is neither. The message contains the path.
+    """
     try:
         metadata = json.loads((pq.read_schema(path).metadata or {}).get(b"hubbub", b"{}"))
         holds_reports = isinstance(metadata, dict) and metadata.get("counts") == KIND
@@ -195,14 +313,41 @@ def read_collected(path: str | Path) -> Summary | Reports:
 
 
 def reports_to_bytes(reports: Reports) -> bytes:
-    """Return the bytes of a report file."""
+    """Return the bytes of a report file.
+
+    Parameters
+    ----------
+    reports
+        Reports to write.
+
+    Returns
+    -------
+    bytes
+        Parquet file with the metadata of docs/reference/format.md.
+    """
     sink = io.BytesIO()
     _write(reports, sink)
     return sink.getvalue()
 
 
 def reports_from_bytes(data: bytes) -> Reports:
-    """Return the reports of the bytes of a report file."""
+    """Return the reports of the bytes of a report file.
+
+    Parameters
+    ----------
+    data
+        Bytes of a report file.
+
+    Returns
+    -------
+    Reports
+        All reports of the file.
+
+    Raises
+    ------
+    SummaryError
+        The bytes are not a report file.
+    """
     return ReportFile(io.BytesIO(data)).read()
 
 

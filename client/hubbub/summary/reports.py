@@ -21,11 +21,26 @@ from hubbub.summary.pattern_counts import PatternCounts
 class Reports(ReportData):
     """Reports of one metric, concatenated by `+`. Their order has no meaning.
 
-    metric  : definition of the metric; `Params` are accepted for an unnamed string metric
-    cohorts : (n,) uint8, or uint16 if m > 256
-    rows    : (n, ceil(k / 8)) uint8, bit i of a report at bit i % 8 of byte i // 8; padding bits are 0
-    periods, implausible_rejected : see `BitCounts`
+    Parameters
+    ----------
+    metric
+        Definition of the metric. `Params` are accepted for an unnamed string metric.
+    cohorts
+        Shape (n,), cohort of each report, as uint8, or uint16 if m > 256.
+    rows
+        Shape (n, ceil(k / 8)), uint8. Bit i of a report is bit i % 8 of byte i // 8, and padding bits are 0.
+    periods
+        First days of the periods, sorted. Empty: they are unknown.
+    implausible_rejected
+        Whether the aggregator rejected reports with an implausible number of ones.
 
+    Raises
+    ------
+    SummaryError
+        The arrays contradict each other or the metric.
+
+    Examples
+    --------
     >>> params = Params(num_bits=10, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     >>> Reports(params, [0, 0], [[1, 2], [1, 0]]).bit_counts().ones[0].tolist()
     [2, 0, 0, 0, 0, 0, 0, 0, 0, 1]
@@ -64,10 +79,25 @@ class Reports(ReportData):
         return len(self.cohorts)
 
     def part(self, name: str) -> Reports:
-        """Return the reports of one part of a joint metric, as reports of a metric of its own.
+        """Return the reports of one part of a joint metric.
 
-        Raises SummaryError if the metric has no such part.
+        Parameters
+        ----------
+        name
+            Name of the part.
 
+        Returns
+        -------
+        Reports
+            Reports of a metric of its own.
+
+        Raises
+        ------
+        SummaryError
+            The metric has no such part.
+
+        Examples
+        --------
         >>> chances = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
         >>> parts = (Metric.categorical("os", ("linux", "macos"), **chances), Metric.boolean("paid", **chances))
         >>> Reports(Metric.joint("device", parts), [0, 0], [[0b101], [0b010]]).part("paid").rows.tolist()
@@ -79,7 +109,13 @@ class Reports(ReportData):
         return Reports(metric, cohorts, rows, self.periods, implausible_rejected=self.implausible_rejected)
 
     def bit_counts(self) -> BitCounts:
-        """Return the bit counts."""
+        """Return the bit counts of the reports.
+
+        Returns
+        -------
+        BitCounts
+            Reports and ones, with their histogram.
+        """
         counts = count_bits(self.cohorts, self.rows, self.metric.num_cohorts, self.metric.num_bits)
         return BitCounts(
             self.metric,
@@ -90,7 +126,18 @@ class Reports(ReportData):
         )
 
     def pattern_counts(self) -> PatternCounts:
-        """Return the pattern counts; raises SummaryError if k > 16."""
+        """Return the pattern counts of the reports.
+
+        Returns
+        -------
+        PatternCounts
+            Reports of each cohort and pattern.
+
+        Raises
+        ------
+        SummaryError
+            k is above 16.
+        """
         empty = PatternCounts.empty(self.metric)  # raises SummaryError if k > 16
         counts = count_patterns(self.cohorts, self.rows, empty.metric.num_cohorts, empty.metric.num_bits)
         return PatternCounts(empty.metric, counts, self.periods, implausible_rejected=self.implausible_rejected)

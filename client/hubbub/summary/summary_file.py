@@ -34,13 +34,37 @@ _REMEDY = "use a file written by `hubbub pull` or `hubbub simulate`"
 
 
 def write_summary(summary: Summary, path: str | Path) -> None:
-    """Write a summary file; a new one has mode 0600."""
+    """Write a summary file; a new one has mode 0600.
+
+    Parameters
+    ----------
+    summary
+        Summary to write.
+    path
+        Path of the file. It is replaced after the new file is complete.
+    """
     with open_private(path) as file:
         file.write(summary_to_bytes(summary))
 
 
 def read_summary(path: str | Path) -> Summary:
-    """Return the summary of a file; raises SummaryError with the path for any other file."""
+    """Return the summary of a file.
+
+    Parameters
+    ----------
+    path
+        Path of a summary file.
+
+    Returns
+    -------
+    Summary
+        Bit counts or pattern counts, as the file has them.
+
+    Raises
+    ------
+    SummaryError
+        The file is not a summary file. The message contains the path.
+    """
     if not isinstance(path, str | Path) or "\0" in str(path):
         raise SummaryError(f"path must be the path of a summary file, got {path!r}")
     try:
@@ -54,7 +78,18 @@ def read_summary(path: str | Path) -> Summary:
 
 
 def summary_to_bytes(summary: Summary) -> bytes:
-    """Return the bytes of a summary file, as an aggregator sends them."""
+    """Return the bytes of a summary file, as an aggregator sends them.
+
+    Parameters
+    ----------
+    summary
+        Summary to write.
+
+    Returns
+    -------
+    bytes
+        Parquet file with the metadata of docs/reference/format.md.
+    """
     match summary:
         case BitCounts():
             kind, columns = "bit-counts", _bit_columns(summary)
@@ -77,7 +112,23 @@ def summary_to_bytes(summary: Summary) -> bytes:
 
 
 def summary_from_bytes(data: bytes) -> Summary:
-    """Return the summary of the bytes of a file; raises SummaryError for other bytes."""
+    """Return the summary of the bytes of a file.
+
+    Parameters
+    ----------
+    data
+        Bytes of a summary file.
+
+    Returns
+    -------
+    Summary
+        Bit counts or pattern counts, as the file has them.
+
+    Raises
+    ------
+    SummaryError
+        The bytes are not a summary file.
+    """
     try:
         table = pq.ParquetFile(io.BytesIO(data)).read()  # pq.read_table would import pyarrow.dataset, 40 ms
     except (pa.ArrowException, KeyError, TypeError, ValueError, IndexError, OSError):

@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 class Report:
     """Report of one client for one metric and period.
 
-    cohort : in [0, m)
-    bits   : k bits; bit i of the report at index i
+    Parameters
+    ----------
+    cohort
+        Cohort of the client, in [0, m).
+    bits
+        The k bits. Bit i of the report is at index i.
     """
 
     cohort: int
@@ -43,16 +47,38 @@ class Report:
 
     @classmethod
     def from_int(cls, cohort: int, bits: int, num_bits: int) -> Report:
-        """Return the report with bit i = `(bits >> i) & 1`.
+        r"""Return the report with bit i = `(bits >> i) & 1`.
 
+        Parameters
+        ----------
+        cohort
+            Cohort of the client, in [0, m).
+        bits
+            The bits as a number, in [0, 2**k).
+        num_bits
+            Number of bits, k.
+
+        Returns
+        -------
+        Report
+            Report with these k bits.
+
+        Examples
+        --------
         >>> Report.from_int(cohort=3, bits=0b101, num_bits=10).to_bytes()
-        b'\\x05\\x00'
+        b'\x05\x00'
         """
         row = frozenbitarray(bits.to_bytes((num_bits + 7) // 8, "little"), "little")
         return cls(cohort, row if num_bits % 8 == 0 else row[:num_bits])
 
     def to_bytes(self) -> bytes:
-        """Return the bits as they are sent: ceil(k / 8) bytes, bit i is bit i % 8 of byte i // 8, padding bits are zero."""
+        """Return the bits as they are sent.
+
+        Returns
+        -------
+        bytes
+            ceil(k / 8) bytes. Bit i of the report is bit i % 8 of byte i // 8, and padding bits are zero.
+        """
         return self.bits.tobytes()
 
 
@@ -93,9 +119,20 @@ class FieldNames:
 class Batch:
     """Reports of one metric and period, with a random id that stays the same in every retry.
 
-    metric  : name of the metric             digest : digest of its definition
-    period  : first day, YYYY-MM-DD
-    cohorts : n bytes, one per report        rows   : n * ceil(k / 8) bytes, the bits of the reports
+    Parameters
+    ----------
+    batch_id
+        Random id of the batch.
+    metric
+        Name of the metric.
+    digest
+        Digest of its definition.
+    period
+        First day of the period, YYYY-MM-DD.
+    cohorts
+        n bytes, the cohort of each report.
+    rows
+        n * ceil(k / 8) bytes, the bits of the reports.
     """
 
     batch_id: UUID
@@ -115,7 +152,24 @@ class Batch:
     def from_reports(
         cls, metric: Metric, period: Period, reports: Sequence[Report], random_bytes: RandomBytes = system_random_bytes
     ) -> Batch:
-        """Return a batch with a new id. Create each batch only once: a retry must send the same bytes."""
+        """Return a batch with a new id. Create each batch only once: a retry must send the same bytes.
+
+        Parameters
+        ----------
+        metric
+            Metric of the reports.
+        period
+            Period of the reports.
+        reports
+            Reports of one period.
+        random_bytes
+            Source of the id.
+
+        Returns
+        -------
+        Batch
+            Batch with a new random id.
+        """
         return cls(
             batch_id=new_batch_id(random_bytes),
             metric=metric.name,
@@ -126,7 +180,13 @@ class Batch:
         )
 
     def to_json(self) -> bytes:
-        """Return the body of the request, padded to at least `SINGLE_REPORT_BYTES`."""
+        """Return the body of the request, padded to at least `SINGLE_REPORT_BYTES`.
+
+        Returns
+        -------
+        bytes
+            JSON text in ASCII.
+        """
         body = json.dumps(
             {
                 "batch_id": str(self.batch_id),
@@ -142,19 +202,20 @@ class Batch:
 
     @classmethod
     def from_json(cls, body: bytes, read_fields: Callable[[bytes], BatchFields] | None = None) -> Batch:
-        """Return the batch of a body.
+        """Return the batch of a request's body.
 
         Parameters
         ----------
-        body : bytes
+        body
             JSON object. Each name occurs once at the top level.
-        read_fields : callable, optional
-            Decodes the JSON and returns the six fields with their types, or raises RefusedError. The aggregator passes a
-            decoder that builds no object of unknown fields. By default, the `json` module decodes.
+        read_fields
+            Function that decodes the JSON and returns the six fields with their types, or raises RefusedError. The
+            aggregator passes a decoder that builds no object of unknown fields. None: the `json` module decodes.
 
         Returns
         -------
         Batch
+            Batch whose fields have the right types. `require_fit` compares it with a metric.
 
         Raises
         ------
@@ -166,7 +227,20 @@ class Batch:
         return cls(_batch_id(batch_id), metric, digest, period, _cohorts(cohorts), _rows(bits))
 
     def require_fit(self, metric: Metric, max_reports: int) -> None:
-        """Raise RefusedError unless the numbers of reports and bytes, the cohorts and the padding bits fit the metric."""
+        """Check that the numbers of reports and bytes, the cohorts and the padding bits fit the metric.
+
+        Parameters
+        ----------
+        metric
+            Definition with the digest of the batch.
+        max_reports
+            Largest number of reports of a batch.
+
+        Raises
+        ------
+        RefusedError
+            The batch does not fit. The problem type names the field.
+        """
         n, row_bytes = len(self), metric.row_bytes
         if n == 0:
             raise RefusedError(ProblemType.NO_REPORTS, "cohorts is empty: a batch needs at least one report")

@@ -11,7 +11,19 @@ from hubbub.errors import HubbubError
 
 
 class ProblemType(Enum):
-    """Problem type: slug, HTTP status, and its meaning in one sentence."""
+    """Problem type of a response of the aggregator.
+
+    docs/reference/problem-types.md lists its members.
+
+    Attributes
+    ----------
+    slug
+        Last part of the address of its page, `/problems/SLUG`.
+    status
+        HTTP status.
+    meaning
+        Its meaning, in one sentence.
+    """
 
     MALFORMED = (
         "malformed",
@@ -69,7 +81,15 @@ class ProblemType(Enum):
 
 
 class RefusedError(HubbubError):
-    """Refused batch or request, with its problem type; nothing of it is stored."""
+    """Refused batch or request, with its problem type; nothing of it is stored.
+
+    Parameters
+    ----------
+    problem_type
+        Problem type of the response.
+    detail
+        What is wrong, in one sentence.
+    """
 
     def __init__(self, problem_type: ProblemType, detail: str) -> None:
         super().__init__(detail)

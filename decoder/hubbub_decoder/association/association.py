@@ -23,6 +23,7 @@ from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.document import Column, Document, Row, Shade, Table, check_top
+from hubbub_decoder.results.estimates import share_text, short_names
 from hubbub_decoder.results.table_result import TableResult
 
 if TYPE_CHECKING:
@@ -37,21 +38,47 @@ _MIN_P_VALUE = 1e-300
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conditional(Result):
-    """Conditional share with its confidence interval; nan where the condition has no positive share, the interval below z standard errors."""
+    """Conditional share with its confidence interval.
+
+    Attributes
+    ----------
+    share
+        Share among the reports that fulfil the condition. nan: the condition has no positive share.
+    low
+        Lower end of the confidence interval. nan: the share of the condition is below z standard errors.
+    high
+        Upper end of the confidence interval.
+    """
 
     share: float
     low: float
     high: float
+
+    def __repr__(self) -> str:
+        return f"<Conditional {share_text(self.share, self.low, self.high)}>"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell(Result):
     """One combination of values, one of each part.
 
-    share, std_error, low, high : joint share with its standard error and confidence interval; may be negative
-    guess : best guess of the share, non-negative; the guesses add up to 1
-    given : `given[0]`: share of the other values among the reports with the first; `given[1]`, of three parts: share of the third value
-            among the reports with the first two
+    Attributes
+    ----------
+    values
+        The value of each part.
+    share
+        Joint share. It may be negative.
+    std_error
+        Standard error of the share.
+    low
+        Lower end of the confidence interval of the share.
+    high
+        Upper end of the confidence interval of the share.
+    guess
+        Best guess of the share, non-negative. The guesses add up to 1.
+    given
+        `given[0]` is the share of the other values among the reports with the first. Of three parts, `given[1]` is the
+        share of the third value among the reports with the first two.
     """
 
     values: tuple[str, ...]
@@ -62,21 +89,40 @@ class Cell(Result):
     guess: float
     given: tuple[Conditional, ...]
 
+    def __repr__(self) -> str:
+        values = " x ".join(short_names((value,)) for value in self.values)
+        return f"<Cell {values}: {share_text(self.share, self.low, self.high)}>"
+
 
 @dataclass(frozen=True, eq=False)
 class Association(TableResult[Cell]):
-    """Joint distribution of two or three parts of a joint metric, and a test of their independence: a sequence of cells (`TableResult`).
+    """Joint distribution of parts of a joint metric, and a test of their independence.
 
-    `association["UA", "EWR"]` is the cell of two values.
+    It is a sequence of cells (`TableResult`). `association["UA", "EWR"]` is the cell of two values.
 
-    parts      : names of the parts        names : of their components, candidates or categories first
-    margins    : shares of the components of each part
-    joint      : tables over the components
-    test       : of (mutual) independence: every joint share is the product of the margins. It compares the components with clearly
-                 positive shares
-    confidence : level of the intervals
-    pairs      : of three parts, the associations of the first and second, first and third, second and third part. The hypothesis of the
-                 test of each: these two parts are independent, whatever the other
+    Attributes
+    ----------
+    metric
+        Definition of the metric.
+    parts
+        Names of the two or three parts.
+    names
+        Names of each part's components: candidates or categories first.
+    num_reports
+        Number of reports.
+    confidence
+        Level of the intervals.
+    margins
+        Shares of each part's components.
+    joint
+        Tables over the components.
+    test
+        Test of (mutual) independence: every joint share is the product of the margins. It compares the components with
+        clearly positive shares.
+    pairs
+        For three parts, the associations of the first and second, the first and third, and the second and third part.
+        The hypothesis of each test is that these two parts are independent, whatever the other part is. Empty for two
+        parts.
     """
 
     metric: Metric
@@ -171,10 +217,22 @@ class Association(TableResult[Cell]):
         return about
 
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
-        """Return the guess of P(last part | other parts), the results of the tests, and the joint shares furthest from independence.
+        """Return what the terminal and a notebook show.
 
-        everything : all components, not only those that the test compares
-        top        : largest number of rows; None: 30
+        It has the guess of P(last part | other parts), the results of the tests, and the joint shares furthest from
+        independence.
+
+        Parameters
+        ----------
+        everything
+            Whether to show all components, not only those that the test compares.
+        top
+            Largest number of rows. None: 30.
+
+        Returns
+        -------
+        Document
+            Headline, table and lines.
         """
         check_top(top)
         shown = Conditionals.of_association(self, everything=everything)
@@ -198,14 +256,27 @@ class Association(TableResult[Cell]):
         return Document("", shown.table(num_rows, num_columns), tuple(lines))
 
     def plot(self, ax: Axes | Figure | None = None, *, top: int | None = None, everything: bool = False) -> Axes:
-        """Draw the guessed share of each value of the last part, for each combination of the others; return the axes.
+        """Draw the guessed share of each value of the last part, for each combination of the others.
 
-        ax         : axes to draw on, or an empty figure, which gets the size that the plot needs; None: a new pyplot figure, which a
-                     notebook displays
-        top        : largest number of combinations, the largest shares first; None: all
-        everything : all components, not only those that the test compares
+        Parameters
+        ----------
+        ax
+            Axes to draw on, or an empty figure, which gets the size that the plot needs. None: a new pyplot figure,
+            which a notebook displays.
+        top
+            Largest number of combinations, the largest shares first. None: all.
+        everything
+            Whether to draw all components, not only those that the test compares.
 
-        Raises ValueError for top < 1.
+        Returns
+        -------
+        Axes
+            The axes with the plot.
+
+        Raises
+        ------
+        ParameterError
+            `top` is below 1.
         """
         from hubbub_decoder.results.plots import checked_top, draw_map
 
@@ -227,18 +298,39 @@ def associate(
     target: Target = "reporters",
     same_clients: bool = True,
 ) -> Association:
-    """Estimate the joint distribution of two or three parts of a joint metric and test whether they are independent.
+    """Estimate the joint distribution of parts of a joint metric, and test whether the parts are independent.
 
-    reports    : retained reports of a joint metric, at least 100
-    candidates : strings to look for in each string part, by the part's name; all others are "unlisted"
-    parts      : names of two or three parts, in the order of the conditional shares; None: all parts of the metric. A table of two parts has
-                 at most 2,500 combinations, one of three 1,000
-    confidence : level of the intervals, in (0, 1)
-    target     : "reporters": shares among the reporters; "population": of the population of which they are a random sample
-    same_clients : of several periods, whether the same clients report in each. Their permanent noise then repeats, so several
-                 periods are refused. False: each period has other clients
+    Parameters
+    ----------
+    reports
+        Retained reports of a joint metric, at least 100.
+    candidates
+        Strings to look for in each string part, by the part's name. All other strings are "unlisted".
+    parts
+        Names of two or three parts, in the order of the conditional shares. A table of two parts has at most 2,500
+        combinations, and a table of three 1,000. None: all parts of the metric.
+    confidence
+        Level of the intervals, in (0, 1).
+    target
+        "reporters": shares among the reporters. "population": shares of the population of which the reporters are a
+        random sample.
+    same_clients
+        Whether the same clients report in each of several periods. Their permanent noise then repeats, so several
+        periods are refused. False: each period has other clients.
 
-    Raises SummaryError for other reports and arguments out of range, CandidateError for candidates that cannot be used.
+    Returns
+    -------
+    Association
+        Joint shares, conditional shares and the test.
+
+    Raises
+    ------
+    SummaryError
+        The reports are too few, not of a joint metric, or of several periods with the same clients.
+    ParameterError
+        An argument is out of range.
+    CandidateError
+        The candidates cannot be used.
     """
     fit = fit_parts(reports, candidates, parts, Options(confidence, target=target, same_clients=same_clients))
     indices = tuple(range(len(fit.margins)))

@@ -42,7 +42,19 @@ MIN_COHORTS = 4
 
 @dataclass(frozen=True, eq=False)
 class IndependenceTest:
-    """Score test of independence: its statistic, degrees of freedom and p-value, and the components of each part that it compares."""
+    """Score test of independence.
+
+    Attributes
+    ----------
+    statistic
+        Chi-squared statistic under independence.
+    degrees_of_freedom
+        Degrees of freedom of the statistic.
+    p_value
+        p-value in [0, 1].
+    kept
+        Positions of the components of each part that the test compares.
+    """
 
     statistic: float
     degrees_of_freedom: int
@@ -51,6 +63,22 @@ class IndependenceTest:
 
     @classmethod
     def from_sum(cls, statistic: float, degrees_of_freedom: int, kept: tuple[tuple[int, ...], ...]) -> IndependenceTest:
+        """Return the test of a sum of squared scores.
+
+        Parameters
+        ----------
+        statistic
+            Chi-squared statistic.
+        degrees_of_freedom
+            Degrees of freedom of the statistic.
+        kept
+            Positions of the components of each part that the test compares.
+
+        Returns
+        -------
+        IndependenceTest
+            The test with its p-value.
+        """
         return cls(statistic, degrees_of_freedom, float(chi2.sf(statistic, degrees_of_freedom)), kept)
 
 

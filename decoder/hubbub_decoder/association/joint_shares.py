@@ -68,11 +68,18 @@ class Ratio:
 
 @dataclass(frozen=True, eq=False)
 class JointShares:
-    """Joint shares P (C1, C2[, C3]) of a subset of parts, and their guess.
+    """Joint shares of a subset of parts, and their guess.
 
-    shares, std_errors : of the share of each combination of components
-    given    : conditional shares of the other parts, given the first part, and of three parts given the first two
-    guess    : of `guess.py`
+    Attributes
+    ----------
+    shares
+        Shape (C1, C2) or (C1, C2, C3), share of each combination of components.
+    std_errors
+        Shape of `shares`, standard errors of the shares.
+    given
+        Conditional shares of the other parts, given the first part, and of three parts given the first two.
+    guess
+        Shape of `shares`, non-negative guess of the shares with sum 1.
     """
 
     shares: Floats

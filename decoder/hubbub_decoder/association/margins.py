@@ -35,9 +35,16 @@ _SUBSAMPLE = 30_000
 class MarginFit:
     """Shares of the components of a part.
 
-    point      : (C,) z, non-negative with sum 1, at which the scores are taken
-    shares     : (C,) x, unbiased       std_errors : (C,) of x, with the noise of the reports and the draw of the reporters
-    information : (C - 1, C - 1) N E'A E
+    Attributes
+    ----------
+    point
+        Shape (C,), z, non-negative with sum 1, at which the scores are taken.
+    shares
+        Shape (C,), x, unbiased shares of the components.
+    std_errors
+        Shape (C,), standard errors of x, with the noise of the reports and the draw of the reporters.
+    information
+        Shape (C - 1, C - 1), N E'A E.
     """
 
     point: Floats
@@ -46,9 +53,19 @@ class MarginFit:
     information: Floats
 
     def guess(self, allowed: NDArray[np.bool_]) -> Floats:
-        """Posterior means of the shares of the allowed components, with sum 1; the others are 0. Source: `inference/shrinkage.py`.
+        """Return the posterior means of the shares of the allowed components.
 
         The estimates and standard errors behind them are those with the other shares known to be 0.
+
+        Parameters
+        ----------
+        allowed
+            Flag of each component.
+
+        Returns
+        -------
+        Floats
+            Shape (C,), non-negative with sum 1. It is 0 for the other components.
         """
         basis, chosen = contrasts(len(self.shares)), np.flatnonzero(allowed)
         kept = np.zeros((len(self.shares), len(chosen) - 1))

@@ -41,14 +41,31 @@ _ROUNDING_SLACK = 1e-9
 class Audit:
     """Measured privacy of a client.
 
-    claim           : epsilon that the client declares for these reports; of a joint metric, the sum of its parts' losses
-    bound           : lower bound on epsilon, with its counts; above the truth with probability at most 1 - confidence
-    values          : the pair of values that was chosen, in the order that the distinguisher compares
-    distinguisher   : name of the statistic       event : set of its values
-    trials          : clients of all parts of the audit, those of a second candidate included
-    trials_needed   : trials after which the bound of a client that is exactly as declared reaches 95 % of the claim, with
-                      power 99 %; infinite if none do, NaN for a client without a definition
-    scores, scores_other : scores of the second half, by value
+    Attributes
+    ----------
+    claim
+        Epsilon that the client declares for these reports. For a joint metric it is the sum of its parts' losses.
+    confidence
+        Confidence level of the bound.
+    schedule
+        Reports of each client.
+    bound
+        Lower bound on epsilon, with its counts. It is above the truth with probability at most 1 - confidence.
+    values
+        Pair of values that was chosen, in the order that the distinguisher compares.
+    distinguisher
+        Name of the statistic.
+    event
+        Set of values of the statistic.
+    trials
+        Number of clients of all parts of the audit, with those of a second candidate.
+    trials_needed
+        Number of trials after which the bound of a client that is exactly as declared reaches 95 % of the claim, with
+        power 99 %. It is infinite if no number does, and nan for a client without a definition.
+    scores
+        Scores of the second half under the first value.
+    scores_other
+        Scores of the second half under the second value.
     """
 
     claim: float
@@ -62,6 +79,10 @@ class Audit:
     trials_needed: float
     scores: Floats
     scores_other: Floats
+
+    def __repr__(self) -> str:
+        verdict = "refuted" if self.refuted else "not refuted"
+        return f"<Audit: epsilon at least {self.bound.epsilon:.3f}, claim {self.claim:.3f} {verdict}>"
 
     @property
     def refuted(self) -> bool:
@@ -94,15 +115,39 @@ def audit_metric(
 ) -> Audit:
     """Audit a client that implements a definition.
 
-    client     : None: the encoder of this project
-    num_reports : consecutive reports of each client, from the start of an epoch
-    claim      : epsilon to test; None: the declared one
-    trials     : number of clients, without those of a second candidate; None: enough for a bound of 95 % of the claim, between
-                 4,000 and 2,000,000
-    confidence : of the bound, in (0, 1)
-    seed       : of the seeds that the client receives; the encoder of this project ignores them
-    values     : values to compare, None among them for "no value"; None: those of the kind's `audited_values`
-    progress   : function that is called with the number of clients, after each block of them
+    Parameters
+    ----------
+    metric
+        Definition that the client implements.
+    client
+        Client to audit. None: the encoder of this project.
+    num_reports
+        Number of consecutive reports of each client, from the start of an epoch.
+    claim
+        Epsilon to test. None: the declared one.
+    trials
+        Number of clients, without those of a second candidate. None: enough for a bound of 95 % of the claim, between
+        4,000 and 2,000,000.
+    confidence
+        Confidence level of the bound, in (0, 1).
+    seed
+        Seed of the seeds that the client receives. The encoder of this project ignores them. None: random.
+    values
+        Values to compare. None among them is "no value". None: those of the kind's `audited_values`.
+    progress
+        Function that is called with the number of clients, after each block of them.
+
+    Returns
+    -------
+    Audit
+        Measured bound and the claim.
+
+    Raises
+    ------
+    AuditError
+        The client cannot be run, fails, or returns output that is not reports.
+    ParameterError
+        An argument is out of range.
     """
     schedule = Schedule.of(num_reports, metric.hold)
     claim = declared_epsilon(metric, num_reports) if claim is None else claim
@@ -135,7 +180,41 @@ def audit_client(
     seed: int | None = None,
     progress: Progress = ignore_progress,
 ) -> Audit:
-    """Audit a client without a definition: distinguishers are learned. Parameters as in `audit_metric`."""
+    """Audit a client without a definition. Its distinguishers are learned.
+
+    Parameters
+    ----------
+    client
+        Client to audit.
+    values
+        Values to compare, at least two.
+    claim
+        Epsilon to test.
+    num_reports
+        Number of consecutive reports of each client, from the start of an epoch.
+    hold
+        Epoch length in periods. None: all reports come from one permanent response.
+    trials
+        Number of clients.
+    confidence
+        Confidence level of the bound, in (0, 1).
+    seed
+        Seed of the seeds that the client receives. None: random.
+    progress
+        Function that is called with the number of clients, after each block of them.
+
+    Returns
+    -------
+    Audit
+        Measured bound and the claim.
+
+    Raises
+    ------
+    AuditError
+        The client fails, or returns output that is not reports.
+    ParameterError
+        An argument is out of range.
+    """
     _check(values, confidence, trials, claim, seed)
     schedule, rng = Schedule.of(num_reports, hold), np.random.default_rng(seed)
     num_bits = client([values[0]] * num_reports, int(rng.integers(1 << 62)), 1).bits.shape[2]

@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from hubbub_decoder.array_types import Floats
@@ -27,13 +28,32 @@ _SCORE_TOLERANCE = 5e-7
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Event of a score: `sign * score >= threshold`. Sign 1 favours the first value against the second, -1 the reverse."""
+    """Event of a score: `sign * score >= threshold`.
+
+    Attributes
+    ----------
+    sign
+        1 favours the first value against the second, -1 the reverse.
+    threshold
+        Threshold of the score.
+    """
 
     sign: int
     threshold: float
 
-    def occurs(self, scores: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Flags of the scores in the event."""
+    def occurs(self, scores: Floats) -> NDArray[np.bool]:
+        """Return in which trials the event occurs.
+
+        Parameters
+        ----------
+        scores
+            Score of each trial.
+
+        Returns
+        -------
+        NDArray[np.bool]
+            Flag of each trial.
+        """
         return self.sign * scores >= self.threshold - _SCORE_TOLERANCE
 
 
@@ -41,9 +61,18 @@ class Event:
 class Bound:
     """Lower bound on epsilon, and the counts on which it rests.
 
-    epsilon             : lower bound; 0 if the event shows no difference
-    occurred, trials    : occurrences of the event under the value that it favours, and their trials
-    occurred_other, trials_other : the same under the other value
+    Attributes
+    ----------
+    epsilon
+        Lower bound. 0: the event shows no difference.
+    occurred
+        Occurrences of the event under the value that it favours.
+    trials
+        Trials with the value that the event favours.
+    occurred_other
+        Occurrences of the event under the other value.
+    trials_other
+        Trials with the other value.
     """
 
     epsilon: float
@@ -56,6 +85,8 @@ class Bound:
     def estimate(self) -> float:
         """Estimate of ln(P(E | v) / P(E | w)), half an occurrence added to each count.
 
+        Examples
+        --------
         >>> round(Bound(0.9, 300, 399, 100, 399).estimate, 3)
         1.095
         """

@@ -30,8 +30,12 @@ AuditedValue: TypeAlias = "Value | tuple[Any, ...]"
 class ClientReports:
     """Reports of n clients.
 
-    cohorts : (n,) int      cohort of each client, zeros if the client has none; (n, metrics) of several metrics
-    bits    : (n, reports, k) uint8
+    Parameters
+    ----------
+    cohorts
+        Shape (n,), cohort of each client, zeros if the clients have none. For several metrics, shape (n, metrics).
+    bits
+        Shape (n, reports, k), uint8, the bits of each report.
     """
 
     cohorts: NDArray[np.int64]
@@ -41,8 +45,14 @@ class ClientReports:
 class AuditedClient(Protocol):
     """Client under audit. Each call returns reports of new clients: new secrets, new noise.
 
-    values : value of each report
-    seed   : number that differs between calls. A client may derive secrets from it, or ignore it
+    Parameters
+    ----------
+    values
+        Value of each report.
+    seed
+        Number that differs between calls. A client may derive secrets from it, or ignore it.
+    clients
+        Number of clients.
     """
 
     def __call__(self, values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports: ...

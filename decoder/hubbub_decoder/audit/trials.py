@@ -21,7 +21,15 @@ _MAX_BITS_PER_BLOCK = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Reports of each client: all from one permanent response, or `epochs` times `per_epoch` from one response each."""
+    """Reports of each client.
+
+    Attributes
+    ----------
+    reports
+        Number of reports.
+    per_epoch
+        Number of consecutive reports from one permanent response.
+    """
 
     reports: int
     per_epoch: int
@@ -33,8 +41,27 @@ class Schedule:
 
     @classmethod
     def of(cls, reports: int, hold: int | None) -> Schedule:
-        """Schedule of consecutive reports, from the start of an epoch of `hold` reports. Raises ParameterError for a part of an epoch.
+        """Return the schedule of consecutive reports, from the start of an epoch.
 
+        Parameters
+        ----------
+        reports
+            Number of reports of each client.
+        hold
+            Epoch length in periods. None: all reports come from one permanent response.
+
+        Returns
+        -------
+        Schedule
+            Schedule with whole epochs.
+
+        Raises
+        ------
+        ParameterError
+            The reports end within an epoch.
+
+        Examples
+        --------
         >>> Schedule.of(5, None), Schedule.of(6, 3).epochs, Schedule.of(2, 3).epochs
         (Schedule(reports=5, per_epoch=5), 2, 1)
         """

@@ -44,21 +44,47 @@ def compare(
     same_clients: bool = True,
     overlap: float | None = None,
 ) -> Comparison:
-    """Estimate how the share of each candidate changes from `a` to `b`: two periods, or two groups of clients.
+    """Estimate how the share of each candidate changes from `a` to `b`.
 
-    a, b         : summaries of one definition, each with reports; of a list, the sum
-    candidates   : strings to look for, or a design matrix of them; for a categorical metric, the categories to show (None: all)
-    confidence   : level of the intervals, in (0, 1)
-    fdr          : false discovery rate of the detected changes, in (0, 1)
-    target       : "reporters": changes among the reporters; "population": of the populations of which they are random samples
-    same_clients : whether clients of `a` may be in `b`. False: two groups, or two periods without a common client. Samples of the same
-                   periods are two groups in any case, since a client reports once in a period
-    overlap      : share in [0, 1] of the clients of the smaller sample that are in the other with the same value, if it is known.
-                   None: estimated from the reports, and 0 (wider intervals) where they do not determine it
+    The two are periods, or groups of clients.
 
+    Parameters
+    ----------
+    a, b
+        Counts or reports of one definition, each with reports. A list is added up.
+    candidates
+        Strings to look for, or a design matrix of them. For a categorical metric, the categories to show (None: all).
+    confidence
+        Level of the intervals, in (0, 1).
+    fdr
+        False discovery rate of the detected changes, in (0, 1).
+    target
+        "reporters": changes among the reporters. "population": changes of the populations of which they are random
+        samples.
+    same_clients
+        Whether clients of `a` may be in `b`. False: two groups, or two periods without a common client. Samples of the
+        same periods are two groups in any case, since a client reports once in a period.
+    overlap
+        Share in [0, 1] of the clients of the smaller sample that are in the other with the same value, if it is known.
+        None: it is estimated from the reports, and taken as 0, with wider intervals, where they do not determine it.
+
+    Returns
+    -------
+    Comparison
+        Change of each candidate, with intervals and tests.
+
+    Raises
+    ------
+    SummaryError
+        The definitions differ, a sample has no reports, or the samples have some periods in common.
+    ParameterError
+        An argument is out of range.
+    CandidateError
+        The candidates cannot be tested.
+
+    Notes
+    -----
     Strings are compared by bit counts, in whatever form the reports are.
-
-    Raises SummaryError for different definitions, no reports, common periods or arguments out of range, and CandidateError as `decode`.
     """
     options = Options(confidence, fdr, target)
     first, second = (collect_evidence(collect(name, given), options) for name, given in (("a", a), ("b", b)))

@@ -25,7 +25,8 @@ from hubbub_decoder.results.document import (
     format_level,
     group_name,
 )
-from hubbub_decoder.results.estimates import Finding
+from hubbub_decoder.results.estimates import Finding, share_text, short_names
+from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult, columns_of
 
 if TYPE_CHECKING:
@@ -36,17 +37,36 @@ MAX_STD_ERROR = 0.2
 """Standard error of an overlap s above which s counts as unknown."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Change(Result):
-    """Change of the share of one candidate, from `a` to `b`; all numbers are nan where the reports do not determine it.
+    """Change of the share of one candidate, from `a` to `b`.
 
-    share_a, share_b : shares as `decode` estimates them in each
-    change           : estimated from the changes of the counts, so it may differ a little from share_b - share_a, and is more precise
-    std_error, low, high : standard error and confidence interval of the change
-    p_value          : two-sided; null hypothesis: the share is the same in both
-    q_value          : p_value adjusted for the number of candidates
-    detected         : q_value <= fdr and p_value < 1 - confidence; so 0 is outside the interval
-    indistinguishable_from : candidates with the same bits in every cohort; the change is that of the group
+    All numbers are nan where the reports do not determine it.
+
+    Attributes
+    ----------
+    candidate
+        The candidate, or the name of a total.
+    share_a
+        Share that `decode` estimates in `a`.
+    share_b
+        Share that `decode` estimates in `b`.
+    change
+        Estimated from the changes of the counts. It may differ a little from share_b - share_a, and is more precise.
+    std_error
+        Standard error of the change.
+    low
+        Lower end of the confidence interval of the change.
+    high
+        Upper end of the confidence interval of the change.
+    p_value
+        Two-sided p-value. The null hypothesis is that the share is the same in both.
+    q_value
+        The p-value adjusted for the number of candidates.
+    detected
+        Whether q_value <= fdr and p_value < 1 - confidence. So 0 is outside the interval.
+    indistinguishable_from
+        Candidates with the same bits in every cohort. The change is then the change of the group.
     """
 
     candidate: str
@@ -61,6 +81,10 @@ class Change(Result):
     detected: bool
     indistinguishable_from: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        change = share_text(self.change, self.low, self.high, "+")
+        return f"<Change {short_names(self.group)}: {change}{', detected' if self.detected else ''}>"
+
     @property
     def group(self) -> tuple[str, ...]:
         """The candidate, and those that are indistinguishable from it."""
@@ -71,10 +95,18 @@ class Change(Result):
 class Overlap(Result):
     """Share s of the clients of the smaller sample that are in the other with the same value.
 
-    estimate  : s, clipped to [0, 1]; nan where the reports do not determine it
-    std_error : of the estimate before it is clipped; 0 if s is known
-    low, high : one standard error below and above, clipped; 0 and 1 where the standard error is above .2. `low` is conservative for a
-                change, and `high` for a mean
+    Attributes
+    ----------
+    estimate
+        s, clipped to [0, 1]. nan: the reports do not determine it.
+    std_error
+        Standard error of the estimate before it is clipped. 0: s is known.
+    low
+        The estimate minus one standard error, clipped. 0 where the standard error is above .2. It is conservative
+        for a change.
+    high
+        The estimate plus one standard error, clipped. 1 where the standard error is above .2. It is conservative
+        for a mean.
     """
 
     estimate: float
@@ -84,19 +116,50 @@ class Overlap(Result):
 
     @classmethod
     def known(cls, share: float) -> Overlap:
-        """s is known; 0: the samples have different clients."""
+        """Return a known overlap.
+
+        Parameters
+        ----------
+        share
+            s, in [0, 1]. 0: the samples have different clients.
+
+        Returns
+        -------
+        Overlap
+            Overlap with the standard error 0.
+        """
         check_number("share", share, "[0, 1]", hint="pass the share of clients that kept their value")
         return cls(share, 0.0, share, share)
 
     @classmethod
     def unknown(cls) -> Overlap:
-        """The reports do not determine s."""
+        """Return the overlap of samples whose reports do not determine s.
+
+        Returns
+        -------
+        Overlap
+            Overlap with the limits 0 and 1.
+        """
         return cls(math.nan, math.inf, 0.0, 1.0)
 
     @classmethod
     def estimated(cls, share: float, std_error: float) -> Overlap:
-        """s with its limits.
+        """Return an estimated overlap with its limits.
 
+        Parameters
+        ----------
+        share
+            Estimate of s, not clipped.
+        std_error
+            Standard error of the estimate.
+
+        Returns
+        -------
+        Overlap
+            Overlap with limits one standard error below and above.
+
+        Examples
+        --------
         >>> Overlap.estimated(0.95, 0.1)
         Overlap(estimate=0.95, std_error=0.1, low=0.85, high=1.0)
         >>> Overlap.estimated(0.95, 0.3).low
@@ -112,14 +175,34 @@ def _clip(share: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Comparison(TableResult[Change], Result):
+class Comparison(TableResult[Change], Loadable, Result):
     """Result of `compare`: changes in descending order of their size, detected ones first.
 
-    a, b             : decodings of both samples
-    changes          : of all candidates
-    totals           : changes of the shares of all candidates, of unlisted strings and of "no value"; `candidate` is the name of the total
-    overlap          : share of clients with the same value in both
-    same_clients     : whether a client may be in both; False: s = 0 is known
+    Attributes
+    ----------
+    metric
+        Definition of the metric.
+    a
+        Decoding of the first sample.
+    b
+        Decoding of the second sample.
+    confidence
+        Level of the intervals.
+    fdr
+        False discovery rate of the detected changes.
+    target
+        Population of the shares: "reporters" or "population".
+    changes
+        Change of each candidate.
+    totals
+        Changes of the total share of the candidates, of unlisted strings and of "no value". `candidate` is the name of
+        the total.
+    overlap
+        Share of the clients with the same value in both.
+    same_clients
+        Whether a client may be in both. False: s = 0 is known.
+    warnings
+        Findings to read before using the changes.
     """
 
     metric: Metric
@@ -155,7 +238,16 @@ class Comparison(TableResult[Change], Result):
         return f"<Comparison of {self.metric.name}: {len(self.detected):,} of {changes} changed>"
 
     def to_dict(self) -> dict[str, Any]:
+        return self._changes_dict() | {"a": self.a.to_dict(), "b": self.b.to_dict()}
+
+    def _changes_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON values, with the periods and the numbers of reports in place of both decodings."""
         return self._about() | {"changes": json_value(self.changes)}
+
+    @classmethod
+    def _of_decodings(cls, values: Mapping[str, Any], a: Decoding, b: Decoding) -> Comparison:
+        """Return the comparison of two decodings from the JSON values of `_changes_dict`."""
+        return cls._from_values(values, a=a, b=b)
 
     def _about(self) -> dict[str, Any]:
         return {
@@ -174,8 +266,18 @@ class Comparison(TableResult[Change], Result):
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
         """Return headline, table of changes, changes of totals, overlap and warnings.
 
-        everything : all candidates of a string metric; otherwise those with a detected change. Categories are always shown
-        top        : largest number of rows: detected changes first, then the largest; None: all
+        Parameters
+        ----------
+        everything
+            Whether to show all candidates of a string metric. False: those with a detected change. Categories are
+            always shown.
+        top
+            Largest number of rows: detected changes first, then the largest. None: all.
+
+        Returns
+        -------
+        Document
+            What the terminal and a notebook show.
         """
         every = self.changes if everything or not self.a.is_tested else self.detected
         check_top(top)
@@ -185,15 +287,29 @@ class Comparison(TableResult[Change], Result):
         )
 
     def plot(self, ax: Axes | Figure | None = None, *, top: int | None = None) -> Axes:
-        """Draw the changes with their confidence intervals, detected ones first, then the largest, and return the axes.
+        """Draw the changes with their confidence intervals, detected ones first, then the largest.
 
         Detected changes have filled circles, the others open ones.
 
-        ax  : axes to draw on, or an empty figure, which gets the size that the plot needs; None: a new pyplot figure, which a notebook
-              displays
-        top : largest number of candidates; None: 40
+        Parameters
+        ----------
+        ax
+            Axes to draw on, or an empty figure, which gets the size that the plot needs. None: a new pyplot figure,
+            which a notebook displays.
+        top
+            Largest number of candidates. None: 40.
 
-        Raises ValueError for top < 1.
+        Returns
+        -------
+        Axes
+            The axes with the plot.
+
+        Raises
+        ------
+        ParameterError
+            `top` is below 1.
+        SummaryError
+            The reports determine no change.
         """
         from hubbub_decoder.results.plots import MAX_INTERVALS, Interval, checked_top, draw_intervals
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubbub.errors import SummaryError
+from hubbub.errors import ParameterError, SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub_decoder.blas_threads import one_blas_thread
@@ -36,6 +36,7 @@ from hubbub_decoder.results.document import (
     group_name,
 )
 from hubbub_decoder.results.estimates import Estimate
+from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult, columns_of
 
 if TYPE_CHECKING:
@@ -49,13 +50,20 @@ _CHANGE_COLUMNS = {"change": "change"} | {
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Trends(TableResult[Decoding], Result):
-    """Result of `decode_by_period`: a sequence of decodings (`TableResult`), `trends["2026-03-02"]` is that of a period.
+class Trends(TableResult[Decoding], Loadable, Result):
+    """Result of `decode_by_period`: a sequence of decodings (`TableResult`).
 
-    A data frame has a row for each period and candidate, by candidate.
+    `trends["2026-03-02"]` is the decoding of a period. A data frame has a row for each period and candidate, by
+    candidate.
 
-    decodings   : of each period, in order of time
-    comparisons : of each period but the first with the period before it
+    Attributes
+    ----------
+    metric
+        Definition of the metric.
+    decodings
+        Decoding of each period, in order of time.
+    comparisons
+        Comparison of each period but the first with the period before it.
     """
 
     metric: Metric
@@ -69,7 +77,7 @@ class Trends(TableResult[Decoding], Result):
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """Candidates in descending order of their mean share; what is not determined comes last."""
+        """Candidates in descending order of their mean share. A candidate that is not determined comes last."""
         means: dict[str, float] = {}
         for estimate in self.decodings[0]:
             shares = [decoding[estimate.candidate].share for decoding in self.decodings]
@@ -92,15 +100,33 @@ class Trends(TableResult[Decoding], Result):
         return f"<Trends of {self.metric.name}: {format_count(len(self.decodings), 'period')}>"
 
     def has_signal(self, candidate: str) -> bool:
-        """Whether a candidate is detected in a period, or its change between two."""
+        """Return whether a candidate is detected in a period, or its change between two.
+
+        Parameters
+        ----------
+        candidate
+            The candidate.
+
+        Returns
+        -------
+        bool
+            Whether any test confirms it.
+        """
         shown = any(decoding[candidate].detected for decoding in self.decodings)
         return shown or any(comparison[candidate].detected for comparison in self.comparisons)
 
     def to_dict(self) -> dict[str, Any]:
         return self._about() | {
             "decodings": [decoding.to_dict() for decoding in self.decodings],
-            "comparisons": [comparison.to_dict() for comparison in self.comparisons],
+            "comparisons": [comparison._changes_dict() for comparison in self.comparisons],
         }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Trends:
+        decodings = tuple(map(Decoding.from_dict, values["decodings"]))
+        pairs = zip(values["comparisons"], pairwise(decodings), strict=True)
+        comparisons = tuple(Comparison._of_decodings(each, *pair) for each, pair in pairs)
+        return cls._from_values(values, decodings=decodings, comparisons=comparisons)
 
     def _about(self) -> dict[str, Any]:
         return {"metric": self.metric.to_dict(), "periods": list(self.periods)}
@@ -122,10 +148,20 @@ class Trends(TableResult[Decoding], Result):
                 }
 
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
-        """Return headline, shares by period with the last change of each candidate, number of changes and warnings of all periods.
+        """Return headline, shares by period, number of changes and warnings of all periods.
 
-        everything : all candidates of a string metric; otherwise those detected in a period, or with a detected change
-        top        : largest number of rows, the largest mean shares; None: all
+        Parameters
+        ----------
+        everything
+            Whether to show all candidates of a string metric. False: those detected in a period, or with a detected
+            change.
+        top
+            Largest number of rows, the largest mean shares. None: all.
+
+        Returns
+        -------
+        Document
+            What the terminal and a notebook show. A row has the last change of the candidate.
         """
         decodings = self.decodings
         every = everything or not decodings[0].is_tested
@@ -142,21 +178,38 @@ class Trends(TableResult[Decoding], Result):
         )
 
     def plot(self, ax: Axes | Figure | None = None, *, top: int | None = None) -> Axes:
-        """Draw the shares by period with their confidence intervals, of the candidates with the largest mean shares; return the axes.
+        """Draw the shares by period with their confidence intervals.
 
-        Of a string metric, candidates that are detected in some period. A missing period is a gap.
+        The candidates are those with the largest mean shares, and for a string metric only those that are detected in
+        some period. A missing period is a gap.
 
-        ax  : axes to draw on, or an empty figure, which gets the size that the plot needs; None: a new pyplot figure, which a notebook
-              displays
-        top : largest number of candidates, at most 8; None: 8
+        Parameters
+        ----------
+        ax
+            Axes to draw on, or an empty figure, which gets the size that the plot needs. None: a new pyplot figure,
+            which a notebook displays.
+        top
+            Largest number of candidates, at most 8. None: 8.
 
-        Raises ValueError for another number of candidates.
+        Returns
+        -------
+        Axes
+            The axes with the plot.
+
+        Raises
+        ------
+        ParameterError
+            `top` is not from 1 to 8.
+        SummaryError
+            There is nothing to draw.
         """
         from hubbub_decoder.results.plots import MAX_LINES, checked_top, draw_lines
 
         most = checked_top(top, MAX_LINES)
         if most > MAX_LINES:
-            raise ValueError(f"top must be 1 to {MAX_LINES}, got {top}: more lines cannot be told apart.")
+            raise ParameterError(
+                f"top must be 1 to {MAX_LINES}", f"{top}: more lines cannot be told apart; pass top = {MAX_LINES}"
+            )
         names = [name for name in self.candidates if any(decoding[name].detected for decoding in self.decodings)]
         names = names or list(self.candidates)  # categories are not tested
         lines = []
@@ -216,13 +269,39 @@ def decode_by_period(
     same_clients: bool = True,
     progress: Progress = ignore_progress,
 ) -> Trends:
-    """Decode each period, and estimate the changes from each period to the next (`compare`).
+    """Decode each period, and estimate the changes from each period to the next.
 
-    summaries    : of one definition, each of one period; those of the same period are added up
-    same_clients : whether a client may report in two periods
-    progress     : function that is called at the start of each stage
+    Parameters
+    ----------
+    summaries
+        Counts or reports of one definition, each of one period. Those of the same period are added up.
+    candidates
+        Strings to look for, or a design matrix of them. For a categorical metric, the categories to show (None: all).
+    confidence
+        Level of the intervals, in (0, 1).
+    fdr
+        False discovery rate of the detected candidates and changes, in (0, 1).
+    target
+        "reporters": shares among the reporters. "population": shares of the populations of which they are random
+        samples.
+    same_clients
+        Whether a client may report in two periods.
+    progress
+        Function that is called at the start of each stage.
 
-    Parameters and errors as for `decode` and `compare`. Raises SummaryError for a summary without a period, or of several.
+    Returns
+    -------
+    Trends
+        Decoding of each period, and its comparison with the period before.
+
+    Raises
+    ------
+    SummaryError
+        A summary has no period or several, or the definitions differ.
+    ParameterError
+        An argument is out of range.
+    CandidateError
+        The candidates cannot be tested.
     """
     options = Options(confidence, fdr, target, same_clients)
     periods: dict[str, list[Collected]] = {}

@@ -109,13 +109,30 @@ def _not_a_string(index: int, candidate: object) -> CandidateError:
 
 
 def read_candidates(path: str | Path) -> list[str]:
-    """Read the candidates of a file; `-` is standard input.
+    """Read the candidates of a file.
 
-    - `.csv`: the column `candidate` or `value`, named in line 1; an empty cell is the empty string, and an apostrophe
-      before a formula (`csv_cells`) is removed
-    - any other suffix but .json: one candidate per line, without the LF or CRLF at its end; empty lines are skipped
+    Parameters
+    ----------
+    path
+        Path of the file. `-` is standard input.
 
-    Raises CandidateError if the file cannot be read, has more than 64 MiB, is JSON, is not UTF-8 text or has no candidate.
+    Returns
+    -------
+    list[str]
+        Candidates in the order of the file.
+
+    Raises
+    ------
+    CandidateError
+        The file cannot be read, has more than 64 MiB, is JSON, is not UTF-8 text or has no candidate.
+
+    Notes
+    -----
+    In a .csv file the candidates are the column `candidate` or `value`, named in line 1. An empty cell is the empty
+    string, and an apostrophe before a formula is removed.
+
+    A file with any other suffix has one candidate per line, without the LF or CRLF at its end. Empty lines are
+    skipped.
     """
     text = read_text(path)
     if Path(path).suffix.lower() == ".json":

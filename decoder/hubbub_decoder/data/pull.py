@@ -37,16 +37,38 @@ def pull_summary(
     token: str | None = None,
     count_bytes: Callable[[int], None] = lambda _: None,
 ) -> Summary:
-    """Download the summary of a metric: GET {url}/v1/metrics/{metric}/summary.
+    """Download the summary of a metric.
 
-    url      : address of the aggregator; https, or http to a loopback address
-    periods  : first days of the periods to add up, YYYY-MM-DD; empty: all periods
-    digest   : digest of the definition, if several definitions are collected under the name
-    kind     : "bits" or "patterns"; None: the aggregator's default for the metric
-    token    : token with read permission; None: the environment variable HUBBUB_TOKEN
-    count_bytes : called with the size in bytes of each received block
+    Parameters
+    ----------
+    url
+        Address of the aggregator: https, or http to a loopback address.
+    metric
+        Name of the metric.
+    periods
+        First days of the periods to add up, YYYY-MM-DD. Empty: all periods.
+    digest
+        Digest of the definition, if several definitions are collected under the name.
+    kind
+        "bits" or "patterns". None: the aggregator's default for the metric.
+    token
+        Token with read permission. None: the environment variable HUBBUB_TOKEN.
+    count_bytes
+        Function that is called with the size in bytes of each received block.
 
-    Raises PullError if the aggregator is unreachable, answers with an error, or sends anything but this summary.
+    Returns
+    -------
+    Summary
+        Bit counts or pattern counts.
+
+    Raises
+    ------
+    PullError
+        The aggregator is unreachable, answers with an error, or sends anything but this summary.
+
+    Notes
+    -----
+    The request is GET {url}/v1/metrics/{metric}/summary.
     """
     address = _request_url(url, metric, "summary", periods, {"digest": digest, "kind": kind})
     body = b"".join(_download(url, address, token, count_bytes, _MAX_SUMMARY_BYTES))
@@ -68,9 +90,40 @@ def pull_reports(
     token: str | None = None,
     count_bytes: Callable[[int], None] = lambda _: None,
 ) -> ReportFile:
-    """Download the retained reports of a metric into a file: GET {url}/v1/metrics/{metric}/reports.
+    """Download the retained reports of a metric into a file.
 
-    The file is replaced only after the download is complete and checked. Parameters and errors are those of `pull_summary`.
+    The file is replaced only after the download is complete and checked.
+
+    Parameters
+    ----------
+    url
+        Address of the aggregator: https, or http to a loopback address.
+    metric
+        Name of the metric.
+    path
+        Path of the report file.
+    periods
+        First days of the periods, YYYY-MM-DD. Empty: all periods.
+    digest
+        Digest of the definition, if several definitions are collected under the name.
+    token
+        Token with read permission. None: the environment variable HUBBUB_TOKEN.
+    count_bytes
+        Function that is called with the size in bytes of each received block.
+
+    Returns
+    -------
+    ReportFile
+        The file, open for reading.
+
+    Raises
+    ------
+    PullError
+        The aggregator is unreachable, answers with an error, or sends anything but these reports.
+
+    Notes
+    -----
+    The request is GET {url}/v1/metrics/{metric}/reports.
     """
     address = _request_url(url, metric, "reports", periods, {"digest": digest})
     with atomic_write(path, private=True) as file:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import SummaryError
@@ -25,6 +24,7 @@ from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import ESTIMATE_COLUMNS, Decoding
 from hubbub_decoder.results.document import Document, Table
 from hubbub_decoder.results.estimates import Estimate
+from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult
 
 if TYPE_CHECKING:
@@ -38,13 +38,19 @@ _MIN_TRUNCATED_LOG_ODDS = math.log(0.95 / 0.05)  # of a prefix that is listed wi
 _TRUNCATED_LEVEL = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Discoveries(TableResult[Estimate]):
+@dataclass(frozen=True, slots=True, repr=False)
+class Discoveries(TableResult[Estimate], Loadable):
     """Result of `discover`: a sequence of the estimates of all strings of the search (`TableResult`).
 
-    decoding  : estimates and tests of the whole strings of the search, from the held-out group; None if the search found none
-    truncated : first `longest` + 1 symbols of longer strings, present with a probability above .95 after the search, without a test. A value
-                of just these symbols is tested, and is not listed if the test confirms it and its share leaves none for longer strings
+    Attributes
+    ----------
+    decoding
+        Estimates and tests of the whole strings of the search, from the held-out group. None: the search found no
+        string.
+    truncated
+        First `longest` + 1 symbols of longer strings, present with a probability above .95 after the search, without a
+        test. A value of just these symbols is tested. It is not listed here if the test confirms it and its share
+        leaves none for longer strings.
     """
 
     decoding: Decoding | None
@@ -73,20 +79,28 @@ class Discoveries(TableResult[Estimate]):
         }
 
     def _about(self) -> dict[str, Any]:
-        return {"truncated": list(self.truncated)}
+        about = None if self.decoding is None else self.decoding._about()
+        return {"decoding": about, "truncated": list(self.truncated)}
 
-    def save(self, path: str | Path) -> None:
-        """Write the estimates as `Decoding.save` does; without any, a table without rows."""
-        if self.decoding is None:
-            super(Discoveries, self).save(path)  # a dataclass with slots is a new class, which super() does not know
-        else:
-            self.decoding.save(path)
+    def __repr__(self) -> str:
+        name = "" if self.decoding is None else f" of {self.decoding.metric.name}"
+        found = format_count(len(self), "string")
+        return f"<Discoveries{name}: {len(self.detected):,} of {found} detected>"
 
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
         """Return the document of the decoding, with the longer strings that were found in part.
 
-        everything : every string of the search, not only the detected ones
-        top        : largest number of rows, the largest shares; None: all
+        Parameters
+        ----------
+        everything
+            Whether to show every string of the search. False: the detected ones.
+        top
+            Largest number of rows, the largest shares. None: all.
+
+        Returns
+        -------
+        Document
+            What the terminal and a notebook show.
         """
         if self.decoding is None:
             nothing = "No string was found. Frequent strings are found with more reports or a larger epsilon."
@@ -102,9 +116,32 @@ class Discoveries(TableResult[Estimate]):
             yield f"{number} longer than `longest`, found in part and not tested: {shown}{more}"
 
     def plot(self, ax: Axes | Figure | None = None, *, top: int | None = None) -> Axes:
-        """Draw the largest estimates, as `Decoding.plot` does. Raises ValueError if no string was found, and for top < 1."""
+        """Draw the largest estimates, as `Decoding.plot` does.
+
+        Parameters
+        ----------
+        ax
+            Axes to draw on, or an empty figure, which gets the size that the plot needs. None: a new pyplot figure,
+            which a notebook displays.
+        top
+            Largest number of strings, the largest shares. None: 40.
+
+        Returns
+        -------
+        Axes
+            The axes with the plot.
+
+        Raises
+        ------
+        ParameterError
+            `top` is below 1.
+        SummaryError
+            No string was found.
+        """
         if self.decoding is None:
-            raise ValueError("No string was found, so there is nothing to draw.")
+            raise SummaryError(
+                "The search found no string, so there is nothing to draw: collect more reports, or use a larger epsilon."
+            )
         return self.decoding.plot(ax, top=top)
 
 
@@ -122,15 +159,46 @@ def discover(
 ) -> Discoveries:
     """Find the frequent strings of a metric with `discover`, without a list.
 
-    Prefixes are extended group by group (`search.py`). The whole strings that remain are candidates of `decode`, which has reports of the
-    held-out group only. The search did not see these reports, so intervals and the false discovery rate hold as for a given list.
+    Parameters
+    ----------
+    summary
+        Counts or reports of the metric.
+    confidence
+        Level of the intervals, in (0, 1).
+    fdr
+        False discovery rate of the detected strings, in (0, 1).
+    target
+        "reporters": shares among the reporters. "population": shares of the population of which they are a random
+        sample.
+    same_clients
+        Whether the same clients report in each of several periods, with the same values. False: each period has other
+        clients.
+    beam
+        Number of prefixes that are kept after each group.
+    max_candidates
+        Largest number of prefixes that are compared in a group after the first. Each takes about 200 bytes of memory.
+    progress
+        Function that is called at the start of each stage.
 
-    beam           : number of prefixes that are kept after each group
-    max_candidates : prefixes that are compared in a group after the first; their memory is about 200 bytes for each
-    progress       : function that is called at the start of each stage
-    The other parameters are those of `decode`.
+    Returns
+    -------
+    Discoveries
+        Estimates of the strings that the search found.
 
-    Raises DefinitionError for a metric of another kind, SummaryError for one without `discover`, and as `decode`.
+    Raises
+    ------
+    DefinitionError
+        The metric is not a string metric.
+    SummaryError
+        The metric has no `discover`, or there are no reports.
+    ParameterError
+        An argument is out of range.
+
+    Notes
+    -----
+    Prefixes are extended group by group. The whole strings that remain are candidates of `decode`, which has reports
+    of the held-out group only. The search did not see these reports, so intervals and the false discovery rate hold as
+    for a given list.
     """
     options = Options(confidence, fdr, target, same_clients)
     metric = summary.metric

@@ -25,10 +25,17 @@ from hubbub_decoder.model.vectorized_hashing import Positions, bit_positions
 class DesignMatrix:
     """Bits of M groups of candidates in m cohorts.
 
-    params : of the metric
-    groups : (M) the candidates of each column; more than one where no report can distinguish them
-    matrix : (m * k, M) CSC of int8, entries 0 and 1
-    strata : (M,) of the columns by a weight known before the reports, each with its own prior of shares; None: one stratum
+    Parameters
+    ----------
+    params
+        Parameters of the metric.
+    groups
+        The M groups: the candidates of each column. There is more than one where no report can distinguish them.
+    matrix
+        Shape (m * k, M), CSC of int8 with the entries 0 and 1.
+    strata
+        Shape (M,), stratum of each column by a weight known before the reports. Each stratum has its own prior of
+        shares. None: one stratum.
     """
 
     params: Params
@@ -44,12 +51,34 @@ class DesignMatrix:
         return f"<DesignMatrix of {format_count(names, 'candidate')}{merged}: {shape}>"
 
     def take(self, columns: Indices) -> DesignMatrix:
-        """Design matrix of some columns, in the order given."""
+        """Return the design matrix of some columns.
+
+        Parameters
+        ----------
+        columns
+            Positions of the columns, in the order of the result.
+
+        Returns
+        -------
+        DesignMatrix
+            Design matrix of these columns.
+        """
         groups, strata = tuple(self.groups[column] for column in columns), self.strata
         return DesignMatrix(self.params, groups, self.matrix[:, columns], None if strata is None else strata[columns])
 
     def with_unnamed(self, positions: Indices) -> DesignMatrix:
-        """Design matrix with more columns, of strings without a name; positions : (strings, m, h), k where there is no bit."""
+        """Return the design matrix with more columns, of strings without a name.
+
+        Parameters
+        ----------
+        positions
+            Shape (strings, m, h), positions of the bits. The position k is no bit.
+
+        Returns
+        -------
+        DesignMatrix
+            Design matrix with a column more for each string.
+        """
         columns = _to_csc(positions, self.params.num_bits)
         matrix = sparse.hstack([self.matrix, columns], format="csc")
         strata = self.strata
@@ -58,7 +87,13 @@ class DesignMatrix:
         return DesignMatrix(self.params, (*self.groups, *((),) * len(positions)), sparse.csc_array(matrix), strata)
 
     def positions(self) -> Indices:
-        """Bits of each column in each cohort: (m, M, h), padded with k where there are fewer than h."""
+        """Return the positions of the bits of each column in each cohort.
+
+        Returns
+        -------
+        Indices
+            Shape (m, M, h), padded with k where there are fewer than h.
+        """
         k, m = self.params.num_bits, self.params.num_cohorts
         columns = self.matrix.shape[1]
         column = np.repeat(np.arange(columns), np.diff(self.matrix.indptr))
@@ -70,7 +105,13 @@ class DesignMatrix:
         return np.ascontiguousarray(positions.reshape(columns, m, -1).transpose(1, 0, 2))
 
     def blocks(self) -> Iterator[sparse.csr_array]:
-        """Yield the (k, M) rows of each cohort, as floats."""
+        """Yield the rows of each cohort.
+
+        Yields
+        ------
+        sparse.csr_array
+            Shape (k, M), as floats.
+        """
         k = self.params.num_bits
         rows = self.matrix.tocsr()
         for start in range(0, rows.shape[0], k):

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from hubbub.metrics.metric import Metric
-from hubbub.privacy import PrivacyFigures, amplified, effective_group_size, epsilon, privacy_figures
-from hubbub.privacy.loss import epsilon_of_periods
+from hubbub.privacy import PrivacyFigures, central_epsilon, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.policy import Policy
+from hubbub.text import format_count
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.distributions import binom
@@ -26,17 +26,30 @@ _SIZES = tuple(10 ** (step / 2) for step in range(-4, 5))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Description:
-    """What a definition buys.
+    """What a definition buys: accuracy and privacy.
 
-    metric       : the definition
-    accuracy     : law of its estimates, for N reports of a period, T periods and M candidates
-    privacy      : every epsilon under the default policy
-    epsilons     : (t, eps(t)) of t reports of one value from one permanent response
-    recovery     : (t, probability that an observer of t linked reports knows all permanent bits), for a known value
-    permanent_bits : entropy of the permanent response, in bits: it identifies a client among 2 to this power
-    group_size   : effective group size of two reports (`hubbub.privacy.effective_group_size`)
-    label        : name in tables and plots
-    central      : central epsilon of the T periods at delta = 1e-9, among the reports of one cohort; the local epsilon if that is less
+    Attributes
+    ----------
+    metric
+        The definition.
+    accuracy
+        Law of its estimates, for N reports of a period, T periods and M candidates.
+    privacy
+        Every epsilon under the default policy.
+    epsilons
+        Pairs (t, eps(t)) of t reports of one value from one permanent response.
+    recovery
+        Pairs of t and the probability that an observer of t linked reports knows all permanent bits, for a known
+        value.
+    permanent_bits
+        Entropy of the permanent response, in bits. It identifies a client among 2 to this power.
+    group_size
+        Effective group size of two reports (`hubbub.privacy.effective_group_size`).
+    central
+        Central epsilon of the T periods at delta = 1e-9, among the reports of one cohort, or the local epsilon if that
+        is less.
+    label
+        Name in tables and plots.
     """
 
     metric: Metric
@@ -48,6 +61,10 @@ class Description:
     group_size: float
     central: float
     label: str
+
+    def __repr__(self) -> str:
+        limit = f"detection limit {self.detection_limit:.2%} of {format_count(self.num_reports, 'report')}"
+        return f"<Description of {self.metric.name}: epsilon {self.privacy.epsilon_report:.3f} of a report, {limit}>"
 
     @property
     def num_reports(self) -> int:
@@ -70,13 +87,30 @@ class Description:
         return self.accuracy.detection_limit()
 
     def by_reports(self, sizes: Sequence[float] = _SIZES) -> list[tuple[int, float, float]]:
-        """Reports of a period from N / 100 to 100 N, with the standard error of a share of 0 and the detection limit."""
+        """Return the accuracy for other numbers of reports.
+
+        Parameters
+        ----------
+        sizes
+            Numbers of reports, as multiples of N.
+
+        Returns
+        -------
+        list[tuple[int, float, float]]
+            Number of reports, standard error of a share of 0, and detection limit.
+        """
         numbers = [max(1, round(self.accuracy.clients * size)) for size in sizes]
         laws = {number: replace(self.accuracy, clients=number) for number in numbers}
         return [(number, laws[number].std_error(0.0), laws[number].detection_limit()) for number in numbers]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all figures as JSON values; an infinite number is the string "inf"."""
+        """Return all figures as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            Figures by name. An infinite number is the string "inf".
+        """
         figures: dict[str, Any] = json_value(
             {
                 "metric": self.metric.to_dict(),
@@ -106,14 +140,36 @@ class Description:
 def describe(
     metric: Metric, *, num_reports: int, num_candidates: int | None = None, periods: int = 1, retained: bool = False
 ) -> Description:
-    """What a definition buys, for a number of reports of a period.
+    """Return what a definition buys, for a number of reports of a period.
 
-    num_reports : N, one of each client      periods : T, decoded together
-    num_candidates : M, number of strings to look for, with shares under Zipf's law; None: 100, or the number of categories or buckets
-    retained   : whether individual reports are decoded instead of their counts
+    Parameters
+    ----------
+    metric
+        Definition of the metric.
+    num_reports
+        N, the number of reports of a period, one of each client.
+    num_candidates
+        M, the number of strings to look for, with shares under Zipf's law. None: 100, or the number of categories or
+        buckets.
+    periods
+        T, the number of periods that are decoded together.
+    retained
+        Whether individual reports are decoded instead of their counts.
 
-    Raises ParameterError for a number below 1, PlanError for a joint metric, and a metric that reports n-grams.
+    Returns
+    -------
+    Description
+        Accuracy and privacy of the definition.
 
+    Raises
+    ------
+    ParameterError
+        A number is below 1.
+    PlanError
+        The metric is joint, or reports n-grams.
+
+    Examples
+    --------
     >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
     >>> bought = describe(survey, num_reports=10_000)
     >>> round(bought.accuracy.std_error(0.0), 5), bought.permanent_bits  # sqrt(3/4 1/4) / (1/2) / 100
@@ -144,10 +200,12 @@ def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:
         recovery=tuple((t, recovery_probability(metric, t)) for t in times) if has_response else (),
         permanent_bits=permanent_entropy(metric),
         group_size=1.0 if metric.hold == 1 else effective_group_size(params),
-        central=amplified(
-            epsilon_of_periods(metric, round(accuracy.repetition.per_client)),
+        central=central_epsilon(
+            metric,
             max(1, round(accuracy.clients) // params.num_cohorts),
             DELTA,
+            round(accuracy.repetition.per_client),
+            metric.hold,
         ),
         label=metric.name,
     )

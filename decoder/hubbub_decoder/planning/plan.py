@@ -30,14 +30,26 @@ _ANY_DAY = date(2000, 1, 1)
 class Plan:
     """Result of `plan`.
 
-    metric    : the definition
-    wishes    : as they were stated; with `hold` if the plan chose it
-    description : what it buys, at the stated or needed number of reports
-    smallest  : smallest share that matters
-    reports_needed : reports of a period that detect it with probability .9; infinite if none do
-    symmetric : smallest variance with a symmetric permanent response over that of this plan, collisions apart
-    notes     : reasons of the choice, a sentence each
-    warnings  : limits of the definition, a sentence each
+    Attributes
+    ----------
+    metric
+        The definition.
+    wishes
+        Wishes as they were stated, with `hold` if the plan chose it.
+    description
+        What the definition buys, at the stated or needed number of reports.
+    smallest
+        Smallest share that matters.
+    reports_needed
+        Number of reports of a period that detect the smallest share with probability .9. It is infinite if no number
+        does.
+    symmetric
+        Smallest variance with a symmetric permanent response, divided by the variance of this plan, without
+        collisions.
+    notes
+        Reasons of the choice, a sentence each.
+    warnings
+        Limits of the definition, a sentence each.
     """
 
     metric: Metric
@@ -49,6 +61,9 @@ class Plan:
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return repr(self.description).replace("<Description", "<Plan", 1)
+
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The warnings and the notes, with their levels."""
@@ -58,11 +73,23 @@ class Plan:
         )
 
     def toml(self) -> str:
-        """Definition as TOML text."""
+        """Return the definition as TOML text.
+
+        Returns
+        -------
+        str
+            A `[[metric]]` table for a definitions file.
+        """
         return "\n".join(toml_lines(self.metric)) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition and what it buys as JSON values; an infinite number is the string "inf"."""
+        """Return the definition and what it buys as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            Fields by name. An infinite number is the string "inf".
+        """
         figures: dict[str, Any] = json_value(
             {
                 "toml": self.toml(),
@@ -84,15 +111,36 @@ def plan(
     edges: Sequence[float] | None = None,
     expires: date | None = None,
 ) -> Plan:
-    """Definition with the smallest mean variance within the wishes.
+    """Return the definition with the smallest mean variance within the wishes.
 
+    Parameters
+    ----------
+    wishes
+        Requirements of the metric.
+    name
+        Name of the metric.
+    description, owner
+        Texts of the definition. `hubbub metrics check` refuses the placeholders.
+    categories
+        Names of the categories. None: placeholders.
+    edges
+        Edges of the buckets. None: placeholders.
+    expires
+        First day without collection. None: the TOML text has a comment to complete.
+
+    Returns
+    -------
+    Plan
+        The definition, what it buys, and the reasons of the choice.
+
+    Raises
+    ------
+    PlanError
+        No definition fulfils the wishes.
+
+    Notes
+    -----
     The mean is over half the smallest share that matters and half the candidates, with shares under Zipf's law.
-
-    name, description, owner, expires : of the definition; without expires, its TOML text has a comment to complete. `hubbub metrics check`
-                        refuses the placeholders of description and owner
-    categories, edges : names, or edges of the buckets; None: placeholders
-
-    Raises PlanError for wishes that no definition fulfils.
     """
     planner, chosen = planner_for(wishes), list[str]()
     if wishes.chooses_hold:
@@ -125,13 +173,13 @@ def _check_accuracy(wishes: Wishes, smallest: float, accuracy: Accuracy) -> None
     """Raise PlanError if no number of reports detects the smallest share, or if no share can be estimated."""
     if math.isinf(accuracy.clients):
         raise PlanError(
-            f"share = {smallest:g} is not detected with {MAX_REPORTS:.0e} reports: noise and {wishes.num_candidates:,} candidates hide it. "
-            "Pass a larger share, a larger epsilon, or fewer candidates."
+            f"`share = {smallest:g}` is not detected with {MAX_REPORTS:.0e} reports: noise and {wishes.num_candidates:,} candidates hide it. "
+            "Pass a larger `share`, a larger `epsilon`, or fewer `num_candidates`."
         )
     if not math.isfinite(float(accuracy.variance(0.0))):
         raise PlanError(
             f"{wishes.num_candidates:,} candidates are too many for {wishes.num_reports:,} reports: no share can be estimated. "
-            "Pass fewer candidates, more reports, or a larger epsilon."
+            "Pass fewer `num_candidates`, more `num_reports`, or a larger `epsilon`."
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from hubbub.metrics.buckets import Estimand
@@ -32,23 +32,52 @@ K = TypeVar("K", bound=Kind)
 class Wishes:
     """Requirements of a metric.
 
-    kind       : of the values
-    num_candidates : M, number of strings to look for, or of categories or buckets; a boolean metric has 1
-    epsilon    : largest epsilon of one report
-    longitudinal : largest epsilon of any number of reports of the V values, or of the epochs with `hold`; None: each report costs `epsilon` again
-    num_reports : N, reports of a period, one of each client; None: plan the number that `share` needs
-    share      : smallest share that matters; None: that of the last candidate under Zipf's law
-    periods    : T, periods that are decoded together
-    values     : V, distinct values of a client, "no value" among them; each costs one permanent response
-    hold       : length of an epoch in periods, in which a client keeps its value; None: without epochs, or chosen by the plan
-    longitudinal_periods : periods of the epochs that `longitudinal` bounds; None: T. With `values` above 1 the plan chooses `hold`
-    central    : largest central epsilon of the periods decoded together, at delta = 1e-9; None: no promise
-    retained   : whether individual reports are retained, and decoded instead of their counts
-    bits       : largest number of bits of a string metric's report; more bits collide less, link reports more and decode more slowly
-    period     : reporting period
-    estimate   : "mean": an ordinal metric with one bit, for the mean alone; num_candidates is 1
-    longest    : length of the longest string to find without a list (`discover`); None: strings are looked up in a list
-    alphabet   : characters of these strings; None: bytes
+    Parameters
+    ----------
+    kind
+        Kind of the values.
+    num_candidates
+        M, the number of strings to look for, or of categories or buckets. A boolean metric has 1.
+    epsilon
+        Largest epsilon of one report, in (0, inf).
+    longitudinal
+        Largest epsilon of any number of reports of the V values, or of the epochs with `hold`. None: each report costs
+        `epsilon` again.
+    num_reports
+        N, the number of reports of a period, one of each client. None: plan the number that `share` needs.
+    share
+        Smallest share that matters, in (0, 1). None: that of the last candidate under Zipf's law.
+    periods
+        T, the number of periods that are decoded together.
+    values
+        V, the number of distinct values of a client, with "no value". Each costs one permanent response.
+    hold
+        Length of an epoch in periods, in which a client keeps its value. None: without epochs, or chosen by the plan.
+    longitudinal_periods
+        Number of periods of the epochs that `longitudinal` bounds. With `values` above 1 the plan chooses `hold`.
+        None: T.
+    central
+        Largest central epsilon of the periods decoded together, at delta = 1e-9. None: no promise.
+    retained
+        Whether individual reports are retained, and decoded instead of their counts.
+    bits
+        Largest number of bits of a string metric's report. More bits collide less, link reports more and decode more
+        slowly.
+    period
+        Reporting period.
+    estimate
+        "mean": an ordinal metric with one bit, for the mean alone. `num_candidates` is then 1.
+    longest
+        Length of the longest string to find without a list (`discover`). None: strings are looked up in a list.
+    alphabet
+        Characters of these strings. None: bytes.
+
+    Raises
+    ------
+    PlanError
+        A word is unknown, or the wishes contradict each other.
+    ParameterError
+        A number is out of range.
     """
 
     kind: KindWord = KindWord.STRING
@@ -69,11 +98,17 @@ class Wishes:
     longest: int | None = None
     alphabet: str | None = None
 
+    def __repr__(self) -> str:
+        """Wishes that differ from the defaults."""
+        stated = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed = (f"{each.name}={stated[each.name]!s}" for each in fields(self) if stated[each.name] != each.default)
+        return f"Wishes({', '.join(changed)})"
+
     def __post_init__(self) -> None:
         """Raise ParameterError for a number out of range, PlanError for wishes that exclude each other."""
         for name, words in (("kind", KindWord), ("period", PeriodKind), ("estimate", Estimand)):
             if (word := getattr(self, name)) not in tuple(words):
-                raise PlanError(f"{name} must be one of {', '.join(words)}, got {word!r}: pass one of them.")
+                raise PlanError(f"`{name}` must be one of {', '.join(words)}, got {word!r}: pass one of them.")
             object.__setattr__(self, name, words(word))
         for name in ("num_candidates", "num_reports", "periods", "values", "hold", "longitudinal_periods", "longest"):
             check_count(name, getattr(self, name))
@@ -86,33 +121,35 @@ class Wishes:
         for name in ("epsilon", "longitudinal", "central"):
             value = getattr(self, name)
             if value is not None:
-                check_number(name, value, "(0, inf)", hint=f"it bounds a privacy loss. Pass {name} = 2, for example.")
+                check_number(name, value, "(0, inf)", hint=f"it bounds a privacy loss. Pass `{name} = 2`, for example.")
         if self.share is not None:
-            check_number("share", self.share, "(0, 1)", hint="it is a part of the reports. Pass share = 0.01 for 1 %.")
-        hint = "a report of strings has so many. Pass bits = 128."
+            check_number(
+                "share", self.share, "(0, 1)", hint="it is a part of the reports. Pass `share = 0.01` for 1 %."
+            )
+        hint = "a report of strings has so many. Pass `bits = 128`."
         check_integer("bits", self.bits, MIN_STRING_BITS, MAX_BITS, hint=hint)
         yield from planner_for(self).problems(self)
         if self.num_reports is None and self.share is None:
             yield (
-                "Neither num_reports nor share is given: the number of reports decides which shares can be detected. "
-                "Pass num_reports to plan the best accuracy, or share to plan the number of reports."
+                "Neither `num_reports` nor `share` is given: the number of reports decides which shares can be detected. "
+                "Pass `num_reports` to plan the best accuracy, or `share` to plan the number of reports."
             )
         if self.longest is None and self.alphabet is not None:
-            yield "alphabet without longest: only strings without a list have one. Pass longest = 24, for example."
+            yield "`alphabet` without `longest`: only strings without a list have one. Pass `longest = 24`, for example."
         if self.longest is not None and (self.num_reports is None or self.retained):
             yield (
-                "longest needs num_reports and bit counts: the groups depend on the number of reports. "
-                "Pass num_reports, and leave out retained."
+                "`longest` needs `num_reports` and bit counts: the groups depend on the number of reports. "
+                "Pass `num_reports`, and leave out `retained`."
             )
         if self.hold is not None and self.values > 1:
             yield (
-                f"hold = {self.hold} and values = {self.values} exclude each other: with hold each epoch costs epsilon, whether the value "
-                "changes or not. Leave out values."
+                f"`hold = {self.hold}` and `values = {self.values}` exclude each other: with `hold` each epoch costs epsilon, whether the value "
+                "changes or not. Leave out `values`."
             )
         if self.hold is not None and self.longitudinal is None:
-            yield f"hold = {self.hold} without a longitudinal epsilon: each epoch costs epsilon again, and nothing bounds the sum. Pass longitudinal."
+            yield f"`hold = {self.hold}` without a longitudinal epsilon: each epoch costs epsilon again, and nothing bounds the sum. Pass `longitudinal`."
         if self.central is not None and self.num_reports is None:
-            yield "central without num_reports: the other reports of a cohort hide a client. Pass the number of reports."
+            yield "`central` without `num_reports`: the other reports of a cohort hide a client. Pass `num_reports`."
 
     @property
     def chooses_hold(self) -> bool:
@@ -217,11 +254,11 @@ def planner_of(word: KindWord, *, has_shares: bool) -> KindPlanner[Any]:
         return planner()
     if (word, True) in KindPlanner.planners:
         raise PlanError(
-            f"estimate = mean needs numbers, and {with_article(word)} metric has none. Pass kind = ordinal."
+            f"`estimate = mean` needs numbers, and {with_article(word)} metric has none. Pass `kind = ordinal`."
         )
     raise PlanError(
         f"{with_article(word)} metric has no accuracy of its own, and its epsilon is the sum of its parts'. "
-        "Plan each part on its own, with its share of epsilon."
+        "Plan each part on its own, with its part of the epsilon."
     )
 
 
@@ -239,4 +276,4 @@ def repetition_of(periods: int, hold: int | None) -> Repetition:
 def check_count(name: str, number: object) -> None:
     """Raise ParameterError for anything but None and an integer above 0."""
     if number is not None:
-        check_integer(name, number, 1, hint=f"pass {name} = 1 or more.")
+        check_integer(name, number, 1, hint=f"pass `{name} = 1` or more.")

@@ -27,11 +27,23 @@ def write_report(
 ) -> None:
     """Write a self-contained HTML page with a chart, tables, tests, privacy and definition of one decoding.
 
-    summary    : of which `decoding` is the result, for the residuals of its bits; None: the page has no residuals
-    design     : of the candidates, if their bits are not those of the metric's hash scheme
-    provenance : rows of label and text, such as the names of the input files
+    Parameters
+    ----------
+    decoding
+        Result of `decode`.
+    path
+        Path of the page, with the suffix .html.
+    summary
+        Counts or reports that were decoded, for the residuals of the bits. None: the page has no residuals.
+    design
+        Design matrix of the candidates, if their bits are not those of the metric's hash scheme.
+    provenance
+        Rows of label and text, such as the names of the input files.
 
-    Raises OutputError for another suffix than .html, or if the file cannot be written.
+    Raises
+    ------
+    OutputError
+        The suffix is another one, or the file cannot be written.
     """
     residuals = None if summary is None else bit_residuals(summary, decoding, design)
     write_page(Path(path), render_decoding(decoding, inline_scripts(), residuals=residuals, provenance=provenance))

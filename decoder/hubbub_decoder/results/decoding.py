@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
@@ -15,14 +14,14 @@ from hubbub.number_checks import check_number
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.text import escape_untrusted, format_count
-from hubbub.wire.json_values import from_json_value, json_value
+from hubbub.wire.json_values import json_value
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.inference.intervals import reports_to_detect
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
-from hubbub_decoder.results.diagnosis import Diagnosis
+from hubbub_decoder.results.diagnosis import Diagnosis, Residuals
 from hubbub_decoder.results.document import (
     INTERVAL_WIDTH,
     Bar,
@@ -36,6 +35,7 @@ from hubbub_decoder.results.document import (
     group_name,
 )
 from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate
+from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.ordinal import Numbers, mean_lines, quantile_lines
 from hubbub_decoder.results.table_result import TableResult, columns_of
 from hubbub_decoder.results.unlisted_strings import UnlistedString, matching_words
@@ -56,30 +56,58 @@ ESTIMATE_COLUMNS = columns_of(
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Decoding(TableResult[Estimate], Result):
-    """Result of `decode`: estimates of one metric in descending order of share, totals, tests and warnings.
+class Decoding(TableResult[Estimate], Loadable, Result):
+    """Result of `decode`: estimates of one metric, totals, tests and warnings.
 
-    num_reports     : number of reports N
-    target          : population of the shares: "reporters" or "population" (`decode`)
-    confidence      : confidence level of all intervals, in (0, 1)
-    fdr             : false discovery rate of `detected`, in (0, 1)
-    listed_total    : total share of the candidates; after screening, of the kept candidates only
-    unlisted        : share of reports with a string (or category) that is not a candidate; after screening, screened-out candidates count
-                      as unlisted
-    no_value        : share of reports in which nothing was recorded; boolean metric: share of false
-    detection_limit : smallest share that is detected with probability 0.9, even if no other candidate is present; nan for categories
-    warnings        : findings to read before using the estimates
-    periods         : first days of the reporting periods, as the summary lists them
-    fit_tests       : goodness-of-fit tests; each with p < 1e-6 adds a warning
-    num_kept        : number of candidates that a lasso kept; None if all candidates were estimated
-    same_clients    : whether reports of different periods were taken for those of the same clients with the same values; None: of one period
-    unlisted_strings : frequent strings that are not candidates, found by their bits; their shares belong to `unlisted`
-    num_more_candidates : number of words that `match_unlisted` compared with them
-    numbers         : mean, quantiles and distribution function of an ordinal metric, or the mean alone (estimate = "mean"); None for others
-    lowest_detection_limit : detection limit below which no number of reports leads, because of unlisted strings
+    It is a sequence of its estimates in descending order of share (`TableResult`). `decoding[0]` has the largest
+    share. `decoding["a"]` is the estimate of candidate "a", or of the group that it is indistinguishable from.
 
-    A sequence of its estimates (`TableResult`): `decoding[0]` has the largest share, `decoding["a"]` is the estimate of candidate "a", or of
-    the group that it is indistinguishable from.
+    Attributes
+    ----------
+    metric
+        Definition of the metric.
+    num_reports
+        Number of reports, N.
+    confidence
+        Confidence level of all intervals, in (0, 1).
+    fdr
+        False discovery rate of `detected`, in (0, 1).
+    estimates
+        Estimate of each candidate, in descending order of share.
+    listed_total
+        Total share of the candidates. After screening, of the kept candidates only.
+    unlisted
+        Share of the reports with a string (or category) that is not a candidate. Candidates that were screened out
+        count as unlisted.
+    no_value
+        Share of the reports in which nothing was recorded. For a boolean metric, the share of false.
+    detection_limit
+        Smallest share that is detected with probability 0.9, even if no other candidate is present. It is nan for
+        categories.
+    warnings
+        Findings to read before using the estimates.
+    periods
+        First days of the reporting periods, as the summary lists them.
+    fit_tests
+        Goodness-of-fit tests. Each with p < 1e-6 adds a warning.
+    num_kept
+        Number of candidates that a lasso kept. None: all candidates were estimated.
+    lowest_detection_limit
+        Detection limit below which no number of reports leads, because of unlisted strings.
+    same_clients
+        Whether reports of different periods were taken for those of the same clients with the same values. None: there
+        is one period.
+    target
+        Population of the shares: "reporters" or "population".
+    unlisted_strings
+        Frequent strings that are not candidates, found by their bits. Their shares belong to `unlisted`.
+    num_more_candidates
+        Number of words that `match_unlisted` compared with them.
+    numbers
+        Mean, quantiles and distribution function of an ordinal metric, or the mean alone (estimate = "mean"). None:
+        the metric is of another kind.
+    residuals
+        Summary of the residuals of the bit counts of a string metric. None: the metric is of another kind.
     """
 
     metric: Metric
@@ -101,6 +129,7 @@ class Decoding(TableResult[Estimate], Result):
     unlisted_strings: tuple[UnlistedString, ...] = ()
     num_more_candidates: int = 0
     numbers: Numbers | None = None
+    residuals: Residuals | None = None
     _intervals: Callable[[float], tuple[Floats, Floats]] | None = field(default=None, compare=False)
 
     @property
@@ -125,7 +154,18 @@ class Decoding(TableResult[Estimate], Result):
         return not math.isnan(self.detection_limit)
 
     def in_order(self, estimates: Iterable[Estimate]) -> tuple[Estimate, ...]:
-        """Return estimates as tables and plots list them: those of buckets by their edges, the others as they are."""
+        """Return estimates in the order of tables and plots.
+
+        Parameters
+        ----------
+        estimates
+            Estimates of this decoding.
+
+        Returns
+        -------
+        tuple[Estimate, ...]
+            Estimates of buckets by their edges, the others as they are.
+        """
         labels = () if self.numbers is None else (bucket.label for bucket in self.numbers.buckets)
         position = {label: i for i, label in enumerate(labels)}
         return tuple(sorted(estimates, key=lambda estimate: position.get(estimate.candidate, 0)))
@@ -136,9 +176,22 @@ class Decoding(TableResult[Estimate], Result):
         return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {shown}>"
 
     def match_unlisted(self, words: Iterable[str]) -> Decoding:
-        """Return the decoding with the words that match each unlisted string; a false match has probability at most 1/1,000.
+        """Return the decoding with the words that match each unlisted string.
 
-        Raises CandidateError for anything but a non-empty collection of strings.
+        Parameters
+        ----------
+        words
+            Strings that may be among the unlisted ones.
+
+        Returns
+        -------
+        Decoding
+            Decoding with `UnlistedString.matches`. A false match has probability at most 1/1,000.
+
+        Raises
+        ------
+        CandidateError
+            `words` is not a non-empty collection of strings.
         """
         distinct, _ = distinct_candidates(words)
         strings = tuple(
@@ -147,7 +200,13 @@ class Decoding(TableResult[Estimate], Result):
         return replace(self, unlisted_strings=strings, num_more_candidates=len(distinct))
 
     def summary(self) -> str:
-        """Return the headline, the five largest shares with their intervals, the totals, and the verdict of `diagnose`, as text."""
+        """Return the result in a few lines of text.
+
+        Returns
+        -------
+        str
+            Headline, the five largest shares with their intervals, the totals, and the verdict of `diagnose`.
+        """
         shown = [e for e in self.estimates if not math.isnan(e.share)][:_NUM_SUMMARIZED]
         rows = (
             f"  {group_name(e.group)}: {e.share:z.2%} ({e.low:z.2%} .. {e.high:z.2%})" for e in self.in_order(shown)
@@ -155,22 +214,45 @@ class Decoding(TableResult[Estimate], Result):
         return "\n".join([headline(self), *rows, *summary_lines(self, quantiles=False), self.diagnose().verdict])
 
     def diagnose(self) -> Diagnosis:
-        """Return whether the estimates can be used: goodness-of-fit tests, findings, and a verdict.
+        """Return whether the estimates can be used.
 
+        Returns
+        -------
+        Diagnosis
+            Goodness-of-fit tests, findings, residuals, and a verdict.
+
+        Examples
+        --------
         >>> from hubbub.summary import BitCounts
         >>> from hubbub_decoder import decode
         >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
         >>> decode(BitCounts(survey, [1000], [[400]])).diagnose().verdict
         "The reports fit the metric's parameters, and there is no finding. The estimates and intervals can be used."
         """
-        return Diagnosis(self.fit_tests, self.warnings)
+        return Diagnosis(self.fit_tests, self.warnings, self.residuals)
 
     def intervals(self, level: float) -> tuple[tuple[float, float], ...]:
-        """Return the confidence intervals (low, high) of the estimates at another level, in their order, not clipped; () for a mean.
+        """Return the confidence intervals of the estimates at another level.
 
-        Raises ParameterError for a level outside (0, 1), and SummaryError for a decoding that was loaded from a file, which holds the
-        intervals at `confidence` alone.
+        Parameters
+        ----------
+        level
+            Confidence level, in (0, 1).
 
+        Returns
+        -------
+        tuple[tuple[float, float], ...]
+            (low, high) of each estimate, in the order of `estimates`, not clipped. Empty: the metric estimates a mean.
+
+        Raises
+        ------
+        ParameterError
+            `level` is outside (0, 1).
+        SummaryError
+            The decoding was loaded from a file, which holds the intervals at `confidence` alone.
+
+        Examples
+        --------
         >>> from hubbub.summary import BitCounts
         >>> from hubbub_decoder import decode
         >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
@@ -188,32 +270,10 @@ class Decoding(TableResult[Estimate], Result):
         return tuple(zip(low.tolist(), high.tolist(), strict=True))
 
     @classmethod
-    def load(cls, path: str | Path) -> Decoding:
-        """Return the decoding of a .json file that `save` wrote; equal to the one that was saved.
-
-        Raises OutputError if the file cannot be read, or is no such file.
-        """
-        try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-        except OSError as problem:
-            raise OutputError(f"{path} cannot be read: {problem.strerror}.") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise OutputError(f"{path} is no decoding: pass a .json file that Decoding.save wrote.") from None
-
-    @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Decoding:
-        """Return the decoding of the JSON values that `to_dict` returned."""
-        types = get_type_hints(cls)
-        metric = Metric.from_dict(values["metric"])
-        numbers = values.get("numbers")
-        return cls(
-            metric=metric,
-            numbers=None if numbers is None else Numbers.from_dict(numbers, metric),
-            **{
-                each.name: from_json_value(types[each.name], values[each.name])
-                for each in fields(cls)
-                if each.name not in ("metric", "numbers", "_intervals")
-            },
+        numbers, metric = values.get("numbers"), Metric.from_dict(values["metric"])
+        return cls._from_values(
+            values, metric=metric, numbers=None if numbers is None else Numbers.from_dict(numbers, metric)
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -239,13 +299,23 @@ class Decoding(TableResult[Estimate], Result):
             **({} if self.numbers is None else {"numbers": self.numbers.to_dict()}),
             "warnings": json_value(self.warnings),
             "fit_tests": json_value(self.fit_tests),
+            "residuals": json_value(self.residuals),
         }
 
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
         """Return headline, table, totals, detection limit and warnings.
 
-        everything : all candidates of a string metric; otherwise the detected ones. Categories are always shown
-        top        : largest number of rows, the largest shares; None: all
+        Parameters
+        ----------
+        everything
+            Whether to show all candidates of a string metric. False: the detected ones. Categories are always shown.
+        top
+            Largest number of rows, the largest shares. None: all.
+
+        Returns
+        -------
+        Document
+            What the terminal and a notebook show.
         """
         every = self.detected if self.is_tested and not everything else self.estimates
         check_top(top)
@@ -261,24 +331,40 @@ class Decoding(TableResult[Estimate], Result):
         truth: Mapping[str, float] | None = None,
         names: Mapping[str, str] | None = None,
     ) -> Axes:
-        """Draw the largest estimates with their confidence intervals, and return the axes.
+        """Draw the largest estimates with their confidence intervals.
 
-        Detected candidates have filled circles, the others open ones. Categories, which are not tested, also have thin simultaneous
-        intervals. Buckets are in the order of their edges.
+        Detected candidates have filled circles, the others open ones. Categories, which are not tested, also have thin
+        simultaneous intervals. Buckets are in the order of their edges.
 
-        ax    : axes to draw on, or an empty figure, which gets the size that the plot needs; None: a new pyplot figure, which a notebook
-                displays
-        top   : largest number of candidates, the largest shares; None: 40
-        truth : true shares by candidate, drawn as ticks; None: unknown
-        names : long names of candidates for the labels
+        Parameters
+        ----------
+        ax
+            Axes to draw on, or an empty figure, which gets the size that the plot needs. None: a new pyplot figure,
+            which a notebook displays.
+        top
+            Largest number of candidates, the largest shares. None: 40.
+        truth
+            True shares by candidate, drawn as ticks. None: they are unknown.
+        names
+            Long names of candidates for the labels.
 
-        Raises ValueError for top < 1, and for the decoding of a mean, which has no shares.
+        Returns
+        -------
+        Axes
+            The axes with the plot.
+
+        Raises
+        ------
+        ParameterError
+            `top` is below 1.
+        SummaryError
+            No share is known, because the metric estimates a mean or the reports determine none.
         """
         from hubbub_decoder.results.plots import MAX_INTERVALS, Interval, checked_top, draw_intervals
 
         if not self.estimates:
-            raise ValueError(
-                f'{self.metric.name} estimates a mean (estimate = "mean"), which has no plot. Print decoding.numbers.'
+            raise SummaryError(
+                f'{self.metric.name} estimates a mean (estimate = "mean"), so there is no share to draw: print decoding.numbers.'
             )
         known = [estimate for estimate in self.estimates if not math.isnan(estimate.share)]
         rows = self.in_order(known[: checked_top(top, MAX_INTERVALS)])

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from hubbub.errors import DefinitionError, SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.number_checks import check_integer
 from hubbub.privacy.loss import epsilon_of_periods, epsilon_permanent
@@ -39,11 +40,24 @@ _LARGEST_RESIDUAL = 4.0
 def plot_against_truth(
     decoding: Decoding, truth: Mapping[str, float], *, log: bool = True, ax: Axes | None = None
 ) -> Axes:
-    """Draw the estimate and confidence interval of every candidate over its true share, and return the axes.
+    """Draw the estimate and confidence interval of every candidate over its true share.
 
-    truth : true shares by candidate; 0 if missing
-    log   : whether the axes are logarithmic. They are linear near 0, so that absent candidates and negative estimates are shown
-    ax    : axes to draw on; None: those of a new pyplot figure
+    Parameters
+    ----------
+    decoding
+        Result of `decode`.
+    truth
+        True shares by candidate. A missing candidate has the share 0.
+    log
+        Whether the axes are logarithmic. They are linear near 0, so that absent candidates and negative estimates are
+        shown.
+    ax
+        Axes to draw on. None: those of a new pyplot figure.
+
+    Returns
+    -------
+    Axes
+        The axes with the plot.
     """
     axes = axes_or_new(ax, 5.0)
     rows = [estimate for estimate in decoding.estimates if estimate.share == estimate.share]
@@ -79,16 +93,30 @@ def plot_against_truth(
 
 
 def plot_numbers(decoding: Decoding, figure: Figure | None = None) -> Figure:
-    """Return a figure of an ordinal metric: shares of the buckets, and the distribution function, with their intervals.
+    """Draw the shares of the buckets and the distribution function of an ordinal metric, with their intervals.
 
-    figure : an empty figure, which gets the size of the plot; None: a new pyplot figure
+    Parameters
+    ----------
+    decoding
+        Result of `decode` for an ordinal metric.
+    figure
+        An empty figure, which gets the size of the plot. None: a new pyplot figure.
 
-    Raises ValueError for the decoding of another kind.
+    Returns
+    -------
+    Figure
+        The figure with the plots.
+
+    Raises
+    ------
+    DefinitionError
+        The metric is of another kind.
     """
     numbers = decoding.numbers
     if numbers is None or not numbers.distribution:
-        raise ValueError(
-            f"{decoding.metric.name} is no ordinal metric, or estimates a mean alone, and has no distribution function. Read decoding.numbers."
+        raise DefinitionError(
+            f"{decoding.metric.name}: plot_numbers needs an ordinal metric with buckets, got a {decoding.metric.kind.word} one without a distribution function: "
+            "use decoding.plot(), or print decoding.numbers of a mean"
         )
     buckets = numbers.definition
     figure = sized_figure(figure, 6)
@@ -126,16 +154,31 @@ def plot_numbers(decoding: Decoding, figure: Figure | None = None) -> Figure:
 
 
 def plot_epsilon(metrics: Metric | Sequence[Metric], *, periods: int = 365, ax: Axes | None = None) -> Axes:
-    """Draw epsilon of the first t reports of one unchanging value, one report per period, and return the axes.
+    """Draw epsilon of the first t reports of one unchanging value, one report per period.
 
-    Without `hold`, it approaches the epsilon of the permanent response, which is dotted. With `hold`, each epoch adds the epsilon of its
-    own permanent response. Formula: docs/explanation/privacy.md, "The mechanism".
+    Parameters
+    ----------
+    metrics
+        Metric, or at most 8 for a comparison.
+    periods
+        Largest t, at least 2.
+    ax
+        Axes to draw on. None: those of a new pyplot figure.
 
-    metrics : at most 8, for a comparison
-    periods : largest t
-    ax      : axes to draw on; None: those of a new pyplot figure
+    Returns
+    -------
+    Axes
+        The axes with the plot.
 
-    Raises ParameterError for no metric, more than 8, and periods < 2.
+    Raises
+    ------
+    ParameterError
+        There is no metric, or more than 8, or `periods` is below 2.
+
+    Notes
+    -----
+    Without `hold`, it approaches the epsilon of the permanent response, which is dotted. With `hold`, each epoch adds
+    the epsilon of its own permanent response. The formula is in docs/explanation/privacy.md, "The mechanism".
     """
     shown = [metrics] if isinstance(metrics, Metric) else list(metrics)
     check_integer("number of metrics", len(shown), 1, len(SERIES), hint="draw the others in a second plot")
@@ -162,28 +205,45 @@ def plot_epsilon(metrics: Metric | Sequence[Metric], *, periods: int = 365, ax: 
 
 
 def plot_residuals(summary: Collected, decoding: Decoding, *, ax: Axes | None = None) -> Axes:
-    """Draw the standardized residual of every bit count as a map of cohorts and bits, and return the axes.
+    """Draw the standardized residual of every bit count as a map of cohorts and bits.
 
-    Residuals of correct parameters and complete candidates look like noise: 95 % are between -2 and 2. A dark column is a bit with another
-    share than the estimates imply, a dark row a cohort. A frequent unlisted string is one dark cell (per hash) in every row.
+    Parameters
+    ----------
+    summary
+        Counts or reports that were decoded.
+    decoding
+        Their result.
+    ax
+        Axes to draw on. None: those of a new pyplot figure.
 
-    summary  : that was decoded      decoding : its result
-    ax       : axes to draw on; None: those of a new pyplot figure
+    Returns
+    -------
+    Axes
+        The axes with the plot.
 
-    Raises ValueError for the decoding of another metric, for a metric of another kind than string, whose estimates fit all counts exactly,
-    and if the share of unlisted strings is not determined.
+    Raises
+    ------
+    SummaryError
+        The decoding is of another metric, or the share of unlisted strings is not determined, or the metric is not a
+        string metric, so that its estimates fit all counts exactly.
+
+    Notes
+    -----
+    Residuals of correct parameters and complete candidates look like noise: 95 % are between -2 and 2. A dark column
+    is a bit with another share than the estimates imply, and a dark row is a cohort. A frequent unlisted string is one
+    dark cell (per hash) in every row.
     """
     metric = summary.metric
     if metric.digest != decoding.metric.digest:
-        raise ValueError(
+        raise SummaryError(
             f"the summary is of {metric.name} ({metric.digest[:12]}), the decoding of {decoding.metric.name} "
             f"({decoding.metric.digest[:12]}). Pass the summary that was decoded."
         )
     residuals = bit_residuals(summary, decoding)
     if residuals is None:
-        raise ValueError(
+        raise SummaryError(
             f"{metric.name} has no residuals: the estimates fit all counts exactly, or the share of unlisted strings is not determined. "
-            "Read decoding.fit_tests."
+            "Read decoding.diagnose()."
         )
     m, k = residuals.shape
     axes = axes_or_new(ax, min(2.2 + 0.08 * m, 8))

@@ -155,7 +155,19 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a result shows, from top to bottom. All texts are printable: untrusted ones are escaped."""
+    """What a result shows, from top to bottom. All texts are printable: untrusted ones are escaped.
+
+    Attributes
+    ----------
+    headline
+        The result in one line.
+    table
+        Columns and rows.
+    lines
+        Further results, a line each.
+    findings
+        Warnings about the result.
+    """
 
     headline: str
     table: Table

@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from textwrap import shorten
 
 from hubbub_decoder.result import Result
+
+_MOST_LETTERS = 60  # of a text in a repr
+
+
+def share_text(share: float, low: float, high: float, sign: str = "") -> str:
+    """Return a share with its interval in one line; sign : "+" for a change.
+
+    >>> share_text(0.3, 0.25, 0.35), share_text(0.01, -0.01, 0.03, "+")
+    ('30.00% (25.00% .. 35.00%)', '+1.00% (-1.00% .. +3.00%)')
+    """
+    share_shown, low_shown, high_shown = (f"{each:{sign}z.2%}" for each in (share, low, high))
+    return f"{share_shown} ({low_shown} .. {high_shown})"
+
+
+def short_names(names: Sequence[str]) -> str:
+    """Return the names of a group for a repr, cut to one short line."""
+    shown = repr(names[0] if len(names[0]) <= _MOST_LETTERS else names[0][:_MOST_LETTERS] + "...")
+    return shown if len(names) == 1 else f"{shown} and {len(names) - 1} more"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShareEstimate(Result):
     """Estimated share of the reports, with standard error and confidence interval.
 
-    Not clipped to [0, 1]; all fields are nan where the reports do not determine the share.
+    All fields are nan where the reports do not determine the share.
+
+    Attributes
+    ----------
+    share
+        Unbiased estimate. It is not clipped to [0, 1].
+    std_error
+        Standard error of the share.
+    low
+        Lower end of the confidence interval, not clipped.
+    high
+        Upper end of the confidence interval, not clipped.
     """
 
     share: float
@@ -22,30 +52,65 @@ class ShareEstimate(Result):
     low: float
     high: float
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {share_text(self.share, self.low, self.high)}>"
+
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Estimate(ShareEstimate):
-    """Estimate of one candidate; all numbers are nan if the candidate was screened out or is not determined.
+    """Estimate of one candidate.
 
-    share, std_error : share of the reports that carry the candidate, unbiased, may be negative
-    low, high        : confidence interval at `Decoding.confidence`, not clipped. Of a string metric, low > 0 exactly where
-                       p_value < (1 - confidence) / 2
-    p_value          : one-sided; null hypothesis: no report carries the candidate
-    q_value          : p_value adjusted for the number of candidates, for detection at the false discovery rate `Decoding.fdr`
-    detected         : q_value <= fdr and p_value < (1 - confidence) / 2; so `low` of a detected candidate is above 0
-    selection_adjusted_low, selection_adjusted_high : interval adjusted for the selection of detected candidates (Benjamini and
-                       Yekutieli 2005), wider than low .. high; nan if not detected
-    simultaneous_low, simultaneous_high : categories: intervals that cover all categories together with probability
-                       `Decoding.confidence`; nan for strings
-    posterior_median : shrunken share, biased; at most 1 in total over all candidates, and of the least expected total variation.
-                       This field and the next three are nan if the reports do not determine the listed total
-    credible_low, credible_high : posterior quantiles; they cover `Decoding.confidence` of all candidates on average, but fewer of those
-                       with a share above 0
-    posterior_mean   : shrunken share of the least expected squared error; all of them are nonnegative and add up to the listed total,
-                       cut to [0, 1]. It may be outside credible_low .. credible_high where few of many candidates are present
-    indistinguishable_from : candidates with the same bits in every cohort; the share is the total of the group
+    All numbers are nan if the candidate was screened out or is not determined. Categories are not tested: `p_value`,
+    `q_value` and the selection-adjusted interval are nan, and `detected` is false.
 
-    Categories are not tested: p_value, q_value and the selection-adjusted interval are nan, and detected is false.
+    Attributes
+    ----------
+    candidate
+        The candidate.
+    share
+        Share of the reports that carry the candidate. It is unbiased and may be negative.
+    std_error
+        Standard error of the share.
+    low
+        Lower end of the confidence interval at `Decoding.confidence`, not clipped. For a string metric, low > 0
+        exactly where p_value < (1 - confidence) / 2.
+    high
+        Upper end of the confidence interval.
+    p_value
+        One-sided p-value. The null hypothesis is that no report carries the candidate.
+    q_value
+        The p-value adjusted for the number of candidates, for detection at the false discovery rate `Decoding.fdr`.
+    detected
+        Whether q_value <= fdr and p_value < (1 - confidence) / 2. So `low` of a detected candidate is above 0.
+    selection_adjusted_low
+        Lower end of the interval adjusted for the selection of detected candidates, which is wider than low ..
+        high. nan: the candidate is not detected.
+    selection_adjusted_high
+        Upper end of this interval.
+    posterior_median
+        Shrunken share. It is biased, has the least expected total variation, and is at most 1 in total over all
+        candidates. This field, the credible interval and the posterior mean are nan if the reports do not determine
+        the listed total.
+    credible_low
+        Lower posterior quantile. The credible intervals cover `Decoding.confidence` of all candidates on average,
+        but fewer of the candidates with a share above 0.
+    credible_high
+        Upper posterior quantile.
+    indistinguishable_from
+        Candidates with the same bits in every cohort. The share is the total of the group.
+    posterior_mean
+        Shrunken share of the least expected squared error. The means are nonnegative and add up to the listed total,
+        cut to [0, 1]. A mean may be outside credible_low .. credible_high where few of many candidates are present.
+    simultaneous_low
+        Lower end of the simultaneous interval of a category. These intervals cover all categories together with
+        probability `Decoding.confidence`. nan: the metric has strings.
+    simultaneous_high
+        Upper end of the simultaneous interval.
+
+    References
+    ----------
+    Benjamini and Yekutieli 2005, "False Discovery Rate-Adjusted Multiple Confidence Intervals for Selected
+    Parameters".
     """
 
     candidate: str
@@ -63,8 +128,8 @@ class Estimate(ShareEstimate):
     simultaneous_high: float = math.nan
 
     def __repr__(self) -> str:
-        interval = f"{self.share:z.2%} ({self.low:z.2%} .. {self.high:z.2%})"
-        return f"<Estimate {' = '.join(map(repr, self.group))}: {interval}{', detected' if self.detected else ''}>"
+        interval = share_text(self.share, self.low, self.high)
+        return f"<Estimate {short_names(self.group)}: {interval}{', detected' if self.detected else ''}>"
 
     @property
     def group(self) -> tuple[str, ...]:
@@ -72,7 +137,18 @@ class Estimate(ShareEstimate):
         return (self.candidate, *self.indistinguishable_from)
 
     def true_share(self, truth: Mapping[str, float]) -> float:
-        """Return the share of the group for true shares by candidate, 0 if missing, of a demonstration or a test."""
+        """Return the true share of the group, for a demonstration or a test.
+
+        Parameters
+        ----------
+        truth
+            True shares by candidate. A missing candidate has the share 0.
+
+        Returns
+        -------
+        float
+            Sum of the true shares of the group.
+        """
         return sum(truth.get(name, 0.0) for name in self.group)
 
     @property
@@ -88,12 +164,21 @@ class Estimate(ShareEstimate):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitTest(Result):
-    """Goodness-of-fit test; null hypothesis: some set of strings and shares explains the reports under the metric's parameters.
+    """Goodness-of-fit test of the reports.
 
-    name      : patterns, patterns_of_one_cohort, number_of_ones, coincident_hashes, equal_cohorts, ones_by_cohort, share_with_value,
-                thresholds or even_bits
-    statistic : chi-squared with `degrees_of_freedom` under the null hypothesis (even_bits: squared standard errors)
-    p_value   : in [0, 1], Bonferroni-corrected for the number of cohorts or bits that the test examines
+    The null hypothesis is that some set of strings and shares explains the reports under the metric's parameters.
+
+    Attributes
+    ----------
+    name
+        `patterns`, `patterns_of_one_cohort`, `number_of_ones`, `coincident_hashes`, `equal_cohorts`, `ones_by_cohort`,
+        `share_with_value`, `thresholds` or `even_bits`.
+    statistic
+        Chi-squared statistic under the null hypothesis. For `even_bits`, squared standard errors.
+    degrees_of_freedom
+        Degrees of freedom of the statistic.
+    p_value
+        p-value in [0, 1], Bonferroni-corrected for the number of cohorts or bits that the test examines.
     """
 
     name: str
@@ -101,16 +186,26 @@ class FitTest(Result):
     degrees_of_freedom: int
     p_value: float
 
+    def __repr__(self) -> str:
+        return f"<FitTest {self.name}: p = {self.p_value:.2g}>"
+
 
 class Level(StrEnum):
-    """How much a finding matters: `note`, `warning` or `problem`, from the least to the most."""
+    """How much a finding matters, from the least to the most.
+
+    Attributes
+    ----------
+    NOTE
+        Nothing is wrong. The finding says how the result was made.
+    WARNING
+        The result can be used within the limits that the finding names.
+    PROBLEM
+        The result is wrong or may be wrong. Find the cause before you use it.
+    """
 
     NOTE = "note"
-    """Nothing is wrong; the finding says how the result was made."""
     WARNING = "warning"
-    """The result can be used within the limits that the finding names."""
     PROBLEM = "problem"
-    """The result is wrong or may be wrong: find the cause before you use it."""
 
     @property
     def label(self) -> str:
@@ -124,12 +219,20 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Finding about a result: what was found, and what to do. `str(finding)` is both in one line, `finding.line` with the level before it.
+    """Finding about a result: what was found, and what to do.
 
-    kind   : stable word for programs, such as few_reports
-    text   : what was found, with its numbers and its meaning
-    remedy : next step; may be empty
-    level  : how much it matters
+    `str(finding)` is both in one line, and `finding.line` has the level before them.
+
+    Attributes
+    ----------
+    kind
+        Stable word for programs, such as `few_reports`.
+    text
+        What was found, with its numbers and its meaning.
+    remedy
+        Next step. It may be empty.
+    level
+        How much it matters.
     """
 
     kind: str
@@ -139,6 +242,9 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.text} {self.remedy}" if self.remedy else self.text
+
+    def __repr__(self) -> str:
+        return f"<Finding {self.kind}: {shorten(self.text, _MOST_LETTERS, placeholder=' ...')}>"
 
     @property
     def line(self) -> str:

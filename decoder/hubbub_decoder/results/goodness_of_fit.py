@@ -311,12 +311,18 @@ def bit_residuals(summary: Collected, decoding: Decoding, design: DesignMatrix |
     design  : of the candidates, if their bits are not those of the metric's hash scheme
     returns : None for another kind, because its estimates fit all counts exactly, and if the share of unlisted strings is not determined
     """
-    metric, unlisted = decoding.metric, decoding.unlisted.share
-    if not decoding.is_tested or np.isnan(unlisted):
+    if not decoding.is_tested:
         return None
-    evidence, params = Evidence(summary).held_out(), metric.params
     if design is None:
-        design = design_matrix([estimate.candidate for estimate in decoding], params)
+        design = design_matrix([estimate.candidate for estimate in decoding], decoding.metric.params)
+    return evidence_residuals(Evidence(summary).held_out(), decoding, design)
+
+
+def evidence_residuals(evidence: Evidence, decoding: Decoding, design: DesignMatrix) -> Floats | None:
+    """Return the residuals of `bit_residuals` from the evidence of the clients that report whole values."""
+    params, unlisted = decoding.metric.params, decoding.unlisted.share
+    if np.isnan(unlisted):
+        return None
     shares = {estimate.candidate: estimate.share for estimate in decoding}
     listed = design.matrix @ np.nan_to_num([shares[group[0]] for group in design.groups])
     true = listed.reshape(params.num_cohorts, params.num_bits)

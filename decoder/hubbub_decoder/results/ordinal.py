@@ -83,12 +83,23 @@ class Bucket(Result):
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What the buckets of an ordinal metric tell about the numbers; all intervals at `Decoding.confidence`, each for itself.
+    """What the buckets of an ordinal metric tell about the numbers.
 
-    Numbers of which the reports determine nothing are nan, and their intervals have every possible value.
-    With estimate = "mean" there is the mean alone.
+    All intervals are at `Decoding.confidence`, each for itself. Numbers of which the reports determine nothing are
+    nan, and their intervals have every possible value. With estimate = "mean" there is the mean alone.
 
-    definition : edges, unit and representatives of the metric
+    Attributes
+    ----------
+    mean
+        Mean of the numbers.
+    quantiles
+        Quantiles of the numbers.
+    distribution
+        Distribution function at the edges.
+    buckets
+        Smoothed share of each bucket.
+    definition
+        Edges, unit and representatives of the metric.
     """
 
     mean: Mean
@@ -98,13 +109,37 @@ class Numbers:
     definition: Buckets
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the estimates as JSON values."""
+        """Return the estimates as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            Fields by name.
+        """
         fields = ("mean", "quantiles", "distribution", "buckets")
         return {name: json_value(getattr(self, name)) for name in fields}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], metric: Metric) -> Numbers:
-        """Return the numbers of the JSON values that `to_dict` returned, of a metric that has their buckets."""
+        """Return the numbers of the JSON values that `to_dict` returned.
+
+        Parameters
+        ----------
+        values
+            Fields by name.
+        metric
+            Metric that has the buckets of the numbers.
+
+        Returns
+        -------
+        Numbers
+            Numbers that are equal to the original ones.
+
+        Raises
+        ------
+        TypeError
+            The metric is not ordinal.
+        """
         if not isinstance(metric.kind, NumberKind):
             raise TypeError(f"{metric.name} has no numbers")
         types = get_type_hints(cls)

@@ -34,9 +34,9 @@ def columns_of(row: type, *names: str) -> dict[str, str]:
 
 
 class TableResult(Sequence[R]):
-    """Sequence of rows: `result[0]`, `result[:10]`, and `result[name]` with the name of a row; `name in result`.
+    """Sequence of rows: `result[0]`, `result[:10]`, `result[name]`, and `name in result`.
 
-    Displays itself as a table with `rich.print(result)` and in a notebook; `save` writes CSV, JSON or Parquet.
+    It displays itself as a table with `rich.print(result)` and in a notebook. `save` writes CSV, JSON or Parquet.
     """
 
     __slots__ = ()
@@ -56,7 +56,13 @@ class TableResult(Sequence[R]):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as JSON values; a number that is not determined is None, an infinite one "inf"."""
+        """Return all fields as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            Fields by name. A number that is not determined is None, and an infinite number is "inf".
+        """
 
     @abstractmethod
     def _about(self) -> dict[str, Any]:
@@ -66,19 +72,42 @@ class TableResult(Sequence[R]):
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
         """Return what the terminal and a notebook show.
 
-        everything : every row; otherwise the rows that the tests confirm, where there are tests
-        top        : largest number of rows; None: all
+        Parameters
+        ----------
+        everything
+            Whether to show every row. False: where there are tests, only the rows that they confirm.
+        top
+            Largest number of rows. None: all.
+
+        Returns
+        -------
+        Document
+            Headline, table, lines and findings.
         """
 
     @abstractmethod
     def plot(self, ax: Axes | Figure | None = None, *, top: int | None = None) -> Axes:
-        """Draw the largest rows with their intervals, and return the axes.
+        """Draw the largest rows with their intervals.
 
-        ax  : axes to draw on, or an empty figure, which gets the size that the plot needs; None: a new pyplot figure, which a notebook
-              displays
-        top : largest number of rows; None: as many as can be read
+        Parameters
+        ----------
+        ax
+            Axes to draw on, or an empty figure, which gets the size that the plot needs. None: a new pyplot figure,
+            which a notebook displays.
+        top
+            Largest number of rows. None: as many as can be read.
 
-        Raises ValueError for another `top`, and for a result that has nothing to draw.
+        Returns
+        -------
+        Axes
+            The axes with the plot.
+
+        Raises
+        ------
+        ParameterError
+            `top` is out of range.
+        SummaryError
+            The result has nothing to draw.
         """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -134,7 +163,13 @@ class TableResult(Sequence[R]):
             yield {name: getattr(row, name) for name in columns}
 
     def to_table(self) -> pa.Table:
-        """Return an Arrow table with one row per row of the result."""
+        """Return an Arrow table.
+
+        Returns
+        -------
+        pa.Table
+            Arrow table with one row per row of the result.
+        """
         import pyarrow as pa
 
         types = {
@@ -149,17 +184,27 @@ class TableResult(Sequence[R]):
         )
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with the rows of `to_table`.
+        """Return a pandas DataFrame.
 
-        Raises ModuleNotFoundError if pandas is not installed; hubbub does not require it.
+        Returns
+        -------
+        pd.DataFrame
+            Data frame with the rows of `to_table`.
         """
-        _require("pandas", f"{type(self).__name__}.to_pandas")
         return self.to_table().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
-        """Return a polars DataFrame with the rows of `to_table`.
+        """Return a polars DataFrame.
 
-        Raises ModuleNotFoundError if polars is not installed; hubbub does not require it.
+        Returns
+        -------
+        pl.DataFrame
+            Data frame with the rows of `to_table`.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Polars is not installed. hubbub does not require it.
         """
         polars = _require("polars", f"{type(self).__name__}.to_polars")
         frame: pl.DataFrame = polars.from_arrow(self.to_table())
@@ -168,10 +213,21 @@ class TableResult(Sequence[R]):
     def save(self, path: str | Path) -> None:
         """Write the rows to a .csv or .parquet file, or all fields to a .json file.
 
-        In CSV, a number that is not known is an empty cell, and a list of strings is a JSON list, empty without any. Text that a spreadsheet
-        program would run as a formula has an apostrophe in front, which `read_candidates` removes.
+        Parameters
+        ----------
+        path
+            File with the suffix .csv, .parquet or .json.
 
-        Raises OutputError for another suffix, or if the file cannot be written.
+        Raises
+        ------
+        OutputError
+            The suffix is another one, or the file cannot be written.
+
+        Notes
+        -----
+        In CSV, a number that is not known is an empty cell. A list of strings is a JSON list, and an empty list is an
+        empty cell. Text that a spreadsheet program would run as a formula has an apostrophe in front, which
+        `read_candidates` removes.
         """
         path = Path(path)
         check_table_path(path)

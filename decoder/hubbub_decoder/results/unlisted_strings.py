@@ -35,21 +35,45 @@ _WORDS_AT_ONCE = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CohortBits(Result):
-    """Bits of an unlisted string, or of two that cannot be told apart, in one cohort; probability : that these are the bits."""
+    """Bits of an unlisted string, or of two that cannot be told apart, in one cohort.
+
+    Attributes
+    ----------
+    cohort
+        The cohort.
+    bits
+        Positions of the bits.
+    probability
+        Probability that these are the bits.
+    """
 
     cohort: int
     bits: tuple[int, ...]
     probability: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class UnlistedString(ShareEstimate):
     """Frequent string that is not a candidate, with its share and interval at `Decoding.confidence`.
 
-    num_strings : 1; or 2 that cannot be told apart, with the share of both together
-    separated   : its bits are known, so it no longer widens the intervals of the candidates
-    signature   : its bits in each cohort with reports
-    matches     : words that have its bits (`Decoding.match_unlisted`), the likeliest first
+    Attributes
+    ----------
+    share
+        Unbiased estimate of the share. It is not clipped to [0, 1].
+    std_error
+        Standard error of the share.
+    low
+        Lower end of the confidence interval, not clipped.
+    high
+        Upper end of the confidence interval, not clipped.
+    num_strings
+        1, or 2 strings that cannot be told apart, with the share of both together.
+    separated
+        Whether its bits are known, so that it no longer widens the intervals of the candidates.
+    signature
+        Its bits in each cohort with reports.
+    matches
+        Words that have its bits (`Decoding.match_unlisted`), the likeliest first.
     """
 
     num_strings: int

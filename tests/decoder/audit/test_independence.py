@@ -77,12 +77,10 @@ def test_history_of_a_joint_metric_changes_its_last_part_first() -> None:
     assert _history(metric, values) == [(True, "a"), (True, "b"), (False, "b"), (None, None), (True, "a")]
 
 
-@pytest.mark.parametrize(
-    "kind", ["string", "boolean", "string, hold", "joint of two", "joint of three", "joint of two, hold"]
-)
+@pytest.mark.parametrize("kind", ["string", "boolean", "string, hold", "joint of three", "joint of two, hold"])
 def test_encoder_is_not_refuted(kind: str) -> None:
-    """False alarms have probability 1e-9."""
-    assert not any(test.refuted for test in independence_tests(None, METRICS[kind], None, 4_096, None))
+    """False alarms have probability 1e-9. Equal noises of 1,024 clients would be 32 standard errors from independence, at a level of 7."""
+    assert not any(test.refuted for test in independence_tests(None, METRICS[kind], None, 1_024, None))
 
 
 def test_encoders_of_several_metrics_are_not_refuted() -> None:
@@ -92,4 +90,4 @@ def test_encoders_of_several_metrics_are_not_refuted() -> None:
     assert made.cohorts.shape == (50, 4)
     assert (made.cohorts[:, 0] == made.cohorts[:, 1]).all()
     assert made.bits.shape == (50, 2, sum(metric.num_bits for metric in metrics))
-    assert not independence_test_of_metrics(None, metrics, 4_096, None).refuted
+    assert not independence_test_of_metrics(None, metrics, 1_024, None).refuted

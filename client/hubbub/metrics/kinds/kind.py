@@ -32,15 +32,32 @@ DIGEST_BYTES = 16
 class BloomBits(int):
     """True bits of a value in one cohort: bit i is one where the Bloom filter, the category or the bucket sets bit i.
 
-    value_digest : first 16 bytes of SHA-256 of a string; empty for "no value" and for metrics without hashing. For a joint metric the
-                   digests of its string parts are concatenated, with 16 zero bytes for a string part without a value
+    Attributes
+    ----------
+    value_digest
+        First 16 bytes of SHA-256 of a string. It is empty for "no value" and for metrics without hashing. For a joint
+        metric, the digests of its string parts are concatenated, with 16 zero bytes for a string part without a value.
     """
 
     value_digest: bytes = b""
 
 
 class KindWord(StrEnum):
-    """Word of a kind in definitions, commands and wishes."""
+    """Word of a kind in definitions, commands and wishes.
+
+    Attributes
+    ----------
+    STRING
+        Strings, looked up in a list of candidates.
+    CATEGORICAL
+        One of a list of categories.
+    BOOLEAN
+        True or false.
+    ORDINAL
+        Numbers, in buckets.
+    JOINT
+        Combinations of the values of two or more metrics.
+    """
 
     STRING = "string"
     CATEGORICAL = "categorical"
@@ -50,9 +67,18 @@ class KindWord(StrEnum):
 
 
 class Fact(NamedTuple):
-    """What a definition says, for people. `metrics show`, the catalogue, the plan and the pages of a report list the same facts.
+    """What a definition says, for people.
 
-    items : texts of the definition's author, which the text introduces; not escaped
+    `metrics show`, the catalogue, the plan and the pages of a report list the same facts.
+
+    Parameters
+    ----------
+    label
+        Name of the fact.
+    text
+        The fact, in words.
+    items
+        Texts of the definition's author, which the text introduces. They are not escaped.
     """
 
     label: str
@@ -60,12 +86,37 @@ class Fact(NamedTuple):
     items: tuple[str, ...] = ()
 
     def of_part(self, name: str) -> Fact:
-        """Return the fact as that of a part of a joint metric."""
+        """Return the fact as a fact of a part of a joint metric.
+
+        Parameters
+        ----------
+        name
+            Name of the part.
+
+        Returns
+        -------
+        Fact
+            Fact whose label begins with the name.
+        """
         return self._replace(label=f"{self.label} of {name}")
 
     def line(self, most: int | None = None, shown: Callable[[str], str] = str) -> str:
-        """Return text and items in one line; `most` of the items are listed, each as `shown` returns it.
+        """Return text and items in one line.
 
+        Parameters
+        ----------
+        most
+            Largest number of items that are listed. None: all.
+        shown
+            Function that escapes an item.
+
+        Returns
+        -------
+        str
+            Text, items, and the number of further items.
+
+        Examples
+        --------
         >>> Fact("value", "one of 3 categories", ("a", "b", "c")).line(2)
         'one of 3 categories: a, b and 1 more'
         """
@@ -79,9 +130,16 @@ class Fact(NamedTuple):
 class ChangeWords(NamedTuple):
     """What a change of a value means, in plain words for users.
 
-    unchanged    : that the value stays the same
-    event, known : the change, and what a reader who links the reports can then know
-    changing     : what changes, for engineers
+    Parameters
+    ----------
+    unchanged
+        Says that the value stays the same.
+    event
+        The change.
+    known
+        What a reader who links the reports can know after the change.
+    changing
+        What changes, for engineers.
     """
 
     unchanged: str = "your answer does not change"
@@ -100,14 +158,28 @@ class Kind(ABC):
 
     The bits of a report are one block, or for a joint metric a block for each part, under one cohort (`blocks`).
 
-    word             : its word in definitions
-    required_fields, optional_fields : those of its table in a definitions file, besides those of the mechanism
-    json_fields      : fields of `to_dict` that are empty for every other kind
-    needs_candidates : whether its values are unknown strings, so that the analyst lists candidates and the decoder tests them
-    has_shares       : whether its reports estimate shares of values; False: the mean of numbers alone
-    has_threshold    : whether its true bits depend on a threshold of the client, `Secret.threshold`
-    value_noun       : one of its values in tables, with its plural `value_nouns`
-    change           : words for users about a change of the value
+    Attributes
+    ----------
+    word
+        Its word in definitions.
+    required_fields
+        Required fields of its table in a definitions file, besides those of the mechanism.
+    optional_fields
+        Optional fields of this table.
+    json_fields
+        Fields of `to_dict` that are empty for every other kind.
+    needs_candidates
+        Whether its values are unknown strings, so that the analyst lists candidates and the decoder tests them.
+    has_shares
+        Whether its reports estimate shares of values. False: they estimate the mean of numbers alone.
+    has_threshold
+        Whether its true bits depend on a threshold of the client, `Secret.threshold`.
+    value_noun
+        Word for one of its values in tables.
+    value_nouns
+        Plural of `value_noun`.
+    change
+        Words for users about a change of the value.
     """
 
     word: ClassVar[KindWord]
@@ -130,11 +202,47 @@ class Kind(ABC):
 
     @abstractmethod
     def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
-        """Return the true bits of a value in a cohort. Raises InvalidValueError; its message never contains the value."""
+        """Return the true bits of a value in a cohort.
+
+        Parameters
+        ----------
+        value
+            Value that was recorded.
+        cohort
+            Cohort of the client, in [0, m).
+        threshold
+            Threshold of the client, for a kind with `has_threshold`.
+
+        Returns
+        -------
+        BloomBits
+            True bits, before both randomized responses.
+
+        Raises
+        ------
+        InvalidValueError
+            The value is not one of the metric. The message never contains the value.
+        """
 
     @abstractmethod
     def parse_value(self, text: str) -> Value | JointValue:
-        """Return the value that a text on the command line stands for. Raises InvalidValueError."""
+        """Return the value that a text on the command line stands for.
+
+        Parameters
+        ----------
+        text
+            Argument of a command.
+
+        Returns
+        -------
+        Value | JointValue
+            Value that `true_bits` accepts.
+
+        Raises
+        ------
+        InvalidValueError
+            The text does not stand for a value of the metric.
+        """
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -158,7 +266,7 @@ class Kind(ABC):
 
     @property
     def accumulating(self) -> Buckets | None:
-        """Buckets of a number that depends on all recordings of a period; None: one recording is reported."""
+        """Buckets of a number that depends on all recordings of a period. None: one recording is reported."""
         return None
 
     @property
@@ -174,7 +282,10 @@ class Kind(ABC):
     @property
     @abstractmethod
     def components(self) -> Mapping[str, BlockKind]:
-        """Kind of each block by its name: the parts of a joint metric; the kind itself, with the name "", if there is one block."""
+        """Kind of each block by its name.
+
+        A joint metric has one for each part. Any other kind has itself, with the name "".
+        """
 
     @property
     def blocks(self) -> tuple[Params, ...]:
@@ -203,47 +314,138 @@ class Kind(ABC):
 
     @property
     def bounded_histories(self) -> str:
-        """Histories of values between which the sum of the epsilons of the distinct values is a bound."""
+        """Histories of values for which the sum of the distinct values' epsilons is a bound."""
         no_value = ', "no value" among them,' if self.has_no_value else ""
         return f"between histories whose {self.change.changing}{no_value} change at the same times"
 
     def is_valid_at_sight(self, value: object) -> bool:
-        """Return whether a value is valid for certain, without computing its bits; False: `true_bits` decides."""
+        """Return whether a value is valid for certain, without computing its bits.
+
+        Parameters
+        ----------
+        value
+            Value that was recorded.
+
+        Returns
+        -------
+        bool
+            True: the value is valid. False: `true_bits` decides.
+        """
         return False
 
     @abstractmethod
     def require_collectable(self, name: str) -> None:
-        """Raise DefinitionError, with the metric's name, for parameters that only imported reports may have."""
+        """Check that clients may report under these parameters.
+
+        Parameters
+        ----------
+        name
+            Name of the metric, for the message.
+
+        Raises
+        ------
+        DefinitionError
+            Only imported reports may have these parameters.
+        """
 
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
-        """Return the fields of the metric's digest."""
+        """Return the fields of the metric's digest.
+
+        Returns
+        -------
+        dict[str, Any]
+            JSON values. Equal bits have equal values.
+        """
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values; `kind_from_dict` reads them."""
+        """Return the fields as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            Fields by name, as `kind_from_dict` reads them.
+        """
 
     @classmethod
     @abstractmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
-        """Return the kind of the fields that `to_dict` returned. Raises KeyError, TypeError, DefinitionError, ParameterError."""
+        """Return the kind of the fields that `to_dict` returned.
+
+        Parameters
+        ----------
+        fields
+            Fields by name.
+
+        Returns
+        -------
+        Kind
+            Kind that is equal to the original one.
+
+        Raises
+        ------
+        KeyError, TypeError
+            A field is missing or has the wrong type.
+        DefinitionError, ParameterError
+            A field is invalid.
+        """
 
     @abstractmethod
     def facts(self) -> Iterator[Fact]:
-        """Yield what a client may record, what becomes of it, and the bits and probabilities of a report."""
+        """Yield what a client may record, what becomes of it, and the bits and probabilities of a report.
+
+        Yields
+        ------
+        Fact
+            One fact.
+        """
 
     @classmethod
     @abstractmethod
     def fields_of_table(cls, table: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return all fields that this kind may have in a table of a definitions file."""
+        """Return all fields that this kind may have in a table of a definitions file.
+
+        Parameters
+        ----------
+        table
+            Table of a definitions file.
+
+        Returns
+        -------
+        tuple[str, ...]
+            Names of the fields.
+        """
 
     @classmethod
     @abstractmethod
     def from_table(cls, table: Mapping[str, Any]) -> Kind:
-        """Return the kind of a table in a definitions file that has all required fields. Raises DefinitionError, ParameterError."""
+        """Return the kind of a table in a definitions file.
+
+        Parameters
+        ----------
+        table
+            Table that has all required fields.
+
+        Returns
+        -------
+        Kind
+            Kind with the fields of the table.
+
+        Raises
+        ------
+        DefinitionError, ParameterError
+            A field is invalid.
+        """
 
     def to_table(self) -> dict[str, Any]:
-        """Return the fields of a table in a definitions file, without those that have their default; `from_table` reads them."""
+        """Return the fields of a table in a definitions file.
+
+        Returns
+        -------
+        dict[str, Any]
+            Fields by name, without those that have their default. `from_table` reads them.
+        """
         return {}
 
 
@@ -251,7 +453,10 @@ class Kind(ABC):
 class BlockKind(Kind):
     """Kind whose bits are one block.
 
-    params : sizes, hash scheme and mechanism of the block
+    Parameters
+    ----------
+    params
+        Sizes, hash scheme and mechanism of the block.
     """
 
     params: Params
@@ -272,7 +477,18 @@ class BlockKind(Kind):
         check_collectable(name, self.params)
 
     def check_part(self, name: str) -> None:
-        """Raise DefinitionError, with the part's name, if the kind cannot be a part of a joint metric."""
+        """Check that the kind can be a part of a joint metric.
+
+        Parameters
+        ----------
+        name
+            Name of the part, for the message.
+
+        Raises
+        ------
+        DefinitionError
+            It cannot be a part.
+        """
 
     def canonical(self) -> dict[str, Any]:
         return {"categories": [], "other": None, "kind": self.word, **self.params.canonical()}

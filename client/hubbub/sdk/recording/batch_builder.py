@@ -40,8 +40,17 @@ _MAX_PLANNED_DAYS = 40
 class Limits:
     """Limits on queued batches. Beyond them the oldest batches are dropped and counted as `quota`.
 
-    max_reports : number of reports
-    max_bytes   : approximate bytes on disk
+    Parameters
+    ----------
+    max_reports
+        Number of reports.
+    max_bytes
+        Approximate number of bytes on disk.
+
+    Raises
+    ------
+    ParameterError
+        A limit is not an integer above 0.
     """
 
     max_reports: int = 10_000

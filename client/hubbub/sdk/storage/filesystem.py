@@ -37,21 +37,131 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """Disk operations of the journal and the secret file; each may raise OSError.
+    """Disk operations of the journal and the secret file. Each may raise OSError."""
 
-    `link` gives a file a second name, and raises FileExistsError if that exists. `list_directory` of a missing directory is empty.
-    """
+    def make_directory(self, path: Path) -> None:
+        """Create a directory with mode 0700, and its parents, if it does not exist.
 
-    def make_directory(self, path: Path) -> None: ...
-    def open(self, path: Path) -> File: ...
-    def open_new(self, path: Path) -> File: ...
-    def identity(self, path: Path) -> tuple[int, int] | None: ...
-    def list_directory(self, directory: Path) -> list[Path]: ...
-    def link(self, source: Path, target: Path) -> None: ...
-    def remove(self, path: Path) -> None: ...
-    def replace(self, source: Path, target: Path) -> None: ...
-    def sync_directory(self, path: Path) -> None: ...
-    def lock(self, path: Path) -> Lock: ...
+        Parameters
+        ----------
+        path
+            Path of the directory.
+        """
+
+    def open(self, path: Path) -> File:
+        """Open a file to read and append, and create it with mode 0600 if it does not exist.
+
+        Parameters
+        ----------
+        path
+            Path of the file.
+
+        Returns
+        -------
+        File
+            The open file.
+        """
+
+    def open_new(self, path: Path) -> File:
+        """Open an empty file with mode 0600, which is created, or emptied if it exists.
+
+        Parameters
+        ----------
+        path
+            Path of the file.
+
+        Returns
+        -------
+        File
+            The open file.
+        """
+
+    def identity(self, path: Path) -> tuple[int, int] | None:
+        """Return the inode and size of a file.
+
+        Parameters
+        ----------
+        path
+            Path of the file.
+
+        Returns
+        -------
+        tuple[int, int] | None
+            Inode and size in bytes. None: there is no such file.
+        """
+
+    def list_directory(self, directory: Path) -> list[Path]:
+        """Return the paths in a directory.
+
+        Parameters
+        ----------
+        directory
+            Path of the directory.
+
+        Returns
+        -------
+        list[Path]
+            Paths in any order. The list is empty if the directory does not exist.
+        """
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name.
+
+        Parameters
+        ----------
+        source
+            Path of the file.
+        target
+            The second name.
+
+        Raises
+        ------
+        FileExistsError
+            The second name exists.
+        """
+
+    def remove(self, path: Path) -> None:
+        """Delete a file.
+
+        Parameters
+        ----------
+        path
+            Path of the file.
+        """
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Rename a file, and replace the target if it exists.
+
+        Parameters
+        ----------
+        source
+            Path of the file.
+        target
+            The new name.
+        """
+
+    def sync_directory(self, path: Path) -> None:
+        """Wait until the names in a directory are durable.
+
+        Parameters
+        ----------
+        path
+            Path of the directory.
+        """
+
+    def lock(self, path: Path) -> Lock:
+        """Open the file of a lock between processes.
+
+        Parameters
+        ----------
+        path
+            Path of the file.
+
+        Returns
+        -------
+        Lock
+            Lock that is not acquired yet.
+        """
 
 
 class _PrivateFile:

@@ -21,10 +21,31 @@ _SYSTEM_DISK = SystemDisk()
 def secret_at(path: str | Path, random_bytes: RandomBytes = system_random_bytes, disk: Disk = _SYSTEM_DISK) -> Secret:
     """Return the secret of the file `path`; the first call creates it, with mode 0600.
 
-    The file is written under another name, synced, and linked to `path`. Other processes see the whole file or none, and of two processes
-    that create it at once both use the same secret.
+    The file is written under another name, synced, and linked to `path`. Other processes see the whole file or none,
+    and of two processes that create it at once both use the same secret.
 
     Do not back it up, synchronize it between machines or include it in an image: see docs/explanation/privacy.md.
+
+    Parameters
+    ----------
+    path
+        File of the secret.
+    random_bytes
+        Source of a new secret.
+    disk
+        Replacement for tests.
+
+    Returns
+    -------
+    Secret
+        Secret that the file holds.
+
+    Raises
+    ------
+    HubbubError
+        The file does not have 32 bytes.
+    OSError
+        The file cannot be read or created.
     """
     path = Path(path)
     if disk.identity(path) is None:

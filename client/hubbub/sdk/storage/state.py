@@ -61,19 +61,37 @@ from hubbub.wire.json_values import json_value
 class Accounting:
     """Counters of recordings and reports.
 
-    Two identities hold after any kill:
+    Attributes
+    ----------
+    recorded
+        Recordings.
+    chosen
+        Recordings that became a draft.
+    superseded
+        Further recordings of a draft's period.
+    ignored
+        Ignored recordings, by reason.
+    formed
+        Reports that were made.
+    stood_in
+        Reports that repeat the value reported last, because the budget had no room for another one.
+    acknowledged
+        Reports that the aggregator stored.
+    queued
+        Reports that wait to be sent.
+    quarantined
+        Reports that the aggregator refused.
+    dropped
+        Reports that were deleted, by reason.
+    damaged_records
+        Damaged records of the state. The figures in them are lost.
+
+    Notes
+    -----
+    Two identities hold after any kill::
 
         recorded = chosen + superseded + sum(ignored.values())
         formed   = acknowledged + queued + quarantined + sum(dropped.values())
-
-    recorded        : recordings
-    chosen          : recordings that became a draft          superseded : further recordings of a draft's period
-    ignored         : ignored recordings, by reason
-    formed          : reports that were made
-    stood_in        : reports that repeat the value reported last, because the budget had no room for another one
-    acknowledged    : reports that the aggregator stored      queued     : reports that wait to be sent
-    quarantined     : reports that the aggregator refused     dropped    : reports that were deleted, by reason
-    damaged_records : damaged records of the state; the figures in them are lost
     """
 
     recorded: int
@@ -89,7 +107,13 @@ class Accounting:
     damaged_records: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counters as JSON values."""
+        """Return the counters as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            The counters by name.
+        """
         fields: dict[str, Any] = json_value(self)
         return fields
 

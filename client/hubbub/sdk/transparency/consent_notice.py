@@ -18,14 +18,30 @@ def consent_notice(
 ) -> str:
     """Return a text that asks users for consent, in plain language, with the figures of each metric.
 
-    definitions : definitions of the app's metrics; metrics that the policy blocks are left out
-    app         : name of the app
-    recipient   : name of the company or person that receives the reports
-    policy      : policy of the app's client; None: the default one
-    contact     : address for questions; "": none
+    Pass the text that the user read to `Client.set_consent(..., text=...)`.
 
-    Pass the text that the user read to `Client.set_consent(..., text=...)`. Raises ParameterError if no metric is collected,
-    or if a text of a collected metric is a placeholder.
+    Parameters
+    ----------
+    definitions
+        Definitions of the app's metrics. Metrics that the policy blocks are left out.
+    app
+        Name of the app.
+    recipient
+        Name of the company or person that receives the reports.
+    policy
+        Policy of the app's client. None: the default one.
+    contact
+        Address for questions. Empty: there is none.
+
+    Returns
+    -------
+    str
+        Paragraphs in plain text.
+
+    Raises
+    ------
+    ParameterError
+        No metric is collected, or a text of a collected metric is a placeholder.
     """
     for name, text in (("app", app), ("recipient", recipient)):
         if not isinstance(text, str) or not text.strip():

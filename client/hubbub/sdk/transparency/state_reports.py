@@ -23,9 +23,14 @@ from hubbub.wire.json_values import json_value
 class SavedConsent:
     """Consent that a state directory holds.
 
-    level : level that the user chose
-    text  : text that the user read
-    time  : time at which the user first chose this level and text; None if the user was never asked
+    Attributes
+    ----------
+    level
+        Level that the user chose.
+    text
+        Text that the user read.
+    time
+        Time at which the user first chose this level and text; None if the user was never asked.
     """
 
     level: Consent
@@ -37,11 +42,24 @@ class SavedConsent:
 class QueuedBatch:
     """Batch that waits to be sent.
 
-    reports            : number of reports
-    send_time          : earliest time of its upload; None for a batch that was made under consent `local`
-    possibly_delivered : whether the aggregator may have stored it already
-    local              : whether it was made under consent `local`, so that it is never sent
-    body               : bytes of the request, as text
+    Attributes
+    ----------
+    batch_id
+        Id of the batch.
+    metric
+        Name of the metric.
+    period
+        First day of the period, YYYY-MM-DD.
+    reports
+        Number of reports.
+    send_time
+        Earliest time of its upload; None for a batch that was made under consent `local`.
+    possibly_delivered
+        Whether the aggregator may have stored it already.
+    local
+        Whether it was made under consent `local`, so that it is never sent.
+    body
+        Bytes of the request, as text.
     """
 
     batch_id: str
@@ -58,8 +76,16 @@ class QueuedBatch:
 class QuarantinedBatch:
     """Batch that the aggregator refused; it is kept for the developer and not sent again.
 
-    problem : problem type of the refusal
-    body    : bytes of the request, as text
+    Attributes
+    ----------
+    metric
+        Name of the metric.
+    period
+        First day of the period, YYYY-MM-DD.
+    problem
+        Problem type of the refusal.
+    body
+        Bytes of the request, as text.
     """
 
     metric: str
@@ -72,14 +98,24 @@ class QuarantinedBatch:
 class Inspection:
     """What a client holds and has sent: the result of `Client.inspect`.
 
-    consent     : consent of the user
-    machines    : number of machines on which the directory was used
-    queued      : batches that wait to be sent
-    failures    : failed uploads in a row
-    last_error  : last response or failure; empty after a success
-    quarantined : batches that the aggregator refused
-    last_sent   : bodies of the last batches sent, the newest first
-    accounting  : counters of recordings and reports
+    Attributes
+    ----------
+    consent
+        Consent of the user.
+    machines
+        Number of machines on which the directory was used.
+    queued
+        Batches that wait to be sent.
+    failures
+        Failed uploads in a row.
+    last_error
+        Last response or failure; empty after a success.
+    quarantined
+        Batches that the aggregator refused.
+    last_sent
+        Bodies of the last batches sent, the newest first.
+    accounting
+        Counters of recordings and reports.
     """
 
     consent: SavedConsent
@@ -92,7 +128,13 @@ class Inspection:
     accounting: Accounting
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object that `hubbub inspect --json` prints."""
+        """Return the object that `hubbub inspect --json` prints.
+
+        Returns
+        -------
+        dict[str, Any]
+            JSON values.
+        """
         fields: dict[str, Any] = json_value(self)
         return fields
 
@@ -101,13 +143,46 @@ class Inspection:
 class LedgerAccount:
     """Epsilon that one metric definition of one subject has spent and reserved.
 
-    subject          : keyed hash of the subject's id; "" is the client itself
-    digest           : digest of the metric definition
-    units, reports   : spent units and charged reports
-    epsilon_spent    : units * epsilon_per_unit
-    epsilon_reserved : epsilon of the total budget that belongs to this account, spent or not
-
-    The other fields are those of `hubbub.privacy.ledger.Account`.
+    Attributes
+    ----------
+    subject
+        Keyed hash of the subject's id; "" is the client itself.
+    digest
+        Digest of the metric definition.
+    metric
+        Name of the metric.
+    period
+        Kind of its reporting period.
+    next_period_start
+        First day of the first period without a batch, YYYY-MM-DD.
+    unit
+        Unit of the ledger: "epoch", "value" or "period".
+    epsilon_per_unit
+        Epsilon of one unit.
+    units
+        Spent units over all enrollments.
+    reports
+        Charged reports over all enrollments.
+    enrollment
+        Number of the enrollment, one for each secret, to which the fields below belong.
+    epoch
+        Epoch that was charged last. None: a metric without `hold`.
+    reserved_units
+        Units of the total budget that belong to this account, spent or not.
+    spent_before_enrollment
+        Units of them that earlier enrollments can have spent.
+    refused
+        Reason why the metric is not collected. Empty: it is collected.
+    replanned_before
+        After a clock error, periods before this day may have a batch already. Empty: there was no error.
+    newest_epoch
+        Largest epoch that was ever charged in this enrollment. None: a metric without `hold`.
+    response
+        Number of the permanent response of `epoch`. None: a metric without `hold`.
+    epsilon_spent
+        Units * epsilon_per_unit.
+    epsilon_reserved
+        Epsilon of the total budget that belongs to this account, spent or not.
     """
 
     subject: str
@@ -135,12 +210,20 @@ class LedgerAccount:
 class Ledger:
     """Epsilon that a client has spent and reserved: the result of `Client.ledger`.
 
-    consent          : consent level of the user
-    enrollments      : number of enrollments, one for each secret
-    epsilon_total    : spent epsilon by subject, with the cost of drafts; the subject "" is the client itself
-    epsilon_reserved : reserved epsilon by subject
-    accounts         : one for each metric definition and subject
-    accounting       : counters of recordings and reports
+    Attributes
+    ----------
+    consent
+        Consent level of the user.
+    enrollments
+        Number of enrollments, one for each secret.
+    epsilon_total
+        Spent epsilon by subject, with the cost of drafts; the subject "" is the client itself.
+    epsilon_reserved
+        Reserved epsilon by subject.
+    accounts
+        One for each metric definition and subject.
+    accounting
+        Counters of recordings and reports.
     """
 
     consent: Consent
@@ -151,7 +234,13 @@ class Ledger:
     accounting: Accounting
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object that `hubbub ledger --json` prints."""
+        """Return the object that `hubbub ledger --json` prints.
+
+        Returns
+        -------
+        dict[str, Any]
+            JSON values.
+        """
         fields: dict[str, Any] = json_value(self)
         return fields
 

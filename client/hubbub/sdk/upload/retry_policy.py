@@ -69,12 +69,22 @@ class Action(Enum):
 class UploadResponse:
     """Response to one upload request.
 
-    status       : HTTP status; None without a response that could be read
-    problem      : last part of an RFC 9457 `type`
-    batch_id     : id that the aggregator confirmed
-    retry_after  : header Retry-After                       date : header Date
-    request_sent : whether any byte of the request may have left; if not, the batch was not delivered
-    failure      : reason for a missing response, in words
+    Parameters
+    ----------
+    status
+        HTTP status. None: there was no response that could be read.
+    problem
+        Last part of the `type` of an RFC 9457 problem.
+    batch_id
+        Id that the aggregator confirmed.
+    retry_after
+        Header Retry-After.
+    date
+        Header Date.
+    request_sent
+        Whether any byte of the request may have left. If not, the batch was not delivered.
+    failure
+        Reason for a missing response, in words.
     """
 
     status: int | None

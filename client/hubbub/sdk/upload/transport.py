@@ -44,9 +44,23 @@ def always() -> bool:
 
 
 class Transport(Protocol):
-    """Sends the bytes of a batch, and cancels the request once `is_wanted` returns False; never raises."""
+    """Connection to the aggregator."""
 
-    def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse: ...
+    def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse:
+        """Send the bytes of a batch. The method never raises.
+
+        Parameters
+        ----------
+        body
+            Bytes of the batch.
+        is_wanted
+            Function that is called while the request runs. Once it returns False, the request is cancelled.
+
+        Returns
+        -------
+        UploadResponse
+            Response, or the reason why there is none.
+        """
 
 
 class HttpTransport:

@@ -60,7 +60,18 @@ class Population(NamedTuple):
 class Accuracy(ABC):
     """Law of the estimates of one metric.
 
-    chain : probabilities of both responses      clients, repetition, shares : fields of the population      data : what is decoded
+    Attributes
+    ----------
+    chain
+        Probabilities of both responses.
+    clients
+        N, the number of reports of a period.
+    repetition
+        T reports of a client, R of a permanent response.
+    shares
+        Shares of the candidates.
+    data
+        "bits", "patterns" or "reports": what is decoded.
     """
 
     chain: Chain
@@ -71,20 +82,64 @@ class Accuracy(ABC):
 
     @abstractmethod
     def variance(self, share: Floats | float) -> Floats:
-        """Variance of the share of a candidate among the reporters; infinite where the estimates diverge."""
+        """Return the variance of the share of a candidate among the reporters.
+
+        Parameters
+        ----------
+        share
+            True share of the candidate.
+
+        Returns
+        -------
+        Floats
+            Variance, of the shape of `share`. It is infinite where the estimates diverge.
+        """
 
     def std_error(self, share: float) -> float:
-        """Standard error of the share of one candidate."""
+        """Return the standard error of the share of one candidate.
+
+        Parameters
+        ----------
+        share
+            True share of the candidate.
+
+        Returns
+        -------
+        float
+            Square root of the variance.
+        """
         return math.sqrt(float(self.variance(share)))
 
     def mean_variance(self, smallest: float) -> float:
-        """Mean over half the smallest share that matters and half the candidates."""
+        """Return the variance that a plan makes small.
+
+        Parameters
+        ----------
+        smallest
+            Smallest share that matters.
+
+        Returns
+        -------
+        float
+            Mean of the variances: half the smallest share that matters and half the candidates.
+        """
         return (float(self.variance(smallest)) + self.shares.mean(self.variance(self.shares.values))) / 2
 
     def detection_limit(self) -> float:
-        """Smallest share that is detected with probability .9, even if no other is; for categories that is distinguished from 0.
+        """Return the smallest share that is detected with probability .9, even if no other is.
 
-        x = z(.05 / M) s(0) + z(.9) s(x)          infinite if no share up to 1 is
+        Returns
+        -------
+        float
+            Share. It is infinite if no share up to 1 is detected.
+
+        Notes
+        -----
+        The limit x solves, with s(x), the standard error of the share x::
+
+            x = z(.05 / M) s(0) + z(.9) s(x)
+
+        For categories, which are not tested, it is the smallest share that is distinguished from 0.
         """
         threshold = float(norm.isf(FDR / self.shares.count)) * self.std_error(0.0)
         reach = float(norm.ppf(DETECTION_POWER))
@@ -96,7 +151,18 @@ class Accuracy(ABC):
         return limit
 
     def clients_needed(self, share: float) -> float:
-        """Reports of a period that lower the detection limit to a share; infinite if 1e12 do not suffice."""
+        """Return the number of reports of a period that lowers the detection limit to a share.
+
+        Parameters
+        ----------
+        share
+            The share to detect.
+
+        Returns
+        -------
+        float
+            Number of reports. It is infinite if 1e12 do not suffice.
+        """
         low, high = 1.0, float(MAX_REPORTS)
         if replace(self, clients=high).detection_limit() > share:
             return math.inf
@@ -107,19 +173,34 @@ class Accuracy(ABC):
         return math.ceil(high)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield names and texts of the figures in tables: standard error and detection limit, in the words of the metric's estimates.
+        """Yield the figures in tables: standard error and detection limit, in the words of the metric's estimates.
 
-        The most important figure is the last.
+        Yields
+        ------
+        tuple[str, str]
+            Name and text of a figure. The most important figure is the last.
         """
         yield "standard error of a small share", percent_text(self.std_error(0.0))
         yield "detection limit", percent_text(self.detection_limit())
 
     def own_figures(self) -> dict[str, Any]:
-        """Return the figures of JSON documents that only this law has."""
+        """Return the figures of JSON documents that only this law has.
+
+        Returns
+        -------
+        dict[str, Any]
+            Figures by name.
+        """
         return {}
 
     def notes(self) -> Iterator[str]:
-        """Yield sentences about estimates that are no shares."""
+        """Yield notes about estimates that are not shares.
+
+        Yields
+        ------
+        str
+            One sentence.
+        """
         yield from ()
 
 

@@ -325,7 +325,7 @@
   }
 
   document.querySelectorAll("figure").forEach((figure) => {
-    if (figure.querySelector(".chart") !== null && figure.closest("[data-noun]") === null) attach(figure)([]);
+    if (figure.querySelector(".chart") !== null && figure.closest("[data-noun]") === null) attach(figure)(d3.range(data.estimates?.labels.length ?? 0));
   });
   document.querySelectorAll("section[data-noun]").forEach(control);
 })();

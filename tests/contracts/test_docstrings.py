@@ -1,0 +1,153 @@
+"""Docstrings of public names: numpydoc sections that agree with the signatures, the returned types and the errors."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import StrEnum
+from functools import cache
+from typing import Any, NamedTuple
+
+from numpydoc.docscrape import NumpyDocString
+from numpydoc.validate import validate
+
+from tests.contracts.test_api import PUBLIC_MEMBERS, PUBLIC_MODULES
+
+NOT_REQUIRED = {
+    "ES01": "a summary is enough where nothing else is to say",
+    "SA01": "names in backticks are links",
+    "EX01": "not every accessor needs an example",
+    "PR04": "types are annotations, which the site renders beside the parameters",
+    "PR08": "a description may begin with a symbol of the literature, such as `k, in [1, 1024]`",
+    "RT04": "the same",
+}
+"""Rules of numpydoc's validator that are not followed, with the reason."""
+
+
+class Documented(NamedTuple):
+    """A public class, function or method with its name, its class and its docstring."""
+
+    where: str
+    thing: Any
+    owner: type | None
+    text: str
+
+
+def documented(where: str, thing: Any, owner: type | None = None) -> Documented:
+    """Return a public name; a method without a docstring has that of the base class."""
+    inherited = [vars(base).get(thing.__name__) for base in owner.__mro__] if owner else []
+    return Documented(
+        where, thing, owner, next((each.__doc__ for each in (thing, *inherited) if getattr(each, "__doc__", None)), "")
+    )
+
+
+def public_names() -> Iterator[Documented]:
+    """Yield each public class and function, and each public method."""
+    for module in PUBLIC_MODULES:
+        for name in module.__all__:
+            thing, where = getattr(module, name), f"{module.__name__}.{name}"
+            if inspect.isclass(thing):
+                yield documented(where, thing)
+                members = PUBLIC_MEMBERS.get(where, {each for each in dir(thing) if not each.startswith("_")})
+                for each in sorted(members):
+                    function = function_of(thing, each)
+                    if function is not None:
+                        yield documented(f"{where}.{each}", function, thing)
+            elif inspect.isroutine(thing):
+                yield documented(where, inspect.unwrap(thing))
+
+
+def function_of(owner: type, name: str) -> Any:
+    """Return the function of a method or property that hubbub defines, or None."""
+    try:
+        member = inspect.getattr_static(owner, name)
+    except AttributeError:  # `name` and `value` of an Enum
+        return None
+    member = getattr(member, "fget", None) or getattr(member, "func", None) or getattr(member, "__func__", member)
+    return member if inspect.isfunction(member) and member.__module__.startswith("hubbub") else None
+
+
+def is_property(each: Documented) -> bool:
+    member = each.owner and inspect.getattr_static(each.owner, each.thing.__name__)
+    return hasattr(member, "fget") or hasattr(member, "func")
+
+
+@cache
+def sections(text: str) -> dict[str, Any]:
+    return dict(NumpyDocString(inspect.cleandoc(text)))
+
+
+def entries(text: str, section: str) -> list[str]:
+    """Return the names of a section, one by one: `low, high` is an entry of two."""
+    return [name.lstrip("*") for entry in sections(text)[section] for name in entry.name.split(", ")]
+
+
+def test_docstrings_are_valid() -> None:
+    found = {}
+    for each in public_names():
+        if not each.thing.__doc__:  # the docstring of the base class, which is checked there
+            assert each.text, f"{each.where} has no docstring"
+            continue
+        errors = {code: message for code, message in validate(each.where)["errors"] if code not in NOT_REQUIRED}
+        if inspect.isclass(each.thing):
+            if sections(each.text)["Attributes"] or getattr(each.thing, "_is_protocol", False):
+                errors.pop("PR01", None)  # users do not construct a result or a type of functions
+            if "__call__" in vars(each.thing):
+                errors.pop("PR02", None)  # the parameters are those of the call
+        if errors:
+            found[each.where] = errors
+    assert found == {}
+
+
+def test_fields_are_documented_in_order() -> None:
+    for where, thing, _, text in public_names():
+        described = [*entries(text, "Parameters"), *entries(text, "Attributes")]
+        if dataclasses.is_dataclass(thing):
+            fields = [each.name for each in dataclasses.fields(thing) if not each.name.startswith("_")]
+            assert set(fields) <= set(described), where
+        if inspect.isclass(thing) and issubclass(thing, StrEnum):
+            assert described == list(thing.__members__), where
+        if inspect.isclass(thing):
+            order = [name for name in vars(thing).get("__annotations__", {}) if name in entries(text, "Attributes")]
+            assert [name for name in entries(text, "Attributes") if name in order] == order, where
+
+
+def test_returned_types_are_the_annotations() -> None:
+    for each in public_names():
+        if not inspect.isfunction(each.thing) or not each.thing.__doc__:
+            continue
+        annotation = str(inspect.signature(each.thing).return_annotation)
+        yielded = annotation.startswith("Iterator[")
+        expected = [annotation.removeprefix("Iterator[").removesuffix("]")] if yielded else [annotation]
+        if is_property(each) or annotation == "None":  # the site shows the type of a property beside its name
+            expected = []
+        assert [entry.type for entry in sections(each.text)["Yields" if yielded else "Returns"]] == expected, each.where
+
+
+def test_raised_errors_are_documented() -> None:
+    public = {name for module in PUBLIC_MODULES for name in module.__all__ if is_exception(getattr(module, name))}
+    builtin = {name for name, thing in vars(builtins).items() if is_exception(thing)}
+    for each in public_names():
+        named = {name for entry in sections(each.text)["Raises"] for name in entry.type.split(", ")}
+        assert named <= public | builtin, each.where
+        makers = ("__init__", "__post_init__")
+        code = [vars(each.thing).get(name) for name in makers] if inspect.isclass(each.thing) else [each.thing]
+        raised = {name for function in code if inspect.isfunction(function) for name in raised_by(function)}
+        assert raised & public <= named, each.where
+
+
+def is_exception(thing: object) -> bool:
+    return inspect.isclass(thing) and issubclass(thing, Exception)
+
+
+def raised_by(function: Any) -> Iterator[str]:
+    """Yield the names of the exceptions that the code of a function raises itself."""
+    with suppress(OSError):  # the code that `dataclass` makes has no file
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
+                yield node.exc.func.id
