@@ -94,7 +94,7 @@ def traffic(behind: int, folder: Path, *, encrypted: bool) -> float:
     context.load_cert_chain(CERTIFICATE)
     with forward(behind, tls=context) as secure, forward(secure if encrypted else behind, counted.append) as port:
         url = f"https://localhost:{port}" if encrypted else f"http://127.0.0.1:{port}"
-        with Client(METRICS, folder / f"traffic-{encrypted}", url, ca_certs=CERTIFICATE) as client:
+        with Client(METRICS, folder / f"traffic-{encrypted}", url, ca_certs=str(CERTIFICATE)) as client:
             client.set_consent("on")
             record_day(client)
             uploads = deliver(client)

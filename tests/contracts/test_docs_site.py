@@ -20,6 +20,7 @@ import pytest
 from hubbub.cli import main
 from tests.contracts.test_api import PUBLIC_MODULES
 from tests.contracts.test_docs_questions import SEARCHES
+from tests.support.browsers import axe_violations, start_browser
 from tests.support.chromium import chromium, requested, require
 from tests.support.paths import DOCS
 
@@ -126,6 +127,28 @@ def test_search_lists_answers_first(site: Path, tmp_path: Path) -> None:
             before = found[: min(found.index(each) for each in answers if each in found)]
             assert not [each for each in before if each.startswith("decisions/")], words
         server.shutdown()
+
+
+ACCESSIBLE = (
+    "index.html", "tutorial.html", "questions.html", "how-to/client.html", "explanation/accuracy.html", "explanation/privacy.html",
+    "reference/cli.html", "reference/api.html", "reference/glossary.html", "decisions/README.html", "search.html", "genindex.html",
+)  # fmt: skip
+"""A page of each kind: with code, tables, pictures, formulas, a reference, lists, the search."""
+
+
+def test_pages_are_accessible(site: Path, tmp_path: Path) -> None:
+    """No violation that axe-core finds; a page of a command and one of a class are among them."""
+    references = [min((site / "reference" / folder).glob("*.html")) for folder in ("commands", "python")]
+    with start_browser("chromium", tmp_path / "profile") as browser:
+        for path in (*(site / name for name in ACCESSIBLE), *references):
+            for width, scheme in ((PHONE_WIDTH, "dark"), (DESKTOP_WIDTH, "light")):
+                browser.open(path.as_uri(), width, scheme)
+                browser.run_async(
+                    "const done = arguments[arguments.length - 1]; window.MathJax?.startup ? MathJax.startup.promise.then(done) : done()"
+                )
+                where = (path.name, width, scheme)
+                assert (where, axe_violations(browser)) == (where, [])
+                assert (where, browser.run("return document.documentElement.scrollWidth - innerWidth")) == (where, 0)
 
 
 def formulas(page: str) -> int:

@@ -4,7 +4,8 @@ python -m tests.mutants sample [--each 52] [--seed 1]     choose mutants, evenly
 python -m tests.mutants run [--jobs 2] [--only survived] [TEXT]          run all mutants of mutants.csv (or: make mutants)
 
 A mutant is killed by the first test that fails. The tests of its two folders run, those that reach the changed code, quick ones first,
-until LIMIT_SECONDS of tests have passed. A mutant whose code no longer exists is left out, and named.
+until LIMIT_SECONDS of tests have passed. A mutant whose code no longer exists is left out, and named. For one that changes nothing that
+matters, write "accepted: " and the reason in place of the result.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ OPTIONS = [
 ]
 
 SURVIVED = "survived"
+ACCEPTED = "accepted: "
+"""Begins a result that somebody wrote: why no test needs to fail. Such a mutant does not run."""
 
 Table = dict[Mutant, str]
 
@@ -114,7 +117,7 @@ def _file_of(nodeid: str) -> str:
 
 
 def read_table(path: Path) -> Table:
-    """Mutants and results: the test that fails, `SURVIVED`, or "" before the first run."""
+    """Mutants and results: the test that fails, `SURVIVED`, `ACCEPTED` with a reason, or "" before the first run."""
     with path.open(encoding="utf-8", newline="") as file:
         return {
             Mutant(*(row[name] for name in ("area", "file", "scope", "before", "after")), int(row["occurrence"])): row[
@@ -312,7 +315,7 @@ class Run:
                 continue
             result = copy / "result.json"
             found = json.loads(result.read_text()) if result.exists() else {"failed": "timeout", "code": 1}
-            import_fails = found["code"] != pytest.ExitCode.OK and not found["failed"]
+            import_fails = found["code"] == pytest.ExitCode.USAGE_ERROR and not found["failed"]
             self.record(mutant, "import of conftest.py" if import_fails else found["failed"], f"{seconds:.1f} s")
             result.unlink(missing_ok=True)
             (copy / mutant.file).write_text(self.text(mutant.file), encoding="utf-8")
@@ -340,14 +343,17 @@ def run(path: Path, jobs: int, only: str, text: str) -> None:
         for mutant, killed_by in table.items()
         if mutant in runs.changes
         and text in str(mutant)
+        and not killed_by.startswith(ACCEPTED)
         and (killed_by == "" if only == "new" else only == "all" or killed_by in ("", SURVIVED))
     ]
     if chosen:
         runs.run(chosen)
     shutil.rmtree(BUILD)
-    killed = Counter(mutant.area for mutant, killed_by in table.items() if killed_by not in ("", SURVIVED))
+    accepted = Counter(mutant.area for mutant, result in table.items() if result.startswith(ACCEPTED))
+    survived = Counter(mutant.area for mutant, result in table.items() if result in ("", SURVIVED))
     for area, count in Counter(mutant.area for mutant in table).items():
-        sys.stdout.write(f"{area}: {killed[area]} of {count} killed\n")
+        killed = count - accepted[area] - survived[area]
+        sys.stdout.write(f"{area}: {killed} of {count} killed, {accepted[area]} accepted\n")
 
 
 def main() -> None:

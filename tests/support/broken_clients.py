@@ -345,18 +345,3 @@ _import_time_generator: Any = random.Random(time.time_ns())  # noqa: S311  (the 
 def seeded_at_import(values: list[AuditedValue], seed: int, clients: int) -> tuple[NDArray[np.int64], Bits]:
     """The generator is seeded once, with the nanosecond of the import: calls of one process differ."""
     return correct(values, _import_time_generator.getrandbits(60), clients)
-
-
-TWO_METRICS = (METRICS["categorical"], METRICS["string, hold"])
-
-
-def two_metrics(values: list[AuditedValue], seed: int, clients: int) -> tuple[NDArray[np.int64], Bits]:
-    """A sound client of two metrics."""
-    made = SimulatedMetrics(TWO_METRICS)(values, seed, clients)
-    return made.cohorts, made.bits
-
-
-def two_metrics_of_one_stream(values: list[AuditedValue], seed: int, clients: int) -> tuple[NDArray[np.int64], Bits]:
-    """Two metrics have their permanent noise from one stream."""
-    made = SimulatedMetrics(TWO_METRICS, "permanent")(values, seed, clients)
-    return made.cohorts, made.bits

@@ -53,7 +53,8 @@ def test_page_is_accessible_at_every_width(browser: Browser, addresses: dict[str
             browser.run("document.querySelectorAll('details').forEach((each) => (each.open = true))")
             complaints = [each for each in browser.complaints() if _EXPECTED not in each]
             assert (where, complaints) == (where, [])
-            assert (where, axe_violations(browser)) == (where, [])
+            if (width == 390) is (scheme == "dark"):  # each width and each scheme once: axe-core takes most of the time
+                assert (where, axe_violations(browser)) == (where, [])
             assert (where, browser.run(_BROKEN_NUMBERS)) == (where, [])
             wider = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert (where, wider) == (where, 0)

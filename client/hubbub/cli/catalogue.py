@@ -39,7 +39,15 @@ def _index_page(metrics: Sequence[Metric], today: date) -> str:
     collected = sum(not has_expired(metric, today) for metric in metrics)
     search = element(
         "form",
-        element("label", "Find metrics", element("input", type="search", autocomplete="off", spellcheck="false")),
+        element("label", "Find metrics", for_="find", class_="unseen"),
+        element(
+            "input",
+            id="find",
+            type="search",
+            placeholder="Name, description, owner, purpose or kind",
+            autocomplete="off",
+            spellcheck="false",
+        ),
         element("output", aria_live="polite"),
         class_="search",
         role="search",

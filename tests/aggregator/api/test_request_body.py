@@ -75,6 +75,19 @@ class Bodies(RuleBasedStateMachine):
 
 TestBodies = Bodies.TestCase
 
+
+def test_a_byte_beyond_either_limit_is_refused() -> None:
+    memory = BodyMemory(total=10, per_network=8)
+    memory.add("192.0.2.0/24", 8)
+    memory.add("198.51.100.0/24", 2)
+    for network in ("192.0.2.0/24", "198.51.100.0/24"):
+        with pytest.raises(RefusedError, match="bytes of memory"):
+            memory.add(network, 1)
+    memory.add("192.0.2.0/24", -8)
+    memory.add("198.51.100.0/24", 6)
+    assert memory.used == 8
+
+
 HEAD = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-Forwarded-For: %s\r\n"
 
 

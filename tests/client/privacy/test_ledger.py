@@ -14,6 +14,7 @@ from hubbub.client import collaborators
 from hubbub.metrics.periods import PeriodKind
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub.privacy.ledger import Account, EncodedReport
+from hubbub.privacy.pricing import affordable_units
 from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.testing import deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
@@ -259,3 +260,13 @@ def test_response_numbers_after_a_set_back_clock_are_those_of_no_epoch_and_no_ot
     numbers = [account._replace(units=units).response_number(epoch) for units in range(3) for epoch in epochs]
     assert len(set(numbers)) == len(numbers)
     assert max(numbers) < 0
+
+
+def test_costs_that_equal_a_limit_are_within_it() -> None:
+    """Sums of floats are a little off, so a limit has a slack: a third of 1 fits three times into 1."""
+    exact = epsilon(SURVEY)
+    assert Policy(epsilon_report=exact).objection(SURVEY) is None
+    assert Policy(epsilon_report=exact, epsilon_enrollment=exact).objection(SURVEY) is None
+    assert "a report costs epsilon" in (Policy(epsilon_report=exact - 1e-6).objection(SURVEY) or "")
+    assert [affordable_units(units * 0.1, 0.1) for units in (1, 3, 7)] == [1, 3, 7]
+    assert affordable_units(0.3 - 1e-6, 0.1) == 2

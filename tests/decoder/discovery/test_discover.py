@@ -105,6 +105,7 @@ def test_string_longer_than_longest_is_truncated(metric: Metric, unseen_seed: in
     assert "abc" in {estimate.candidate for estimate in found.detected}
 
 
+@pytest.mark.slow
 def test_full_beam_keeps_the_largest_shares(unseen_seed: int) -> None:
     """10 strings of 5 % and 25 of 2 %, all certain, in a beam of 15: no string of 2 % replaces one of 5 %, which has 15 standard errors more."""
     rng = np.random.default_rng(unseen_seed)

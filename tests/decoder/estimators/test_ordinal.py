@@ -56,6 +56,17 @@ def test_numbers_without_noise_are_exact() -> None:
     assert (at[0.75].lowest, at[0.75].highest) == (3, 10)
 
 
+@pytest.mark.parametrize(("t", "expected"), [(0.2, 2.5), (0.4, 5), (0.8, 10), (0.9, 20)])
+def test_quantile_is_interpolated_within_its_bucket(t: float, expected: float) -> None:
+    """80 % of the numbers below 10 and the others between 10 and 30, evenly in each bucket."""
+    shares = np.array([0.8, 0.2])
+    found = BucketShares(Buckets((0, 10, 30)), shares, np.eye(2) * 1e-12, shares)
+    value, low, high = found.quantile(t, 0.95)
+    assert value == pytest.approx(expected)
+    assert low == pytest.approx(expected, abs=1e-3)
+    assert high == pytest.approx(expected, abs=1e-3)
+
+
 def test_representatives_stand_for_buckets_in_the_mean() -> None:
     metric = Metric.ordinal("v", Buckets((0, 1, 2, 5), representatives=(0, 1, 3)), prob_p=0, prob_q=1, prob_f=0)
     numbers = numbers_of(BitCounts(metric, [100], [[50, 30, 20]]))

@@ -108,6 +108,7 @@ def test_collision_p_value_ignores_cohorts_without_reports() -> None:
     assert collision_p_value([*own, 0.0], [*scores, np.zeros(4)], 0.1) == collision_p_value(own, scores, 0.1)
 
 
+@pytest.mark.slow
 def test_detects_present_candidates_beside_a_frequent_unlisted_string(unseen_seed: int) -> None:
     """14 % of the reports carry the candidate, a third carry no candidate; 400 candidates are absent; 8 cohorts.
 
