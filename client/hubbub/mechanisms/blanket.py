@@ -7,7 +7,7 @@ A mechanism with the law P_x of the reports of a value x has a blanket w with th
 So a client's reports are drawn from w with probability gamma, whatever its value is. Such reports hide those of another client.
 
 Source: Balle, Bell, Gascon, Nissim 2019, "The privacy blanket of the shuffle model" (arXiv 1903.02837), section 5.
-Equations (P.3) to (P.5) in docs/explanation/privacy.md.
+Equations (P.4) to (P.6) in docs/explanation/privacy.md.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ The ratio for x and y is largest at n_x = t, n_y = 0 and the smallest Z, for whi
 
 Sources: Ye and Barg 2018, "Optimal schemes for discrete distribution estimation under locally differential privacy" (arXiv 1702.00610);
 Wang et al. 2016, "Mutual information optimally local private discrete distribution estimation" (arXiv 1607.08025). Derivation of eps(t):
-docs/explanation/privacy.md, equation (P.6).
+docs/explanation/privacy.md, equation (P.3).
 """
 
 # ruff: noqa: ARG002  (arguments of the interface)

@@ -18,7 +18,7 @@ max(., 0) is convex. Then the integrand is negligible from 6 theta / c on; what 
 grid of u adds the expectations of max(S + j P, 0) e**(-j P theta), j != 0, for the grid's width 2 pi / P, none of which is negative.
 
 Sources: Balle, Bell, Gascon, Nissim 2019, "The privacy blanket of the shuffle model" (arXiv 1903.02837), lemma 5.3; Lewis 2001, "A simple
-option formula for general jump-diffusion and other exponential Levy processes", for the integral. Equation (P.5) in
+option formula for general jump-diffusion and other exponential Levy processes", for the integral. Equation (P.6) in
 docs/explanation/privacy.md.
 """
 
