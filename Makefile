@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 
 .DEFAULT_GOAL := check
-.PHONY: audit demo docs figures test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood
+.PHONY: audit demo docs figures test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood mutants
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -80,17 +80,23 @@ soak: .venv/.dev-installed         ## the same at 1,000 points, and 100,000 craf
 	$(BIN)/python -m tests.stress.kill_matrix 1000 $$(date +%s)
 	HUBBUB_TEST_REQUESTS=100000 HUBBUB_TEST_CASES=500 $(BIN)/pytest -q tests/aggregator/api/test_fuzz_requests.py tests/aggregator/api/test_openapi.py
 
+mutants: .venv/.dev-installed      ## change the code in 316 places, one at a time: which test finds it first? Two hours on one core
+	$(BIN)/python -m tests.mutants run --jobs $$(nproc)
+
 seeds: .venv/.dev-installed        ## run every statistical test with 20 unseen seeds
 	$(BIN)/python -m tests.loop_seeds 20
 
 OTHER_PYTHONS ?= python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[2-4].*/bin/python)
-pythons:                           ## the fast tests of all three packages with each other Python that is installed
+# Not the estimators and what is built of them: they compute with the same numpy and scipy under every Python, and each command runs here.
+NUMERICAL := association audit comparison discovery estimators inference model planning test_recorded_decodes.py test_simulation.py
+PYTHON_TESTS := tests/client tests/aggregator tests/decoder $(NUMERICAL:%=--ignore=tests/decoder/%)
+pythons:                           ## the fast tests of what can differ between Pythons, with each other Python that is installed
 	@tested=" "; for python in $(OTHER_PYTHONS); do \
 	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || { echo "skipped: $$python does not run"; continue; }; \
 	    case "$$tested" in *" $$version "*) continue;; esac; tested="$$tested$$version "; \
 	    $$python -m venv build/python$$version && \
 	    build/python$$version/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]' && \
-	    build/python$$version/bin/pytest -q -n logical --dist loadfile -p no:cacheprovider -m "not slow" --ignore-glob='*/test_spark*' tests/client tests/aggregator tests/decoder || exit 1; \
+	    build/python$$version/bin/pytest -q -n logical --dist loadfile -p no:cacheprovider -m "not slow" --ignore-glob='*/test_spark*' $(PYTHON_TESTS) || exit 1; \
 	done
 
 python3.13:                        ## the same with Python 3.13 alone, if it is installed; make ci runs it

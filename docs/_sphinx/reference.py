@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import click
+from docutils import nodes
 from sphinx.application import Sphinx
 
 from hubbub.cli import SECTIONS, main
@@ -75,7 +76,7 @@ def commands() -> Iterator[tuple[str, str]]:
 
 
 def page_of_command(name: str, target: str) -> str:
-    return f"{title(f'hubbub {name}')}\n.. click:: {target}\n   :prog: hubbub {name}\n   :nested: full\n"
+    return f".. click:: {target}\n   :prog: hubbub {name}\n   :nested: full\n"
 
 
 def page_of_name(module: str, name: str, thing: object) -> str:
@@ -225,6 +226,24 @@ def linked_type(annotation: str) -> str:
     )
 
 
+def make_examples_literal(_app: Sphinx, _context: click.Context, lines: list[str]) -> None:
+    """Handle `sphinx-click-process-description`: the examples of a help text are code, a line each."""
+    in_examples = False
+    for number, line in enumerate(lines):
+        if re.fullmatch(r"\| Examples?:", line):
+            in_examples, lines[number] = True, f"{line[2:]}:\n"
+        elif in_examples and line.startswith("|   "):
+            lines[number] = line[2:]
+    lines[:] = "\n".join(lines).split("\n")
+
+
+def set_dashes(_app: Sphinx, doctree: nodes.document) -> None:
+    """Handle `doctree-read`: a dash between a parameter and its description, where Sphinx puts two hyphens."""
+    for text in list(doctree.findall(nodes.Text)):
+        if text == " -- ":
+            text.parent.replace(text, nodes.Text(" \N{EN DASH} "))
+
+
 def skip_field_of_tuple(
     _app: Sphinx, _what: str, _name: str, member: object, _skip: bool, _options: object
 ) -> bool | None:
@@ -245,5 +264,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", link_pages)
     app.connect("autodoc-process-signature", hide_constructor_of_result)
     app.connect("autodoc-process-docstring", add_types_of_attributes, priority=600)
+    app.connect("sphinx-click-process-description", make_examples_literal)
+    app.connect("doctree-read", set_dashes)
     app.connect("autodoc-skip-member", skip_field_of_tuple)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from hubbub import Definitions, Metric, Policy, consent_notice
 from hubbub.cli import main
-from hubbub.cli.catalogue import catalogue_page
+from hubbub.cli.catalogue import catalogue_pages, metric_path
 from hubbub_decoder.planning.definition import toml_lines
 from hubbub_decoder.planning.description import describe
 from hubbub_decoder.planning.page import render_page
@@ -39,9 +39,8 @@ def test_facts_name_every_part_once(metric: Metric) -> None:
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_pages_list_every_fact(metric: Metric) -> None:
-    page = unescape(
-        without_word_spans(catalogue_page(Definitions([replace(metric, expires=date(2099, 1, 1))]), date(2026, 11, 23)))
-    )
+    pages = catalogue_pages(Definitions([replace(metric, expires=date(2099, 1, 1))]), date(2026, 11, 23))
+    page = unescape(without_word_spans(pages[metric_path(metric.name)]))
     rows = dict(definition_rows(metric))
     for fact in metric.facts():
         assert fact.line() in page

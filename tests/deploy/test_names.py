@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hubbub.cli import main
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.cli.fold import write_fold_textfile
-from hubbub_aggregator.cli.serve import _OTHER_VARIABLES, VARIABLE_PREFIX, configurable
+from hubbub_aggregator.cli.serve import OTHER_VARIABLES, VARIABLE_PREFIX, configurable
 from hubbub_aggregator.cli.serve import command as serve
 from hubbub_aggregator.monitoring.jobs import JOBS
 from hubbub_aggregator.server.client_address import parse_network
@@ -138,7 +138,7 @@ def test_environment_variables_exist() -> None:
         for name in re.findall(r"\bHUBBUB_[A-Z_]+\b", text)
     }
     assert "HUBBUB_TRUSTED_PROXY" in used
-    assert [name for name in used if name not in known and not _OTHER_VARIABLES.fullmatch(name)] == []
+    assert [name for name in used if name not in known and not OTHER_VARIABLES.fullmatch(name)] == []
 
 
 def environments() -> dict[str, dict[str, str]]:

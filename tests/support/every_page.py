@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hubbub import Definitions, Metric, parse_definitions
-from hubbub.cli.catalogue import catalogue_page
+from hubbub.cli.catalogue import catalogue_pages
 from hubbub.testing import ManualClock, RecordingTransport
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -28,7 +28,7 @@ from tests.support.many_metrics import definitions_text, fill
 from tests.support.report_pages import NAMES, PAGE, decode_load, decode_pages, write_report_pages
 
 STATIC = (
-    "catalogue", "state", "plan", "plans", "string", "ordinal", "categories", "trend", "metric", "index",
+    "catalogue/index", "catalogue/metric/dark_mode", "catalogue/metric/os", "state", "plan", "plans", "string", "ordinal", "categories", "trend", "metric", "index",
     "demo/index", "demo/page",
 )  # fmt: skip
 SERVED = (
@@ -39,8 +39,12 @@ SERVED = (
 
 def write_static_pages(out: Path) -> dict[str, Path]:
     """Write the pages of commands and of the client, and return their files by the names of STATIC."""
-    files = {name: out / f"{name}.html" for name in ("catalogue", "state", "plan", "plans")}
-    files["catalogue"].write_text(catalogue_page(EVERY_KIND, date(2026, 11, 23)))
+    files = {name: out / f"{name}.html" for name in ("state", "plan", "plans")}
+    for path, text in catalogue_pages(EVERY_KIND, date(2026, 11, 23)).items():
+        file = out / "catalogue" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    names = ("catalogue/index", "catalogue/metric/dark_mode", "catalogue/metric/os")
     rig = Rig(out / "state", ManualClock(CLIENT_DAY), RecordingTransport(), [])
     client = used_client(rig, HOMEPAGE, OS, SURVEY)
     files["state"].write_text(client.inspect_html())
@@ -59,7 +63,7 @@ def write_static_pages(out: Path) -> dict[str, Path]:
         decode(counts, [*population, "absent"]), {value: n / 100_000 for value, n in population.items()}
     )
     write_pages(out / "demo", [compared], {"search": "The page that lists results, with a rather long name"})
-    return files | {name: out / f"{name}.html" for name in ("demo/index", "demo/page")}
+    return files | {name: out / f"{name}.html" for name in (*names, "demo/index", "demo/page")}
 
 
 @contextmanager

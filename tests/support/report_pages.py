@@ -33,14 +33,16 @@ HOSTILE = (
     "שלום עולם",
     "x" * 10_000,
 )
-NAMES = ("search", "mail", "news", *HOSTILE, *(f"site-{i}" for i in range(988)))
+FAMILY = "👩\u200d👩\u200d👧\u200d👦"
+UNUSUAL = (f"{FAMILY} family", "   three spaces before", FAMILY * 20, "\U0001f1fa\U0001f1f8" * 50)
+NAMES = ("search", "mail", "news", *HOSTILE, *UNUSUAL, *(f"site-{i}" for i in range(984)))
 """1,000 candidates."""
 
 DAYS = ("2026-03-02", "2026-03-09", "2026-03-16")
 
 
 def count_pages(day: str, seed: int) -> BitCounts:
-    people = {"search": 30_000, "mail": 20_000, **dict.fromkeys(HOSTILE, 4_000)}
+    people = {"search": 30_000, "mail": 20_000, **dict.fromkeys((*HOSTILE, *UNUSUAL), 4_000)}
     return simulate(PAGE, people, np.random.default_rng(seed), no_value=9_000, periods=[day])
 
 

@@ -64,6 +64,7 @@ def _cell(column: Column, cell: Cell) -> Markup:
             style += f"; background: {cell.color}; color: {'#fff' if cell.is_dark else '#000'}"
             content = column.text(cell)
         case _:
+            style += "; white-space: pre-wrap" if column.kind == "text" else ""
             content = column.text(cell)
     return Markup('<td style="{}">{}</td>').format(style, content)
 

@@ -141,7 +141,7 @@ def failed_fit_tests(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[
         if _EQUIVALENT_TESTS.get(found.kind) not in failed_names:
             yield Finding(FAILED_FIT_TEST, found.description, level=Level.PROBLEM)
     for test in failed:
-        failure, remedy = _FAILURES[test.name]
+        failure, remedy = FAILURES[test.name]
         p_value = f"p = {test.p_value:.0e}" if test.p_value > 0 else "p < 1e-300"
         yield Finding(
             FAILED_FIT_TEST,
@@ -362,7 +362,7 @@ _MISMATCH = (
 _COMPARE_DEFINITION = "Compare num_bits, num_hashes, prob_p, prob_q, prob_f (or permanent_p and permanent_q) and hash_scheme with the clients'; if they are equal, reports are fabricated."
 _EQUIVALENT_TESTS = {"shape": "number_of_ones", "cohorts": "equal_cohorts"}
 """The goodness-of-fit test that covers the same deviation as a kind of implausible report."""
-_FAILURES = {
+FAILURES = {
     "patterns": ("No set of strings explains the reported bit patterns", _COMPARE_DEFINITION),
     "patterns_of_one_cohort": (
         "No set of strings explains the bit patterns of at least one cohort",

@@ -27,7 +27,7 @@ from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.results.decoding import summary_lines
 from hubbub_decoder.results.goodness_of_fit import bit_residuals
-from hubbub_decoder.results.warnings import _FAILURES
+from hubbub_decoder.results.warnings import FAILURES
 from tests.support.report_pages import DAYS, LOAD, NAMES, PAGE, PARAMS, chart_data, count_pages
 
 MAX_BYTES = 1_500_000
@@ -89,7 +89,7 @@ def test_undetermined_estimates_are_shown_without_numbers(decodings: list[Decodi
 
 
 def test_every_goodness_of_fit_test_has_a_question() -> None:
-    assert QUESTIONS.keys() == _FAILURES.keys()
+    assert QUESTIONS.keys() == FAILURES.keys()
 
 
 def test_residuals_are_standard_normal_under_the_model(unseen_seed: int) -> None:

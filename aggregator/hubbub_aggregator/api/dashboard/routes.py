@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import fastapi
 from fastapi import APIRouter, Request
@@ -22,7 +22,7 @@ from hubbub.text import visible_value
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import authentication, openapi
 from hubbub_aggregator.api.dashboard.metric_page import build_metric_page
-from hubbub_aggregator.api.dashboard.overview import build_overview
+from hubbub_aggregator.api.dashboard.overview import SPARKLINE_PERIODS, Sort, build_overview
 from hubbub_aggregator.api.dependencies import Service, charge_request, may_read_without_token
 from hubbub_aggregator.api.request_body import read_body
 from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
@@ -47,19 +47,35 @@ _TEMPLATES.globals["style"] = Markup(STYLE)  # noqa: S704  (a file of this packa
 
 
 Query = Annotated[str, fastapi.Query(description="Words to search in names, owners and descriptions.")]
+SortBy = Annotated[Sort, fastapi.Query(description="Order of the metrics; with a minus sign, descending.")]
 ProblemsOnly = Annotated[str, fastapi.Query(alias="problems", description="Not empty: only metrics with problems.")]
 
 
 @get_and_head(routes, "/", response_class=HTMLResponse, **openapi.GET_PAGE)
-def get_page(request: Request, q: Query = "", problems: ProblemsOnly = "") -> Response:
-    """Page with the state of the service and the table of metrics, those with problems first."""
+def get_page(request: Request, q: Query = "", problems: ProblemsOnly = "", sort: SortBy = Sort.PROBLEMS) -> Response:
+    """Page with the state of the service and the table of metrics, those with problems first if no other order is asked for."""
     service: Service = request.state.service
     signed_in = _is_signed_in(request)
     if (redirect := _require_reader(request, "/sign-in", signed_in)) is not None:
         return redirect
     query = q[:_MAX_QUERY_LENGTH]
-    data = build_overview(service, request.state.writer, query, problems_only=bool(problems))
-    return _page("overview", overview=data, query=query, problems_only=bool(problems), signed_in=signed_in)
+    data = build_overview(service, request.state.writer, query, problems_only=bool(problems), sort=sort)
+
+    def sorted_by(other: str) -> str:
+        """Return the address of this page in another order."""
+        given = {"q": query, "problems": "1" if problems else "", "sort": other}
+        return "/?" + urlencode({name: value for name, value in given.items() if value})
+
+    return _page(
+        "overview",
+        overview=data,
+        query=query,
+        problems_only=bool(problems),
+        sort=sort,
+        sorted_by=sorted_by,
+        num_periods=SPARKLINE_PERIODS,
+        signed_in=signed_in,
+    )
 
 
 @get_and_head(routes, "/metric/{name}", response_class=HTMLResponse, **openapi.GET_METRIC_PAGE)

@@ -5,7 +5,17 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const percent = (share) => `${(100 * share).toFixed(2).replace(/^-(0\.00)$/, "$1")}%`;
   const span = (low, high) => `${percent(low)} .. ${percent(high)}`;
-  const shorten = (text, most) => ([...text].length > most ? [...text].slice(0, most - 1).join("") + "…" : text);
+
+  // Labels are measured, and cut between graphemes, so that no label is clipped and no emoji is split.
+  const measure = document.createElement("canvas").getContext("2d");
+  measure.font = "12px system-ui, sans-serif";
+  const widthOf = (text) => measure.measureText(text).width;
+  function shorten(text, pixels) {
+    if (widthOf(text) <= pixels) return text;
+    const parts = [...new Intl.Segmenter().segment(text)].map((part) => part.segment);
+    while (parts.length > 1 && widthOf(parts.join("") + "…") > pixels) parts.pop();
+    return parts.join("") + "…";
+  }
 
   // Observable Plot's options that all charts share.
   const base = (width) => ({ width, marginRight: 16, style: { background: "none", fontSize: "12px" } });
@@ -33,12 +43,13 @@
   function intervals(box, indices, width) {
     const { labels, share, low, high, joint_low, joint_high, truth, detected } = data.estimates;
     const shown = indices.filter((i) => share[i] !== null);
-    const letters = Math.max(8, Math.min(40, Math.floor((width * 0.36) / 7)));
-    const longest = Math.max(4, ...shown.map((i) => Math.min(letters, [...labels[i]].length)));
+    const room = Math.max(56, Math.min(280, width * 0.36));
+    const names = new Map(shown.map((i) => [i, shorten(labels[i], room)]));
+    const longest = Math.max(28, ...[...names.values()].map(widthOf));
     const found = (i) => !detected || detected[i];
     const ends = (x1, x2) => ({ y: String, x1: (i) => x1[i], x2: (i) => x2[i] });
     const describe = (i) => [
-      `${shorten(labels[i], 60)}: ${percent(share[i])}`,
+      `${labels[i]}: ${percent(share[i])}`,
       interval(low[i], high[i]),
       ...(joint_low ? [`simultaneous ${span(joint_low[i], joint_high[i])}`] : []),
       ...(truth ? [`true share ${percent(truth[i])}`] : []),
@@ -47,11 +58,11 @@
     const chart = plot({
       ...base(width),
       height: shown.length * 20 + 56,
-      marginLeft: longest * 7 + 14,
+      marginLeft: Math.ceil(longest) + 14,
       marginBottom: 36,
       ariaLabel: `Estimated shares with intervals of ${shown.length} rows of the table below`,
       x: shareAxis("share of reports (%)"),
-      y: { domain: shown.map(String), label: null, tickSize: 0, tickFormat: (i) => shorten(labels[i], letters) },
+      y: { domain: shown.map(String), label: null, tickSize: 0, tickFormat: (i) => names.get(Number(i)) },
       marks: [
         Plot.ruleX([0], { stroke: "var(--dim)" }),
         joint_low && Plot.ruleY(shown, { ...ends(joint_low, joint_high), stroke: "var(--bar)", strokeWidth: 1 }),
@@ -77,7 +88,7 @@
     const points = shown.flatMap((i) => periods.map((period, t) => ({ i, t, period, share: share[i][t], low: low[i][t], high: high[i][t] })));
     const known = points.filter((point) => point.share !== null);
     const channels = { x: "period", z: "i", stroke: (point) => colour(point.i) };
-    const describe = (point) => [`${shorten(labels[point.i], 60)}: ${percent(point.share)}`, interval(point.low, point.high), `period ${point.period}`];
+    const describe = (point) => [`${labels[point.i]}: ${percent(point.share)}`, interval(point.low, point.high), `period ${point.period}`];
     const chart = plot({
       ...base(width),
       height: 320,
@@ -136,7 +147,8 @@
         sign.append("path").attr("d", "M-16,0H16").style("stroke", colour).style("stroke-width", 3);
         sign.append("path").attr("d", d3.symbol(symbol, 90)()).style("stroke", colour).style("stroke-width", 3).style("fill", "var(--card)");
         const name = document.createElement("bdi");
-        name.textContent = shorten(label, 32);
+        name.textContent = shorten(label, 200);
+        name.title = label;
         key.append(sign.node(), name);
         return key;
       }),
@@ -210,7 +222,7 @@
       current = -1;
       readout.textContent = "";
       drawn.chart.addEventListener("input", () => {
-        readout.textContent = drawn.chart.value === null || drawn.chart.value === undefined ? "" : drawn.describe(drawn.chart.value).join(", ");
+        readout.textContent = drawn.chart.value == null ? "" : drawn.describe(drawn.chart.value).join(", ");
       });
       box.replaceChildren(drawn.chart);
     };
