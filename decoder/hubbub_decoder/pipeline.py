@@ -107,7 +107,7 @@ def decode_evidence(
 ) -> Decoding:
     """Decode evidence: the steps of `decode`, from counts to shares with intervals, tests and warnings."""
     if method not in ("auto", "lasso"):
-        raise ParameterError(f'method must be "auto" or "lasso", got {method!r}')
+        raise ParameterError(f'method must be "auto" or "lasso", got {method!r}: leave it out for "auto"')
     if method == "lasso" and isinstance(evidence.source, PatternCounts):
         evidence = evidence.as_bit_counts()
     progress("testing the goodness of fit", 0.0)

@@ -175,6 +175,12 @@ def test_plots_of_another_kind_are_refused() -> None:
         plot_residuals(summary, decode(summary))
 
 
+def test_axis_of_trends_names_the_period() -> None:
+    trends = results()["Trends"]
+    assert isinstance(trends, Trends)
+    assert trends.plot(Figure()).get_xlabel() == "day"
+
+
 def test_comparison_has_both_decodings() -> None:
     first, second = counts("2026-03-02"), counts("2026-03-03", 0.2)
     changes = compare(first, second, NAMES)

@@ -158,7 +158,7 @@ def draw_lines(
             axes.errorbar(days, share, yerr=[share - low, high - share], color=colour, linewidth=1.4)
     step = -(-len(days) // _MAX_TICKS)
     label_columns(axes, days[::step].tolist(), periods[::step], rotated=len(days) > 6)
-    axes.set_xlabel(f"first day of the {unit}")
+    axes.set_xlabel("day" if unit == "day" else f"first day of the {unit}")
     axes.set_ylabel(f"share of reports, {interval_name(confidence)}")
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     percent_axis(axes.yaxis)
