@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 
 .DEFAULT_GOAL := check
-.PHONY: audit demo docs test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood
+.PHONY: audit demo docs figures test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood mutants
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -80,17 +80,23 @@ soak: .venv/.dev-installed         ## the same at 1,000 points, and 100,000 craf
 	$(BIN)/python -m tests.stress.kill_matrix 1000 $$(date +%s)
 	HUBBUB_TEST_REQUESTS=100000 HUBBUB_TEST_CASES=500 $(BIN)/pytest -q tests/aggregator/api/test_fuzz_requests.py tests/aggregator/api/test_openapi.py
 
+mutants: .venv/.dev-installed      ## change the code in 316 places, one at a time: which test finds it first? Two hours on one core
+	$(BIN)/python -m tests.mutants run --jobs $$(nproc)
+
 seeds: .venv/.dev-installed        ## run every statistical test with 20 unseen seeds
 	$(BIN)/python -m tests.loop_seeds 20
 
 OTHER_PYTHONS ?= python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[2-4].*/bin/python)
-pythons:                           ## the fast tests of all three packages with each other Python that is installed
+# Not the estimators and what is built of them: they compute with the same numpy and scipy under every Python, and each command runs here.
+NUMERICAL := association audit comparison discovery estimators inference model planning test_recorded_decodes.py test_simulation.py
+PYTHON_TESTS := tests/client tests/aggregator tests/decoder $(NUMERICAL:%=--ignore=tests/decoder/%)
+pythons:                           ## the fast tests of what can differ between Pythons, with each other Python that is installed
 	@tested=" "; for python in $(OTHER_PYTHONS); do \
 	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || { echo "skipped: $$python does not run"; continue; }; \
 	    case "$$tested" in *" $$version "*) continue;; esac; tested="$$tested$$version "; \
 	    $$python -m venv build/python$$version && \
 	    build/python$$version/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]' && \
-	    build/python$$version/bin/pytest -q -n logical --dist loadfile -p no:cacheprovider -m "not slow" --ignore-glob='*/test_spark*' tests/client tests/aggregator tests/decoder || exit 1; \
+	    build/python$$version/bin/pytest -q -n logical --dist loadfile -p no:cacheprovider -m "not slow" --ignore-glob='*/test_spark*' $(PYTHON_TESTS) || exit 1; \
 	done
 
 python3.13:                        ## the same with Python 3.13 alone, if it is installed; make ci runs it
@@ -129,6 +135,7 @@ bench: bench-client bench-encode bench-ingest                ## print figures; n
 
 bench-client: .venv/.dev-installed
 	$(BIN)/python benchmarks/client.py
+	$(BIN)/python -m benchmarks.footprint
 
 bench-encode: .venv/.dev-installed
 	$(BIN)/python benchmarks/encode.py
@@ -143,34 +150,37 @@ bench-pages: .venv/.dev-installed               ## the page, a metric's page and
 	$(BIN)/python -m benchmarks.dashboard
 
 bench-scale: .venv/.spark-installed             ## `hubbub fold` with each engine at four sizes: time, memory, ratios to the kernel and to DuckDB
-	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.scale --out docs/explanation/data --plot docs/images/scale.svg
 
 bench-purge: .venv/.dev-installed               ## how long appends wait while 10 million reports and a million ids are dropped
 	$(BIN)/python -m benchmarks.purge
 
-bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, with its decoder's figures; writes docs/explanation/accuracy.md
-	$(BIN)/python -m benchmarks.accuracy --out docs/explanation/accuracy.md
-	$(BIN)/python -m benchmarks.accuracy --simulate --out docs/explanation/accuracy.md
-	$(BIN)/python -m benchmarks.literature --out docs/explanation/accuracy.md
+figures: .venv/.dev-installed                     ## tables and pictures of docs/explanation, from the figures in docs/explanation/data
+	$(BIN)/python -m benchmarks.pages
+
+bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, with its decoder's figures; writes docs/explanation/data
+	$(BIN)/python -m benchmarks.accuracy --out docs/explanation/data
+	$(BIN)/python -m benchmarks.accuracy --simulate --out docs/explanation/data
+	$(BIN)/python -m benchmarks.literature --out docs/explanation/data
 
 bench-fit: .venv/.dev-installed                 ## false alarms and power of the goodness-of-fit tests
-	$(BIN)/python -m benchmarks.goodness_of_fit --out docs/explanation/accuracy.md
+	$(BIN)/python -m benchmarks.goodness_of_fit --out docs/explanation/data
 
 bench-random: .venv/.dev-installed             ## calibration on 320 random tasks: error, coverage, false discoveries of each stratum
-	$(BIN)/python -m benchmarks.random_tasks
+	$(BIN)/python -m benchmarks.random_tasks --out docs/explanation/data
 	$(BIN)/python -m benchmarks.warning_rates
 
 bench-many: .venv/.dev-installed                ## bit counts with more candidates than bits
-	$(BIN)/python -m benchmarks.many_candidates --out docs/explanation/accuracy.md
+	$(BIN)/python -m benchmarks.many_candidates --out docs/explanation/data
 
 bench-peers: .venv/.dev-installed               ## other frequency oracles at equal epsilon: exact laws, pure-LDP, multi-freq-ldpy
-	$(BIN)/python -m benchmarks.peers --results build/peers.json --out docs/explanation/comparison.md
+	$(BIN)/python -m benchmarks.peers --results build/peers.json --out docs/explanation/data
 
 bench-central: .venv/.dev-installed             ## the price of no trusted curator: randomized response, Laplace and Gaussian noise at equal epsilon
-	$(BIN)/python -m benchmarks.central_comparison --out docs/explanation/comparison.md
+	$(BIN)/python -m benchmarks.central_comparison --out docs/explanation/data
 
 bench-decode: .venv/.dev-installed              ## time of decode by number of candidates
-	$(BIN)/python -m benchmarks.decode_time
+	$(BIN)/python -m benchmarks.decode_time --out docs/explanation/data
 
 bench-decode-all: .venv/.dev-installed          ## decodings per second of decode-all, a run without changes, a run after a kill
 	$(BIN)/python -m benchmarks.decode_all

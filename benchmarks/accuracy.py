@@ -1,6 +1,6 @@
 """Accuracy on google/rappor's regression grid, compared with its R decoder: errors, coverage, detections, time.
 
-    python -m benchmarks.accuracy [--regtest DIR] [--simulate] [--seeds 3] [--out docs/explanation/accuracy.md]          (or: make bench-accuracy)
+    python -m benchmarks.accuracy [--regtest DIR] [--simulate] [--seeds 3] [--out docs/explanation/data]          (or: make bench-accuracy)
 
 Decodes the grid of tests/regtest_spec.py in google/rappor: 5 distributions x 3 sizes x 5 configurations x seeds. The figures of the R
 decoder are in benchmarks/data; they come from the reports in DIR. Without DIR the reports are simulated, and R's figures are those of
@@ -15,8 +15,6 @@ import gzip
 import hashlib
 import math
 import os
-import platform
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -28,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from benchmarks.tables import Row, commit, markdown, write_table
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import Decoding, decode
@@ -45,20 +44,8 @@ CONFIGS = {
     "over_x2": 2.0,
     "over_x10": 10.0,
 }  # absent candidates per value
-SIMULATED = "## Accuracy on new simulated reports"
-_LEGEND = """A cell is the mean over all distributions and seeds of a size and configuration.
-
-| column | meaning |
-|---|---|
-| TV | total variation of the posterior median (ours) and of R's estimates |
-| covers | coverage of 95 % intervals |
-| clipped at 0 | coverage of intervals clipped at 0, where truth = 0 |
-| selection-adjusted covers | coverage of selection-adjusted intervals, over detected candidates |
-| credible covers | coverage of credible intervals, over all candidates |
-| score R, unclipped, clipped, credible | interval score in thousandths: width + 40 x distance missed (Gneiting and Raftery 2007) |
-| found, false % | true and false detections; ours at q <= .05, R's by its own rule |
-| at z > 2 | true detections at z > 2 |
-| at R's false | true detections of ours at as many false detections as R has |"""
+TABLES = ("google-rappor-grid", "google-rappor-grid-new-reports")
+_SCORES = ("score_r", "score", "score_clipped", "score_credible")
 Floats = NDArray[np.float64]
 
 
@@ -204,17 +191,24 @@ def _columns(decoding: Decoding, names: list[str]) -> dict[str, Floats]:
     return columns
 
 
-def summarize(results: list[Result]) -> list[str]:
-    """Lines of the table of docs/explanation/accuracy.md, and of the figures below it."""
+def rows_of(results: list[Result]) -> list[Row]:
+    """Rows of the table: means over all distributions and seeds of a size and configuration."""
+    return [
+        {"size": size, "config": config, **_figures(group), "commit": commit()}
+        for (size, config), group in _cells(results).items()
+    ]
+
+
+def _cells(results: list[Result]) -> dict[tuple[str, str], list[Result]]:
     cells: dict[tuple[str, str], list[Result]] = defaultdict(list)
     for result in results:
         cells[result.case.size, result.case.config].append(result)
-    lines = [
-        "| cell | TV R | TV ours | covers, truth > 0 | covers, truth = 0 | clipped at 0 | selection-adjusted covers | credible covers | score R | unclipped | clipped | credible | found R | found ours | at z > 2 | at R's false | false R % | false ours % (s.e.) | seconds |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for (size, config), group in cells.items():
-        lines.append(f"| {size} {config} | " + " | ".join(_cell(group)) + " |")
+    return cells
+
+
+def totals(results: list[Result]) -> list[str]:
+    """Sentences on all cases together."""
+    cells = _cells(results)
     ours, theirs = (np.mean([getattr(r, name) for r in results]) for name in ("total_variation", "r_total_variation"))
     worse = [
         f"{size} {config}"
@@ -227,8 +221,6 @@ def summarize(results: list[Result]) -> list[str]:
     ]
     above = f"{len(worse)} of {len(cells)}{' (' + ', '.join(worse) + ')' if worse else ''}"
     return [
-        *lines,
-        "",
         f"Mean total variation over {len(results)} cases: ours {ours:.4f}, R {theirs:.4f}.",
         f"Cells in which ours is above R's: {above}.",
         f"Coverage of 95 % intervals over small and medium: {pooled[0]:.4f} where truth > 0, {pooled[1]:.4f} where it is 0.",
@@ -240,10 +232,10 @@ def _covered(result: Result) -> NDArray[np.bool_]:
     return (result.decoding["low"] <= result.truth) & (result.truth <= result.decoding["high"])
 
 
-def _cell(group: list[Result]) -> list[str]:
+def _figures(group: list[Result]) -> Row:
     def pooled(values: list[NDArray[np.bool_]]) -> str:
         joined = np.concatenate(values)
-        return f"{joined.mean():.3f}" if joined.size else "-"
+        return f"{joined.mean():.3f}" if joined.size else ""
 
     detected = [r.decoding["detected"] == 1 for r in group]
     r_detected = [r.r_estimate > 0 for r in group]
@@ -261,23 +253,24 @@ def _cell(group: list[Result]) -> list[str]:
     false = np.array([(d & ~t).sum() / max(1, d.sum()) for d, t in zip(detected, present, strict=True)])
     r_false = [(d & ~t).sum() / max(1, d.sum()) for d, t in zip(r_detected, present, strict=True)]
     z2 = [((r.decoding["p_value"] < 0.02275) & t).sum() for r, t in zip(group, present, strict=True)]
-    return [
-        f"{np.mean([r.r_total_variation for r in group]):.3f}",
-        f"{np.mean([r.total_variation for r in group]):.3f}",
-        pooled([_covered(r)[t] for r, t in zip(group, present, strict=True)]),
-        pooled([_covered(r)[~t] for r, t in zip(group, present, strict=True)]),
-        pooled(at_zero),
-        pooled(selected),
-        pooled(guessed),
-        *(f"{score:.2f}" for score in scores),
-        f"{np.mean([(d & t).sum() for d, t in zip(r_detected, present, strict=True)]):.1f}",
-        f"{np.mean([(d & t).sum() for d, t in zip(detected, present, strict=True)]):.1f}",
-        f"{np.mean(z2):.1f}",
-        f"{np.mean([r.true_detections_at_the_false_ones_of_r() for r in group]):.1f}",
-        f"{100 * np.mean(r_false):.1f}",
-        f"{100 * false.mean():.1f} ({100 * false.std(ddof=1) / math.sqrt(len(false)) if len(false) > 1 else 0:.1f})",
-        f"{sum(r.seconds for r in group):.1f}",
-    ]
+    return {
+        "tv_r": f"{np.mean([r.r_total_variation for r in group]):.3f}",
+        "tv": f"{np.mean([r.total_variation for r in group]):.3f}",
+        "covers_present": pooled([_covered(r)[t] for r, t in zip(group, present, strict=True)]),
+        "covers_absent": pooled([_covered(r)[~t] for r, t in zip(group, present, strict=True)]),
+        "covers_absent_clipped": pooled(at_zero),
+        "covers_selected": pooled(selected),
+        "covers_credible": pooled(guessed),
+        **{name: f"{score:.2f}" for name, score in zip(_SCORES, scores, strict=True)},
+        "found_r": f"{np.mean([(d & t).sum() for d, t in zip(r_detected, present, strict=True)]):.1f}",
+        "found": f"{np.mean([(d & t).sum() for d, t in zip(detected, present, strict=True)]):.1f}",
+        "found_at_z2": f"{np.mean(z2):.1f}",
+        "found_at_false_of_r": f"{np.mean([r.true_detections_at_the_false_ones_of_r() for r in group]):.1f}",
+        "false_percent_r": f"{100 * np.mean(r_false):.1f}",
+        "false_percent": f"{100 * false.mean():.1f}",
+        "false_percent_se": f"{100 * false.std(ddof=1) / math.sqrt(len(false)) if len(false) > 1 else 0:.1f}",
+        "seconds": f"{sum(r.seconds for r in group):.1f}",
+    }
 
 
 def r_decoder() -> tuple[dict[str, dict[str, str]], dict[str, dict[str, tuple[float, float]]]]:
@@ -292,10 +285,6 @@ def r_decoder() -> tuple[dict[str, dict[str, str]], dict[str, dict[str, tuple[fl
     return rows, found
 
 
-def _setting(source: str, commit: str) -> str:
-    return f"`make bench-accuracy` on {source}; commit {commit}, Python {platform.python_version()}, numpy {np.__version__}, one core."
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -306,30 +295,19 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=3, choices=(1, 2, 3))
     parser.add_argument("--simulate", action="store_true", help="simulate new reports even if DIR is given")
-    parser.add_argument("--out", type=Path, help="write the section to this page")
+    parser.add_argument("--out", type=Path, help="write the table to this folder")
     options = parser.parse_args()
     regtest = None if options.simulate else options.regtest
-    command = ["git", "describe", "--always", "--dirty"]
-    head = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE)
-    commit = head.stdout.strip() or "no commit"
     rows, found = r_decoder()
     results = []
     for case in grid(options.seeds):
-        result = run(case, regtest, commit, rows, found)
+        result = run(case, regtest, commit(), rows, found)
         results.append(result)
         print(f"{case.name} {case.config}: TV {result.total_variation:.3f}, {result.seconds:.2f} s", flush=True)
-    source = "the same reports that R decoded" if regtest else f"new simulated reports, seeds from {commit}"
-    table = summarize(results)
-    print("\n".join(table))
-    if options.out and options.simulate:
-        from benchmarks.pages import put_section
-
-        put_section(options.out, "\n".join([f"{SIMULATED}\n", f"{_setting(source, commit)}\n", *table]))
-    elif options.out:
-        before = options.out.read_text() if options.out.exists() else ""
-        kept = before[before.index("\n## ") :] if "\n## " in before else ""  # sections of other benchmarks
-        top = ["# Accuracy compared with google/rappor's decoder", _setting(source, commit), _LEGEND]
-        options.out.write_text("\n\n".join(top) + "\n\n" + "\n".join(table) + "\n" + kept)
+    table = rows_of(results)
+    print("\n".join([*markdown(table), "", *totals(results)]))
+    if options.out:
+        write_table(options.out / f"{TABLES[regtest is None]}.csv", table)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Time of decoding by number of candidates: of `decode` alone, and of the whole `hubbub decode` process.
 
-    python -m benchmarks.decode_time [--only NAME ...] [--runs 3]          (or: make bench-decode)
+    python -m benchmarks.decode_time [--only NAME ...] [--runs 3] [--out docs/explanation/data]          (or: make bench-decode)
 
 Each figure is the median of the runs. The process starts Python, imports, reads the files, decodes and prints the table.
 `--only bits` selects all cases whose name contains "bits"; `--only shell` is `hubbub decode` of 200 candidates.
@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.tables import Row, commit, markdown, write_table
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Summary, read_summary, write_summary
 from hubbub_decoder import decode
@@ -78,7 +79,7 @@ def seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def row(case: Case, runs: int, directory: Path) -> str:
+def row(case: Case, runs: int, directory: Path) -> Row:
     """Decode a case in this process and from the shell, and return its row of the table."""
     candidates = [f"v{i}" for i in range(1, case.candidates + 1)]
     summary_path, candidates_path = directory / f"{case.name}.parquet", directory / f"{case.name}.txt"
@@ -91,16 +92,24 @@ def row(case: Case, runs: int, directory: Path) -> str:
         seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(runs)
     )
     params, kind = case.params, "patterns" if case.patterns else "bits"
-    return (
-        f"| {case.name} | {kind} | {params.num_bits} | {params.num_hashes} | {params.num_cohorts} | "
-        f"{case.candidates:,} | {inside:.2f} | {process:.2f} |"
-    )
+    return {
+        "case": case.name,
+        "counts": kind,
+        "num_bits": f"{params.num_bits}",
+        "num_hashes": f"{params.num_hashes}",
+        "num_cohorts": f"{params.num_cohorts}",
+        "candidates": f"{case.candidates}",
+        "decode_seconds": f"{inside:.2f}",
+        "process_seconds": f"{process:.2f}",
+        "commit": commit(),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[""], help="cases whose name contains NAME")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="write the table to this folder")
     options = parser.parse_args()
     chosen = [case for case in CASES if any(part in case.name for part in options.only)]
     if not chosen:
@@ -109,11 +118,13 @@ def main() -> None:
         f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
         f"OPENBLAS_NUM_THREADS={os.environ.get('OPENBLAS_NUM_THREADS', 'not set')}, medians of {options.runs} runs\n"
     )
-    print("| case | counts | k | h | m | candidates | `decode` s | process s |")
-    print("|---|---|---|---|---|---|---|---|")
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as directory:
         for case in chosen:
-            print(row(case, options.runs, Path(directory)), flush=True)
+            rows.append(row(case, options.runs, Path(directory)))
+            print(*markdown(rows)[0 if len(rows) == 1 else -1 :], sep="\n", flush=True)
+    if options.out:
+        write_table(options.out / "decode-time.csv", rows)
 
 
 if __name__ == "__main__":

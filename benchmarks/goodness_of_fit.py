@@ -1,6 +1,6 @@
 """Goodness-of-fit tests: false alarms on genuine reports, and power against wrong parameters and fabricated reports.
 
-    python -m benchmarks.goodness_of_fit [--regtest DIR] [--runs 20] [--out docs/explanation/accuracy.md]          (or: make bench-fit)
+    python -m benchmarks.goodness_of_fit [--regtest DIR] [--runs 20] [--out docs/explanation/data]          (or: make bench-fit)
 
 Genuine reports are those of google/rappor's regression grid in DIR, or simulated without DIR. The others are 100,000 reports of 100
 exponentially distributed strings, a tenth without a value, that deviate from their declared definition.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from benchmarks.pages import put_section
+from benchmarks.tables import Row, commit, markdown, write_table
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
 from hubbub_decoder.data.populations import distribution_shares, draw_population
@@ -30,10 +29,9 @@ from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 from hubbub_decoder.simulation import simulate, simulate_reports
 
 HERE = Path(__file__).parent
-HEADING = "## Goodness of fit"
 REPORTS = 100_000
 ALARM = 1e-6
-LOOSE, EPS_1 = (0.225, 0.775, 0.0), (0.39, 0.61, 0.45)
+PRIVACY = {"loose": (0.225, 0.775, 0.0), "eps = 1": (0.39, 0.61, 0.45)}
 SIZES = {"tiny": (100, 1_000), "small": (100, 1_000_000), "medium": (1000, 10_000_000)}
 
 
@@ -58,14 +56,14 @@ def params(
     )
 
 
-def genuine(regtest: Path | None, rng: np.random.Generator) -> list[str]:
-    """Run the tests on all reports of the grid, and return a table with the distribution of their p-values."""
+def genuine(regtest: Path | None, rng: np.random.Generator) -> list[Row]:
+    """Run the tests on all reports of the grid, and return rows with the distribution of their p-values."""
     p_values: dict[str, list[float]] = defaultdict(list)
     started = time.process_time()
     tested = 0
     for size, (strings, clients) in SIZES.items():
         for distribution in ("unif", "exp", "gauss", "zipf1", "zipf1.5"):
-            for privacy, pqf in (("eps_1_1", EPS_1), ("eps_1_5", LOOSE)):
+            for privacy, pqf in (("eps_1_1", PRIVACY["eps = 1"]), ("eps_1_5", PRIVACY["loose"])):
                 for seed in range(3):
                     declared = params(8, pqf, scheme="google-md5")
                     if regtest is not None:
@@ -78,17 +76,21 @@ def genuine(regtest: Path | None, rng: np.random.Generator) -> list[str]:
                     tested += 1
                     for test in run_fit_tests(counts):
                         p_values[test.name].append(test.p_value)
-    lines = [
-        "| test | tests | p < 1e-6 | smallest p | p in [0, .2), [.2, .4), ... |",
-        "|---|---|---|---|---|",
-    ]
+    print(f"{tested} sets of genuine reports, {(time.process_time() - started) / tested:.2f} s each\n")
+    rows = []
     for name, values in p_values.items():
-        spread = ", ".join(map(str, np.histogram(values, 5, (0, 1))[0]))
-        alarms = sum(value < ALARM for value in values)
-        lines.append(f"| {name.replace('_', ' ')} | {len(values)} | {alarms} | {min(values):.2g} | {spread} |")
-    source = "the same as in the grid's 225 cases" if regtest else "new simulated reports"
-    seconds = (time.process_time() - started) / tested
-    return [f"Genuine reports: {tested} sets of reports, {source}; {seconds:.2f} s each.", "", *lines]
+        spread = np.histogram(values, 5, (0, 1))[0]
+        rows.append(
+            {
+                "test": name.replace("_", " "),
+                "tests": f"{len(values)}",
+                "alarms": f"{sum(value < ALARM for value in values)}",
+                "smallest_p": f"{min(values):.2g}",
+                **{f"p_{20 * i}_to_{20 * i + 20}": f"{number}" for i, number in enumerate(spread)},
+                "commit": commit(),
+            }
+        )
+    return rows
 
 
 class Case(NamedTuple):
@@ -131,8 +133,9 @@ def reported(true: Params, rng: np.random.Generator) -> tuple[NDArray[np.uint16]
     return cohorts, rows
 
 
-def power(case: Case, num_bits: int, pqf: tuple[float, float, float], runs: int, rng: np.random.Generator) -> str:
-    """Table cell: number of runs with an alarm, and the tests that raised it."""
+def power(case: Case, num_bits: int, privacy: str, runs: int, rng: np.random.Generator) -> Row:
+    """Row of the table: number of runs with an alarm, and the tests that raised it."""
+    pqf = PRIVACY[privacy]
     declared, true = params(num_bits, pqf, **case.declared), params(num_bits, pqf, **case.true)
     alarms: dict[str, int] = defaultdict(int)
     runs_with_alarm = 0
@@ -148,8 +151,15 @@ def power(case: Case, num_bits: int, pqf: tuple[float, float, float], runs: int,
         runs_with_alarm += bool(raised)
         for name in raised:
             alarms[name] += 1
-    names = ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in alarms.items())
-    return f"{runs_with_alarm} of {runs}" + (f" ({names})" if names else "")
+    return {
+        "deviation": case.deviation,
+        "num_bits": f"{num_bits}",
+        "privacy": privacy,
+        "runs": f"{runs}",
+        "runs_with_alarm": f"{runs_with_alarm}",
+        "alarms_by_test": "; ".join(f"{name.replace('_', ' ')} {n}" for name, n in alarms.items()),
+        "commit": commit(),
+    }
 
 
 def main() -> None:
@@ -162,37 +172,17 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--out", type=Path, help="write the tables to this page")
+    parser.add_argument("--out", type=Path, help="write the tables to this folder")
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
-    command = ["git", "describe", "--always", "--dirty"]
-    head = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE)
-    settings = [(k, name, pqf) for k in (8, 32) for name, pqf in (("loose", LOOSE), ("eps = 1", EPS_1))]
     with threadpool_limits(1):
-        table = genuine(options.regtest, rng)
-        print("\n".join(table), flush=True)
-        lines = []
-        for case in CASES:
-            cells = [power(case, k, pqf, options.runs, rng) for k, _, pqf in settings]
-            lines.append(f"| {case.deviation} | {' | '.join(cells)} |")
-            print(lines[-1], flush=True)
-    section = [
-        HEADING,
-        "",
-        f"`benchmarks/goodness_of_fit.py`, {head.stdout.strip()}, seed {options.seed}; an alarm is p < 1e-6.",
-        "",
-        *table,
-        "",
-        f"Wrong parameters and fabricated reports: {REPORTS:,} reports, a tenth of them without a value.",
-        "Cells are runs with an alarm (and the tests that raised it).",
-        "k = 8 from pattern counts, 128 cohorts; k = 32 from reports, 64 cohorts.",
-        "",
-        f"| deviation | {' | '.join(f'k = {k}, {name}' for k, name, _ in settings)} |",
-        "|---|---|---|---|---|",
-        *lines,
-    ]
+        print("\n".join(markdown(table := genuine(options.regtest, rng))), f"\n\nseed {options.seed}\n", flush=True)
+        settings = [(case, k, privacy) for case in CASES for k in (8, 32) for privacy in PRIVACY]
+        rows = [power(*setting, options.runs, rng) for setting in settings]
+    print("\n".join(markdown(rows)))
     if options.out:
-        put_section(options.out, "\n".join(section))
+        write_table(options.out / "fit-genuine.csv", table)
+        write_table(options.out / "fit-power.csv", rows)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Accuracy of bit counts with hundreds to thousands of candidates: total variation, detections, coverage, time.
 
-python -m benchmarks.many_candidates [--runs 4] [--out docs/explanation/accuracy.md]          (or: make bench-many)
+python -m benchmarks.many_candidates [--runs 4] [--out docs/explanation/data]          (or: make bench-many)
 python -m benchmarks.many_candidates paired 0 50            (finds with more reports and with more cohorts, populations 0 to 49)
 """
 
@@ -13,15 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.runs import REPORTS, Run, compare, put_table
+from benchmarks.tables import Row
 from hubbub import Metric, Params
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.simulation import simulate
 
-HEADING = "## Many candidates of bit counts"
 
-
-class Row(NamedTuple):
+class Case(NamedTuple):
     """Metric parameters, distribution of the values, and number of absent candidates; every tenth value is not a candidate."""
 
     num_bits: int
@@ -33,19 +32,19 @@ class Row(NamedTuple):
     absent: int
 
 
-ROWS = [
-    Row(64, 1, 64, 0.25, "zipf1", 1000, 1000),
-    Row(64, 2, 64, 0.25, "zipf1", 1000, 1000),
-    Row(64, 1, 64, 0.25, "exp", 1000, 1000),
-    Row(64, 2, 64, 0.25, "zipf1", 1000, 4000),
-    Row(128, 2, 16, 0.5, "zipf1.5", 200, 800),
-    Row(32, 1, 64, 0.5, "zipf1", 100, 100),
-    Row(32, 1, 64, 0.5, "zipf1", 1000, 200),
-    Row(32, 1, 64, 0.5, "exp", 100, 2000),
-    Row(32, 1, 64, 0.5, "exp", 100, 6000),
-    Row(256, 1, 64, 0, "zipf1", 10_000, 0),
-    Row(128, 2, 64, 0, "zipf1", 3_000, 0),
-    Row(128, 2, 64, 0, "zipf1", 10_000, 90_000),
+CASES = [
+    Case(64, 1, 64, 0.25, "zipf1", 1000, 1000),
+    Case(64, 2, 64, 0.25, "zipf1", 1000, 1000),
+    Case(64, 1, 64, 0.25, "exp", 1000, 1000),
+    Case(64, 2, 64, 0.25, "zipf1", 1000, 4000),
+    Case(128, 2, 16, 0.5, "zipf1.5", 200, 800),
+    Case(32, 1, 64, 0.5, "zipf1", 100, 100),
+    Case(32, 1, 64, 0.5, "zipf1", 1000, 200),
+    Case(32, 1, 64, 0.5, "exp", 100, 2000),
+    Case(32, 1, 64, 0.5, "exp", 100, 6000),
+    Case(256, 1, 64, 0, "zipf1", 10_000, 0),
+    Case(128, 2, 64, 0, "zipf1", 3_000, 0),
+    Case(128, 2, 64, 0, "zipf1", 10_000, 90_000),
 ]
 COLLECTIONS = ((32, 1), (64, 1), (128, 1), (32, 3), (32, 10))
 """Cohorts and millions of reports of collections of one population."""
@@ -53,15 +52,15 @@ PAIRS = ((0, 1), (1, 2), (0, 3), (0, 4))
 """A smaller and a larger collection: with more cohorts, or with more reports."""
 
 
-def run(row: Row, seed: int) -> Run:
+def run(case: Case, seed: int) -> Run:
     """Simulate a million reports and decode their bit counts."""
     rng = np.random.default_rng(seed)
     params = Params(
-        num_bits=row.num_bits, num_hashes=row.num_hashes, num_cohorts=row.num_cohorts, prob_p=0.25, prob_q=0.75, prob_f=row.prob_f
+        num_bits=case.num_bits, num_hashes=case.num_hashes, num_cohorts=case.num_cohorts, prob_p=0.25, prob_q=0.75, prob_f=case.prob_f
     )  # fmt: skip
-    population = draw_population(distribution_shares(row.distribution, row.values), REPORTS, rng)
+    population = draw_population(distribution_shares(case.distribution, case.values), REPORTS, rng)
     counts = simulate(Metric.string("many", params), population, rng)
-    names = [name for name in population if not name.endswith("9")] + [f"absent{i}" for i in range(row.absent)]
+    names = [name for name in population if not name.endswith("9")] + [f"absent{i}" for i in range(case.absent)]
     started = time.perf_counter()
     decoding = decode(counts, names)
     return compare(decoding, {name: population.get(name, 0) / REPORTS for name in names}, time.perf_counter() - started)
@@ -91,43 +90,24 @@ def _finds(seed: int, cohorts: int, millions: int) -> int:
     return sum(e.candidate in people for e in decoding.detected)
 
 
-def line(row: Row, runs: list[Run]) -> str:
-    """Table row with the means over the runs."""
+def row(case: Case, runs: list[Run]) -> Row:
+    """Row of the table: means over the runs."""
     false = [each.false / max(1, each.false + each.found) for each in runs]
-    figures = (
-        *(
-            f"{row.num_bits}, {row.num_hashes}, {row.num_cohorts}",
-            f"{row.prob_f:g}",
-            row.distribution,
-            f"{row.values:,}",
-            f"{row.absent:,}",
-        ),
-        f"{np.mean([each.total_variation for each in runs]):.3f}",
-        f"{np.mean([each.found for each in runs]):.1f}",
-        f"{100 * np.mean(false):.1f} ({100 * np.std(false, ddof=1) / len(runs) ** 0.5:.1f})",
-        *(f"{np.mean([getattr(each, name) for each in runs]):.3f}" for name in ("covered_present", "covered_null")),
-        f"{np.mean([inside for each in runs for inside in each.selected]):.3f}",
-        f"{np.mean([each.seconds for each in runs]):.1f}",
-    )
-    return f"| {' | '.join(figures)} |"
-
-
-def section(setting: str) -> list[str]:
-    """Lines before the rows of the table."""
-    return [
-        HEADING,
-        "",
-        setting,
-        "p, q = .25, .75.",
-        "All candidates are estimated ([decision 70](decisions/0070-estimate-all-candidates-by-message-passing.md)).",
-        "",
-        "| k, h, m | f | values | number of values | absent candidates | TV | found | false % | covers, truth > 0 | covers, truth = 0 | selection-adjusted covers | seconds |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    return {
+        **{name: f"{value}" for name, value in case._asdict().items()},
+        "tv": f"{np.mean([each.total_variation for each in runs]):.3f}",
+        "found": f"{np.mean([each.found for each in runs]):.1f}",
+        "false_percent": f"{100 * np.mean(false):.1f}",
+        "false_percent_se": f"{100 * np.std(false, ddof=1) / len(runs) ** 0.5:.1f}",
+        "covers_present": f"{np.mean([each.covered_present for each in runs]):.3f}",
+        "covers_absent": f"{np.mean([each.covered_null for each in runs]):.3f}",
+        "covers_selected": f"{np.mean([inside for each in runs for inside in each.selected]):.3f}",
+        "seconds": f"{np.mean([each.seconds for each in runs]):.1f}",
+    }
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["paired"]:
         paired_finds(range(*map(int, sys.argv[2:4])))
         sys.exit()
-    put_table("many_candidates", __doc__, ROWS, run, line, section, runs=4)
+    put_table("many-candidates", __doc__, CASES, run, row, runs=4)

@@ -1,6 +1,6 @@
 """Upper bounds on the detections of any decoder in the crowded cases: our decoder with information that no decoder has.
 
-    python -m benchmarks.oracle [--regtest DIR] [--seeds 1] [--out docs/explanation/accuracy.md]
+    python -m benchmarks.oracle [--regtest DIR] [--seeds 1] [--out docs/explanation/data]
 
 "The distribution": the number of candidates with each share is given, but not their names. "All other shares": for each candidate, the
 shares of all other candidates are given, and the variance of the unlisted strings. Each candidate is then tested. The oracle also chooses
@@ -20,7 +20,7 @@ from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
 from benchmarks.accuracy import DISTRIBUTIONS, Case, interval_score, r_decoder, reports_of
-from benchmarks.pages import put_section
+from benchmarks.tables import Row, commit, markdown, write_table
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators import message_passing
@@ -30,9 +30,13 @@ from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices, whiten_scores
 
-HEADING = "## Upper bounds for crowded cases"
 _CLASSES = 60
 _FALSE = 0.05
+_COLUMNS = (
+    "found_at_5_percent_per_distribution",
+    "found_at_5_percent",
+    "found_at_23_percent_per_distribution",
+)
 
 
 class Tested(NamedTuple):
@@ -99,15 +103,36 @@ def most(cases: list[Tested], share: float) -> int:
     return int(there[: allowed[-1] + 1].sum()) if len(allowed) else 0
 
 
-def line(cell: str, knowledge: str, cases: list[Tested]) -> str:
-    """Row of the table for one cell."""
+def row(size: str, config: str, knowledge: str, cases: list[Tested]) -> Row:
+    """Row of the table for one cell: detections for each case."""
     by_distribution = [[c for c in cases if c.distribution == d] for d in DISTRIBUTIONS]
     found, false = np.array([c.found for c in cases]).T
     apart = [sum(most(group, share) for group in by_distribution) / len(cases) for share in (_FALSE, 0.23)]
-    return (
-        f"| {cell} | {knowledge} | {found.mean():.1f} | {100 * np.mean(false / np.maximum(1, found + false)):.1f} | {apart[0]:.1f} | "
-        f"{most(cases, _FALSE) / len(cases):.1f} | {apart[1]:.1f} | {1000 * np.mean([c.score for c in cases]):.2f} |"
-    )
+    figures = (apart[0], most(cases, _FALSE) / len(cases), apart[1])
+    return {
+        "size": size,
+        "config": config,
+        "known": knowledge,
+        "found": f"{found.mean():.1f}",
+        "false_percent": f"{100 * np.mean(false / np.maximum(1, found + false)):.1f}",
+        **{name: f"{figure:.1f}" for name, figure in zip(_COLUMNS, figures, strict=True)},
+        "score": f"{1000 * np.mean([c.score for c in cases]):.2f}",
+        "commit": commit(),
+    }
+
+
+def row_of_r(size: str, config: str, of_r: list[dict[str, str]]) -> Row:
+    """Row of the table for R's detections in one cell."""
+    found, false = (np.array([float(each[name]) for each in of_r]) for name in ("detected", "false_positives"))
+    return {
+        "size": size,
+        "config": config,
+        "known": "R",
+        "found": f"{np.mean(found - false):.1f}",
+        "false_percent": f"{100 * np.mean(false / np.maximum(1, found)):.1f}",
+        **dict.fromkeys((*_COLUMNS, "score"), ""),
+        "commit": commit(),
+    }
 
 
 def main() -> None:
@@ -119,37 +144,21 @@ def main() -> None:
         help="directory of google/rappor's regression reports (default: $HUBBUB_REGTEST; without it, reports are simulated)",
     )
     parser.add_argument("--seeds", type=int, default=1, choices=(1, 2, 3))
-    parser.add_argument("--out", type=Path, help="write the table to this page")
+    parser.add_argument("--out", type=Path, help="write the table to this folder")
     options = parser.parse_args()
     regtest: Path | None = options.regtest
     rows, _ = r_decoder()
-    lines = []
+    table: list[Row] = []
     with threadpool_limits(1):
         for size, config in (("small", "over_x10"), ("medium", "over_x2"), ("medium", "over_x10")):
             cases = [Case(size, d, config, seed) for d in DISTRIBUTIONS for seed in range(options.seeds)]
             columns = zip(*(results_with_knowledge(case, regtest, "oracle") for case in cases), strict=True)
             for knowledge, tested in zip(("nothing", "the distribution", "all other shares"), columns, strict=True):
-                lines.append(line(f"{size} {config}", knowledge, list(tested)))
-                print(lines[-1], flush=True)
-            of_r = [rows[f"{case.name} {case.config}"] for case in cases]
-            found = np.array([float(row["detected"]) for row in of_r])
-            false = np.array([float(row["false_positives"]) for row in of_r])
-            lines.append(
-                f"| {size} {config} | R | {np.mean(found - false):.1f} | {100 * np.mean(false / np.maximum(1, found)):.1f} | - | - | - | - |"
-            )
-            print(lines[-1], flush=True)
+                table.append(row(size, config, knowledge, list(tested)))
+            table.append(row_of_r(size, config, [rows[f"{case.name} {case.config}"] for case in cases]))
+            print("\n".join(markdown(table[-4:])), flush=True)
     if options.out:
-        about = (
-            f"`python -m benchmarks.oracle --seeds {options.seeds}`, {'the same reports that R decoded' if regtest else 'new simulated reports'}.\n"
-            "Cells are detections per case.\n"
-            "The decoder detects at q <= .05.\n"
-            "The oracle columns use the largest threshold with the given share of false detections.\n"
-            "It is one threshold per distribution, or one for all; only an oracle can compute it, because it depends on the truth.\n"
-            'The column "known" is the additional knowledge of the oracle.\n'
-            "Scores are in thousandths."
-        )
-        head = "| cell | known | found, q <= .05 | false % | 5 % false, per distribution | 5 % false, one threshold | 23 % false, per distribution | interval score, unclipped |"
-        put_section(options.out, "\n".join([HEADING, "", about, "", head, "|---|---|---|---|---|---|---|---|", *lines]))
+        write_table(options.out / "upper-bounds.csv", table)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """Calibration on random tasks: error against declared variance, coverage, false discoveries, time; a line for each stratum.
 
-Below it are the rates of the warnings by kind of counts. One of them is that of a frequent unlisted string, which all kinds are searched for.
+The ranges of the tasks are in `tests/support/random_tasks.py`. Error / declared is the mean squared error over the declared variance, of
+single shares and of totals. Estimated is the share of the candidates with an estimate, and wild counts tasks with a p-value of an absent
+candidate below 1e-6 over their number. Below are the rates of the warnings by kind of counts; what makes a warning right is in `RIGHT` of
+`benchmarks/warning_rates.py`. One of the warnings is that of a frequent unlisted string, which all kinds are searched for.
 
-    python -m benchmarks.random_tasks [--tasks 320] [--jobs 2] [--kind bits] [--first 0] [--save FILE] [--out docs/explanation/accuracy.md]
+    python -m benchmarks.random_tasks [--tasks 320] [--jobs 2] [--kind bits] [--first 0] [--save FILE] [--out docs/explanation/data]
     (or: make bench-random)
 
 Seeds derive from the commit's hash (HUBBUB_TEST_SEED repeats a run). Standard errors are clustered by task: each task counts once.
@@ -23,20 +26,13 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.pages import put_section
 from benchmarks.runs import commit_seed
+from benchmarks.tables import Row, markdown, write_table
 from benchmarks.warning_rates import Alarm, alarms, rates
 from hubbub_decoder import Finding, decode
 from tests.support.random_tasks import KINDS, Score, Task, clustered_mean, draw_task, score, simulate_task
 
 COVERAGES = ("all", "absent", "top 20", "totals", "selected")
-HEADING = "## Random tasks"
-_LEGEND = (
-    "Ranges of the tasks are in `tests/support/random_tasks.py`.",
-    "Error / declared is the mean squared error over the declared variance, of single shares and of totals.",
-    "A warning is a false alarm or detected by the truth of the task (`RIGHT` in `benchmarks/warning_rates.py`).",
-    "Estimated is the share of the candidates with an estimate; wild counts tasks with a p-value of an absent candidate below 1e-6 over their number.",
-)
 _WORST = 12
 
 
@@ -68,49 +64,44 @@ def run_task(index: int, seed: int) -> Outcome:
     return Outcome(index, task, score(decoding, population, no_value), seconds, decoding.warnings, judged)
 
 
-def lines(outcomes: Sequence[Outcome]) -> Iterable[str]:
-    """Yield the table of all tasks and of each stratum."""
-    yield f"| stratum | tasks | estimated | error / declared | totals' | {' | '.join(f'covers {name}' for name in COVERAGES)} | false % | found | wild | seconds |"
-    yield "|---" * (10 + len(COVERAGES)) + "|"
-    yield _line("all tasks", outcomes)
-    strata = sorted({(name, value) for o in outcomes for name, value in o.task.strata().items()})
-    for name, value in strata:
-        yield _line(f"{name}: {value}", [o for o in outcomes if o.task.strata()[name] == value])
+def strata_rows(outcomes: Sequence[Outcome]) -> Iterable[Row]:
+    """Yield the row of all tasks and of each stratum."""
+    yield _row("all tasks", "", outcomes)
+    for name, value in sorted({each for o in outcomes for each in o.task.strata().items()}):
+        yield _row(name, value, [o for o in outcomes if o.task.strata()[name] == value])
 
 
-def warning_lines(outcomes: Sequence[Outcome]) -> Iterable[str]:
-    """Yield the table of warnings: false alarms and detections by kind of counts."""
-    return rates("counts", [(o.task.kind, alarm) for o in outcomes for alarm in o.alarms])
-
-
-def strong_lines(outcomes: Sequence[Outcome]) -> Iterable[str]:
-    """Yield the table of estimates above 20 standard errors: tasks that have any, error / declared and coverage by kind of counts."""
-    yield "| above 20 standard errors | tasks | error / declared | covers |"
-    yield "|---" * 4 + "|"
+def strong_rows(outcomes: Sequence[Outcome]) -> Iterable[Row]:
+    """Yield the rows of estimates above 20 standard errors: tasks that have any, error / declared and coverage by kind of counts."""
     for kind in KINDS:
         scores = [o.score for o in outcomes if o.task.kind == kind and o.score and not math.isnan(o.score.strong_ratio)]
-        ratio, covers = _figure([s.strong_ratio for s in scores]), _figure([s.coverage["strong"] for s in scores])
-        yield f"| {kind} | {len(scores)} | {ratio} | {covers} |"
+        yield {
+            "counts": kind,
+            "tasks": f"{len(scores)}",
+            **_figure("error_over_declared", [s.strong_ratio for s in scores]),
+            **_figure("covers", [s.coverage["strong"] for s in scores]),
+        }
 
 
-def _line(name: str, outcomes: Sequence[Outcome]) -> str:
+def _row(name: str, value: str, outcomes: Sequence[Outcome]) -> Row:
     scores = [o.score for o in outcomes if o.score is not None]
-    false = [s.false / max(1, s.false + s.found) for s in scores]
-    figures = [
-        f"{np.mean([s.estimated for s in scores]):.2f}",
-        *(_figure([getattr(s, field) for s in scores]) for field in ("ratio", "totals_ratio")),
-        *(_figure([s.coverage[c] for s in scores]) for c in COVERAGES),
-        _figure([100 * f for f in false], 1),
-        f"{np.mean([s.found for s in scores]):.1f}",
-        f"{sum(s.wild for s in scores)}",
-        f"{np.mean([o.seconds for o in outcomes]):.1f}",
-    ]
-    return f"| {name} | {len(outcomes)} | {' | '.join(figures)} |"
+    false = [100 * s.false / max(1, s.false + s.found) for s in scores]
+    row = {"stratum": name, "value": value, "tasks": f"{len(outcomes)}"}
+    row["estimated"] = f"{np.mean([s.estimated for s in scores]):.2f}"
+    row |= _figure("error_over_declared", [s.ratio for s in scores])
+    row |= _figure("totals_error_over_declared", [s.totals_ratio for s in scores])
+    for each in COVERAGES:
+        row |= _figure(f"covers_{each.replace(' ', '_')}", [s.coverage[each] for s in scores])
+    row |= _figure("false_percent", false, 1)
+    row["found"] = f"{np.mean([s.found for s in scores]):.1f}"
+    row["wild"] = f"{sum(s.wild for s in scores)}"
+    row["seconds"] = f"{np.mean([o.seconds for o in outcomes]):.1f}"
+    return row
 
 
-def _figure(values: Sequence[float], digits: int = 3) -> str:
+def _figure(name: str, values: Sequence[float], digits: int = 3) -> dict[str, str]:
     mean, error = clustered_mean(np.array(values, float))
-    return f"{mean:.{digits}f} ({error:.{digits}f})"
+    return {name: f"{mean:.{digits}f}", f"{name}_se": f"{error:.{digits}f}"}
 
 
 def worst(outcomes: Sequence[Outcome]) -> Iterable[str]:
@@ -138,7 +129,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="index of the first task")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--kind", choices=KINDS, help="only tasks of this kind of counts")
-    parser.add_argument("--out", type=Path, help="write the table to this page")
+    parser.add_argument("--out", type=Path, help="write the tables to this folder")
     parser.add_argument("--save", type=Path, help="write one JSON object a task to this file")
     options = parser.parse_args()
     text, seed = commit_seed()
@@ -153,12 +144,17 @@ def main() -> None:
                 print(f"\r{done} of {len(indices)}", end="", file=sys.stderr, flush=True)
     if options.save:
         options.save.write_text("".join(json.dumps(asdict(o)) + "\n" for o in outcomes))
-    table = list(lines(outcomes))
-    others = [*strong_lines(outcomes), "", *warning_lines(outcomes)]
-    print("\n".join([*table, "", *others, "", *worst(outcomes)]))
-    if options.out:
-        setting = f"`benchmarks/random_tasks.py`, seeds from {text[:12]}: {len(outcomes)} tasks, standard errors clustered by task."
-        put_section(options.out, "\n".join([HEADING, "", setting, *_LEGEND, "", *table, "", *others]))
+    tables = {
+        "random-tasks": strata_rows(outcomes),
+        "random-tasks-strong": strong_rows(outcomes),
+        "random-tasks-warnings": rates("counts", [(o.task.kind, alarm) for o in outcomes for alarm in o.alarms]),
+    }
+    for name, rows in tables.items():
+        table = [{**row, "commit": text[:12]} for row in rows]
+        print("\n".join(markdown(table)), "\n")
+        if options.out:
+            write_table(options.out / f"{name}.csv", table)
+    print("\n".join(worst(outcomes)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Repeated simulation and decoding of populations: errors against the true shares, one table row per population."""
+"""Repeated simulation and decoding of populations: errors against the true shares, one table row for each population."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import hashlib
 import math
 import os
-import platform
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,11 +14,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.pages import put_section
+from benchmarks.tables import Row, commit, markdown, write_table
 from hubbub_decoder import Decoding
 
 REPORTS = 1_000_000
-Row = TypeVar("Row")
+Case = TypeVar("Case")
 
 
 class Run(NamedTuple):
@@ -59,34 +58,26 @@ def compare(decoding: Decoding, truth: dict[str, float], seconds: float) -> Run:
 def put_table(
     name: str,
     doc: str | None,
-    rows: Sequence[Row],
-    run: Callable[[Row, int], Run],
-    line: Callable[[Row, list[Run]], str],
-    section: Callable[[str], Sequence[str]],
+    cases: Sequence[Case],
+    run: Callable[[Case, int], Run],
+    row: Callable[[Case, list[Run]], Row],
     *,
     runs: int,
 ) -> None:
-    """Run each row several times and print the table; with --out, write it to a page below `section(setting)`."""
+    """Run each case several times and print the table of the means; with --out, write NAME.csv."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=runs)
-    parser.add_argument("--out", type=Path, help="write the table to this page")
+    parser.add_argument("--out", type=Path, help="write the table to this folder")
     options = parser.parse_args()
-    command = ["git", "describe", "--always", "--dirty"]
-    head = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
-    commit = head.stdout.strip() or "no commit"
-    lines = []
+    rows: list[Row] = []
     with threadpool_limits(1):
-        for row in rows:
-            texts = [f"{commit} {row} {i}" for i in range(options.runs)]
+        for case in cases:
+            texts = [f"{commit()} {case} {i}" for i in range(options.runs)]
             seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
-            lines.append(line(row, [run(row, seed) for seed in seeds]))
-            print(lines[-1], flush=True)
+            rows.append({**row(case, [run(case, seed) for seed in seeds]), "commit": commit()})
+            print("\n".join(markdown(rows) if len(rows) == 1 else markdown(rows)[-1:]), flush=True)
     if options.out:
-        setting = (
-            f"`benchmarks/{name}.py`, seeds from {commit}, Python {platform.python_version()}, one core: {REPORTS:,} reports, "
-            f"means of {options.runs} runs (standard errors)."
-        )
-        put_section(options.out, "\n".join([*section(setting), *lines]))
+        write_table(options.out / f"{name}.csv", rows)
 
 
 def commit_seed() -> tuple[str, int]:

@@ -1,6 +1,6 @@
 """Folding of generated segments by each engine, at several sizes: time of each stage, memory, and what each cost grows by.
 
-python -m benchmarks.scale [REPORTS ...] [--json FILE] [--plot FILE.svg]          (or: make bench-scale)
+python -m benchmarks.scale [REPORTS ...] [--out docs/explanation/data] [--plot FILE.svg]          (or: make bench-scale)
 
 Each batch has one report of 128 bits and 64 cohorts, and one batch in ten is repeated in the next segment. A measurement is a fold in a
 process of its own, after a fold of one small segment, so that the start of Spark (printed apart) is not part of it. Memory is the largest
@@ -30,6 +30,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.tables import Row, markdown, write_table
 from hubbub import Metric, Params
 from hubbub.summary import summary_to_bytes
 from hubbub.summary.counting import count_bits
@@ -236,55 +237,57 @@ def plot(found: Sequence[Figures], path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def print_table(found: Sequence[Figures]) -> None:
-    print(
-        "| reports | engine | s | ids, s | counting, s | DuckDB alone / ids | kernel / counting | s / kernel | start, s | memory, MB |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|")
-    for each in found:
-        print(
-            f"| {each['reports']:,} | {each['engine']} | {_cells(each, '')} | {each['start']:.1f} | {each['memory'] / 1e6:,.0f} |"
-        )
-    print("\nProcessor time, which depends less on other work:\n")
-    print("| reports | engine | s | ids, s | counting, s | DuckDB alone / ids | kernel / counting | s / kernel |")
-    print("|---|---|---|---|---|---|---|---|")
-    for each in found:
-        print(f"| {each['reports']:,} | {each['engine']} | {_cells(each, '_processor')} |")
-
-
-def _cells(each: Figures, kind: str) -> str:
-    """Return the seconds of a fold and of its stages, and the ratios of the stages to DuckDB alone and to the bare kernel."""
-    total = each["processor"] if kind else each["seconds"]
-    stages = [each.get(f"{stage}{kind}") for stage in ("ids", "counting")]
-    bare = [each[f"{name}{kind}"] for name in ("duckdb_alone", "kernel")]
-    ratios = [base / stage if stage else None for base, stage in zip(bare, stages, strict=True)]
-    return " | ".join("" if value is None else f"{value:.2f}" for value in [total, *stages, *ratios, total / bare[1]])
-
-
-def print_fits(summary: Figures) -> None:
-    print(
-        "\n| engine | fixed, s | microseconds a report | processor: fixed, s | microseconds a report | Spark is faster from |"
-    )
-    print("|---|---|---|---|---|---|")
-    for engine in ENGINES:
-        cells = [each for kind in ("fits", "processor_fits") for each in summary[kind][engine]]
-        at = summary["crossovers"].get(engine)
-        last = "" if engine == "spark" else "no size" if at is None else f"{at:.2g} reports"
-        print(f"| {engine} | {cells[0]:.2f} | {cells[1] * 1e6:.3f} | {cells[2]:.2f} | {cells[3] * 1e6:.3f} | {last} |")
-
-
-def about(machine: str, found: Sequence[Figures]) -> Figures:
-    """Return all figures, as --json writes them after each size."""
+def row(each: Figures) -> Row:
+    """Row of the table: seconds of a fold and of its stages, their ratios to DuckDB alone and to the bare kernel, start and memory."""
     return {
-        "machine": machine,
-        "figures": list(found),
-        "fits": {engine: fit(found, engine, "seconds") for engine in ENGINES},
-        "processor_fits": {engine: fit(found, engine, "processor") for engine in ENGINES},
-        "crossovers": {engine: crossover(found, engine) for engine in ENGINES if engine != "spark"},
+        "reports": f"{each['reports']}",
+        "engine": each["engine"],
+        **_cells(each, "seconds", ""),
+        **_cells(each, "processor", "_processor"),
+        "start_seconds": f"{each['start']:.1f}",
+        "memory_mb": f"{each['memory'] / 1e6:.0f}",
     }
 
 
-def main(sizes: Sequence[int], json_file: Path | None, plot_file: Path | None) -> None:
+def _cells(each: Figures, name: str, kind: str) -> dict[str, str]:
+    """Return the seconds, or the processor's seconds, of a fold and of its stages, and the ratios."""
+    total = each[name]
+    ids, counting = (each.get(f"{stage}{kind}") for stage in ("ids", "counting"))
+    duckdb, kernel = (each[f"{bare}{kind}"] for bare in ("duckdb_alone", "kernel"))
+    figures = {
+        "": total,
+        "_ids": ids,
+        "_counting": counting,
+        "_duckdb_over_ids": duckdb / ids if ids else None,
+        "_kernel_over_counting": kernel / counting if counting else None,
+        "_over_kernel": total / kernel,
+    }
+    return {f"{name}{end}": "" if value is None else f"{value:.2f}" for end, value in figures.items()}
+
+
+def fits(found: Sequence[Figures]) -> list[Row]:
+    """Rows with the cost of each engine: a fixed number of seconds, and microseconds of a report."""
+    rows = []
+    for engine in ENGINES:
+        (fixed, slope), (fixed_processor, slope_processor) = (
+            fit(found, engine, "seconds"),
+            fit(found, engine, "processor"),
+        )
+        at = None if engine == "spark" else crossover(found, engine)
+        rows.append(
+            {
+                "engine": engine,
+                "fixed, s": f"{fixed:.2f}",
+                "microseconds a report": f"{slope * 1e6:.3f}",
+                "processor: fixed, s": f"{fixed_processor:.2f}",
+                "processor: microseconds a report": f"{slope_processor * 1e6:.3f}",
+                "Spark is faster from": "" if engine == "spark" else "no size" if at is None else f"{at:.2g} reports",
+            }
+        )
+    return rows
+
+
+def main(sizes: Sequence[int], out: Path | None, plot_file: Path | None) -> None:
     machine = f"Python {platform.python_version()}, {os.cpu_count()} cores"
     found = list[Figures]()
     with TemporaryDirectory(prefix="hubbub-scale-") as directory:
@@ -292,12 +295,10 @@ def main(sizes: Sequence[int], json_file: Path | None, plot_file: Path | None) -
         for reports in sizes:
             found += measure_size(everything, reports)
             print(f"{reports:,} reports, load {found[-1]['load']:.1f}", file=sys.stderr)
-            if json_file is not None:
-                json_file.write_text(json.dumps(about(machine, found), indent=1) + "\n")
+            if out is not None:
+                write_table(out / "folds.csv", [row(each) for each in found])
     print(f"{machine}, load {found[0]['load']:.1f} to {max(each['load'] for each in found):.1f}\n")
-    print_table(found)
-    summary = about(machine, found)
-    print_fits(summary)
+    print("\n".join([*markdown([row(each) for each in found]), "", *markdown(fits(found))]))
     if plot_file is not None:
         plot(found, plot_file)
 
@@ -308,7 +309,7 @@ if __name__ == "__main__":
     else:
         parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
         parser.add_argument("reports", nargs="*", type=int, default=SIZES)
-        parser.add_argument("--json", type=Path, help="write all figures to this file")
+        parser.add_argument("--out", type=Path, help="write the table to this folder")
         parser.add_argument("--plot", type=Path, help="write a plot of time against reports to this SVG file")
         given = parser.parse_args()
-        main(given.reports, given.json, given.plot)
+        main(given.reports, given.out, given.plot)

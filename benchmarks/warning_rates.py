@@ -19,6 +19,7 @@ from types import MappingProxyType
 from threadpoolctl import threadpool_limits
 
 from benchmarks.runs import commit_seed
+from benchmarks.tables import Row, markdown
 from hubbub_decoder import Decoding, decode
 from tests.support.random_tasks import Task, draw_task, simulate_task
 
@@ -87,17 +88,19 @@ def alarms(decoding: Decoding, population: Mapping[str, int], task: Task) -> Ite
             yield Alarm(kind, kind in given, right)
 
 
-def rates(heading: str, found: Iterable[tuple[str, Alarm]]) -> Iterator[str]:
-    """Yield the table: for each name and kind, false alarms of the decodings in which it is wrong, and detections of the others."""
+def rates(column: str, found: Iterable[tuple[str, Alarm]]) -> Iterator[Row]:
+    """Yield a row for each name and kind: false alarms of the decodings in which it is wrong, and detections of the others."""
     counts: Counter[tuple[str, str, bool, bool]] = Counter((name, a.kind, a.given, a.right) for name, a in found)
-    yield f"| {heading} | warning | false alarms | detected |"
-    yield "|---" * 4 + "|"
     for name, kind in sorted({key[:2] for key in counts}):
         figures = []
         for right in (False, True):
             given, missing = (counts[name, kind, each, right] for each in (True, False))
-            figures.append(f"{given} of {given + missing}" if given + missing else "-")
-        yield f"| {name} | {kind} | {figures[0]} | {figures[1]} |"
+            figures += [f"{given}", f"{given + missing}"] if given + missing else ["", ""]
+        yield {
+            column: name,
+            "warning": kind,
+            **dict(zip(("false_alarms", "wrong", "detected", "right"), figures, strict=True)),
+        }
 
 
 def main() -> None:
@@ -128,7 +131,7 @@ def main() -> None:
                         print(f"{index} {name} {alarm.kind}: {task}", flush=True)
             done += 1
     print(f"{done} tasks")
-    print("\n".join(rates("candidates", found)))
+    print("\n".join(markdown(list(rates("candidates", found)))))
 
 
 if __name__ == "__main__":

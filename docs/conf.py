@@ -13,6 +13,8 @@ release = metadata.version("hubbub-telemetry")
 extensions = ["myst_parser", "accessibility", "mathjax", "reference", "sources"]
 exclude_patterns = ["progress"]
 
+myst_enable_extensions = ["dollarmath"]  # $formula$, which GitHub renders too
+myst_dmath_allow_space = False  # as on GitHub: amounts of money are not formulas
 myst_heading_anchors = 4  # links to headings, with the anchors that GitHub makes
 myst_fence_as_directive = ["math"]  # ```math, which GitHub renders too
 

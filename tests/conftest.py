@@ -16,7 +16,7 @@ settings.register_profile(
 settings.load_profile("hubbub")
 
 
-def _commit() -> str:
+def commit_of_seeds() -> str:
     """Return the origin of all seeds: HUBBUB_TEST_SEED to repeat a run, else the commit's hash."""
     if seed := os.environ.get("HUBBUB_TEST_SEED"):
         return seed
@@ -26,7 +26,7 @@ def _commit() -> str:
 
 
 def pytest_report_header() -> str:
-    return f"statistical seeds derive from HUBBUB_TEST_SEED={_commit()}"
+    return f"statistical seeds derive from HUBBUB_TEST_SEED={commit_of_seeds()}"
 
 
 @pytest.fixture
@@ -36,5 +36,5 @@ def unseen_seed(request: pytest.FixtureRequest) -> int:
     An assertion about random draws must therefore fail by chance with probability about 1e-6. The test states the theory, or the
     distance from the bound in many draws. With 270 such assertions, a correct program fails in fewer than one of 300 commits.
     """
-    text = f"{_commit()} {request.node.nodeid}"
+    text = f"{commit_of_seeds()} {request.node.nodeid}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

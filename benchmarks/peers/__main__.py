@@ -1,11 +1,17 @@
 """Frequency oracles at one epsilon: hubbub, exact count laws, and the packages pure-LDP 1.2.0 and multi-freq-ldpy 0.2.5.
 
     python -m benchmarks.peers [--eps 1 2 4] [--values 100 1000 10000] [--reports 10000 100000 1000000] [--oracles hubbub OUE]
-                               [--results FILE] [--environment DIR] [--limit 10] [--out docs/explanation/comparison.md]
+                               [--results FILE] [--environment DIR] [--limit 10] [--out docs/explanation/data]
     (or: make bench-peers)
 
 Every value is a candidate, and shares follow Zipf's law. The packages run in a virtual environment in DIR, which is made from the package
 index; without it their rows have the reason. Each finished row is kept in FILE, and a later call does not repeat it.
+
+The error is N times the mean squared error over all values, as a ratio to the optimum of large domains, 4 e^eps / (e^eps - 1)^2 + 1/M, with
+its standard error over the populations. It is a formula where the oracle is called exact. Declared is the mean of the variances that the
+decoder states, as the same ratio. Total variation is that of the best guess of the distribution: hubbub's is the posterior median,
+multi-freq-ldpy clips and renormalizes, and all others are projected onto the distributions (Norm-Sub). Coverage is that of 95 % intervals.
+Seconds of a processor and peak memory are those of one estimation, of a package with the encoding of its reports.
 """
 
 from __future__ import annotations
@@ -14,49 +20,26 @@ import argparse
 import functools
 import itertools
 import json
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
 from benchmarks.environment import CACHE
-from benchmarks.pages import put_section
 from benchmarks.peers.decodings import FORMS, MAX_RETAINED_CELLS, score_hubbub
 from benchmarks.peers.packages import ORACLES, Packages
-from tests.support.oracle_cells import MOST_BITS, Cell, Score, choose_params
+from benchmarks.tables import Row, markdown, write_table
+from tests.support.oracle_cells import Cell, Score, choose_params
 from tests.support.oracle_laws import LAWS, score_law
 
-HEADING = "## Frequency oracles at equal epsilon"
-LEGEND = f"""{HEADING}
-
-`make bench-peers`: every value is a candidate, and shares follow Zipf's law.
-The error is N times the mean squared error over all values.
-It is a ratio to the optimum of large domains, 4 e^eps / (e^eps - 1)^2 + 1/M, with its standard error over the populations.
-It is a formula where the oracle is called exact, and of one population where it has no standard error.
-Total variation is that of the best guess of the distribution.
-hubbub's is the posterior median; multi-freq-ldpy clips and renormalizes; all others are projected onto the distributions (Norm-Sub).
-Coverage is that of 95 % intervals over all values; no other package has intervals.
-The estimates of multi-freq-ldpy and of pure-LDP's RAPPOR are clipped or shrunk, so they are biased: compare their total variation, not their error.
-Declared is the mean of the variances that the decoder states, as the same ratio; it has less noise than the error.
-Seconds of a processor and peak memory are those of one estimation; those of a package include the encoding of its reports.
-k and m are those of `hubbub plan`, with at most {MOST_BITS} bits.
-Subset selection and generalized randomized response (GRR) are better than the optimum of large domains where there are few values.
-The clients of pure-LDP's RAPPOR never turn a one into a zero, so its row has no epsilon.
-A dash means that there is no such figure."""
-BIT_COUNTS = "hubbub, bit counts"
-COLUMNS = (
-    "eps",
-    "values",
-    "reports",
-    "oracle",
-    "error / optimum",
-    "declared",
-    "total variation",
-    "coverage",
-    "seconds",
-    "MB",
-)
+_FORMATS = {
+    "error_over_optimum_se": ".3f",
+    "declared": ".3f",
+    "total_variation": ".4f",
+    "coverage": ".3f",
+    "processor_seconds": ".2f",
+    "memory_mb": ".0f",
+}
 
 
 class Ledger:
@@ -88,17 +71,16 @@ def _key(cell: Cell, name: str) -> str:
     return f"{cell.epsilon:g} {cell.values} {cell.reports} {name}"
 
 
-def row(cell: Cell, name: str, score: Score | str) -> str:
-    """Row of the table."""
-    start = f"| {cell.epsilon:g} | {cell.values:,} | {cell.reports:,} | {name} |"
+def row(cell: Cell, name: str, score: Score | str) -> Row:
+    """Row of the table; a figure that does not exist is empty."""
+    start = {"eps": f"{cell.epsilon:g}", "values": f"{cell.values}", "reports": f"{cell.reports}", "oracle": name}
     if isinstance(score, str):
-        return f"{start} {score} |  |  |  |  |  |"
-    error = f"{score.error:.3f}" + (f" ({score.uncertainty:.3f})" if score.uncertainty > 0 else "")
-    figures = [
-        "-" if math.isnan(figure) else format(figure, form)
-        for figure, form in zip(score[2:], (".3f", ".4f", ".3f", ".2f", ".0f"), strict=True)
-    ]
-    return f"{start} {error} | {' | '.join(figures)} |"
+        return {**start, "error_over_optimum": score, **dict.fromkeys(_FORMATS, "")}
+    figures = {
+        column: format(figure, form) if figure > 0 else ""
+        for (column, form), figure in zip(_FORMATS.items(), score[1:], strict=True)
+    }
+    return {**start, "error_over_optimum": f"{score.error:.3f}", **figures}
 
 
 def oracles(cell: Cell, packages: Packages, ledger: Ledger) -> Mapping[str, Callable[[], Score | str]]:
@@ -131,44 +113,22 @@ def main() -> None:
     parser.add_argument("--package-runs", type=int, default=1, help="the same for rows of a package")
     parser.add_argument("--results", type=Path, help="file of finished rows, read and extended")
     parser.add_argument("--recorded", action="store_true", help="print the rows of --results only, and run nothing")
-    parser.add_argument("--out", type=Path, help="write the table to this page")
+    parser.add_argument("--out", type=Path, help="write the table to this folder")
     options = parser.parse_args()
     ledger = Ledger(options.results)
     packages = Packages(options.environment, options.limit, options.package_runs)
     cells = [Cell(*each, options.runs) for each in itertools.product(options.eps, options.values, options.reports)]
-    results: dict[Cell, dict[str, Score | str]] = {cell: {} for cell in cells}
+    rows: list[Row] = []
     with threadpool_limits(1):
         for cell in cells:
             for name, score in oracles(cell, packages, ledger).items():
                 if any(text in name for text in options.oracles):
                     found = ledger.find(cell, name) if options.recorded else ledger.fetch(cell, name, score)
                     if found is not None:
-                        results[cell][name] = found
-                        print(row(cell, name, found), flush=True)
+                        rows.append(row(cell, name, found))
+                        print(*markdown(rows)[0 if len(rows) == 1 else -1 :], sep="\n", flush=True)
     if options.out:
-        header = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-        rows = [row(cell, name, found) for cell, group in results.items() for name, found in group.items()]
-        put_section(options.out, "\n".join([LEGEND, "", *findings(results), "", *header, *rows]))
-
-
-def findings(results: Mapping[Cell, Mapping[str, Score | str]]) -> list[str]:
-    """Table of the largest error of the bit counts for each epsilon, and of the cells in which their total variation is the smallest."""
-    lines = [
-        "| eps | cells | bit counts: largest error / optimum | largest declared | cells with the smallest total variation |",
-        "|---|---|---|---|---|",
-    ]
-    for epsilon in sorted({cell.epsilon for cell in results}):
-        ours, first = [], 0
-        for cell, group in results.items():
-            scores = {name: score for name, score in group.items() if isinstance(score, Score)}
-            bits = next((score for name, score in scores.items() if name.startswith(BIT_COUNTS)), None)
-            if cell.epsilon == epsilon and bits is not None:
-                ours.append(bits)
-                first += bits.variation <= min(s.variation for name, s in scores.items() if "hubbub" not in name)
-        if ours:
-            error, declared = max(each.error for each in ours), max(each.declared for each in ours)
-            lines.append(f"| {epsilon:g} | {len(ours)} | {error:.3f} | {declared:.3f} | {first} |")
-    return lines
+        write_table(options.out / "frequency-oracles.csv", rows)
 
 
 if __name__ == "__main__":

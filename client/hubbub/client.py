@@ -40,7 +40,7 @@ logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
 T = TypeVar("T")
 
-_debugged_clients: list[Client] = []
+debugged_clients: list[Client] = []
 """Clients in debug mode, kept until the exit hook has sent their reports."""
 
 
@@ -130,7 +130,7 @@ class Client:
             from hubbub.sdk.transparency.debug_mode import debugged
 
             configuration, seams = debugged(configuration, seams)
-            _debugged_clients.append(self)
+            debugged_clients.append(self)
         self._configuration, self._seams = configuration, seams
         self._async_worker = AsyncWorker()
         self._parts = build(configuration, seams)

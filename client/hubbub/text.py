@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -83,26 +84,74 @@ def format_size(size: float) -> str:
     return f"{size:.4g} TiB"
 
 
+_JOINER, _EXTENDER = "\u200d", "\ufe0f\u20e3\U0001f3fb-\U0001f3ff"
+_EMOJI = f"[\u203c-\u3299\U0001f000-\U0001faff][{_EXTENDER}]*"
+_REGION = "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f"
+_SEQUENCE = re.compile(f"({_EMOJI}(?:{_JOINER}{_EMOJI})+|{_REGION})")
+"""Emoji of several characters with invisible ones between them: families, professions, and the flags of regions."""
+
+
+def _escape(text: str, kept: str) -> str:
+    """Return a text with escapes for characters that are not printable, except those that are kept, and those inside an emoji."""
+    return "".join(
+        part if n % 2 else "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in part)
+        for n, part in enumerate(_SEQUENCE.split(text))
+    )
+
+
+def cut_before(text: str, at: int) -> int:
+    """Return the last position up to `at` where a text can be cut: not before a mark of a character, and not inside an emoji.
+
+    >>> family = "\N{WOMAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
+    >>> [cut_before(f"ab{family}c", at) for at in (1, 2, 3, 6, 7, 8)], cut_before("e\u0301", 1)
+    ([1, 2, 2, 2, 7, 8], 0)
+    """
+    start = at
+    while 0 < start < len(text) and at - start < _LONGEST_CLUSTER and _continues(text, start):
+        start -= 1
+    return at if at - start == _LONGEST_CLUSTER else start
+
+
+_LONGEST_CLUSTER = 16
+
+
+def _continues(text: str, at: int) -> bool:
+    """Whether the character at a position belongs to the one before it."""
+    before, after = text[at - 1], text[at]
+    if "\U0001f1e6" <= after <= "\U0001f1ff":  # two letters are one flag
+        letters = re.search("[\U0001f1e6-\U0001f1ff]*$", text[max(0, at - 2 * _LONGEST_CLUSTER) : at])
+        return letters is not None and len(letters[0]) % 2 == 1
+    return (
+        unicodedata.category(after).startswith("M")
+        or _JOINER in (before, after)
+        or "\U0001f3fb" <= after <= "\U0001f3ff"
+        or "\U000e0020" <= after <= "\U000e007f"
+    )
+
+
 def escape_control_characters(value: str) -> str:
-    """Return a string on one printable line: a terminal obeys none of its characters.
+    """Return a string on one printable line: a terminal obeys none of its characters. Emoji of several characters stay whole.
 
     >>> escape_control_characters("a\\x1b[8m\\u202eb\\n")
     'a\\\\x1b[8m\\\\u202eb\\\\n'
     """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
+    return value if value.isprintable() else _escape(value, "")
+
+
+_SPACES = "\n\t" + "".join(c for c in map(chr, range(0x3001)) if unicodedata.category(c) == "Zs")
 
 
 def visible_text(text: str) -> str:
     r"""Return a text for a page, in which no character is invisible or changes the order of others: such characters become code points.
 
-    These are control and format characters, lone surrogates and unassigned characters. Spaces, tabs and line breaks stay.
+    These are control and format characters, lone surrogates and unassigned characters. Spaces, tabs, line breaks and emoji stay.
 
     >>> visible_text("safe\u202egnp.exe\x00, two\nlines")
     'safe\\u202egnp.exe\\x00, two\nlines'
     """
     if text.isprintable():
         return text
-    return "".join(c if c in "\n\t" or unicodedata.category(c) == "Zs" else escape_control_characters(c) for c in text)
+    return _escape(text, _SPACES)
 
 
 def visible_value(value: object) -> object:
@@ -121,7 +170,9 @@ def escape_untrusted(value: str) -> str:
     >>> escape_untrusted("x" * 1000)[36:]
     'xxxx...xxxx (1,000 characters)'
     """
-    head, tail = (value, "") if len(value) <= _MAX_CHARACTERS else (value[:40], value[-4:])
+    head, tail = value, ""
+    if len(value) > _MAX_CHARACTERS:
+        head, tail = value[: cut_before(value, 40)], value[cut_before(value, len(value) - 4) :]
     escaped = [escape_control_characters(part) for part in (head, tail)]
     return "...".join(escaped) + f" ({len(value):,} characters)" if tail else escaped[0] or '""'
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.report.write import write_report
     from hubbub_decoder.results.decoding import Decoding
     from hubbub_decoder.results.diagnosis import Diagnosis
-    from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate
+    from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, Level, ShareEstimate
     from hubbub_decoder.results.unlisted_strings import UnlistedString
     from hubbub_decoder.simulation import (
         simulate,
@@ -68,6 +68,7 @@ __all__ = [
     "Finding",
     "FitTest",
     "ForeignFileError",
+    "Level",
     "OutputError",
     "Overlap",
     "Plan",
@@ -116,6 +117,7 @@ _MODULES = {
     "Diagnosis": "results.diagnosis",
     "Finding": "results.estimates",
     "FitTest": "results.estimates",
+    "Level": "results.estimates",
     "ShareEstimate": "results.estimates",
     "UnlistedString": "results.unlisted_strings",
     "Plan": "planning.plan",

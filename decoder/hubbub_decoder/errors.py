@@ -39,4 +39,4 @@ class PullError(HubbubError):
 
 
 class PlanError(HubbubError, ValueError):
-    """Wishes that no definition fulfils."""
+    """Wishes that no definition fulfils. The text has the fields of `Wishes` in backticks, with their values: "`hold = 3`"."""

@@ -13,6 +13,7 @@ from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.options import Progress, Target
 from hubbub_decoder.planning.law.accuracy import Accuracy
+from hubbub_decoder.results.diagnosis import BitResidual, Residuals
 from hubbub_decoder.results.document import Document
 from hubbub_decoder.results.ordinal import Numbers
 from hubbub_decoder.results.unlisted_strings import CohortBits
@@ -22,6 +23,7 @@ __all__ = [
     "Accuracy",
     "AuditedClient",
     "AuditedValue",
+    "BitResidual",
     "Bound",
     "ClientReports",
     "CohortBits",
@@ -37,6 +39,7 @@ __all__ = [
     "Numbers",
     "Population",
     "Progress",
+    "Residuals",
     "Schedule",
     "Target",
     "Transitions",

@@ -35,6 +35,7 @@ MODULES = (
     "hubbub_decoder.plots",
     "hubbub_decoder.typing",
     "hubbub_aggregator",
+    "hubbub_aggregator.typing",
 )
 INDEX_OF_COMMANDS, INDEX_OF_NAMES = "reference/cli", "reference/api"
 BASES_WITHOUT_MEMBERS = "BaseException, Enum, Mapping, Sequence, int, str, tuple"

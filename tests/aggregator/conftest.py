@@ -26,6 +26,7 @@ from hubbub_aggregator.server.listener import bound_address, bound_url, listen, 
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from tests.support.databases import make_version_6, new_postgres
+from tests.support.html import without_word_spans
 from tests.support.postgres import postgres
 
 DEFINITIONS = """
@@ -114,6 +115,11 @@ class HttpResponse:
     @property
     def json(self) -> Any:
         return json.loads(self.body)
+
+    @property
+    def page(self) -> str:
+        """HTML, without the elements that keep numbers whole."""
+        return without_word_spans(self.body.decode())
 
 
 @dataclass

@@ -22,7 +22,7 @@ SURVEY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
 
 
 @pytest.fixture(autouse=True)
-def _our_failures_fail_tests() -> Iterator[None]:
+def internal_errors_fail_tests() -> Iterator[None]:
     with raise_internal_errors():
         yield
 

@@ -12,14 +12,14 @@ from tests.aggregator.conftest import (
     start,
     store,
 )
-from tests.client.conftest import _our_failures_fail_tests, rig
+from tests.client.conftest import internal_errors_fail_tests, rig
 
 __all__ = [
-    "_our_failures_fail_tests",
     "aggregator",
     "closed_last",
     "database",
     "definitions",
+    "internal_errors_fail_tests",
     "make_batch",
     "postgres_url",
     "refusals_without_delay",

@@ -25,6 +25,7 @@ import hubbub.summary
 import hubbub.testing
 import hubbub.typing
 import hubbub_aggregator
+import hubbub_aggregator.typing
 import hubbub_decoder
 import hubbub_decoder.plots
 import hubbub_decoder.typing
@@ -45,7 +46,15 @@ PUBLIC_MODULES = (
     hubbub_decoder.plots,
     hubbub_decoder.typing,
     hubbub_aggregator,
+    hubbub_aggregator.typing,
 )
+
+
+PUBLIC_MEMBERS: dict[str, set[str]] = {
+    "hubbub_aggregator.SqlStore": {"open", "close"},
+    **{f"hubbub_aggregator.typing.{name}": set() for name in ("ConnectionLimits", "ServiceClock", "Store")},
+}
+"""Public members of classes whose other members belong to the service."""
 
 
 def described(modules: tuple[ModuleType, ...] = PUBLIC_MODULES) -> str:
@@ -58,12 +67,19 @@ def described(modules: tuple[ModuleType, ...] = PUBLIC_MODULES) -> str:
             if (
                 inspect.isclass(thing) and thing is not hubbub.ProblemType
             ):  # its members are the table of test_delivery.py
-                for member in sorted(vars(thing)):
+                for member in sorted(PUBLIC_MEMBERS.get(f"{module.__name__}.{name}", own_members(thing))):
                     if not member.startswith("_"):
                         each = inspect.getattr_static(thing, member)
                         called = each.__func__ if isinstance(each, classmethod | staticmethod) else each
                         lines.append(f"  .{member}{_signature(called) if callable(called) else ''}")
     return "\n".join(lines) + "\n"
+
+
+def own_members(thing: type) -> set[str]:
+    """Return the names that a class defines, or inherits from a class of the package that is not public itself."""
+    public = {getattr(module, name) for module in PUBLIC_MODULES for name in module.__all__ if name[0].isupper()}
+    bases = (base for base in thing.__mro__[1:] if base.__module__.startswith("hubbub") and base not in public)
+    return {*vars(thing), *(name for base in bases for name in vars(base))}
 
 
 def _signature(thing: object) -> str:

@@ -1,9 +1,10 @@
-"""Numbered equations of docs/explanation/mathematics.md and docs/explanation/privacy.md, and their citations in docstrings."""
+"""Formulas of the documents: numbered equations and their citations in docstrings, and inline formulas as the site and GitHub read them."""
 
 from __future__ import annotations
 
 import re
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,26 @@ CITATION = re.compile(r"docs/(?:[\w-]+/)?(\w+\.md),\s+equations?\s+(\([^)]*\)(?:
 PACKAGES = ("client/hubbub", "aggregator/hubbub_aggregator", "decoder/hubbub_decoder")
 
 
-def equations(page: str) -> list[str]:
+EXPLANATION = DOCS / "explanation"
+PAGES = {
+    "mathematics.md": [EXPLANATION / "mathematics.md", *sorted((EXPLANATION / "mathematics").glob("*.md"))],
+    "privacy.md": [EXPLANATION / "privacy.md"],
+}
+"""Pages by the name that docstrings cite: the sections of mathematics.md are on the pages that it lists."""
+DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md")])
+FORMULA = re.compile(r"(?<![\\$\w])\$(?=\S)([^$\n]*[^$\s\\])\$(?![\w$])")
+
+
+def equations(page: Path) -> list[str]:
     """Return the numbers of a page's equations, in order."""
-    (path,) = DOCS.rglob(page)
-    return re.findall(r"\\tag\{([^}]+)\}", path.read_text(encoding="utf-8"))
+    return re.findall(r"\\tag\{([^}]+)\}", page.read_text(encoding="utf-8"))
+
+
+def prose(document: Path) -> str:
+    """Return the text of a document without blocks and spans of code."""
+    text = re.sub(r"^( *)```.*?^\1```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^(?: {4}.*\n)+", "", text, flags=re.MULTILINE)
+    return re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)
 
 
 def citations() -> dict[str, list[tuple[str, str]]]:
@@ -34,28 +51,49 @@ def citations() -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-@pytest.mark.parametrize("page", ["mathematics.md", "privacy.md"])
-def test_equations_are_numbered_in_order(page: str) -> None:
+@pytest.mark.parametrize("page", [page for pages in PAGES.values() for page in pages], ids=lambda page: page.stem)
+def test_equations_are_numbered_in_order(page: Path) -> None:
     sections = [
         [int(number.partition(".")[2]) for number in section]
         for _, section in groupby(equations(page), key=lambda number: number.partition(".")[0])
     ]
-    assert sections
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in sections)
 
 
 def test_equations_are_in_the_section_of_their_number() -> None:
-    parts = re.split(
-        r"^## (\d+)\.", (DOCS / "explanation" / "mathematics.md").read_text(encoding="utf-8"), flags=re.MULTILINE
-    )[1:]
-    for section, text in zip(parts[::2], parts[1::2], strict=True):
-        assert {number.partition(".")[0] for number in re.findall(r"\\tag\{([^}]+)\}", text)} <= {section}
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES["mathematics.md"])
+    parts = re.split(r"^## (\d+)\.", text, flags=re.MULTILINE)[1:]
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert sorted(map(int, sections)) == list(range(1, 23))
+    for section, below in sections.items():
+        assert {number.partition(".")[0] for number in re.findall(r"\\tag\{([^}]+)\}", below)} <= {section}
 
 
 def test_cited_equations_exist() -> None:
     cited = citations()
     assert len(cited) > 30
-    known = {page: set(equations(page)) for page in ("mathematics.md", "privacy.md")}
+    known = {name: {number for page in pages for number in equations(page)} for name, pages in PAGES.items()}
     assert {
         (path, *each) for path, all_cited in cited.items() for each in all_cited if each[1] not in known[each[0]]
     } == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_dollar_signs_and_tex_are_formulas(document: Path) -> None:
+    """An amount of money or a formula that is not closed would show its dollar sign, or swallow the text up to the next one."""
+    text = prose(document)
+    rest = FORMULA.sub("", text)
+    assert "$" not in rest
+    assert re.findall(r"\\[a-zA-Z]+|[\^_]\{", rest) == []
+    words = [re.sub(r"\\[a-z]+(\{[a-z ]*\})?", "", formula) for formula in FORMULA.findall(text)]
+    assert [formula for formula in words if re.search(r"[A-Za-z]{3,} [A-Za-z]{3,}", formula)] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_formulas_survive_markdown(document: Path) -> None:
+    """GitHub reads `*`, `\\,` and `\\{` in a formula between dollar signs as Markdown, and `|` as the end of a table's cell."""
+    text = prose(document)
+    formulas = FORMULA.findall(text)
+    assert [formula for formula in formulas if re.search(r"\*|\\[^a-zA-Z ]|<[a-zA-Z]", formula)] == []
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert [formula for row in rows for formula in FORMULA.findall(row) if "|" in formula] == []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
+import subprocess
+import sys
 
 import pytest
 
@@ -12,7 +13,6 @@ from hubbub import Policy, load_definitions
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder import Wishes, plan
-from tests.support.pages import PageRun
 from tests.support.paths import DOCS, REPOSITORY
 
 PAGE = (DOCS / "explanation" / "privacy-review.md").read_text()
@@ -92,17 +92,14 @@ def test_detectable_shares_are_those_of_plans() -> None:
         assert shown == f"{100 * planned.description.detection_limit:.2f} %"
 
 
-def test_template_program_prints_each_metric(tmp_path: Path) -> None:
-    (tmp_path / "metrics.toml").write_text((REPOSITORY / "examples" / "metrics.toml").read_text())
-    with PageRun(TEMPLATE, tmp_path) as page:
-        output = page.run()
+def test_template_program_prints_each_metric() -> None:
+    (command,) = re.findall(r"^python (.*)$", TEMPLATE, flags=re.MULTILINE)
+    program = command.replace("metrics.toml", "examples/metrics.toml").split()
+    output = subprocess.run(
+        [sys.executable, *program], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    ).stdout
     assert "| homepage | |" in output
     assert "| epsilon of all reports of a value | 4.000 |" in output
-
-
-def test_template_program_equals_the_type_checked_example() -> None:
-    (shown,) = re.findall(r"```python\n(.*?)```", TEMPLATE, flags=re.DOTALL)
-    assert (REPOSITORY / "examples" / "data_protection.py").read_text().endswith(f'"""\n\n{shown}')
 
 
 @pytest.mark.parametrize("name", ["controller", "legal basis", "purpose", "counts of bits"])

@@ -7,20 +7,24 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from html import unescape
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.parse import quote
 
 import click
 import pytest
 
 from hubbub.cli import main
 from tests.contracts.test_api import PUBLIC_MODULES
-from tests.contracts.test_docs_equations import equations
+from tests.contracts.test_docs_questions import SEARCHES
 from tests.support.chromium import chromium, requested, require
 from tests.support.paths import DOCS
 
 pytestmark = pytest.mark.slow
-PHONE_WIDTH = 390
+PHONE_WIDTH, DESKTOP_WIDTH = 390, 1280
 SEARCH_RESULTS = """
     const links = [...document.querySelectorAll("#search-results ul.search li")].map((row) => row.querySelector("a").getAttribute("href"));
     return document.querySelector("#search-results").innerText.includes("Search finished") ? links : null;
@@ -132,22 +136,60 @@ def test_search_finds_commands_options_and_names_first(site: Path, tmp_path: Pat
             assert decisions == [*range(len(shown) - len(decisions), len(shown))], query
 
 
-@pytest.mark.parametrize("page", ["mathematics", "privacy"])
-def test_equations_render_on_a_phone(site: Path, tmp_path: Path, page: str) -> None:
-    """MathJax shows a wrong formula as an error, and an unknown command in red."""
+def test_search_lists_answers_first(site: Path, tmp_path: Path) -> None:
+    """The page that answers, or the page of questions, is among the first ten results, and before any decision record."""
     require()
+    script = "return [...document.querySelectorAll('ul.search li a')].map(link => link.getAttribute('href'))"
+    handler = partial(SimpleHTTPRequestHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, chromium(tmp_path / "profile") as browser:
+        Thread(target=server.serve_forever, daemon=True).start()
+        for words, page in SEARCHES.items():
+            browser.get(f"http://127.0.0.1:{server.server_port}/search.html?q={quote(words)}")
+            while "Search finished" not in browser.find_element("id", "search-results").text:
+                pass
+            found = [link.partition("#")[0].partition("?")[0] for link in browser.execute_script(script)]
+            answers = {page.replace(".md", ".html"), "questions.html"}
+            assert answers & set(found[:10]), (words, found[:10])
+            before = found[: min(found.index(each) for each in answers if each in found)]
+            assert not [each for each in before if each.startswith("decisions/")], words
+        server.shutdown()
+
+
+def formulas(page: str) -> int:
+    """Return the number of formulas of a page of the site, of the text and displayed."""
+    return len(re.findall(r'<(?:span|div) class="math ', page))
+
+
+def test_no_formula_is_left_as_text(site: Path) -> None:
+    """Outside formulas and code, a page has neither commands of TeX nor the dollar signs of a formula that was not read."""
+    for path in site.rglob("*.html"):
+        page = path.read_text(encoding="utf-8").partition("<article")[2].partition("</article>")[0]
+        text = re.sub(r'<(pre|code)\b.*?</\1>|<(span|div) class="math .*?</\2>', "", page, flags=re.DOTALL)
+        text = unescape(re.sub(r"<[^>]+>", "", text))
+        assert re.findall(r"\$[^\s$][^$\n]*\$|\\[a-z]{2,}.{0,20}|[\^_]\{.{0,20}", text) == [], path
+
+
+def test_formulas_render_and_fit(site: Path, tmp_path: Path) -> None:
+    """MathJax shows a wrong formula as an error, and an unknown command in red. On a phone, wide formulas scroll by themselves."""
+    require()
+    pages = {path: formulas(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+    pages = {path: number for path, number in pages.items() if number}
+    assert sum(pages.values()) > 800
     with chromium(tmp_path / "profile") as browser:
-        browser.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": PHONE_WIDTH, "height": 844, "deviceScaleFactor": 1, "mobile": True},
-        )
-        browser.get(page_of(site, page).as_uri())
         browser.set_script_timeout(60)
-        browser.execute_async_script("MathJax.startup.promise.then(arguments[0])")
-        rendered, errors, width = browser.execute_script(
-            "return [document.querySelectorAll('mjx-container').length,"
-            " document.querySelectorAll('mjx-merror, mjx-container [style*=\"color: red\"]').length, document.documentElement.scrollWidth]"
-        )
-        assert (rendered, errors) == (len(equations(f"{page}.md")), 0)
-        assert width == PHONE_WIDTH
+        for path, number in pages.items():
+            for width in (PHONE_WIDTH, DESKTOP_WIDTH):
+                metrics = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width == PHONE_WIDTH}
+                browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+                browser.get(path.as_uri())
+                browser.execute_async_script("MathJax.startup.promise.then(arguments[0])")
+                rendered, errors, page, wide = browser.execute_script(
+                    "return [document.querySelectorAll('mjx-container').length,"
+                    " document.querySelectorAll('mjx-merror, mjx-container [style*=\"color: red\"]').length,"
+                    " document.documentElement.scrollWidth,"
+                    " [...document.querySelectorAll('div.math')].filter(each => each.scrollWidth > each.clientWidth).length]"
+                )
+                assert (rendered, errors) == (number, 0), path
+                assert page <= width, path
+                assert width == PHONE_WIDTH or wide == 0, path
         assert all(address.startswith(("file:", "data:")) for address in requested(browser))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
 
-from tests.contracts.test_api import PUBLIC_MODULES
+from tests.contracts.test_api import PUBLIC_MEMBERS, PUBLIC_MODULES
 
 NOT_REQUIRED = {
     "ES01": "a summary is enough where nothing else is to say",
@@ -27,9 +27,6 @@ NOT_REQUIRED = {
     "RT04": "the same",
 }
 """Rules of numpydoc's validator that are not followed, with the reason."""
-
-INTERNAL_METHODS = {"hubbub_aggregator.SqlStore": {"open", "close"}}
-"""Documented methods of a class whose other methods belong to the service (see test_public_signatures.py)."""
 
 
 class Documented(NamedTuple):
@@ -56,7 +53,7 @@ def public_names() -> Iterator[Documented]:
             thing, where = getattr(module, name), f"{module.__name__}.{name}"
             if inspect.isclass(thing):
                 yield documented(where, thing)
-                members = INTERNAL_METHODS.get(where, {each for each in dir(thing) if not each.startswith("_")})
+                members = PUBLIC_MEMBERS.get(where, {each for each in dir(thing) if not each.startswith("_")})
                 for each in sorted(members):
                     function = function_of(thing, each)
                     if function is not None:

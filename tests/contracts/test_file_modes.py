@@ -67,7 +67,7 @@ summary = read_summary("simulated.parquet")
 write_summary(summary, "summary.parquet")
 rows = bytes(summary.metric.row_bytes)
 write_reports(Reports(summary.metric, [0], [list(rows)], []), "reports.parquet")
-run(f"metrics catalogue {METRICS} --out pages/metrics.html")
+run(f"metrics catalogue {METRICS} --out-dir pages")
 run("decode simulated.parquet --candidates ../candidates.txt --out results/decoded.csv")
 """
 PUBLIC = ("results", "pages", "fold.prom")
@@ -97,4 +97,4 @@ def test_files_with_data_of_persons_are_for_their_owner_only(tmp_path: Path, uma
     expected = {path: 0o700 if (place / path).is_dir() else 0o600 for path in found if not path.startswith(PUBLIC)}
     assert len(expected) > 25
     assert {path: oct(found[path]) for path, mode in expected.items() if found[path] != mode} == {}
-    assert {found[path] for path in ("results/decoded.csv", "pages/metrics.html", "fold.prom")} == {0o666 & ~umask}
+    assert {found[path] for path in ("results/decoded.csv", "pages/index.html", "fold.prom")} == {0o666 & ~umask}

@@ -62,7 +62,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "hubbub.privacy.amplified": (hubbub.privacy.amplified, {"epsilon": 1.0, "num_reports": 100, "delta": 1e-9}),
     "hubbub.privacy.central_epsilon": (
         lambda **options: hubbub.privacy.central_epsilon(SURVEY, **options),
-        {"num_reports": 100, "delta": 1e-9, "periods": 1},
+        {"num_reports": 100, "delta": 1e-9, "periods": 1, "hold": 1},
     ),
     "hubbub.privacy.compose": (lambda **options: hubbub.privacy.compose([1.0], **options), {"delta": 0.0}),
     "hubbub.privacy.effective_group_size": (

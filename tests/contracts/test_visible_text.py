@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hubbub import Buckets, Definitions, Metric
-from hubbub.cli.catalogue import catalogue_page
+from hubbub.cli.catalogue import catalogue_pages
 from hubbub.pages.html_page import element, page, table
 from hubbub.privacy.ledger import Account
 from hubbub.sdk.storage.state import State
@@ -50,6 +50,9 @@ TEXTS = st.lists(TEXT, min_size=8, max_size=8, unique=True)
 
 def invisible(text: str) -> list[str]:
     """Characters that a page must not have."""
+    text = re.sub(
+        "(?<=[\u203c-\u3299\ufe0f\U0001f000-\U0001faff])\u200d(?=[\u203c-\u3299\U0001f000-\U0001faff])", "", text
+    )
     return [c for c in text if not (c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs")]
 
 
@@ -67,7 +70,7 @@ def markup(texts: list[str]) -> str:
 
 
 def catalogue(texts: list[str]) -> str:
-    return catalogue_page(Definitions(metrics(texts)), date(2026, 11, 23))
+    return "".join(catalogue_pages(Definitions(metrics(texts)), date(2026, 11, 23)).values())
 
 
 def state(texts: list[str]) -> str:
@@ -87,7 +90,9 @@ def planned() -> Any:
 
 
 def of_plan(texts: list[str]) -> str:
-    return render_page([replace(planned(), label=texts[0])], toml=texts[1], notes=texts[2:])
+    return render_page(
+        [replace(planned(), label=texts[0])], toml=texts[1], findings=[Finding("kind", each) for each in texts[2:]]
+    )
 
 
 def decodings(texts: list[str]) -> list[Decoding]:

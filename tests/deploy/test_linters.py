@@ -142,7 +142,7 @@ def test_each_alert_fires_for_its_cause() -> None:
     rules = yaml.safe_load((folder / "alerts.yml").read_text())["groups"][0]["rules"]
     tested = set(re.findall(r'alertname="(\w+)"', (folder / "alerts_test.yml").read_text()))
     assert tested == {rule["alert"] for rule in rules}
-    assert all(set(rule["annotations"]) == {"summary", "action"} for rule in rules)
+    assert all(set(rule["annotations"]) == {"summary", "action", "runbook"} for rule in rules)
 
 
 def test_dashboard_is_the_output_of_its_script() -> None:

@@ -1,4 +1,4 @@
-"""Names in deploy/ and docs/how-to/deploying.md exist in the code: commands, options, variables, metrics, labels and ports."""
+"""Names in deploy/ and docs/how-to exist in the code: commands, options, variables, metrics, labels and ports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hubbub.cli import main
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.cli.fold import write_fold_textfile
-from hubbub_aggregator.cli.serve import _OTHER_VARIABLES, VARIABLE_PREFIX, configurable
+from hubbub_aggregator.cli.serve import OTHER_VARIABLES, VARIABLE_PREFIX, configurable
 from hubbub_aggregator.cli.serve import command as serve
 from hubbub_aggregator.monitoring.jobs import JOBS
 from hubbub_aggregator.server.client_address import parse_network
@@ -30,7 +30,7 @@ from tests.support.paths import DEPLOY, DOCS, REPOSITORY
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
-PAGES = [DOCS / "how-to" / "deploying.md"]
+PAGES = sorted((DOCS / "how-to").glob("*.md"))
 TEXTS = sorted(path for path in DEPLOY.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 DEFINITIONS = REPOSITORY / "examples" / "metrics.toml"
 SCRAPED = {"job", "instance"}
@@ -61,7 +61,7 @@ def unknown_part(arguments: list[str]) -> str | None:
             return name
         command, context = found, click.Context(found, parent=context)
     options = {text for parameter in command.get_params(context) for text in parameter.opts} | {"--help"}
-    given = (argument.partition("=")[0] for argument in arguments)
+    given = (argument.partition("=")[0].rstrip(",") for argument in arguments)
     return next((each for each in given if re.match(r"--?[a-z]", each) and each not in options), None)
 
 
@@ -72,13 +72,17 @@ def written_commands(text: str) -> Iterator[list[str]]:
     [['token', 'create', 'ci'], ['db', 'check']]
     """
     joined = text.replace("\\\n", " ")
-    pattern = r"(?:^|[ /(=`])hubbub ((?:db|token|serve|doctor|pull|decode|metrics|simulate) [^\n;&|>`#]*)"
-    for command in re.findall(pattern, joined, re.MULTILINE):
+    names = "|".join(main.list_commands(click.Context(main)))
+    for command in re.findall(rf"(?:^|[ /(=`])hubbub ((?:{names}) [^\n;&|>`#]*)", joined, re.MULTILINE):
         yield shlex.split(command)
 
 
 def code_of(page: Path) -> str:
-    return "\n".join(re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL))
+    """Return the fenced blocks of a page that have commands, and its indented commands."""
+    text = page.read_text()
+    fenced = re.findall(r"^ *```(.*?)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
+    shown = [block for language, block in fenced if language in {"", "sh", "console"}]
+    return "\n".join([*shown, *re.findall(r"^ {4,}hubbub .*", text, re.MULTILINE)])
 
 
 def commands() -> list[list[str]]:
@@ -105,15 +109,21 @@ def test_commands_and_their_options_exist() -> None:
     assert [(arguments, part) for arguments in found if (part := unknown_part(arguments))] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_files_of_the_page_exist(page: Path) -> None:
-    named = set(re.findall(r"(?<![\w/])(?:deploy|examples)/[\w./@-]*\w", page.read_text()))
+def test_files_of_the_pages_exist() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    named = set(re.findall(r"(?<![\w/])(?:deploy|examples)/[\w./@-]*\w", text))
     assert len(named) > 10
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
 
 
-def test_number_of_alerts_is_that_of_the_page() -> None:
-    assert f"| {len(rules())} alerts: " in (DOCS / "how-to" / "deploying.md").read_text()
+def test_each_alert_has_a_section_that_its_runbook_names() -> None:
+    page = (DOCS / "how-to" / "alerts.md").read_text()
+    names = [rule["alert"] for rule in rules()]
+    assert re.findall("^## (.+)", page, re.MULTILINE) == names
+    assert [rule["annotations"]["runbook"] for rule in rules()] == [
+        f"docs/how-to/alerts.md#{name.lower()}" for name in names
+    ]
+    assert f" has {len(names)} alerts for Prometheus" in page
 
 
 def test_environment_variables_exist() -> None:
@@ -128,7 +138,7 @@ def test_environment_variables_exist() -> None:
         for name in re.findall(r"\bHUBBUB_[A-Z_]+\b", text)
     }
     assert "HUBBUB_TRUSTED_PROXY" in used
-    assert [name for name in used if name not in known and not _OTHER_VARIABLES.fullmatch(name)] == []
+    assert [name for name in used if name not in known and not OTHER_VARIABLES.fullmatch(name)] == []
 
 
 def environments() -> dict[str, dict[str, str]]:

@@ -126,7 +126,7 @@ def test_minimal_nginx_exposes_no_reads_without_token(
 def test_nginx_switches_between_services_without_errors(
     nginx: Nginx, certificate: Certificate, tmp_path: Path, make_batch: MakeBatch
 ) -> None:
-    """The restart procedure of docs/how-to/operating.md, on one SQLite file, while clients send continuously."""
+    """The restart procedure of docs/how-to/upgrading.md, on one SQLite file, while clients send continuously."""
     program, port, config = nginx
     definitions, database = tmp_path / "metrics.toml", tmp_path / "reports.db"
     definitions.write_text(DEFINITIONS.replace("2030-01-01", "9000-01-01"))

@@ -1,4 +1,4 @@
-"""Rolling changes of two replicas on one PostgreSQL database behind nginx, while clients send: the steps of docs/how-to/deploying.md."""
+"""Rolling changes of two replicas on one PostgreSQL database behind nginx, while clients send: the steps of docs/how-to/upgrading.md and changing-definitions.md."""
 
 from __future__ import annotations
 

@@ -11,6 +11,9 @@ from types import TracebackType
 from typing import Self
 
 _BLOCK = re.compile(r"(?:`([\w.-]+\.\w+)`:\n\n)?```(\w+)\n(.*?)```", re.DOTALL)
+_SETUP = ("python3 -m venv ", ". .venv/bin/activate", "pip ", "make ")
+"""Starts of the lines that make the environment, which a run of the page already has."""
+
 _ADDRESSES = ("http://127.0.0.1:8000", "http://127.0.0.1:8100")
 
 
@@ -60,7 +63,7 @@ class PageRun:
     def _run_line(self, line: str) -> None:
         if line.startswith("hubbub serve"):
             self._serve(line.partition("  #")[0].split())
-        elif not line.startswith(("pip ", "make ")):
+        elif not line.startswith(_SETUP):
             self._run("sh", "-c", self._with_addresses(line))
 
     def _run(self, *command: str) -> None:

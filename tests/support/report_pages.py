@@ -1,11 +1,88 @@
-"""Read the pages of a report without a browser."""
+"""Pages of a report for the tests that read them, with or without a browser."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from hubbub import Metric, Params
+from hubbub.summary import BitCounts
+from hubbub_decoder import Decoding, Trends, decode, decode_by_period, simulate
+from hubbub_decoder.report.index_page import MetricRow, Problem, render_index
+from hubbub_decoder.report.metric_page import PeriodRow, render_metric
+from hubbub_decoder.report.rendering import SHARED_SCRIPT, inline_scripts, shared_script, shared_scripts
+from hubbub_decoder.report.write import write_report, write_trend_report
+
+PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
+PAGE = Metric.string("page", PARAMS, description="The page that a user opens <first>.", owner="web@example.org")
+LOAD = Metric.ordinal("load", [0, 10, 20, 50, 100], prob_p=0.25, prob_q=0.75, prob_f=0.5)
+SYSTEM = Metric.categorical("system", ("linux", "macos", "other"), prob_p=0.25, prob_q=0.75, prob_f=0.5, other="other")
+HOSTILE = (
+    "</script><script>window.attacked = 1</script>",
+    '"\'><img src=x onerror="window.attacked = 1">',
+    "<!--<script>",
+    "{{ 7 * 7 }}${window.attacked = 1}",
+    "exe.\u202egnp",
+    "\u2066\u2067isolated",
+    "line\u2028separator\x00\x1b[31m",
+    "שלום עולם",
+    "x" * 10_000,
+)
+FAMILY = "👩\u200d👩\u200d👧\u200d👦"
+UNUSUAL = (f"{FAMILY} family", "   three spaces before", FAMILY * 20, "\U0001f1fa\U0001f1f8" * 50)
+NAMES = ("search", "mail", "news", *HOSTILE, *UNUSUAL, *(f"site-{i}" for i in range(984)))
+"""1,000 candidates."""
+
+DAYS = ("2026-03-02", "2026-03-09", "2026-03-16")
+
+
+def count_pages(day: str, seed: int) -> BitCounts:
+    people = {"search": 30_000, "mail": 20_000, **dict.fromkeys((*HOSTILE, *UNUSUAL), 4_000)}
+    return simulate(PAGE, people, np.random.default_rng(seed), no_value=9_000, periods=[day])
+
+
+def decode_pages(names: Sequence[str] = NAMES) -> list[Decoding]:
+    """Decodings of three days, with hostile candidates."""
+    return [decode(count_pages(day, seed), list(names)) for seed, day in enumerate(DAYS)]
+
+
+def decode_load() -> Trends:
+    """Numbers that grow from day to day."""
+    people = ({"5": 5_000, "70": 3_000}, {"5": 4_000, "15": 1_000, "70": 3_000}, {"5": 3_000, "15": 1_200, "70": 3_800})
+    counts = [
+        simulate(LOAD, each, np.random.default_rng(seed), periods=[day])
+        for seed, (day, each) in enumerate(zip(DAYS, people, strict=True))
+    ]
+    return decode_by_period(counts, same_clients=False)
+
+
+def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends) -> dict[str, Path]:
+    """Write pages by kind: `string`, `ordinal`, `categories` and `trend` of one file each, and `metric` and `index` of a directory."""
+    files = {kind: out / f"{kind}.html" for kind in ("string", "ordinal", "categories", "trend", "metric", "index")}
+    write_trend_report(trends, files["trend"])
+    sources = [("Summary", "page-<b>.parquet")]
+    write_report(decodings[0], files["string"], count_pages(DAYS[0], 0), provenance=sources)
+    rng = np.random.default_rng(0)
+    for kind, metric, people in (
+        ("ordinal", LOAD, {"5": 5_000, "70": 3_000}),
+        ("categories", SYSTEM, {"linux": 20, "macos": 5}),
+    ):
+        counts = simulate(metric, people, rng)
+        write_report(decode(counts), files[kind], counts)
+    (out / SHARED_SCRIPT).write_text(shared_script())
+    rows = (*(PeriodRow.from_decoding(each) for each in decodings), PeriodRow("2026-03-23", "FAILED", "no <report>"))
+    documents = [each.to_dict() for each in decodings]
+    files["metric"].write_text(render_metric(PAGE, rows, documents, shared_scripts(""), path=[("All", "index.html")]))
+    metrics = [MetricRow(PAGE, "metric.html", rows), MetricRow(LOAD, "ordinal.html", ())]
+    problems = [Problem("page", "FAILED", "2026-03-23", "no <report>"), Problem("a.parquet", "FAILED", "", "damaged")]
+    files["index"].write_text(render_index(metrics, problems, shared_scripts("")))
+    assert inline_scripts().elements in files["string"].read_text()
+    return files
 
 
 def chart_data(page: Path) -> dict[str, Any]:

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.mechanisms.blanket import CERTAIN, Blanket, Part
 from hubbub.mechanisms.mechanism import MECHANISMS, Mechanism
 from hubbub.randomness import RandomBytes
 
@@ -91,6 +92,19 @@ class SubsetSelection(Mechanism):
     def epsilon(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
         odds = self.prob_q * (num_bits - self.num_ones) / ((1 - self.prob_q) * self.num_ones)
         return reports * math.log(odds)
+
+    def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:
+        """The blanket of one report is the uniform distribution over rows; P_x / w depends on whether x is among the ones."""
+        if tuple(epochs) != (1,):
+            return Blanket(0.0, ())
+        k, w = num_bits, self.num_ones
+        ratios = ((1 - self.prob_q) * k / (k - w), self.prob_q * k / w)
+        chances = {(1, 1): w * (w - 1), (1, 0): w * (k - w), (0, 1): w * (k - w), (0, 0): (k - w) * (k - w - 1)}
+        parts = tuple(
+            Part(chance / (k * (k - 1)), CERTAIN, ((1.0, ratios[first]),), ((1.0, ratios[second]),))
+            for (first, second), chance in chances.items()
+        )
+        return Blanket(ratios[0], (parts,))
 
     def mutual_information(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
         return 0.0

@@ -84,9 +84,9 @@ def random_metrics(number: int, rng: random.Random) -> Iterator[Metric]:
 
 @pytest.fixture(scope="module")
 def metrics() -> dict[str, Metric]:
-    from tests.conftest import _commit
+    from tests.conftest import commit_of_seeds
 
-    drawn = random_metrics(60, random.Random(f"{_commit()} printed epsilon"))  # noqa: S311
+    drawn = random_metrics(60, random.Random(f"{commit_of_seeds()} printed epsilon"))  # noqa: S311
     return {metric.name: metric for metric in (*known_metrics(), *drawn)}
 
 

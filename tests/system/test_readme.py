@@ -46,6 +46,10 @@ def test_code_equals_the_type_checked_example() -> None:
 def test_commands_and_client_run_from_the_plan_to_the_estimates(tmp_path: Path) -> None:
     with PageRun(README, tmp_path, after_python=DELIVER) as readme:
         output = readme.run()
+    estimate = next(line for line in output.splitlines() if line.startswith("v1 "))
+    share, low, high = re.findall(r"([\d.]+)%", estimate)
+    assert f"estimates {share} %, between {low} % and {high} %" in README
+    assert f"true share of v1 is {1 / sum(1 / i for i in range(1, 101)):.2%}".replace("%", " %") in README
     assert "1 tried, 1 acknowledged\n" in output
     assert (tmp_path / "state" / "secret").stat().st_size == 32
     ledger = run(BIN / "hubbub", "ledger", "state", cwd=tmp_path)

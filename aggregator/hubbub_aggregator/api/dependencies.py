@@ -28,6 +28,7 @@ from hubbub_aggregator.store.interface import PeriodStore, ReportStore
 from hubbub_aggregator.store.tokens import TokenStore
 
 Address = tuple[str, int]
+"""Host and port of a listener."""
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ def charge(service: Service, address: str, seconds: float) -> None:
     if not wait:
         return
     if address == LOCAL:
-        _warn_of_local_limit()
+        warn_of_local_limit()
     raise RefusedWithHeaderError(
         ProblemType.TOO_MANY,
         f"one network may send {settings.client_rate:g} requests, {settings.client_report_rate:g} reports and "
@@ -93,7 +94,7 @@ def charge(service: Service, address: str, seconds: float) -> None:
 
 
 @cache
-def _warn_of_local_limit() -> None:
+def warn_of_local_limit() -> None:
     """Log the warning once per process."""
     logger.warning(
         "requests from this machine without X-Forwarded-For exceed --local-rate-factor and are refused (429). If a reverse "

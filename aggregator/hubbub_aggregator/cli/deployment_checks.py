@@ -138,7 +138,7 @@ def check_address(host: str, settings: Settings) -> Iterator[Finding]:
             "address",
             f"--host {host} accepts plain HTTP from other machines",
             "batch ids, tokens and clients' addresses can be read on the network",
-            "listen on 127.0.0.1 behind a reverse proxy with TLS and without an access log (docs/how-to/operating.md)",
+            "listen on 127.0.0.1 behind a reverse proxy with TLS and without an access log (docs/how-to/proxy.md)",
         )
     else:
         yield ok(

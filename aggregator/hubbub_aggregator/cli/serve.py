@@ -37,7 +37,7 @@ DEFAULT_LOCAL_PORT = 8100
 _LOG = "Log"
 _SEGMENTS_TIMEOUT = timedelta(seconds=20)
 """Of a put, with its repetitions. Uploads then get 503 before a reverse proxy gives up, by default after 60 seconds."""
-_OTHER_VARIABLES = re.compile(r"HUBBUB_(CONSENT|URL|DEBUG|TOKEN|TEST_\w+)")
+OTHER_VARIABLES = re.compile(r"HUBBUB_(CONSENT|URL|DEBUG|TOKEN|TEST_\w+)")
 """Variables of the client, of `hubbub pull`, of the tests and of the benchmarks."""
 
 
@@ -151,7 +151,7 @@ def unknown_variables(environ: Iterable[str], options: Iterable[str]) -> list[st
     return [
         f"{name} is set, but no option has this name, so it has no effect: see `hubbub serve --help`"
         for name in sorted(environ)
-        if name.startswith(f"{VARIABLE_PREFIX}_") and name not in known and not _OTHER_VARIABLES.fullmatch(name)
+        if name.startswith(f"{VARIABLE_PREFIX}_") and name not in known and not OTHER_VARIABLES.fullmatch(name)
     ]
 
 

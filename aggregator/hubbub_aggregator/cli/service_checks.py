@@ -95,7 +95,7 @@ def check_proxy(url: str, fetch: Fetch) -> Iterator[Finding]:
             "proxy",
             f"{url}: requests arrive without X-Forwarded-For",
             "all clients together have the rate limit of one network",
-            "set X-Forwarded-For to the client's address in the proxy (docs/how-to/operating.md)",
+            "set X-Forwarded-For to the client's address in the proxy (docs/how-to/proxy.md)",
         )
     for path in ("/", "/metrics"):
         reply = fetch(url + path)

@@ -19,7 +19,7 @@ last backup in seconds; creation, last use and expiry of a token as UTC days) an
 
 A change here needs a migration in `migrations/` and a higher SCHEMA_VERSION. A migration only adds. A column that an
 older release uses is removed one version later at the earliest, by a migration that raises `oldest_compatible`
-(docs/how-to/operating.md).
+(docs/how-to/upgrading.md).
 """
 
 from __future__ import annotations

@@ -71,7 +71,17 @@ def network_prefix(address: str) -> str:
 
 
 class ConnectionLimits:
-    """Count of open connections: at most `total`, and `per_network` from a network other than a trusted proxy's."""
+    """Count of open connections, with a limit in total and one for each network.
+
+    Parameters
+    ----------
+    total : int
+        Largest number of open connections.
+    per_network : int
+        Largest number of a network other than a trusted proxy's.
+    proxies : Proxies
+        Addresses whose `X-Forwarded-For` is trusted.
+    """
 
     def __init__(self, total: int, per_network: int, proxies: Proxies) -> None:
         self._total, self._per_network, self._proxies = total, per_network, proxies

@@ -85,6 +85,9 @@ class FigureStore(Protocol):
     def version_totals(self) -> dict[str, VersionTotals]:
         """Return the stored figures of each metric version, by digest."""
 
+    def recent_reports(self, digests: Collection[str], since: str) -> dict[tuple[str, str], int]:
+        """Return the number of folded reports of these metric versions, by digest and period, from the period `since` on."""
+
     def period_rows(self, digests: Collection[str]) -> list[StoredFigures]:
         """Return the stored figures of each period of these metric versions, in the order of the periods."""
 

@@ -34,6 +34,11 @@ class SqlFigures:
             )
         }
 
+    def recent_reports(self, digests: Collection[str], since: str) -> dict[tuple[str, str], int]:
+        query = select(collection.c.digest, collection.c.period, _REPORTS)
+        query = query.where(collection.c.digest.in_(digests), collection.c.period >= since, _REPORTS > 0)
+        return {(digest, period): reports for digest, period, reports in fetch_all(self._engine, query)}
+
     def period_rows(self, digests: Collection[str]) -> list[StoredFigures]:
         query = select(
             *(collection.c.digest, collection.c.period, _REVISION, _REPORTS),

@@ -1,4 +1,4 @@
-"""Page of `hubbub metrics catalogue`: every definition of a file, with its owner, purpose, review, expiry and epsilon."""
+"""Pages of `hubbub metrics catalogue`: an index with a search, and a page of each metric with its owner, purpose, review, expiry and epsilon."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
-from hubbub.pages.html_page import element, page
+from hubbub.pages.html_page import SEARCH, element, page
 from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
 from hubbub.privacy.linkability import linkability_warning
 from hubbub.privacy.plain_words import CERTAIN, certainty_text
@@ -20,14 +20,31 @@ _UNITS = {"epoch": "epoch", "value": "unchanging value"}
 _LIMITS = ("epsilon_report", "epsilon_enrollment", "epsilon_metric", "epsilon_total")
 
 
-def catalogue_page(definitions: Definitions, today: date) -> str:
-    """Return the page: an index of the metrics, then each with the details of every version, the current one first."""
+def catalogue_pages(definitions: Definitions, today: date) -> dict[str, str]:
+    """Return the pages by their relative paths: the index, and the page of each metric with the details of every version."""
     metrics = [definitions[name] for name in definitions]
-    versions = {
-        name: [metric for metric in definitions.versions() if metric.name == name and metric is not definitions[name]]
-        for name in definitions
-    }
+    pages = {"index.html": _index_page(metrics, today)}
+    for metric in metrics:
+        older = [each for each in definitions.versions() if each.name == metric.name and each is not metric]
+        pages[metric_path(metric.name)] = _metric_page(metric, older, today)
+    return pages
+
+
+def metric_path(name: str) -> str:
+    """Return the path of a metric's page, relative to the index."""
+    return f"metric/{name}.html"
+
+
+def _index_page(metrics: Sequence[Metric], today: date) -> str:
     collected = sum(not has_expired(metric, today) for metric in metrics)
+    search = element(
+        "form",
+        element("label", "Find metrics", element("input", type="search", autocomplete="off", spellcheck="false")),
+        element("output", aria_live="polite"),
+        class_="search",
+        role="search",
+        hidden="",
+    )
     return page(
         "Metrics",
         element(
@@ -43,68 +60,90 @@ def catalogue_page(definitions: Definitions, today: date) -> str:
         element(
             "section",
             element("h2", "Index", id="index"),
+            search,
             _index(metrics, today),
             class_="card",
             aria_labelledby="index",
         ),
-        *(_section(metric, versions[metric.name], today) for metric in metrics),
+        _explanation(),
+        script=SEARCH,
+    )
+
+
+def _metric_page(current: Metric, older: Sequence[Metric], today: date) -> str:
+    return page(
+        current.name,
+        element("nav", element("a", "All metrics", href="../index.html"), class_="path", aria_label="Pages above"),
+        *_current_version(current, today),
+        *(_older_version(metric) for metric in reversed(older)),
         _explanation(),
     )
 
 
-def metric_anchor(name: str) -> str:
-    """Return the id of a metric's section."""
-    return f"metric-{name}"
-
-
 def _index(metrics: Sequence[Metric], today: date) -> Element:
     """Return the table of metrics; in a narrow window each row is a block with the column names in it."""
-    head = ("metric", "kind", "collected until", "epsilon per report", "lifetime epsilon")
+    head = ("metric", "owner", "kind", "collected until", "epsilon per report", "lifetime epsilon")
     rows = []
     for metric in metrics:
         figures = privacy_figures(metric, Policy())
-        link = element("a", metric.name, href=f"#{metric_anchor(metric.name)}")
+        link = element("a", metric.name, href=metric_path(metric.name))
         epsilons = (shown_epsilon(figures.epsilon_report), shown_epsilon(figures.epsilon_lifetime))
-        cells = (str(metric.kind), _expiry(metric, today), *epsilons)
+        cells = (metric.owner, str(metric.kind), _expiry(metric, today), *epsilons)
+        words = " ".join((metric.name, metric.description, metric.owner, metric.purpose, str(metric.kind)))
         rows.append(
             element(
                 "tr",
-                element("th", link, element("small", f"{metric.description} [{metric.owner}]"), scope="row"),
+                element("th", link, element("small", metric.description), scope="row"),
                 *(
-                    element("td", cell, class_="n", data_label=label)
+                    element("td", cell, data_label=label, **_look(label))
                     for label, cell in zip(head[1:], cells, strict=True)
                 ),
+                data_words=words.lower(),
             )
         )
-    columns = [element("th", name, scope="col", **({"class_": "n"} if i else {})) for i, name in enumerate(head)]
+    columns = [element("th", name, scope="col", **_look(name)) for name in head]
     return element("table", element("thead", element("tr", *columns)), element("tbody", *rows), class_="metrics")
+
+
+def _look(column: str) -> dict[str, str]:
+    """Return the class of the cells of a column: numbers and dates are at its right side."""
+    return {} if column in ("metric", "owner", "kind") else {"class_": "n"}
 
 
 def _expiry(metric: Metric, today: date) -> str:
     return f"{metric.expires}{', expired' if has_expired(metric, today) else ''}"
 
 
-def _section(current: Metric, older: Sequence[Metric], today: date) -> Element:
-    anchor = metric_anchor(current.name)
-    expired = has_expired(current, today)
+def _current_version(metric: Metric, today: date) -> Iterator[Element]:
+    expired = has_expired(metric, today)
     pill = element(
         "span",
-        f"{'expired on' if expired else 'collected until'} {current.expires}",
+        f"{'expired on' if expired else 'collected until'} {metric.expires}",
         class_=f"pill {'plain' if expired else 'good'}",
     )
-    heading = element("h2", element("a", current.name, href=f"#{anchor}"), f" · {current.kind}", id=anchor)
-    content = [
-        element("div", heading, pill, class_="head"),
-        element("p", current.description),
-        *_registry(current),
-        *_version(current),
-    ]
-    for metric in reversed(older):
-        summary = element("summary", f"Older version {metric.digest[:12]}, expires {metric.expires}")
-        content.append(
-            element("details", summary, element("p", metric.description), *_registry(metric), *_version(metric))
-        )
-    return element("section", *content, class_="card", aria_labelledby=anchor)
+    yield element(
+        "section",
+        element("div", element("h1", metric.name, id="current"), pill, class_="head"),
+        element("p", metric.description),
+        element("p", f"Kind: {metric.kind}", class_="dim"),
+        *_registry(metric),
+        *_version(metric),
+        class_="card",
+        aria_labelledby="current",
+    )
+
+
+def _older_version(metric: Metric) -> Element:
+    anchor = f"version-{metric.digest[:12]}"
+    return element(
+        "section",
+        element("h2", f"Older version {metric.digest[:12]}, expires {metric.expires}", id=anchor),
+        element("p", metric.description),
+        *_registry(metric),
+        *_version(metric),
+        class_="card",
+        aria_labelledby=anchor,
+    )
 
 
 def _registry(metric: Metric) -> Iterator[Element]:
@@ -119,7 +158,9 @@ def _version(metric: Metric) -> Iterator[Element]:
     """Yield what a version collects, its epsilons in words, its parameters and its digest."""
     linked = linkability_warning(metric)
     if linked is not None:
-        yield element("p", linked.removeprefix(f"{metric.name}: "), class_="note")
+        yield element(
+            "p", element("strong", "Warning:"), " " + linked.removeprefix(f"{metric.name}: "), class_="note warning"
+        )
     rows = [(fact.label.capitalize(), fact.line()) for fact in metric.facts()]
     rows.append(("Digest of this version", metric.digest))
     yield element(

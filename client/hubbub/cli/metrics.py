@@ -225,35 +225,45 @@ def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_j
 @command.command()
 @click.argument("definitions", type=PATH)
 @click.option(
-    "--out",
+    "--out-dir",
+    "out",
     type=PATH,
-    metavar="FILE",
-    default="metrics.html",
+    metavar="DIRECTORY",
+    default="catalogue",
     show_default=True,
-    help="Output file (.html) of the page.",
+    help="Output directory for the pages; created if it does not exist. Open index.html in it.",
 )
 @json_option
 def catalogue(definitions: Path, out: Path, *, as_json: bool) -> None:
-    """Write an HTML page of all metrics.
+    """Write HTML pages of all metrics.
 
-    The page lists the metrics of the definitions file DEFINITIONS: each version with its owner, purpose, review, expiry and epsilon.
-    It is one self-contained file without scripts.
+    index.html in --out-dir lists the metrics of the definitions file DEFINITIONS, and searches in them. Each metric has a page with every
+    version: owner, purpose, review, expiry and epsilon. The pages need no network. Pages of metrics that are no longer in DEFINITIONS stay.
 
     \b
     Example:
-      hubbub metrics catalogue metrics.toml --out metrics.html
+      hubbub metrics catalogue metrics.toml --out-dir catalogue/
     """
     from datetime import UTC, datetime
 
-    from hubbub.cli.catalogue import catalogue_page
+    from hubbub.cli.catalogue import catalogue_pages
     from hubbub.cli.output import write_page
+    from hubbub.errors import HubbubError
     from hubbub.metrics.definitions import load_definitions
 
     loaded = load_definitions(definitions)
-    write_page(out, catalogue_page(loaded, datetime.now(UTC).date()))
-    click.echo(f"wrote {out}: {format_count(len(loaded), 'metric')}", err=True)
+    try:
+        (out / "metric").mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise HubbubError(
+            f"cannot make {out}/metric: {problem.strerror}; give a directory that you can write"
+        ) from None
+    for path, page in catalogue_pages(loaded, datetime.now(UTC).date()).items():
+        write_page(out / path, page)
+    index = out / "index.html"
+    click.echo(f"wrote {index}: {format_count(len(loaded), 'metric')}", err=True)
     if as_json:
-        print_json({"out": str(out), "metrics": list(loaded)})
+        print_json({"out": str(index), "metrics": list(loaded)})
 
 
 def _describe(metric: Metric, reports: int | None) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from hubbub.errors import ParameterError
+from hubbub.mechanisms.blanket import Blanket
 from hubbub.randomness import RandomBytes
 
 if TYPE_CHECKING:
@@ -228,6 +229,26 @@ class Mechanism(ABC):
         -------
         float
             eps(t), in (0, inf].
+        """
+
+    @abstractmethod
+    def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:
+        """Return a privacy blanket of the reports of one unchanging value.
+
+        Parameters
+        ----------
+        num_bits
+            k, number of bits of the block.
+        possible_ones
+            Numbers of true bits of a value. Two values share as few of the k bits as possible.
+        epochs
+            Number of reports that are drawn from each permanent response, an integer >= 1 or math.inf each. The epsilon
+            of these reports is finite.
+
+        Returns
+        -------
+        Blanket
+            Common part of the reports of all values. Its weight is 0 where none is known.
         """
 
     @abstractmethod

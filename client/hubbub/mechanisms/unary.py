@@ -25,13 +25,15 @@ and multidimensional frequency estimates", sec. 3 (L-OSUE). Derivation: docs/exp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, reduce
 from itertools import product
 from typing import TYPE_CHECKING
 
 from hubbub.errors import DefinitionError, ParameterError
 from hubbub.mechanisms.bernoulli import BernoulliMask, RandomWords, draw_bits
+from hubbub.mechanisms.blanket import MAX_RATIOS, Blanket, Law, blanket_of_bits, spread, times
 from hubbub.mechanisms.mechanism import DEFAULT, Mechanism
 from hubbub.mechanisms.probability import DYADIC_DIGITS, numerator, round_to_dyadic
 from hubbub.randomness import RandomBytes
@@ -40,8 +42,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_MAX_COUNTED_REPORTS = 64
 _MAX_WORDS_PER_BLOCK = 16
 """Words of one call of `random_bytes`: after about 8 words all of 128 bits are decided, so two masks seldom need more."""
+
+_CACHED_DEFINITIONS = 256
+"""Definitions whose masks are kept: a server that reports for many users makes an encoder for each of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
@@ -175,7 +181,7 @@ class UnaryResponse(Mechanism):
         """
         f = self.prob_f
         if f is None:
-            draw_b, draw_a = self._masks(num_bits, self.permanent_p, self.permanent_q)
+            draw_b, draw_a = _masks(num_bits, self.permanent_p, self.permanent_q)
             words_of = _words(num_bits, draw_b.max_words + draw_a.max_words)
 
             def respond(true_bits: int, block: bytes) -> int:
@@ -184,7 +190,7 @@ class UnaryResponse(Mechanism):
                 return (mask_b & ~true_bits) | (draw_a(words) & true_bits)
 
         else:
-            draw = BernoulliMask(numerator(f, DYADIC_DIGITS - 1), DYADIC_DIGITS - 1, num_bits)
+            (draw,) = _masks(num_bits, f, digits=DYADIC_DIGITS - 1)
             words_of = _words(num_bits, draw.max_words + 1)
 
             def respond(true_bits: int, block: bytes) -> int:
@@ -201,7 +207,7 @@ class UnaryResponse(Mechanism):
 
         The mask of p is drawn before the mask of q.
         """
-        draw_p, draw_q = self._masks(num_bits, self.prob_p, self.prob_q)
+        draw_p, draw_q = _masks(num_bits, self.prob_p, self.prob_q)
         most = draw_p.max_words + draw_q.max_words
         reader = _words(num_bits, min(most, _MAX_WORDS_PER_BLOCK))
 
@@ -213,10 +219,6 @@ class UnaryResponse(Mechanism):
             return (mask_p & ~permanent) | (draw_q(words) & permanent)
 
         return respond
-
-    @staticmethod
-    def _masks(num_bits: int, *probabilities: float) -> tuple[BernoulliMask, ...]:
-        return tuple(BernoulliMask(numerator(each, DYADIC_DIGITS), DYADIC_DIGITS, num_bits) for each in probabilities)
 
     def epsilon(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
         """Return the privacy loss of t reports of one unchanging value: the largest i T1 + j T0 of any two values.
@@ -231,6 +233,28 @@ class UnaryResponse(Mechanism):
             _times(i, high + low) if i == j else _times(i, high) + _times(j, low)
             for i, j in differing_bits(num_bits, possible_ones)
         )
+
+    def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:
+        laws = list(map(self._ratios, epochs))
+        return blanket_of_bits(reduce(times, laws), num_bits, possible_ones) if all(laws) else Blanket(0.0, ())
+
+    def _ratios(self, reports: float) -> Law:
+        """Return the law of P(s ones in t reports of a bit | true bit 1) / P(... | true bit 0), given a true bit 0; () if it is unknown.
+
+        For more than 64 reports it is the law for the permanent bit, from which all reports are drawn.
+        """
+        p, q, b, a = self.prob_p, self.prob_q, self.permanent_p, self.permanent_q
+        if reports > _MAX_COUNTED_REPORTS:
+            return spread([(1 - b, (1 - a) / (1 - b)), (b, a / b)], 2) if 0 < b < a < 1 else ()
+        t = int(reports)
+        law = []
+        for s in range(t + 1):
+            if_one = _log_power(q, s) + _log_power(1 - q, t - s)
+            if_zero = _log_power(p, s) + _log_power(1 - p, t - s)
+            zero = _log_sum((_log(b) + if_one, _log(1 - b) + if_zero))
+            one = _log_sum((_log(a) + if_one, _log(1 - a) + if_zero))
+            law.append((math.exp(_log_binomial(t, s) + zero), math.exp(one - zero)))
+        return spread(law, MAX_RATIOS)
 
     def mutual_information(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
         """Return I in nats between t reports and t other reports of one client, for the value for which it is largest.
@@ -375,6 +399,12 @@ def _randomize(
     return bits[:, :num_bits]
 
 
+@lru_cache(maxsize=_CACHED_DEFINITIONS)
+def _masks(num_bits: int, *probabilities: float, digits: int = DYADIC_DIGITS) -> tuple[BernoulliMask, ...]:
+    return tuple(BernoulliMask(numerator(each, digits), digits, num_bits) for each in probabilities)
+
+
+@lru_cache(maxsize=_CACHED_DEFINITIONS)
 def _words(num_bits: int, count: int) -> RandomWords:
     return RandomWords((num_bits + 7) // 8, count)
 

@@ -2,25 +2,30 @@
 
     page("Metrics", element("h1", "Metrics"), element("p", "Text from anywhere: <script> becomes text."))
 
-A page has no script and makes no request. Its Content-Security-Policy forbids both, also for text that is not escaped by mistake.
+A page makes no request, and runs no script but one of this package. Its Content-Security-Policy forbids both, also for text that is not escaped by mistake.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from hubbub.text import visible_text
 
-STYLE = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+STYLE, SEARCH = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("style.css", "search.js"))
 
-_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+
+def _digest(text: str) -> str:
+    """Return the SHA-256 of a style or a script, as a Content-Security-Policy names it."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
 
 CONTENT_SECURITY_POLICY = (
-    f"default-src 'none'; style-src 'sha256-{_HASH}'; img-src data:; form-action 'self'; base-uri 'none'"
+    f"default-src 'none'; style-src 'sha256-{_digest(STYLE)}'; img-src data:; form-action 'self'; base-uri 'none'"
 )
 """No scripts and no further requests; the icon is a `data:` URL."""
 
@@ -70,22 +75,51 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str | Element]], **attrib
     return element("div", made, class_="scroll", tabindex="0", role="region", aria_label=", ".join(head))
 
 
+_MARKUP = (
+    r"<(?P<name>script|style|title|svg|option|textarea|pre)\b.*?</(?P=name)>"  # their text stays as it is
+    r"|<t[dh][^>]*\bclass=\"(?:n|word)\b[^>]*>[^<]*"  # never break at all
+    r"|<code class=\"bits\">[^<]*|<!--.*?-->|<[^>]*>"
+)
+_NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
+_WHOLE = rf"\d{{4}}-\d\d-\d\d(?![\w-])|\b\w+ = {_NUMBER}|\b[\d.]+e-\d+|\b[\d,.]+ %"
+"""Texts with a place where a browser breaks lines; it does not break at a comma or a point between digits."""
+_PIECES = re.compile(rf"{_MARKUP}|(?P<whole>{_WHOLE})", re.DOTALL)
+
+
+def keep_numbers_whole(html: str) -> str:
+    """Return a page in whose text no line breaks inside a date, a number with its percent sign, or a pair `name = number`.
+
+    >>> keep_numbers_whole('<p title="2026-11-23">since 2026-11-23, f = 0.5</p>')
+    '<p title="2026-11-23">since <span class="word">2026-11-23</span>, <span class="word">f = 0.5</span></p>'
+    """
+
+    def piece(found: re.Match[str]) -> str:
+        whole = found["whole"]
+        return found[0] if whole is None else f'<span class="word">{whole}</span>'
+
+    return _PIECES.sub(piece, html)
+
+
 def to_html(made: Element) -> str:
     """Return an element as HTML."""
     return tostring(made, encoding="unicode", method="html")
 
 
-def page(title: str, *content: str | Element) -> str:
-    """Return a complete HTML page; `content` is in `<main>`."""
+def page(title: str, *content: str | Element, script: str = "") -> str:
+    """Return a complete HTML page; `content` is in `<main>`.
+
+    script : that the page runs, from a file of this package; the policy allows no other
+    """
+    policy = f"{CONTENT_SECURITY_POLICY}; script-src 'sha256-{_digest(script)}'" if script else CONTENT_SECURITY_POLICY
     head = element("head")
     SubElement(head, "meta", {"charset": "utf-8"})
-    SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": CONTENT_SECURITY_POLICY})
+    SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": policy})
     SubElement(head, "meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"})
     head.append(element("title", f"{title} · hubbub"))
     SubElement(head, "link", {"rel": "icon", "href": _ICON})
     SubElement(head, "style").text = STYLE
-    return (
-        "<!doctype html>\n"
-        + to_html(element("html", head, element("body", element("main", *content)), lang="en"))
-        + "\n"
-    )
+    body = element("body", element("main", *content))
+    if script:
+        SubElement(body, "script").text = script
+    html = to_html(element("html", head, body, lang="en"))
+    return f"<!doctype html>\n{keep_numbers_whole(html)}\n"

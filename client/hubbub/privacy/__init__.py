@@ -5,7 +5,8 @@ Sums, estimates and plots are computed from reports alone, so they reveal no mor
 
 from __future__ import annotations
 
-from hubbub.privacy.amplification import amplified, central_epsilon
+from hubbub.privacy.amplification import amplified
+from hubbub.privacy.central import central_epsilon
 from hubbub.privacy.composition import Composition, compose, group, parallel, sequential
 from hubbub.privacy.lifetime import PrivacyFigures, epsilon_lifetime, privacy_figures
 from hubbub.privacy.linkability import effective_group_size, match_probability_bound

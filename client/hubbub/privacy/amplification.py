@@ -1,10 +1,4 @@
-"""Privacy amplification by shuffling: central epsilon of n shuffled reports.
-
-Observer: sees the shuffled reports of the aggregator, or their sums. The bound does not hold against the operator of the aggregator,
-which sees each report arrive; for the operator only the local epsilon holds.
-
-Reports: n reports of one cohort, including this client's. Reports of other cohorts do not help against an observer that knows the
-client's cohort, which is the same in all periods and metrics. The other n - 1 reports must exist and be genuine.
+"""Privacy amplification by shuffling: epsilon of n shuffled reports of any eps0-DP mechanism.
 
 Source: Feldman, McMillan, Talwar 2021, "Hiding among the clones" (arXiv 2012.12803), theorem 3.2. Let R0 and R1 be the
 distributions of an eps0-DP report of two values, and a = e**eps0 / (1 + e**eps0). There are distributions Q0, Q1 with
@@ -25,56 +19,12 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 
-from hubbub.metrics.params import HasBlocks
 from hubbub.number_checks import check_integer, check_number
-from hubbub.privacy.loss import check_num_reports
-from hubbub.privacy.loss import epsilon as epsilon_of
 
 _MAX_REPORTS = 200_000
 _STEP_LEVELS = (*(10.0**-digits for digits in range(16, 0, -1)), 0.25, 0.5, 0.75, 1.0)
 _STANDARD_DEVIATIONS = 12
 _BISECTION_STEPS = 14
-
-
-def central_epsilon(metric: HasBlocks, num_reports: int, delta: float, periods: float = 1) -> float:
-    """Return the central epsilon: the shuffled reports, or their sums, of t periods are (epsilon, delta)-DP.
-
-    Parameters
-    ----------
-    metric
-        Metric, or the `Params` of one.
-    num_reports
-        n >= 1, number of clients of one cohort that report in all t periods.
-    delta
-        Probability that the bound fails, in (0, 1).
-    periods
-        t, an integer >= 1, or math.inf.
-
-    Returns
-    -------
-    float
-        Epsilon, at most the local epsilon eps(t).
-
-    Raises
-    ------
-    ParameterError
-        An argument is out of range.
-
-    Notes
-    -----
-    t reports of an unchanging value are one message, which is eps(t)-DP, and n clients' messages amplify eps(t).
-    Shuffling whole messages and then each period separately is the same as shuffling each period. Composing t
-    amplified eps(1) would be wrong, because the t reports share their permanent noise.
-
-    Examples
-    --------
-    >>> from hubbub.metrics.params import Params
-    >>> params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
-    >>> [round(central_epsilon(params, n, 1e-9), 3) for n in (100, 10_000, 1_000_000)]
-    [1.011, 0.084, 0.018]
-    """
-    check_num_reports(periods, "periods")
-    return amplified(epsilon_of(metric, periods), num_reports, delta)
 
 
 @lru_cache(maxsize=1024)
@@ -109,7 +59,8 @@ def amplified(epsilon: float, num_reports: int, delta: float) -> float:
     ----------
     Feldman, McMillan, Talwar 2021, "Hiding among the clones" (arXiv 2012.12803), theorems 3.1 and 3.2.
     """
-    _check(epsilon, num_reports, delta)
+    check_number("epsilon", epsilon, "[0, inf]", hint="pass the epsilon of one report")
+    check_crowd(num_reports, delta)
     low, high = 0.0, closed_form_epsilon(epsilon, num_reports, delta)
     if math.isinf(high):
         return high
@@ -207,7 +158,7 @@ def _divergence(x: float, chance: float) -> float:
     return x * math.log(x / chance) + ((1 - x) * math.log((1 - x) / (1 - chance)) if x < 1 else 0.0)
 
 
-def _check(epsilon: float, num_reports: int, delta: float) -> None:
-    check_number("epsilon", epsilon, "[0, inf]", hint="pass the epsilon of one report")
+def check_crowd(num_reports: int, delta: float) -> None:
+    """Raise ParameterError unless n is an integer >= 1 and delta is in (0, 1)."""
     check_integer("num_reports", num_reports, 1, hint="pass the number of reports of one cohort")
     check_number("delta", delta, "(0, 1)", hint="it is the probability that the bound fails, such as 1e-9")

@@ -93,6 +93,18 @@ def epsilon_permanent(metric: HasBlocks) -> float:
     return epsilon(metric, math.inf)
 
 
+def epochs_of(periods: float, hold: int | None) -> tuple[float, ...]:
+    """Return the numbers of reports that are drawn from each permanent response, for one report in each period.
+
+    >>> epochs_of(7, 3), epochs_of(7, None)
+    ((3, 3, 1), (7,))
+    """
+    if hold is None or periods <= hold:
+        return (periods,)
+    whole, rest = divmod(int(periods), hold)
+    return (hold,) * whole + ((rest,) if rest else ())
+
+
 def epsilon_of_periods(metric: Metric, periods: int) -> float:
     """Return the epsilon of the first reports of one client with one value, one for each period: the sum over the epochs of `hold`.
 
@@ -100,9 +112,7 @@ def epsilon_of_periods(metric: Metric, periods: int) -> float:
     >>> [round(math.exp(epsilon_of_periods(monthly, t)), 6) for t in (1, 30, 31)]
     [3.0, 3.0, 9.0]
     """
-    epochs, rest = divmod(periods, metric.hold or periods)
-    whole = epochs * epsilon(metric, metric.hold or periods)
-    return whole + (epsilon(metric, rest) if rest else 0.0)
+    return epsilon_of_values(metric, epochs_of(periods, metric.hold))
 
 
 def epsilon_of_values(metric: HasBlocks, reports_of_each: Iterable[float]) -> float:

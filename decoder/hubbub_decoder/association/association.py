@@ -23,6 +23,7 @@ from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.document import Column, Document, Row, Shade, Table, check_top
+from hubbub_decoder.results.estimates import share_text, short_names
 from hubbub_decoder.results.table_result import TableResult
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class Conditional(Result):
     share: float
     low: float
     high: float
+
+    def __repr__(self) -> str:
+        return f"<Conditional {share_text(self.share, self.low, self.high)}>"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +88,10 @@ class Cell(Result):
     high: float
     guess: float
     given: tuple[Conditional, ...]
+
+    def __repr__(self) -> str:
+        values = " x ".join(short_names((value,)) for value in self.values)
+        return f"<Cell {values}: {share_text(self.share, self.low, self.high)}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +275,7 @@ class Association(TableResult[Cell]):
 
         Raises
         ------
-        ValueError
+        ParameterError
             `top` is below 1.
         """
         from hubbub_decoder.results.plots import checked_top, draw_map

@@ -80,6 +80,10 @@ class Audit:
     scores: Floats
     scores_other: Floats
 
+    def __repr__(self) -> str:
+        verdict = "refuted" if self.refuted else "not refuted"
+        return f"<Audit: epsilon at least {self.bound.epsilon:.3f}, claim {self.claim:.3f} {verdict}>"
+
     @property
     def refuted(self) -> bool:
         """Whether the bound exceeds the claim."""

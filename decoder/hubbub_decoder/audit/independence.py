@@ -58,7 +58,7 @@ def independence_tests(
     client : None: the encoder of this project
     values : the first two and the last are in the history of every client; None: those of the kind's `audited_values`
     """
-    history = _history(metric, values or operations_of(metric).audited_values())
+    history = history_of(metric, values or operations_of(metric).audited_values())
     t = metric.hold or _reports_of_a_noise([metric])
     cohorts, events = _observe(client or EncoderClient(metric), [metric], history, t, clients, seed)
     bits = [true_bits(metric, value) for value in history]
@@ -78,7 +78,10 @@ def independence_tests(
         ]
         of_parts += [list(pair) for pair in itertools.combinations(parts, 2)]
     kind = "noise of different values" if metric.hold is None else "noise of different epochs"
-    return [_test(kind, of_values), *([_test("noise of the parts", of_parts)] if of_parts else [])]
+    return [
+        independence_test(kind, of_values),
+        *([independence_test("noise of the parts", of_parts)] if of_parts else []),
+    ]
 
 
 def independence_test_of_metrics(
@@ -98,10 +101,10 @@ def independence_test_of_metrics(
         Noise(metric.name, cohorts[:, number], events[:, :, 0, ends[number] - widths[number] : ends[number]])
         for number, metric in enumerate(metrics)
     ]
-    return _test("noise of different metrics", [list(pair) for pair in itertools.combinations(noises, 2)])
+    return independence_test("noise of different metrics", [list(pair) for pair in itertools.combinations(noises, 2)])
 
 
-def _history(metric: Metric, values: Sequence[AuditedValue]) -> list[AuditedValue]:
+def history_of(metric: Metric, values: Sequence[AuditedValue]) -> list[AuditedValue]:
     """Values of a client, one after another. Of a joint metric, the last part changes before all parts do. With `hold`, the first value returns."""
     first, second = values[:2]
     history = [first, second, values[-1]]
@@ -154,13 +157,13 @@ def _reports_of_a_noise(metrics: Sequence[Metric]) -> int:
     return min([_REPORTS_OF_A_NOISE, *(metric.hold for metric in metrics if metric.hold is not None)])
 
 
-def _test(name: str, pairs: list[list[Noise]]) -> NoiseTest:
+def independence_test(name: str, pairs: list[list[Noise]]) -> NoiseTest:
     """Test of the independence of pairs of noises; it refutes a client with independent noises with probability at most 1e-9 / 4."""
     limits = sum(2 * len(one.events) * one.events.shape[2] * other.events.shape[2] for one, other in pairs)
     worst, found = -math.inf, ""
     for one, other in pairs:
         for event, event_other in zip(one.events, other.events, strict=True):
-            together, expected, exponents = _exponents(one.cohorts, event, event_other)
+            together, expected, exponents = overlap_exponents(one.cohorts, event, event_other)
             at = np.unravel_index(int(exponents.argmax()), exponents.shape)
             if exponents[at] > worst:
                 worst = float(exponents[at])
@@ -179,7 +182,7 @@ def _test(name: str, pairs: list[list[Noise]]) -> NoiseTest:
     )
 
 
-def _exponents(cohorts: NDArray[np.int64], event: Flags, other: Flags) -> tuple[Floats, Floats, Floats]:
+def overlap_exponents(cohorts: NDArray[np.int64], event: Flags, other: Flags) -> tuple[Floats, Floats, Floats]:
     """(k, k') numbers of clients with both events, their expectations, and n KL.
 
     cohorts : (n,)        event : (n, k)        other : (n, k')

@@ -125,6 +125,8 @@ def _decode(task: Task, out: Path) -> Outcome:
     began = time.process_time()
     try:
         summary = combine([read_collected(path) for path in task.files])
+        if summary.num_reports == 0:
+            return Outcome(task.name, Status.SKIPPED, "no report has arrived")
         decoding = decode(
             summary,
             None if task.candidates is None else _candidates(task.candidates, task.metric.params),

@@ -93,8 +93,7 @@ def command(
     periods = 1 if independent_clients else max(1, len(summary.periods))
     for text in _beam_warnings(summary.metric, discovery, summary.num_reports, periods, beam):
         stderr.print(text, style="yellow", highlight=False, markup=False)
-    if found.decoding is not None:
-        write_outputs(stderr, out, found.decoding.save)
+    write_outputs(stderr, out, found.save)
     print_result(found, as_json=as_json, everything=everything, top=top)
 
 

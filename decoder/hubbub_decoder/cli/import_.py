@@ -122,7 +122,7 @@ def google_rappor(
     print_message(stderr, f"wrote {written}: {format_count(summary.num_reports, 'report')}")
     warnings = _swapped_probabilities(params_path, params)
     for warning in warnings:
-        print_message(stderr, f"Warning: {warning}")
+        print_message(stderr, warning.line)
     if known is not None and not metric.kind.needs_candidates:
         print_message(
             stderr,
@@ -170,14 +170,14 @@ def _write_collected(summary: Summary, reports_path: Path | None, params: Params
 
 
 def _swapped_probabilities(path: Path, params: Params) -> list[Finding]:
-    """Return a warning if a one is reported more often for a true zero than for a true one."""
-    from hubbub_decoder.results.estimates import Finding
+    """Return a finding if a one is reported more often for a true zero than for a true one."""
+    from hubbub_decoder.results.estimates import Finding, Level
 
     p, q = params.mechanism.prob_p, params.mechanism.prob_q
     if p <= q:
         return []
     text = f"{path} has p = {p:g} > q = {q:g}, so reported ones indicate true zeros. If the two were swapped, all estimates are wrong."
-    return [Finding("swapped_probabilities", text, "Check them against the clients' parameters.")]
+    return [Finding("swapped_probabilities", text, "Check them against the clients' parameters.", Level.PROBLEM)]
 
 
 def _import_joint(

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from hubbub.cli.help_sections import SectionedCommand, SectionOption
 from hubbub.cli.output import PATH, json_option, print_json, print_toml
+from hubbub.errors import ParameterError
 from hubbub.metrics.buckets import Buckets, Estimand
-from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.kinds import MIN_STRING_BITS, KindWord
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
-from hubbub_decoder.cli.shared import ShowStage, elapsed_time
+from hubbub_decoder.cli.shared import Decorator, ShowStage, elapsed_time
 
 if TYPE_CHECKING:
     from hubbub_decoder.planning.description import Description
@@ -20,71 +26,92 @@ if TYPE_CHECKING:
 
 _DEFAULT_REPORTS = 1_000_000
 _COUNT = click.IntRange(min=1)
+_EPSILON = click.FloatRange(min=0, min_open=True)
+_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+_KINDS = [str(word) for word in KindWord if word is not KindWord.JOINT]
+"""Kinds that can be planned: each part of a joint metric is planned on its own."""
 _OF_DESCRIPTION = ("num_reports", "num_candidates", "periods", "retained")
+_FIELD = re.compile(r"`(\w+)(?: = ([^`]+))?`")
+"""Field of `Wishes`, with its value or without, in the text of an error."""
 
 
-@click.command(short_help="Choose the parameters of a metric.")
+def _section(name: str) -> Callable[..., Decorator]:
+    return partial(click.option, cls=SectionOption, section=name)
+
+
+_values_option = _section("Values")
+_periods_option = _section("Several periods")
+_report_option = _section("Reports")
+_definition_option = _section("Definition")
+
+
+@click.command(cls=SectionedCommand, short_help="Choose the parameters of a metric.")
 @click.argument("definitions", type=PATH, required=False)
 @click.argument("metric", required=False)
 @click.option(
-    "--epsilon", metavar="EPSILON", type=float, help="Largest epsilon of one report. Required to choose parameters."
+    "--epsilon", metavar="EPSILON", type=_EPSILON, help="Largest epsilon of one report. Required to choose parameters."
 )
 @click.option(
-    "--longitudinal", metavar="EPSILON", type=float,
+    "--longitudinal", metavar="EPSILON", type=_EPSILON,
     help="Largest longitudinal epsilon: of any number of reports of the distinct values, or of the epochs with --hold. Default: none, each report costs --epsilon again.",
 )  # fmt: skip
 @click.option(
     "--reports", "num_reports", type=_COUNT, metavar="N",
     help="Number of reports of a period. Default: as many as --share needs; of a definition, 1,000,000.",
 )  # fmt: skip
-@click.option("--share", metavar="SHARE", type=float, help="Smallest share that matters, such as 0.01.")
-@click.option("--kind", type=click.Choice([*map(str, KindWord)]), help="Kind of the values. Default: string.")
-@click.option(
+@click.option("--share", metavar="SHARE", type=_SHARE, help="Smallest share that matters, such as 0.01.")
+@_values_option("--kind", type=click.Choice(_KINDS), help="Kind of the values. Default: string.")
+@_values_option(
     "--num-candidates", "num_candidates", type=_COUNT, metavar="M",
     help="Number of strings to look for, all taken for present, of categories, or of buckets.",
 )  # fmt: skip
-@click.option(
+@_values_option(
     "--category", multiple=True, metavar="NAME", help="Name of a category; repeat it. Replaces --num-candidates."
 )
-@click.option(
+@_values_option(
     "--edges", metavar="E0,E1,...",
     help="Edges of the buckets of an ordinal metric, such as 0,10,20,50. Replaces --num-candidates.",
 )  # fmt: skip
-@click.option(
+@_values_option(
     "--estimate", type=click.Choice([*map(str, Estimand)]),
     help="Purpose of an ordinal metric; mean: one bit, and --edges has its smallest and largest number. Default: distribution.",
 )  # fmt: skip
-@click.option("--longest", type=_COUNT, metavar="L", help="Find strings of up to L symbols without a list (discover).")
-@click.option("--alphabet", metavar="CHARACTERS", help="Characters of the strings of --longest. Default: bytes.")
-@click.option("--periods", type=_COUNT, metavar="N", help="Number of periods that are decoded together. Default: 1.")
-@click.option(
+@_values_option(
+    "--longest", type=_COUNT, metavar="L", help="Find strings of up to L symbols without a list (discover)."
+)
+@_values_option("--alphabet", metavar="CHARACTERS", help="Characters of the strings of --longest. Default: bytes.")
+@_periods_option("--periods", type=_COUNT, metavar="N", help="Number of periods that are decoded together. Default: 1.")
+@_periods_option(
     "--values-per-client", "values", type=_COUNT, metavar="V",
     help='Distinct values of a client, "no value" among them. Default: 1. With --longitudinal-periods, --hold is chosen.',
 )  # fmt: skip
-@click.option(
+@_periods_option(
     "--hold", type=_COUNT, metavar="PERIODS",
     help="Length of an epoch, in which a client keeps its value. Each epoch costs epsilon.",
 )  # fmt: skip
-@click.option(
+@_periods_option(
     "--longitudinal-periods", type=_COUNT, metavar="N",
     help="Number of periods whose epochs --longitudinal bounds, with --hold or several --values-per-client. Default: that of --periods.",
 )  # fmt: skip
-@click.option(
-    "--central", metavar="EPSILON", type=float, help="Largest central epsilon of the decoded periods, at delta = 1e-9."
+@_periods_option(
+    "--central",
+    metavar="EPSILON",
+    type=_EPSILON,
+    help="Largest central epsilon of the decoded periods, at delta = 1e-9.",
 )
-@click.option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
-@click.option(
-    "--bits", type=_COUNT, metavar="K",
+@_report_option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
+@_report_option(
+    "--bits", type=click.IntRange(MIN_STRING_BITS, MAX_BITS), metavar="K",
     help="Largest number of bits of a report of strings. Default: 256; with --longest, 1024.",
 )  # fmt: skip
-@click.option(
+@_report_option(
     "--reporting-period", "period", type=click.Choice([*map(str, PeriodKind)]), help="Length of a period. Default: day."
 )
-@click.option("--name", default="metric", show_default=True, help="Name of the metric.")
-@click.option(
+@_definition_option("--name", default="metric", show_default=True, help="Name of the metric.")
+@_definition_option(
     "--description", metavar="TEXT", help="What the planned metric collects, for its users. Default: a placeholder."
 )
-@click.option(
+@_definition_option(
     "--owner", metavar="ADDRESS", help="Person or team that answers questions about it. Default: a placeholder."
 )
 @click.option(
@@ -120,31 +147,56 @@ def command(
 
     from hubbub_decoder.data.output_files import PAGE, check_table_path
     from hubbub_decoder.planning.tables import DescriptionTables
+    from hubbub_decoder.results.estimates import Level
 
     given = {option: value for option, value in options.items() if value not in (None, ())}
     if html_path is not None:
         check_table_path(html_path, (PAGE,))
     stdout, stderr = (Console(stderr=stderr, highlight=False) for stderr in (False, True))
     if compare or definitions is not None:
-        found = _describe(compare, definitions, metric, given)
+        with _errors_in_options():
+            found = _describe(compare, definitions, metric, given)
         if as_json:
             print_json([each.to_dict() for each in found])
         else:
             stdout.print(DescriptionTables(found, explain=explain))
         _write_page(html_path, found)
         return
-    with elapsed_time(stderr) as show_stage:
+    with elapsed_time(stderr) as show_stage, _errors_in_options():
         planned = _plan(name, given, show_stage)
     if as_json:
         print_json(planned.to_dict())
     else:
         print_toml(planned.toml())
         stderr.print(DescriptionTables([planned.description], explain=explain))
-        for note in planned.notes if explain else ():
-            stderr.print(f"\nNote: {note}")
-        for text in planned.warnings:
-            stderr.print(f"\nWarning: {text}", style="yellow")
-    _write_page(html_path, [planned.description], planned.toml(), (*planned.warnings, *planned.notes))
+        for finding in planned.findings:
+            if explain or finding.level is not Level.NOTE:
+                style = "" if finding.level is Level.NOTE else "yellow"
+                stderr.print(f"\n{finding.line}", style=style)
+    _write_page(html_path, [planned.description], planned.toml(), planned.findings)
+
+
+@contextmanager
+def _errors_in_options() -> Iterator[None]:
+    """Name the option in place of each field of `Wishes` in an error: "`hold = 3`" becomes "--hold 3"."""
+    from hubbub_decoder.errors import PlanError
+
+    try:
+        yield
+    except PlanError as problem:
+        text = str(problem)
+    except ParameterError as problem:
+        text = re.sub(r"^\w+", r"`\g<0>`", str(problem))  # its rule begins with the field
+    else:
+        return
+    options = {each.name: each.opts[0] for each in click.get_current_context().command.params}
+
+    def spelled(found: re.Match[str]) -> str:
+        field, value = found.groups()
+        option = options.get(field, field)
+        return f"{option} {value}" if value else option
+
+    raise click.ClickException(_FIELD.sub(spelled, text))
 
 
 def _describe(

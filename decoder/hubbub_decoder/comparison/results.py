@@ -25,7 +25,8 @@ from hubbub_decoder.results.document import (
     format_level,
     group_name,
 )
-from hubbub_decoder.results.estimates import Finding
+from hubbub_decoder.results.estimates import Finding, share_text, short_names
+from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult, columns_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ MAX_STD_ERROR = 0.2
 """Standard error of an overlap s above which s counts as unknown."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Change(Result):
     """Change of the share of one candidate, from `a` to `b`.
 
@@ -79,6 +80,10 @@ class Change(Result):
     q_value: float
     detected: bool
     indistinguishable_from: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        change = share_text(self.change, self.low, self.high, "+")
+        return f"<Change {short_names(self.group)}: {change}{', detected' if self.detected else ''}>"
 
     @property
     def group(self) -> tuple[str, ...]:
@@ -170,7 +175,7 @@ def _clip(share: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Comparison(TableResult[Change], Result):
+class Comparison(TableResult[Change], Loadable, Result):
     """Result of `compare`: changes in descending order of their size, detected ones first.
 
     Attributes
@@ -233,7 +238,16 @@ class Comparison(TableResult[Change], Result):
         return f"<Comparison of {self.metric.name}: {len(self.detected):,} of {changes} changed>"
 
     def to_dict(self) -> dict[str, Any]:
+        return self._changes_dict() | {"a": self.a.to_dict(), "b": self.b.to_dict()}
+
+    def _changes_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON values, with the periods and the numbers of reports in place of both decodings."""
         return self._about() | {"changes": json_value(self.changes)}
+
+    @classmethod
+    def _of_decodings(cls, values: Mapping[str, Any], a: Decoding, b: Decoding) -> Comparison:
+        """Return the comparison of two decodings from the JSON values of `_changes_dict`."""
+        return cls._from_values(values, a=a, b=b)
 
     def _about(self) -> dict[str, Any]:
         return {
@@ -292,8 +306,10 @@ class Comparison(TableResult[Change], Result):
 
         Raises
         ------
-        ValueError
+        ParameterError
             `top` is below 1.
+        SummaryError
+            The reports determine no change.
         """
         from hubbub_decoder.results.plots import MAX_INTERVALS, Interval, checked_top, draw_intervals
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubbub.errors import SummaryError
+from hubbub.errors import ParameterError, SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub_decoder.blas_threads import one_blas_thread
@@ -36,6 +36,7 @@ from hubbub_decoder.results.document import (
     group_name,
 )
 from hubbub_decoder.results.estimates import Estimate
+from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult, columns_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ _CHANGE_COLUMNS = {"change": "change"} | {
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Trends(TableResult[Decoding], Result):
+class Trends(TableResult[Decoding], Loadable, Result):
     """Result of `decode_by_period`: a sequence of decodings (`TableResult`).
 
     `trends["2026-03-02"]` is the decoding of a period. A data frame has a row for each period and candidate, by
@@ -117,8 +118,15 @@ class Trends(TableResult[Decoding], Result):
     def to_dict(self) -> dict[str, Any]:
         return self._about() | {
             "decodings": [decoding.to_dict() for decoding in self.decodings],
-            "comparisons": [comparison.to_dict() for comparison in self.comparisons],
+            "comparisons": [comparison._changes_dict() for comparison in self.comparisons],
         }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Trends:
+        decodings = tuple(map(Decoding.from_dict, values["decodings"]))
+        pairs = zip(values["comparisons"], pairwise(decodings), strict=True)
+        comparisons = tuple(Comparison._of_decodings(each, *pair) for each, pair in pairs)
+        return cls._from_values(values, decodings=decodings, comparisons=comparisons)
 
     def _about(self) -> dict[str, Any]:
         return {"metric": self.metric.to_dict(), "periods": list(self.periods)}
@@ -190,14 +198,18 @@ class Trends(TableResult[Decoding], Result):
 
         Raises
         ------
-        ValueError
-            `top` is not from 1 to 8, or there is nothing to draw.
+        ParameterError
+            `top` is not from 1 to 8.
+        SummaryError
+            There is nothing to draw.
         """
         from hubbub_decoder.results.plots import MAX_LINES, checked_top, draw_lines
 
         most = checked_top(top, MAX_LINES)
         if most > MAX_LINES:
-            raise ValueError(f"top must be 1 to {MAX_LINES}, got {top}: more lines cannot be told apart.")
+            raise ParameterError(
+                f"top must be 1 to {MAX_LINES}", f"{top}: more lines cannot be told apart; pass top = {MAX_LINES}"
+            )
         names = [name for name in self.candidates if any(decoding[name].detected for decoding in self.decodings)]
         names = names or list(self.candidates)  # categories are not tested
         lines = []

@@ -176,7 +176,7 @@ def _request_url(url: str, metric: str, resource: str, periods: Sequence[str], f
     return f"{address}?{urlencode(query)}" if query else address
 
 
-def _authorization(token: str | None) -> dict[str, str]:
+def authorization(token: str | None) -> dict[str, str]:
     token = (os.environ.get("HUBBUB_TOKEN", "") if token is None else token).strip()
     if not re.fullmatch(r"[\x20-\x7e]*", token):
         raise PullError(
@@ -196,7 +196,7 @@ def _download(
     """Yield the response body in blocks; raises PullError for any status but 200."""
     http = urllib3.PoolManager(retries=_RETRIES, timeout=_TIMEOUT)
     try:
-        response = http.request("GET", address, headers=_authorization(token), redirect=False, preload_content=False)
+        response = http.request("GET", address, headers=authorization(token), redirect=False, preload_content=False)
         if response.status != 200:
             detail = _detail(response, b"".join(_stream(response, address, _MAX_SUMMARY_BYTES)))
             hint = " Set HUBBUB_TOKEN to a token with read permission." if response.status == 401 else ""

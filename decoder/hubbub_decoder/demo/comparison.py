@@ -84,11 +84,11 @@ class Comparison:
             found, bar = "yes" if e.detected else "", Bar(e.low, e.share, e.high, end)
             about = (group_name(e.group), names.get(e.candidate, ""), e.true_share(self.truth))
             rows.append(Row((*about, e.share, (e.low, e.high), found, bar), "" if self.is_covered(e) else "missed"))
-        line = self._summary(len(estimates))
+        line = self.summary(len(estimates))
         return Document(f"\n{decoding.metric.description}", Table(columns, tuple(rows)), (line,))
 
-    def _summary(self, shown: int) -> str:
-        """Sentences about true and false detections, and the coverage of the intervals; shown : number of rows in the table."""
+    def summary(self, shown: int) -> str:
+        """Sentences about true and false detections, and the coverage of the intervals; shown : number of rows above."""
         decoding, tested = self.decoding, len(self.decoding)
         sentences = [f"{tested - shown} more candidates are not shown."] if tested > shown else []
         if decoding.is_tested:

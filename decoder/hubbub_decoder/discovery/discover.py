@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import SummaryError
@@ -25,6 +24,7 @@ from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import ESTIMATE_COLUMNS, Decoding
 from hubbub_decoder.results.document import Document, Table
 from hubbub_decoder.results.estimates import Estimate
+from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ _MIN_TRUNCATED_LOG_ODDS = math.log(0.95 / 0.05)  # of a prefix that is listed wi
 _TRUNCATED_LEVEL = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Discoveries(TableResult[Estimate]):
+@dataclass(frozen=True, slots=True, repr=False)
+class Discoveries(TableResult[Estimate], Loadable):
     """Result of `discover`: a sequence of the estimates of all strings of the search (`TableResult`).
 
     Attributes
@@ -79,25 +79,13 @@ class Discoveries(TableResult[Estimate]):
         }
 
     def _about(self) -> dict[str, Any]:
-        return {"truncated": list(self.truncated)}
+        about = None if self.decoding is None else self.decoding._about()
+        return {"decoding": about, "truncated": list(self.truncated)}
 
-    def save(self, path: str | Path) -> None:
-        """Write the estimates as `Decoding.save` does. Without any, the table has no rows.
-
-        Parameters
-        ----------
-        path
-            File with the suffix .csv, .parquet or .json.
-
-        Raises
-        ------
-        OutputError
-            The suffix is another one, or the file cannot be written.
-        """
-        if self.decoding is None:
-            super(Discoveries, self).save(path)  # a dataclass with slots is a new class, which super() does not know
-        else:
-            self.decoding.save(path)
+    def __repr__(self) -> str:
+        name = "" if self.decoding is None else f" of {self.decoding.metric.name}"
+        found = format_count(len(self), "string")
+        return f"<Discoveries{name}: {len(self.detected):,} of {found} detected>"
 
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
         """Return the document of the decoding, with the longer strings that were found in part.
@@ -145,11 +133,15 @@ class Discoveries(TableResult[Estimate]):
 
         Raises
         ------
-        ValueError
-            No string was found, or `top` is below 1.
+        ParameterError
+            `top` is below 1.
+        SummaryError
+            No string was found.
         """
         if self.decoding is None:
-            raise ValueError("No string was found, so there is nothing to draw.")
+            raise SummaryError(
+                "The search found no string, so there is nothing to draw: collect more reports, or use a larger epsilon."
+            )
         return self.decoding.plot(ax, top=top)
 
 

@@ -78,14 +78,14 @@ def pass_bit_messages(evidence: Evidence, design: DesignMatrix) -> MessagePassin
     positions = design.positions()[evidence.used].transpose(0, 2, 1)
 
     def cohorts(shares: Floats, unlisted: float) -> HashedCohorts:
-        observations = _whiten_bits(evidence, design, shares, unlisted)
+        observations = whiten_bits(evidence, design, shares, unlisted)
         return HashedCohorts.from_observations(observations, positions, fixed_patterns, covariance, design.strata)
 
     first = pass_messages(cohorts(np.zeros(len(design.groups)), evidence.any_value_share))
     return pass_messages(cohorts(first.beliefs.means, float(first.estimates.fixed_effects[0])))
 
 
-def _whiten_bits(evidence: Evidence, design: DesignMatrix, shares: Floats, unlisted: float) -> Observations:
+def whiten_bits(evidence: Evidence, design: DesignMatrix, shares: Floats, unlisted: float) -> Observations:
     """Whitened bit shares of each cohort with reports: y_j = L_j^-1 t_j, A_j = (L_j^-1, 0), the last column for position k."""
     responses, features = [], []
     for bit_shares, _, covariance in bit_shares_and_covariances(evidence, design.blocks(), shares, unlisted):

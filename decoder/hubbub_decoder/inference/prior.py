@@ -180,7 +180,7 @@ def mixture_weights(likelihood: Floats, values: Floats, bound: float, pseudo_cou
         objective = float(np.log(density).sum() + xlogy(pseudo_count, weights).sum()) / len(likelihood)
         weights = members
         if weights @ deviation > 0:
-            weights = members / (1 + _mean_multiplier(members, deviation) * deviation)
+            weights = members / (1 + mean_multiplier(members, deviation) * deviation)
             weights /= weights.sum()
         if objective - previous < _CONVERGENCE_TOLERANCE:
             break
@@ -188,7 +188,7 @@ def mixture_weights(likelihood: Floats, values: Floats, bound: float, pseudo_cou
     return weights
 
 
-def _mean_multiplier(members: Floats, deviation: Floats) -> float:
+def mean_multiplier(members: Floats, deviation: Floats) -> float:
     """Lagrange multiplier mu in (0, 1) of the bound on the mean: the root of a decreasing function.
 
         sum_k members_k deviation_k / (1 + mu deviation_k) = 0        members @ deviation > 0, deviation >= -1

@@ -106,7 +106,9 @@ class KindOperations(ABC, Generic[K]):
     def check_value(self, value: object) -> None:
         """Raise PopulationError if a value of a population has the wrong type."""
         if not isinstance(value, str):
-            raise PopulationError(f"{self.metric.name}: a value of the population must be a string, got {value!r}.")
+            raise PopulationError(
+                f"{self.metric.name}: a value of the population must be a string, got {value!r}: pass {str(value).lower()!r}, for example"
+            )
 
     def default_value(self) -> str | None:
         """Value, as text, that a client without a value reports; None: it reports "no value"."""

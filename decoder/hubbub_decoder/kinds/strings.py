@@ -37,7 +37,9 @@ from hubbub_decoder.options import Options, Progress
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.diagnosis import Residuals
 from hubbub_decoder.results.estimates import Finding
+from hubbub_decoder.results.goodness_of_fit import evidence_residuals
 from hubbub_decoder.results.unlisted_strings import build_unlisted_string
 
 _HASHING, _FITTING, _FITTING_AGAIN, _TESTING = 0.01, 0.05, 0.6, 0.8
@@ -74,7 +76,12 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
             unlisted_strings=tuple(build_unlisted_string(each, whole.params.num_bits, options) for each in unlisted),
             num_kept=None if len(selection.columns) == len(design.groups) else len(selection.columns),
         )
-        return replace(decoding, warnings=_warnings(evidence, whole, design, repeated, selection, fit, decoding))
+        residuals = evidence_residuals(whole, decoding, design)
+        return replace(
+            decoding,
+            residuals=None if residuals is None else Residuals.of_array(residuals),
+            warnings=_warnings(evidence, whole, design, repeated, selection, fit, decoding),
+        )
 
     def reason_to_skip(self, *, has_candidates: bool) -> str | None:
         if self.kind.discover is not None:

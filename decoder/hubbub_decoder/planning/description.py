@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from hubbub.metrics.metric import Metric
-from hubbub.privacy import PrivacyFigures, amplified, effective_group_size, epsilon, privacy_figures
-from hubbub.privacy.loss import epsilon_of_periods
+from hubbub.privacy import PrivacyFigures, central_epsilon, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.policy import Policy
+from hubbub.text import format_count
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.distributions import binom
@@ -61,6 +61,10 @@ class Description:
     group_size: float
     central: float
     label: str
+
+    def __repr__(self) -> str:
+        limit = f"detection limit {self.detection_limit:.2%} of {format_count(self.num_reports, 'report')}"
+        return f"<Description of {self.metric.name}: epsilon {self.privacy.epsilon_report:.3f} of a report, {limit}>"
 
     @property
     def num_reports(self) -> int:
@@ -196,10 +200,12 @@ def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:
         recovery=tuple((t, recovery_probability(metric, t)) for t in times) if has_response else (),
         permanent_bits=permanent_entropy(metric),
         group_size=1.0 if metric.hold == 1 else effective_group_size(params),
-        central=amplified(
-            epsilon_of_periods(metric, round(accuracy.repetition.per_client)),
+        central=central_epsilon(
+            metric,
             max(1, round(accuracy.clients) // params.num_cohorts),
             DELTA,
+            round(accuracy.repetition.per_client),
+            metric.hold,
         ),
         label=metric.name,
     )

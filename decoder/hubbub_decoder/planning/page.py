@@ -1,31 +1,69 @@
-"""Self-contained HTML page of descriptions: figures and curves."""
+"""Self-contained HTML page of descriptions: the definition, its figures in words, and curves with their numbers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, ScalarFormatter
 
+from hubbub.pages.html_page import STYLE, keep_numbers_whole
+from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import visible_text, visible_value
 from hubbub_decoder.planning.description import Description
+from hubbub_decoder.planning.law.accuracy import percent_text
 from hubbub_decoder.planning.tables import figure_rows
+from hubbub_decoder.results.estimates import Finding
 from hubbub_decoder.results.plot_style import ESTIMATE, TRUTH
 from hubbub_decoder.results.plots import to_svg
 
 _COLOURS = (ESTIMATE, TRUTH, "#2b8a3e", "#862e9c")
+_GRID, _MARK, _INK = "#e6e9ec", "#9aa5b1", "#17202a"
+_THEME = {
+    **{colour: f"var(--line-{number})" for number, colour in enumerate(_COLOURS, 1)},
+    _GRID: "var(--line)",
+    _MARK: "var(--dim)",
+    _INK: "var(--ink)",
+}
+"""Colours of the page's style in place of those of a drawing, which do not change with the color scheme."""
 
 _LINEAR_RANGE = 20  # largest ratio of epsilons on a linear axis
 
+_MEANINGS = {
+    "epsilon of a report": "One report changes the odds between two values of a client by at most the factor e to this power.",
+    "epsilon of a unit": "The same for all reports of one value, or of one epoch.",
+    "lifetime epsilon": "The same for all reports that one client ever sends.",
+    "central epsilon": "For readers of one period's totals, who do not see single reports.",
+    "permanent response": "How well the permanent noise identifies a client whose reports are linked.",
+    "effective group size of 2 reports": "Number of people among whom two reports of one value identify one.",
+    "decoded": "Data that the following figures assume.",
+    "standard error of a small share": "Typical error of the estimate of a rare value.",
+    "detection limit": "Smallest share that is detected with probability 0.9.",
+    "standard error of the mean": "Typical error of the estimated mean.",
+}
 
-def render_page(descriptions: Sequence[Description], toml: str = "", notes: Sequence[str] = ()) -> str:
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A figure of the page, with its points as a table: heading, drawing, caption, names of the columns, rows."""
+
+    heading: str
+    svg: Markup
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def render_page(descriptions: Sequence[Description], toml: str = "", findings: Sequence[Finding] = ()) -> str:
     """Return the HTML page of one or several definitions.
 
-    toml : definition to show      notes : sentences below it
+    toml : definition to show      findings : about the plan
     """
     environment = Environment(
         loader=PackageLoader("hubbub_decoder.planning", "."),
@@ -34,28 +72,57 @@ def render_page(descriptions: Sequence[Description], toml: str = "", notes: Sequ
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    plots = [
-        (
-            _plot_epsilon(descriptions),
-            "Epsilon of t reports of one value. Seeing them changes the odds between any two values by at most e to this power.",
-        ),
-        (
-            _plot_accuracy(descriptions),
-            "Standard error of a small share (line) and smallest share detected with probability .9 (dashed), by the reports of a period.",
-        ),
-    ]
-    if any(each.recovery for each in descriptions):
-        caption = (
-            "Probability that an observer of t linked reports of a known value knows the whole permanent response."
-        )
-        plots.append((_plot_recovery(descriptions), caption))
-    return environment.get_template("page.html.j2").render(
+    page = environment.get_template("page.html.j2").render(
+        style=Markup(STYLE),  # noqa: S704  (our file)
         names=[each.label for each in descriptions],
-        rows=list(figure_rows(descriptions)),
-        plots=[(to_svg(figure), caption) for figure, caption in plots],
+        rows=[(name, _MEANINGS.get(name, ""), values) for name, values in figure_rows(descriptions)],
+        curves=list(_curves(descriptions)),
         toml=toml,
-        notes=notes,
+        findings=findings,
     )
+    return keep_numbers_whole(page)
+
+
+def _curves(descriptions: Sequence[Description]) -> Iterator[Curve]:
+    yield Curve(
+        "Privacy loss by number of reports",
+        _draw(_plot_epsilon(descriptions)),
+        "Epsilon of t reports of one value. Reports of one value have one permanent response, so epsilon does not grow without limit.",
+        ("definition", "reports t", "epsilon"),
+        tuple(
+            (each.label, "unlimited" if math.isinf(t) else f"{t:,.0f}", shown_epsilon(epsilon))
+            for each in descriptions
+            for t, epsilon in each.epsilons
+        ),
+    )
+    yield Curve(
+        "Accuracy by number of reports",
+        _draw(_plot_accuracy(descriptions)),
+        "Standard error of a small share (line) and detection limit (dashed), by the reports of a period. The vertical line is the number of the figures above.",
+        ("definition", "reports of a period", "standard error", "detection limit"),
+        tuple(
+            (each.label, f"{number:,}", percent_text(error), percent_text(limit))
+            for each in descriptions
+            for number, error, limit in each.by_reports()
+            if math.isfinite(error)
+        ),
+    )
+    if any(each.recovery for each in descriptions):
+        yield Curve(
+            "Recovery of the permanent response",
+            _draw(_plot_recovery(descriptions)),
+            "Probability that an observer of t linked reports of a known value knows the whole permanent response, and so recognizes the client.",
+            ("definition", "linked reports t", "probability"),
+            tuple((each.label, f"{t:,}", f"{chance:.3f}") for each in descriptions for t, chance in each.recovery),
+        )
+
+
+def _draw(figure: Figure) -> Markup:
+    """Return a figure as an element in the colours of the page; its table has the same numbers, so screen readers skip it."""
+    svg = to_svg(figure)
+    for colour, name in _THEME.items():
+        svg = svg.replace(colour, name)
+    return Markup(svg.replace("<svg", '<svg aria-hidden="true"', 1))  # noqa: S704  (matplotlib escapes its texts)
 
 
 def _plot_epsilon(descriptions: Sequence[Description]) -> Figure:
@@ -85,7 +152,7 @@ def _plot_accuracy(descriptions: Sequence[Description]) -> Figure:
         if limits:
             label = f"{_plain(each.label)}: detection limit"
             axes.plot(*zip(*limits, strict=True), color=colour, linestyle="--", label=label)
-        axes.axvline(each.num_reports, color="#9aa5b1", linewidth=0.8)
+        axes.axvline(each.num_reports, color=_MARK, linewidth=0.8)
     axes.set(xscale="log", xlabel="reports of a period", ylabel="share")
     if any(math.isfinite(each.accuracy.std_error(0.0)) for each in descriptions):
         axes.set_yscale("log")
@@ -110,10 +177,15 @@ def _plain(label: str) -> str:
 
 
 def _axes() -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    figure = Figure(figsize=(8, 3.6), layout="constrained", facecolor="none")
     axes = figure.subplots()
+    axes.set_facecolor("none")
+    axes.tick_params(which="both", color=_INK, labelcolor=_INK)
+    axes.xaxis.label.set_color(_INK)
+    axes.yaxis.label.set_color(_INK)
+    axes.spines[:].set_color(_INK)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(visible=True, color="#e6e9ec", linewidth=0.8)
+    axes.grid(visible=True, color=_GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     return figure, axes
 
@@ -121,5 +193,5 @@ def _axes() -> tuple[Figure, Axes]:
 def _finish(figure: Figure) -> Figure:
     for axes in figure.axes:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:,.0f}"))
-    figure.legend(loc="outside upper right", ncols=2, frameon=False)
+    figure.legend(loc="outside upper right", ncols=2, frameon=False, labelcolor=_INK)
     return figure

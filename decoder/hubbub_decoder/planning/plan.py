@@ -21,6 +21,7 @@ from hubbub_decoder.planning.description import Description, describe_accuracy
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.probabilities import chain_of, choose_hold, limits_of, noise_of
 from hubbub_decoder.planning.wishes import Design, Wishes, planner_for
+from hubbub_decoder.results.estimates import Finding, Level
 
 _ANY_DAY = date(2000, 1, 1)
 
@@ -59,6 +60,17 @@ class Plan:
     symmetric: float
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return repr(self.description).replace("<Description", "<Plan", 1)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The warnings and the notes, with their levels."""
+        return (
+            *(Finding("limit", text) for text in self.warnings),
+            *(Finding("reason", text, level=Level.NOTE) for text in self.notes),
+        )
 
     def toml(self) -> str:
         """Return the definition as TOML text.
@@ -161,13 +173,13 @@ def _check_accuracy(wishes: Wishes, smallest: float, accuracy: Accuracy) -> None
     """Raise PlanError if no number of reports detects the smallest share, or if no share can be estimated."""
     if math.isinf(accuracy.clients):
         raise PlanError(
-            f"share = {smallest:g} is not detected with {MAX_REPORTS:.0e} reports: noise and {wishes.num_candidates:,} candidates hide it. "
-            "Pass a larger share, a larger epsilon, or fewer candidates."
+            f"`share = {smallest:g}` is not detected with {MAX_REPORTS:.0e} reports: noise and {wishes.num_candidates:,} candidates hide it. "
+            "Pass a larger `share`, a larger `epsilon`, or fewer `num_candidates`."
         )
     if not math.isfinite(float(accuracy.variance(0.0))):
         raise PlanError(
             f"{wishes.num_candidates:,} candidates are too many for {wishes.num_reports:,} reports: no share can be estimated. "
-            "Pass fewer candidates, more reports, or a larger epsilon."
+            "Pass fewer `num_candidates`, more `num_reports`, or a larger `epsilon`."
         )
 
 

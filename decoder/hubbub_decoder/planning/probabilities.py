@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hubbub.mechanisms.unary import differing_bits
-from hubbub.privacy import amplified
+from hubbub.metrics.params import Params, one_hot_params
+from hubbub.privacy import central_epsilon
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS
@@ -177,8 +178,8 @@ def choose_hold(wishes: Wishes, share: float) -> tuple[Wishes, str]:
     values, last = wishes.values, wishes.longitudinal_periods or wishes.periods
     if values > last:
         raise PlanError(
-            f"values = {values} in longitudinal_periods = {last}: a client has at most one value in a period. "
-            "Pass fewer values, or more longitudinal_periods."
+            f"`values = {values}` in `longitudinal_periods = {last}`: a client has at most one value in a period. "
+            "Pass fewer `values`, or more `longitudinal_periods`."
         )
     lengths = sorted({math.ceil(last / epochs) for epochs in range(values, last + 1)})
     lengths = [length for length in lengths if math.ceil(last / length) >= values]
@@ -210,30 +211,41 @@ def allowed_cohorts(wishes: Wishes, chain: Chain, hashes: int = 1) -> tuple[int,
     Raises PlanError if there are none.
     """
     planner, reports = planner_for(wishes), wishes.num_reports or 0
-    choices = planner.cohorts
-    if wishes.central is None:
+    choices, most = planner.cohorts, wishes.central
+    if most is None:
         return choices
-    local = float(chain.epsilon(*planner.true_ones(wishes, hashes), wishes.periods))
-    kept = tuple(m for m in choices if reports >= m and amplified(local, reports // m, DELTA) <= wishes.central)
+    num_bits, mechanism = planner.true_ones(wishes, hashes)[0], chain.within_epsilons()
+    block = (
+        one_hot_params(num_bits, mechanism)
+        if hashes == 1
+        else Params(num_bits=num_bits, num_hashes=hashes, num_cohorts=1, mechanism=mechanism)
+    )
+
+    def central(reports_of_a_cohort: int) -> float:
+        return central_epsilon(block, max(1, reports_of_a_cohort), DELTA, wishes.periods, wishes.hold)
+
+    least, *_ = ascending = sorted(choices)
+    too_many = ascending[bisect_left(ascending, True, key=lambda m: reports < m or central(reports // m) > most) :]
+    kept = tuple(m for m in choices if m not in too_many)
     if not kept:
-        least = min(choices)
-        found = amplified(local, max(1, reports // least), DELTA)
         raise PlanError(
-            f"central = {wishes.central:g} is not reached: {reports:,} reports in {least} cohort{'s' * (least > 1)} have a central epsilon of "
-            f"{found:.3g} at delta = {DELTA:g}, because only the reports of one cohort hide each other. "
-            f"{_reports_for(local, wishes.central, least)}"
+            f"`central = {most:g}` is not reached: {reports:,} reports in {least} cohort{'s' * (least > 1)} have a central epsilon of "
+            f"{central(reports // least):.3g} at delta = {DELTA:g}, because only the reports of one cohort hide each other. "
+            f"{_reports_for(central, most, least)}"
         )
     return kept
 
 
-def _reports_for(local: float, central: float, cohorts: int) -> str:
+def _reports_for(central: Callable[[int], float], most: float, cohorts: int) -> str:
     """Sentence with the number of reports that reach a central epsilon."""
     low, high = 1, MAX_REPORTS
-    if amplified(local, high, DELTA) > central:
-        return "No number of reports reaches it. Pass a smaller epsilon, or a larger central."
+    if central(high) > most:
+        return "No number of reports reaches it. Pass a smaller `epsilon`, or a larger `central`."
     while high > 1.01 * low:
         middle = math.isqrt(low * high)
-        low, high = (low, middle) if amplified(local, middle, DELTA) <= central else (middle, high)
+        low, high = (low, middle) if central(middle) <= most else (middle, high)
         if middle in (low, high) and high - low <= 1:
             break
-    return f"It needs {high * cohorts:,} reports. Pass so many reports, a smaller epsilon, or a larger central."
+    return (
+        f"It needs {high * cohorts:,} reports. Pass so many `num_reports`, a smaller `epsilon`, or a larger `central`."
+    )

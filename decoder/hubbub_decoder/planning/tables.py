@@ -83,8 +83,8 @@ def _figures(each: Description) -> Iterator[tuple[str, str]]:
 def _epsilons(each: Description) -> Iterator[tuple[str, str]]:
     privacy = each.privacy
     yield "epsilon of a report", shown_epsilon(privacy.epsilon_report)
-    units = {"epoch": f"an epoch (hold = {privacy.hold})", "value": "a value", "period": "each report again"}
-    yield "epsilon of a unit", f"{shown_epsilon(privacy.epsilon_unit)} for {units[privacy.unit]}"
+    units = {"epoch": "an epoch", "value": "a value", "period": "each further report"}
+    yield f"epsilon of {units[privacy.unit]}", shown_epsilon(privacy.epsilon_unit)
     yield "lifetime epsilon", f"{shown_epsilon(privacy.epsilon_lifetime)} under the default Policy"
 
 

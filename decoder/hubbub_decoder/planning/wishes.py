@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from hubbub.metrics.buckets import Estimand
@@ -98,11 +98,17 @@ class Wishes:
     longest: int | None = None
     alphabet: str | None = None
 
+    def __repr__(self) -> str:
+        """Wishes that differ from the defaults."""
+        stated = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed = (f"{each.name}={stated[each.name]!s}" for each in fields(self) if stated[each.name] != each.default)
+        return f"Wishes({', '.join(changed)})"
+
     def __post_init__(self) -> None:
         """Raise ParameterError for a number out of range, PlanError for wishes that exclude each other."""
         for name, words in (("kind", KindWord), ("period", PeriodKind), ("estimate", Estimand)):
             if (word := getattr(self, name)) not in tuple(words):
-                raise PlanError(f"{name} must be one of {', '.join(words)}, got {word!r}: pass one of them.")
+                raise PlanError(f"`{name}` must be one of {', '.join(words)}, got {word!r}: pass one of them.")
             object.__setattr__(self, name, words(word))
         for name in ("num_candidates", "num_reports", "periods", "values", "hold", "longitudinal_periods", "longest"):
             check_count(name, getattr(self, name))
@@ -115,33 +121,35 @@ class Wishes:
         for name in ("epsilon", "longitudinal", "central"):
             value = getattr(self, name)
             if value is not None:
-                check_number(name, value, "(0, inf)", hint=f"it bounds a privacy loss. Pass {name} = 2, for example.")
+                check_number(name, value, "(0, inf)", hint=f"it bounds a privacy loss. Pass `{name} = 2`, for example.")
         if self.share is not None:
-            check_number("share", self.share, "(0, 1)", hint="it is a part of the reports. Pass share = 0.01 for 1 %.")
-        hint = "a report of strings has so many. Pass bits = 128."
+            check_number(
+                "share", self.share, "(0, 1)", hint="it is a part of the reports. Pass `share = 0.01` for 1 %."
+            )
+        hint = "a report of strings has so many. Pass `bits = 128`."
         check_integer("bits", self.bits, MIN_STRING_BITS, MAX_BITS, hint=hint)
         yield from planner_for(self).problems(self)
         if self.num_reports is None and self.share is None:
             yield (
-                "Neither num_reports nor share is given: the number of reports decides which shares can be detected. "
-                "Pass num_reports to plan the best accuracy, or share to plan the number of reports."
+                "Neither `num_reports` nor `share` is given: the number of reports decides which shares can be detected. "
+                "Pass `num_reports` to plan the best accuracy, or `share` to plan the number of reports."
             )
         if self.longest is None and self.alphabet is not None:
-            yield "alphabet without longest: only strings without a list have one. Pass longest = 24, for example."
+            yield "`alphabet` without `longest`: only strings without a list have one. Pass `longest = 24`, for example."
         if self.longest is not None and (self.num_reports is None or self.retained):
             yield (
-                "longest needs num_reports and bit counts: the groups depend on the number of reports. "
-                "Pass num_reports, and leave out retained."
+                "`longest` needs `num_reports` and bit counts: the groups depend on the number of reports. "
+                "Pass `num_reports`, and leave out `retained`."
             )
         if self.hold is not None and self.values > 1:
             yield (
-                f"hold = {self.hold} and values = {self.values} exclude each other: with hold each epoch costs epsilon, whether the value "
-                "changes or not. Leave out values."
+                f"`hold = {self.hold}` and `values = {self.values}` exclude each other: with `hold` each epoch costs epsilon, whether the value "
+                "changes or not. Leave out `values`."
             )
         if self.hold is not None and self.longitudinal is None:
-            yield f"hold = {self.hold} without a longitudinal epsilon: each epoch costs epsilon again, and nothing bounds the sum. Pass longitudinal."
+            yield f"`hold = {self.hold}` without a longitudinal epsilon: each epoch costs epsilon again, and nothing bounds the sum. Pass `longitudinal`."
         if self.central is not None and self.num_reports is None:
-            yield "central without num_reports: the other reports of a cohort hide a client. Pass the number of reports."
+            yield "`central` without `num_reports`: the other reports of a cohort hide a client. Pass `num_reports`."
 
     @property
     def chooses_hold(self) -> bool:
@@ -246,11 +254,11 @@ def planner_of(word: KindWord, *, has_shares: bool) -> KindPlanner[Any]:
         return planner()
     if (word, True) in KindPlanner.planners:
         raise PlanError(
-            f"estimate = mean needs numbers, and {with_article(word)} metric has none. Pass kind = ordinal."
+            f"`estimate = mean` needs numbers, and {with_article(word)} metric has none. Pass `kind = ordinal`."
         )
     raise PlanError(
         f"{with_article(word)} metric has no accuracy of its own, and its epsilon is the sum of its parts'. "
-        "Plan each part on its own, with its share of epsilon."
+        "Plan each part on its own, with its part of the epsilon."
     )
 
 
@@ -268,4 +276,4 @@ def repetition_of(periods: int, hold: int | None) -> Repetition:
 def check_count(name: str, number: object) -> None:
     """Raise ParameterError for anything but None and an integer above 0."""
     if number is not None:
-        check_integer(name, number, 1, hint=f"pass {name} = 1 or more.")
+        check_integer(name, number, 1, hint=f"pass `{name} = 1` or more.")

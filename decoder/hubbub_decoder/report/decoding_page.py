@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
@@ -17,6 +15,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.report.about import definition_rows, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding, match_lines, needed_reports, summary_lines
+from hubbub_decoder.results.diagnosis import Residuals
 from hubbub_decoder.results.document import format_level, group_name
 from hubbub_decoder.results.estimates import Estimate, FitTest
 from hubbub_decoder.results.ordinal import quantile_rows
@@ -26,9 +25,6 @@ MAX_ROWS = 2_000
 """Largest number of candidates on a page; the detected ones and the largest estimates are preferred."""
 
 _MAX_CELLS = 1 << 15
-_LARGEST_RESIDUALS = 8
-_NOTABLE = 3.0  # standard errors
-_NOTABLE_SHARE = 0.0027  # of standard normal numbers
 
 
 QUESTIONS = {
@@ -84,10 +80,11 @@ def render_decoding(
     rows = [
         Row(group_name(e.group), e, None if truth is None else e.true_share(truth.shares)) for e in _shown(decoding)
     ]
+    summary = None if residuals is None else Residuals.of_array(residuals)
     return render(
         "decoding.html.j2",
         scripts,
-        _chart_data(decoding, rows, residuals, truth),
+        _chart_data(decoding, rows, residuals),
         decoding=decoding,
         metric=decoding.metric,
         rows=rows,
@@ -100,8 +97,8 @@ def render_decoding(
         quantiles=[] if decoding.numbers is None else list(quantile_rows(decoding.numbers)),
         smaller_limits=list(needed_reports(decoding)),
         fit_tests=list(fit_test_rows(decoding.fit_tests)),
-        residual_summary=None if residuals is None else _residual_summary(residuals),
-        largest_residuals=[] if residuals is None else list(_largest_residuals(residuals)),
+        residual_summary=None if summary is None else str(summary),
+        largest_residuals=[] if summary is None else summary.largest,
         shows_residuals=residuals is not None and residuals.size <= _MAX_CELLS,
         privacy=list(privacy_rows(decoding.metric)),
         definition=list(definition_rows(decoding.metric)),
@@ -153,23 +150,9 @@ def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
     yield "Goodness of fit", "not tested" if not tests else f"{failed} of {tests} tests fail", ""
 
 
-def _chart_data(
-    decoding: Decoding, rows: Sequence[Row], residuals: Floats | None, truth: Truth | None
-) -> dict[str, Any]:
+def _chart_data(decoding: Decoding, rows: Sequence[Row], residuals: Floats | None) -> dict[str, Any]:
     """Numbers of the charts, with the rows in the order of the table."""
-    estimates = [row.estimate for row in rows]
-    known_joint = any(math.isfinite(e.simultaneous_low) for e in estimates) and len(estimates) > 1
-    data: dict[str, Any] = {
-        "level": format_level(decoding.confidence),
-        "estimates": {
-            "labels": [row.label for row in rows],
-            **{name: json_numbers([getattr(e, name) for e in estimates]) for name in ("share", "low", "high")},
-            "joint_low": json_numbers([e.simultaneous_low for e in estimates]) if known_joint else None,
-            "joint_high": json_numbers([e.simultaneous_high for e in estimates]) if known_joint else None,
-            "truth": None if truth is None else json_numbers([row.truth or 0.0 for row in rows]),
-            "detected": [int(e.detected) for e in estimates] if decoding.is_tested else None,
-        },
-    }
+    data = estimates_data(decoding, rows)
     if residuals is not None and residuals.size <= _MAX_CELLS:
         cohorts, bits = residuals.shape
         data["residuals"] = {"cohorts": cohorts, "bits": bits, "values": json_numbers(residuals.ravel().tolist(), 2)}
@@ -181,23 +164,21 @@ def _chart_data(
     return data
 
 
-def _residual_summary(residuals: Floats) -> str:
-    known = residuals[np.isfinite(residuals)]
-    if not known.size:
-        return "No cohort has reports."
-    notable = int((np.abs(known) > _NOTABLE).sum())
-    return (
-        f"{notable:,} of {format_count(known.size, 'residual')} {'is' if notable == 1 else 'are'} beyond {_NOTABLE:.0f} standard errors; "
-        f"chance alone gives about {known.size * _NOTABLE_SHARE:,.1f}. The root mean square is {math.sqrt(float(np.mean(known**2))):.2f}; about 1 or less is expected."
-    )
-
-
-def _largest_residuals(residuals: Floats) -> Iterator[tuple[int, int, float]]:
-    """Yield cohort, bit and residual of the largest absolute residuals."""
-    flat = np.abs(np.nan_to_num(residuals)).ravel()
-    for cell in np.argsort(-flat)[:_LARGEST_RESIDUALS].tolist():
-        cohort, bit = divmod(cell, residuals.shape[1])
-        yield cohort, bit, float(residuals[cohort, bit])
+def estimates_data(decoding: Decoding, rows: Sequence[Row]) -> dict[str, Any]:
+    """Numbers of the chart of intervals, with the rows from top to bottom."""
+    estimates = [row.estimate for row in rows]
+    known_joint = any(math.isfinite(e.simultaneous_low) for e in estimates) and len(estimates) > 1
+    return {
+        "level": format_level(decoding.confidence),
+        "estimates": {
+            "labels": [row.label for row in rows],
+            **{name: json_numbers([getattr(e, name) for e in estimates]) for name in ("share", "low", "high")},
+            "joint_low": json_numbers([e.simultaneous_low for e in estimates]) if known_joint else None,
+            "joint_high": json_numbers([e.simultaneous_high for e in estimates]) if known_joint else None,
+            "truth": json_numbers([row.truth for row in rows if row.truth is not None]) or None,
+            "detected": [int(e.detected) for e in estimates] if decoding.is_tested else None,
+        },
+    }
 
 
 def fit_test_rows(tests: Sequence[FitTest]) -> Iterator[tuple[str, str, str, bool]]:

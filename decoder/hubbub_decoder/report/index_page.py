@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import privacy_figures
@@ -47,15 +48,28 @@ class Problem:
     reason: str
 
 
-def render_index(metrics: Sequence[MetricRow], problems: Sequence[Problem], scripts: Scripts) -> str:
-    """HTML page that lists all metrics."""
+def render_index(
+    metrics: Sequence[MetricRow],
+    problems: Sequence[Problem],
+    scripts: Scripts,
+    *,
+    template: str = "index.html.j2",
+    data: Mapping[str, Any] | None = None,
+    **variables: Any,
+) -> str:
+    """HTML page that lists all metrics.
+
+    template        : one that extends `index.html.j2` by a block above the lists
+    data, variables : of this block: JSON values for its chart, and its own variables
+    """
     return render(
-        "index.html.j2",
+        template,
         scripts,
-        {},
+        data or {},
         metrics=metrics,
         problems=problems,
         counts={status: sum(row.count(status) for row in metrics) for status in ("OK", "SKIPPED")}
         | {"FAILED": sum(row.count("FAILED") for row in metrics) + sum(not each.periods for each in problems)},
         path=(),
+        **variables,
     )

@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from hubbub.pages.html_page import STYLE, keep_numbers_whole
 from hubbub.text import visible_text, visible_value
 from hubbub_decoder.results.document import format_change, format_q_value, format_share
 
@@ -64,16 +65,17 @@ def shared_script() -> str:
 
 def render(template: str, scripts: Scripts, data: Any, **variables: Any) -> str:
     """Page from a template; data : JSON values for the charts."""
-    return (
+    page = (
         _environment()
         .get_template(template)
         .render(
             scripts=scripts,
-            style=Markup(_static("report.css")),  # noqa: S704  (our file)
+            style=Markup(STYLE + _static("report.css")),  # noqa: S704  (our files)
             data=_visible_data(data),
             **variables,
         )
     )
+    return keep_numbers_whole(page)
 
 
 def _visible_data(data: Any) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
@@ -15,14 +14,14 @@ from hubbub.number_checks import check_number
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.text import escape_untrusted, format_count
-from hubbub.wire.json_values import from_json_value, json_value
+from hubbub.wire.json_values import json_value
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.inference.intervals import reports_to_detect
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
-from hubbub_decoder.results.diagnosis import Diagnosis
+from hubbub_decoder.results.diagnosis import Diagnosis, Residuals
 from hubbub_decoder.results.document import (
     INTERVAL_WIDTH,
     Bar,
@@ -36,6 +35,7 @@ from hubbub_decoder.results.document import (
     group_name,
 )
 from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate
+from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.ordinal import Numbers, mean_lines, quantile_lines
 from hubbub_decoder.results.table_result import TableResult, columns_of
 from hubbub_decoder.results.unlisted_strings import UnlistedString, matching_words
@@ -56,7 +56,7 @@ ESTIMATE_COLUMNS = columns_of(
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Decoding(TableResult[Estimate], Result):
+class Decoding(TableResult[Estimate], Loadable, Result):
     """Result of `decode`: estimates of one metric, totals, tests and warnings.
 
     It is a sequence of its estimates in descending order of share (`TableResult`). `decoding[0]` has the largest
@@ -106,6 +106,8 @@ class Decoding(TableResult[Estimate], Result):
     numbers
         Mean, quantiles and distribution function of an ordinal metric, or the mean alone (estimate = "mean"). None:
         the metric is of another kind.
+    residuals
+        Summary of the residuals of the bit counts of a string metric. None: the metric is of another kind.
     """
 
     metric: Metric
@@ -127,6 +129,7 @@ class Decoding(TableResult[Estimate], Result):
     unlisted_strings: tuple[UnlistedString, ...] = ()
     num_more_candidates: int = 0
     numbers: Numbers | None = None
+    residuals: Residuals | None = None
     _intervals: Callable[[float], tuple[Floats, Floats]] | None = field(default=None, compare=False)
 
     @property
@@ -216,7 +219,7 @@ class Decoding(TableResult[Estimate], Result):
         Returns
         -------
         Diagnosis
-            Goodness-of-fit tests, findings, and a verdict.
+            Goodness-of-fit tests, findings, residuals, and a verdict.
 
         Examples
         --------
@@ -226,7 +229,7 @@ class Decoding(TableResult[Estimate], Result):
         >>> decode(BitCounts(survey, [1000], [[400]])).diagnose().verdict
         "The reports fit the metric's parameters, and there is no finding. The estimates and intervals can be used."
         """
-        return Diagnosis(self.fit_tests, self.warnings)
+        return Diagnosis(self.fit_tests, self.warnings, self.residuals)
 
     def intervals(self, level: float) -> tuple[tuple[float, float], ...]:
         """Return the confidence intervals of the estimates at another level.
@@ -267,56 +270,10 @@ class Decoding(TableResult[Estimate], Result):
         return tuple(zip(low.tolist(), high.tolist(), strict=True))
 
     @classmethod
-    def load(cls, path: str | Path) -> Decoding:
-        """Return the decoding of a .json file that `save` wrote.
-
-        Parameters
-        ----------
-        path
-            Path of the file.
-
-        Returns
-        -------
-        Decoding
-            Decoding that is equal to the one that was saved.
-
-        Raises
-        ------
-        OutputError
-            The file cannot be read, or is not such a file.
-        """
-        try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-        except OSError as problem:
-            raise OutputError(f"{path} cannot be read: {problem.strerror}.") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise OutputError(f"{path} is no decoding: pass a .json file that Decoding.save wrote.") from None
-
-    @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Decoding:
-        """Return the decoding of the JSON values that `to_dict` returned.
-
-        Parameters
-        ----------
-        values
-            Fields by name.
-
-        Returns
-        -------
-        Decoding
-            Decoding that is equal to the original one.
-        """
-        types = get_type_hints(cls)
-        metric = Metric.from_dict(values["metric"])
-        numbers = values.get("numbers")
-        return cls(
-            metric=metric,
-            numbers=None if numbers is None else Numbers.from_dict(numbers, metric),
-            **{
-                each.name: from_json_value(types[each.name], values[each.name])
-                for each in fields(cls)
-                if each.name not in ("metric", "numbers", "_intervals")
-            },
+        numbers, metric = values.get("numbers"), Metric.from_dict(values["metric"])
+        return cls._from_values(
+            values, metric=metric, numbers=None if numbers is None else Numbers.from_dict(numbers, metric)
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -342,6 +299,7 @@ class Decoding(TableResult[Estimate], Result):
             **({} if self.numbers is None else {"numbers": self.numbers.to_dict()}),
             "warnings": json_value(self.warnings),
             "fit_tests": json_value(self.fit_tests),
+            "residuals": json_value(self.residuals),
         }
 
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
@@ -397,14 +355,16 @@ class Decoding(TableResult[Estimate], Result):
 
         Raises
         ------
-        ValueError
-            `top` is below 1, or the metric estimates a mean and so has no shares.
+        ParameterError
+            `top` is below 1.
+        SummaryError
+            No share is known, because the metric estimates a mean or the reports determine none.
         """
         from hubbub_decoder.results.plots import MAX_INTERVALS, Interval, checked_top, draw_intervals
 
         if not self.estimates:
-            raise ValueError(
-                f'{self.metric.name} estimates a mean (estimate = "mean"), which has no plot. Print decoding.numbers.'
+            raise SummaryError(
+                f'{self.metric.name} estimates a mean (estimate = "mean"), so there is no share to draw: print decoding.numbers.'
             )
         known = [estimate for estimate in self.estimates if not math.isnan(estimate.share)]
         rows = self.in_order(known[: checked_top(top, MAX_INTERVALS)])

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from hubbub.errors import DefinitionError, SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.number_checks import check_integer
 from hubbub.privacy.loss import epsilon_of_periods, epsilon_permanent
@@ -108,13 +109,14 @@ def plot_numbers(decoding: Decoding, figure: Figure | None = None) -> Figure:
 
     Raises
     ------
-    ValueError
+    DefinitionError
         The metric is of another kind.
     """
     numbers = decoding.numbers
     if numbers is None or not numbers.distribution:
-        raise ValueError(
-            f"{decoding.metric.name} is no ordinal metric, or estimates a mean alone, and has no distribution function. Read decoding.numbers."
+        raise DefinitionError(
+            f"{decoding.metric.name}: plot_numbers needs an ordinal metric with buckets, got a {decoding.metric.kind.word} one without a distribution function: "
+            "use decoding.plot(), or print decoding.numbers of a mean"
         )
     buckets = numbers.definition
     figure = sized_figure(figure, 6)
@@ -221,7 +223,7 @@ def plot_residuals(summary: Collected, decoding: Decoding, *, ax: Axes | None = 
 
     Raises
     ------
-    ValueError
+    SummaryError
         The decoding is of another metric, or the share of unlisted strings is not determined, or the metric is not a
         string metric, so that its estimates fit all counts exactly.
 
@@ -233,15 +235,15 @@ def plot_residuals(summary: Collected, decoding: Decoding, *, ax: Axes | None = 
     """
     metric = summary.metric
     if metric.digest != decoding.metric.digest:
-        raise ValueError(
+        raise SummaryError(
             f"the summary is of {metric.name} ({metric.digest[:12]}), the decoding of {decoding.metric.name} "
             f"({decoding.metric.digest[:12]}). Pass the summary that was decoded."
         )
     residuals = bit_residuals(summary, decoding)
     if residuals is None:
-        raise ValueError(
+        raise SummaryError(
             f"{metric.name} has no residuals: the estimates fit all counts exactly, or the share of unlisted strings is not determined. "
-            "Read decoding.fit_tests."
+            "Read decoding.diagnose()."
         )
     m, k = residuals.shape
     axes = axes_or_new(ax, min(2.2 + 0.08 * m, 8))

@@ -6,7 +6,7 @@ Every result builds one. `terminal.py` and `html.py` render it, so a result know
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -173,11 +173,6 @@ class Document:
     table: Table
     lines: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
-
-    @property
-    def warnings(self) -> Iterator[str]:
-        """Findings as lines of text."""
-        return (f"Warning: {finding}" for finding in self.findings)
 
 
 def group_name(names: Sequence[str]) -> str:

@@ -1,12 +1,32 @@
-"""Result types: `ShareEstimate`, `Estimate` of one candidate, `FitTest` and `Finding`."""
+"""Result types: `ShareEstimate`, `Estimate` of one candidate, `FitTest`, and `Finding` with its `Level`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from textwrap import shorten
 
 from hubbub_decoder.result import Result
+
+_MOST_LETTERS = 60  # of a text in a repr
+
+
+def share_text(share: float, low: float, high: float, sign: str = "") -> str:
+    """Return a share with its interval in one line; sign : "+" for a change.
+
+    >>> share_text(0.3, 0.25, 0.35), share_text(0.01, -0.01, 0.03, "+")
+    ('30.00% (25.00% .. 35.00%)', '+1.00% (-1.00% .. +3.00%)')
+    """
+    share_shown, low_shown, high_shown = (f"{each:{sign}z.2%}" for each in (share, low, high))
+    return f"{share_shown} ({low_shown} .. {high_shown})"
+
+
+def short_names(names: Sequence[str]) -> str:
+    """Return the names of a group for a repr, cut to one short line."""
+    shown = repr(names[0] if len(names[0]) <= _MOST_LETTERS else names[0][:_MOST_LETTERS] + "...")
+    return shown if len(names) == 1 else f"{shown} and {len(names) - 1} more"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +51,9 @@ class ShareEstimate(Result):
     std_error: float
     low: float
     high: float
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {share_text(self.share, self.low, self.high)}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -105,8 +128,8 @@ class Estimate(ShareEstimate):
     simultaneous_high: float = math.nan
 
     def __repr__(self) -> str:
-        interval = f"{self.share:z.2%} ({self.low:z.2%} .. {self.high:z.2%})"
-        return f"<Estimate {' = '.join(map(repr, self.group))}: {interval}{', detected' if self.detected else ''}>"
+        interval = share_text(self.share, self.low, self.high)
+        return f"<Estimate {short_names(self.group)}: {interval}{', detected' if self.detected else ''}>"
 
     @property
     def group(self) -> tuple[str, ...]:
@@ -163,10 +186,42 @@ class FitTest(Result):
     degrees_of_freedom: int
     p_value: float
 
+    def __repr__(self) -> str:
+        return f"<FitTest {self.name}: p = {self.p_value:.2g}>"
+
+
+class Level(StrEnum):
+    """How much a finding matters, from the least to the most.
+
+    Attributes
+    ----------
+    NOTE
+        Nothing is wrong. The finding says how the result was made.
+    WARNING
+        The result can be used within the limits that the finding names.
+    PROBLEM
+        The result is wrong or may be wrong. Find the cause before you use it.
+    """
+
+    NOTE = "note"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+    @property
+    def label(self) -> str:
+        """Word before a finding.
+
+        >>> Level.PROBLEM.label
+        'Problem'
+        """
+        return self.value.capitalize()
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Warning about a result: what was found, and what to do. `str(finding)` is both in one line.
+    """Finding about a result: what was found, and what to do.
+
+    `str(finding)` is both in one line, and `finding.line` has the level before them.
 
     Attributes
     ----------
@@ -176,11 +231,26 @@ class Finding:
         What was found, with its numbers and its meaning.
     remedy
         Next step. It may be empty.
+    level
+        How much it matters.
     """
 
     kind: str
     text: str
     remedy: str = ""
+    level: Level = Level.WARNING
 
     def __str__(self) -> str:
         return f"{self.text} {self.remedy}" if self.remedy else self.text
+
+    def __repr__(self) -> str:
+        return f"<Finding {self.kind}: {shorten(self.text, _MOST_LETTERS, placeholder=' ...')}>"
+
+    @property
+    def line(self) -> str:
+        """The level in a word, what was found and what to do, as in the terminal.
+
+        >>> Finding("few_reports", "Only 7 reports.", "Decode 30.").line
+        'Warning: Only 7 reports. Decode 30.'
+        """
+        return f"{self.level.label}: {self}"

@@ -46,7 +46,7 @@ def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTe
         tests.append(
             _chi_squared_test(
                 "number_of_ones",
-                _mixture_chi_squared(counts.ones_histogram, _TabulatedComponents(_ones_probabilities(params))),
+                mixture_chi_squared(counts.ones_histogram, TabulatedComponents(_ones_probabilities(params))),
                 periods,
             )
         )
@@ -65,11 +65,11 @@ def _pattern_tests(counts: PatternCounts) -> Iterator[FitTest | None]:
     hypothesis.
     """
     table, periods = FilterTable.from_params(counts.metric.params), _reports_per_client(counts)
-    yield _chi_squared_test("patterns", _mixture_chi_squared(counts.counts.sum(axis=0), table), periods)
+    yield _chi_squared_test("patterns", mixture_chi_squared(counts.counts.sum(axis=0), table), periods)
     m = len(counts.counts)
     if m == 1 or counts.metric.params.num_bits > _MAX_BITS_FOR_COHORT_TEST:
         return
-    fits = [fit for fit in (_mixture_chi_squared(cohort, table) for cohort in counts.counts) if fit is not None]
+    fits = [fit for fit in (mixture_chi_squared(cohort, table) for cohort in counts.counts) if fit is not None]
     if fits:
         worst = min(fits, key=lambda fit: float(chi2.sf(*fit)))
         yield _chi_squared_test("patterns_of_one_cohort", worst, periods, num_tests=len(fits))
@@ -228,7 +228,7 @@ class _Components(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class _TabulatedComponents:
+class TabulatedComponents:
     """Components given by the table R, (cells, components)."""
 
     probabilities: Floats
@@ -243,7 +243,7 @@ class _TabulatedComponents:
         return np.asarray(self.probabilities.T @ (self.probabilities * weights[:, None]))
 
 
-def _mixture_chi_squared(counts: NDArray[np.int64], components: _Components) -> tuple[float, int] | None:
+def mixture_chi_squared(counts: NDArray[np.int64], components: _Components) -> tuple[float, int] | None:
     """Pearson's chi-squared and degrees of freedom of counts against all mixtures of the components.
 
         minimize over theta   sum_s (c_s - lambda_s)**2 / lambda_s        lambda = R theta
@@ -255,12 +255,12 @@ def _mixture_chi_squared(counts: NDArray[np.int64], components: _Components) -> 
     expected = counts.sum() * components.mixture(np.full(size, 1 / size))
     least, separate = expected * 1e-3, np.zeros(len(counts), np.bool_)
     for _ in range(_REWEIGHTINGS):
-        expected = np.maximum(_fit_mixture(counts, components, np.maximum(expected, least), separate)[0], least)
+        expected = np.maximum(fit_mixture(counts, components, np.maximum(expected, least), separate)[0], least)
     merged = _small_cells(expected)
     cells = np.append(expected[~merged], expected[merged].sum() if merged.any() else [])
     if cells.min() < _MIN_EXPECTED_COUNT:
         return None
-    fitted, rank = _fit_mixture(counts, components, expected, merged)
+    fitted, rank = fit_mixture(counts, components, expected, merged)
     deviations = counts - fitted
     freedom = len(cells) - rank
     if freedom <= 0:
@@ -269,7 +269,7 @@ def _mixture_chi_squared(counts: NDArray[np.int64], components: _Components) -> 
     return float(np.sum(deviations**2 / cells)), freedom
 
 
-def _fit_mixture(
+def fit_mixture(
     counts: NDArray[np.int64], components: _Components, expected: Floats, merged: Flags
 ) -> tuple[Floats, int]:
     """Expected counts of the best mixture by weighted least squares with weights 1/expected, and its rank.
@@ -311,12 +311,18 @@ def bit_residuals(summary: Collected, decoding: Decoding, design: DesignMatrix |
     design  : of the candidates, if their bits are not those of the metric's hash scheme
     returns : None for another kind, because its estimates fit all counts exactly, and if the share of unlisted strings is not determined
     """
-    metric, unlisted = decoding.metric, decoding.unlisted.share
-    if not decoding.is_tested or np.isnan(unlisted):
+    if not decoding.is_tested:
         return None
-    evidence, params = Evidence(summary).held_out(), metric.params
     if design is None:
-        design = design_matrix([estimate.candidate for estimate in decoding], params)
+        design = design_matrix([estimate.candidate for estimate in decoding], decoding.metric.params)
+    return evidence_residuals(Evidence(summary).held_out(), decoding, design)
+
+
+def evidence_residuals(evidence: Evidence, decoding: Decoding, design: DesignMatrix) -> Floats | None:
+    """Return the residuals of `bit_residuals` from the evidence of the clients that report whole values."""
+    params, unlisted = decoding.metric.params, decoding.unlisted.share
+    if np.isnan(unlisted):
+        return None
     shares = {estimate.candidate: estimate.share for estimate in decoding}
     listed = design.matrix @ np.nan_to_num([shares[group[0]] for group in design.groups])
     true = listed.reshape(params.num_cohorts, params.num_bits)

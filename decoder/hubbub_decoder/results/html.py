@@ -8,9 +8,14 @@ from collections.abc import Iterable
 from markupsafe import Markup
 
 from hubbub_decoder.results.document import Bar, Cell, Column, Document, Row, Shade, Sparkline, Table
+from hubbub_decoder.results.estimates import Level
 
 _BAR_WIDTH, _POINT_WIDTH, _HEIGHT = 144.0, 6.0, 12.0  # pixels
-_LOOKS = {"": "", "dim": "opacity: 0.6", "missed": "color: #b35900"}
+_LOOKS = {"": "", "dim": "opacity: 0.75", "missed": "font-weight: bold"}
+_LEVELS = {
+    level: f"border-left: 4px solid {colour}; padding-left: 0.6em"
+    for level, colour in ((Level.NOTE, "#868e96"), (Level.WARNING, "#d99b00"), (Level.PROBLEM, "#d9480f"))
+}  # the text has the notebook's own color, which is readable in its light and its dark theme
 
 
 def html_fragment(document: Document) -> str:
@@ -19,9 +24,9 @@ def html_fragment(document: Document) -> str:
     if document.table.rows:
         parts.append(_table(document.table))
     if document.table.hidden:
-        parts.append(_paragraph(document.table.hidden_line, "opacity: 0.6"))
+        parts.append(_paragraph(document.table.hidden_line, "opacity: 0.75"))
     parts += [_paragraph(line) for line in document.lines]
-    parts += [_paragraph(warning, "color: #b35900") for warning in document.warnings]
+    parts += [_paragraph(finding.line, _LEVELS[finding.level]) for finding in document.findings]
     return Markup('<div style="max-width: 60em">{}</div>').format(Markup("\n").join(parts))
 
 
@@ -59,6 +64,7 @@ def _cell(column: Column, cell: Cell) -> Markup:
             style += f"; background: {cell.color}; color: {'#fff' if cell.is_dark else '#000'}"
             content = column.text(cell)
         case _:
+            style += "; white-space: pre-wrap" if column.kind == "text" else ""
             content = column.text(cell)
     return Markup('<td style="{}">{}</td>').format(style, content)
 

@@ -13,7 +13,7 @@ from matplotlib.font_manager import FontProperties, fontManager, get_font
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 
-from hubbub.text import escape_untrusted
+from hubbub.text import cut_before, escape_untrusted
 
 ESTIMATE, TRUTH, FAINT, INK = "#2563a8", "#d9480f", "#868e96", "#495057"
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
@@ -132,7 +132,7 @@ def shorten(name: str, longest: int) -> str:
     if len(name) <= longest:
         return name
     end = longest // 3
-    return f"{name[: longest - end - 1]}…{name[-end:]}"
+    return f"{name[: cut_before(name, longest - end - 1)]}…{name[cut_before(name, len(name) - end) :]}"
 
 
 def printable(name: str) -> tuple[str, list[str]]:

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from hubbub.errors import SummaryError
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.results.document import check_top
 from hubbub_decoder.results.plot_style import (
@@ -74,6 +75,7 @@ def draw_intervals(
     marks : meaning of a filled and of an open circle, for the legend
     limit : detection limit, drawn if it is inside of an interval
     """
+    _check_not_empty(rows, title)
     axes = axes_or_new(ax, row_height(len(rows)))
     wider = [(i, row) for i, row in enumerate(rows) if row.outer[0] < row.ends[0]]
     if wider:
@@ -99,6 +101,14 @@ def draw_intervals(
     percent_axis(axes.xaxis)
     finish_axes(axes, title, about, grid="x")
     return axes
+
+
+def _check_not_empty(rows: Sequence[object], title: str) -> None:
+    """Raise SummaryError if no number of a result is known."""
+    if not rows:
+        raise SummaryError(
+            f"{title}: the reports determine no number, so there is nothing to draw: print the result, whose warnings have the reasons"
+        )
 
 
 def error_lengths(ends: Sequence[tuple[float, float, float]]) -> list[list[float]]:
@@ -134,6 +144,7 @@ def draw_lines(
     shares  : label, and (3, periods) low end, estimate and high end, of at most MAX_LINES lines
     unit    : of the periods
     """
+    _check_not_empty([ends for _, ends in shares if not np.isnan(ends).all()], title)
     axes = axes_or_new(ax, 4.5)
     days = np.array([date.fromisoformat(period).toordinal() for period in periods], np.float64)
     usual = np.min(np.diff(days)) if len(days) > 1 else 1.0

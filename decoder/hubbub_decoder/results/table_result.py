@@ -104,8 +104,10 @@ class TableResult(Sequence[R]):
 
         Raises
         ------
-        ValueError
-            `top` is out of range, or the result has nothing to draw.
+        ParameterError
+            `top` is out of range.
+        SummaryError
+            The result has nothing to draw.
         """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -188,13 +190,7 @@ class TableResult(Sequence[R]):
         -------
         pd.DataFrame
             Data frame with the rows of `to_table`.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            Pandas is not installed. hubbub does not require it.
         """
-        _require("pandas", f"{type(self).__name__}.to_pandas")
         return self.to_table().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:

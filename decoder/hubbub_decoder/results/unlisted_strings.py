@@ -52,7 +52,7 @@ class CohortBits(Result):
     probability: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class UnlistedString(ShareEstimate):
     """Frequent string that is not a candidate, with its share and interval at `Decoding.confidence`.
 

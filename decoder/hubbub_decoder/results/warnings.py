@@ -1,4 +1,4 @@
-"""Warnings about a decoding. Each function yields the findings of its name, zero or more, for `Decoding.warnings`."""
+"""Findings about a decoding. Each function yields the findings of its name, zero or more, for `Decoding.warnings`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.results.build import MAX_TOTAL_ERROR
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.diagnosis import FAILED_FIT_TEST
-from hubbub_decoder.results.estimates import Finding, FitTest
+from hubbub_decoder.results.estimates import Finding, FitTest, Level
 
 MIN_REPORTS_PER_COHORT = 30
 MIN_COHORTS = 8
@@ -54,6 +54,7 @@ def rejected_reports(counts: BitCounts) -> Iterator[Finding]:
             f"The aggregator rejected reports with fewer than {fewest} or more than {most} ones. Honest clients send such reports with "
             f"probability below {TAIL_PROBABILITY:.0e}, so shares are biased by at most {TAIL_PROBABILITY / abs(params.mechanism.q_star - params.mechanism.p_star):.0e}.",
             "To count these reports, run the aggregator without --reject-implausible.",
+            level=Level.NOTE,
         )
 
 
@@ -71,6 +72,7 @@ def repeated_inputs(parts: Sequence[tuple[str, Collected]]) -> Iterator[Finding]
                     "repeated_inputs",
                     f"{earlier_name} and {name} hold the same counts, and both were added. Every report counts twice, so intervals are too narrow.",
                     "Name each file once.",
+                    level=Level.PROBLEM,
                 )
             elif shared_periods:
                 yield Finding(
@@ -137,11 +139,16 @@ def failed_fit_tests(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[
     failed_names = {test.name for test in failed}
     for found in find_implausible(counts.metric.blocks, counts.count_profile()):
         if _EQUIVALENT_TESTS.get(found.kind) not in failed_names:
-            yield Finding(FAILED_FIT_TEST, found.description)
+            yield Finding(FAILED_FIT_TEST, found.description, level=Level.PROBLEM)
     for test in failed:
-        failure, remedy = _FAILURES[test.name]
+        failure, remedy = FAILURES[test.name]
         p_value = f"p = {test.p_value:.0e}" if test.p_value > 0 else "p < 1e-300"
-        yield Finding(FAILED_FIT_TEST, f"{failure} ({p_value}). Estimates of this metric may be wrong.", remedy)
+        yield Finding(
+            FAILED_FIT_TEST,
+            f"{failure} ({p_value}). Estimates of this metric may be wrong.",
+            remedy,
+            level=Level.PROBLEM,
+        )
 
 
 def repeated_candidates(number: int) -> Iterator[Finding]:
@@ -151,6 +158,7 @@ def repeated_candidates(number: int) -> Iterator[Finding]:
             "repeated_candidates",
             f"{format_count(number, 'candidate')} repeated an earlier one and {'was' if number == 1 else 'were'} ignored. Each string is tested once.",
             "Remove duplicates from the list to avoid this warning.",
+            level=Level.NOTE,
         )
 
 
@@ -163,6 +171,7 @@ def merged_candidates(design: DesignMatrix) -> Iterator[Finding]:
             f"{sum(map(len, equal_groups)):,} candidates set the same bits as another one in every cohort (such as "
             f"{' and '.join(escape_untrusted(repr(name)) for name in equal_groups[0][:2])}). Each group of them is one row with the share of the whole group.",
             "To separate them, use a metric with more bits or more cohorts.",
+            level=Level.NOTE,
         )
 
 
@@ -220,6 +229,7 @@ def screened_candidates(design: DesignMatrix, selection: Selection) -> Iterator[
             "screened_candidates",
             f"{columns - kept:,} of {columns:,} candidates were left out. {method} The other candidates count as unlisted.",
             f'Up to {MAX_CANDIDATES:,} candidates of bit counts are all estimated, with method "auto". Pass no more than that to avoid this.',
+            level=Level.NOTE if selection.independent or not kept else Level.WARNING,
         )
 
 
@@ -231,6 +241,7 @@ def unused_reports(reports: Reports | None, kept: DesignMatrix) -> Iterator[Find
             f"Only the bit counts of these reports were used, because there are {len(kept.groups):,} candidates. Decoding from the "
             f"individual reports gives smaller errors, but is limited to {mixed_effects.MAX_CANDIDATES:,} candidates.",
             "Pass fewer candidates.",
+            level=Level.NOTE,
         )
 
 
@@ -308,6 +319,7 @@ def unlisted_strings(decoding: Decoding) -> Iterator[Finding]:
             f"{missing}. {meaning}",
             f"To find out {words}, pass a list of words (--more-candidates FILE, or Decoding.match_unlisted), "
             f"and add the {'match' if one else 'matches'} to the candidates.",
+            level=Level.NOTE if string.separated else Level.WARNING,
         )
 
 
@@ -326,12 +338,12 @@ def impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> It
         side = "below 0" if total.share + reach < 0 else "above 100%" if total.share - reach > 1 else None
         if side is not None:
             text = f"The estimate of {name} is {total.share:.1%}, which is {side} by more than {_STANDARD_ERRORS} standard errors."
-            yield Finding("impossible_totals", f"{text} {reason}", remedy)
+            yield Finding("impossible_totals", f"{text} {reason}", remedy, level=Level.PROBLEM)
     if fitted is not None:
         largest = max(decoding.unlisted.share, 0) + _STANDARD_ERRORS * decoding.unlisted.std_error
         if fitted.unlisted_variance > largest**2 + _STANDARD_ERRORS * fitted.unlisted_variance_error:
             text = f"The bits vary more than an unlisted share of {largest:.1%} can explain."
-            yield Finding("impossible_totals", f"{text} {reason}", remedy)
+            yield Finding("impossible_totals", f"{text} {reason}", remedy, level=Level.PROBLEM)
 
 
 _HEADERS = {"candidate", "candidates", "value", "values", "string", "strings", "name", "names"}
@@ -350,7 +362,7 @@ _MISMATCH = (
 _COMPARE_DEFINITION = "Compare num_bits, num_hashes, prob_p, prob_q, prob_f (or permanent_p and permanent_q) and hash_scheme with the clients'; if they are equal, reports are fabricated."
 _EQUIVALENT_TESTS = {"shape": "number_of_ones", "cohorts": "equal_cohorts"}
 """The goodness-of-fit test that covers the same deviation as a kind of implausible report."""
-_FAILURES = {
+FAILURES = {
     "patterns": ("No set of strings explains the reported bit patterns", _COMPARE_DEFINITION),
     "patterns_of_one_cohort": (
         "No set of strings explains the bit patterns of at least one cohort",

@@ -16,9 +16,10 @@ from urllib.parse import urlencode
 import pytest
 from sqlalchemy import event
 
-from hubbub import Definitions, Metric, Params, ProblemType
+from hubbub import Definitions, Metric, Params, ProblemType, parse_definitions
 from hubbub_aggregator.api.authentication import SESSION_LENGTH
 from hubbub_aggregator.api.dashboard.metric_page import PeriodLine, build_chart, describe_implausible
+from hubbub_aggregator.api.dashboard.overview import Sort
 from hubbub_aggregator.database.engine import transaction
 from hubbub_aggregator.pipeline.folding import compute_figures
 from hubbub_aggregator.pipeline.retention import upkeep
@@ -28,7 +29,7 @@ from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, hash_secret
 from tests.aggregator.api.test_problem_responses import assert_refused
 from tests.aggregator.api.test_tokens import given
-from tests.aggregator.conftest import NOON, running
+from tests.aggregator.conftest import DEFINITIONS, NOON, running
 from tests.support.many_metrics import fill, many_definitions
 
 if TYPE_CHECKING:
@@ -188,8 +189,8 @@ def test_sign_in_with_a_wrong_token_shows_the_reason(start: StartAggregator, sto
     for refusal, (token, reason) in wrong.items():
         answer = sign_in(aggregator, token)
         assert (answer.status, answer.headers.get("set-cookie")) == (refusal.status, None)
-        assert 'role="alert"' in answer.body.decode()
-        assert reason in answer.body.decode()
+        assert 'role="alert"' in answer.page
+        assert reason in answer.page
         assert_refused(sign_in(aggregator, token, accept="*/*"), refusal)
     assert sign_in(aggregator, "", accept="*/*").status == 401
     assert_refused(sign_in(aggregator, "x" * (1 << 21), accept="*/*"), ProblemType.TOO_LARGE)
@@ -243,7 +244,7 @@ def test_pages_show_the_figures_of_stored_batches(
     assert aggregator.post(make_batch(definitions["homepage"], n=4, period="2024-06-15")).status == 202
     assert aggregator.post(make_batch(definitions["homepage"], period="2024-01-01")).status == 410
     assert aggregator.post(b"{}").status == 400
-    page = get(aggregator).body.decode()
+    page = get(aggregator).page
     assert '<dd id="reports">1,434</dd>' in page
     closed = r'href="/problems/period-closed">period-closed</a></td><td class="word"><a href="/metric/homepage">homepage</a></td>'
     assert re.search(closed + r'<td class="n">1<', page)
@@ -253,7 +254,7 @@ def test_pages_show_the_figures_of_stored_batches(
     for words in ("no reports yet", "expired on 2024-06-15", "1 batch refused", "3 GiB", "ready: batches are stored"):
         assert words in page
     homepage, from_jfk, carrier, gone = (
-        get(aggregator, f"/metric/{name}").body.decode() for name in ("homepage", "from_jfk", "carrier", "gone")
+        get(aggregator, f"/metric/{name}").page for name in ("homepage", "from_jfk", "carrier", "gone")
     )
     assert "2024-06-14: 400 reports, still open" in homepage
     assert "2024-06-15: 34 reports, still open" in homepage
@@ -269,14 +270,14 @@ def test_pages_show_the_figures_of_stored_batches(
 
 
 def test_page_shows_why_batches_are_not_stored(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    assert "not ready: free disk space is below" in get(start(sqlite_store, free=lambda: 1)).body.decode()
+    assert "not ready: free disk space is below" in get(start(sqlite_store, free=lambda: 1)).page
 
 
 def test_metric_page_shows_purpose_and_review(start: StartAggregator, sqlite_store: SqlStore) -> None:
     bare = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5)
     reviewed = replace(bare, name="a", purpose="Choose a theme", review="https://example.org/reviews/1")
     with running(Definitions([reviewed, bare]), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
-        page, without = (get(aggregator, f"/metric/{name}").body.decode() for name in ("a", "b"))
+        page, without = (get(aggregator, f"/metric/{name}").page for name in ("a", "b"))
     assert "Purpose: Choose a theme" in page
     assert '<a href="https://example.org/reviews/1" rel="noreferrer">https://example.org/reviews/1</a>' in page
     assert 'id="registry"' not in without
@@ -301,13 +302,24 @@ def test_chart_shows_the_last_90_periods_with_empty_ones() -> None:
         PeriodLine(str(first + timedelta(days=day)), 10 * (day + 1), day > 98, day == 50) for day in (0, 50, 97, 99)
     ]
     chart = build_chart(metric, lines)
-    assert (len(chart.bars), chart.first, chart.last, chart.highest) == (90, "2024-01-11", "2024-04-09", 1000)
+    assert (len(chart.bars), chart.first, chart.last, chart.top) == (90, "2024-01-11", "2024-04-09", 1000)
     assert [(bar.line.period, bar.height, bar.line.is_open) for bar in chart.bars if bar.line.reports] == [
         ("2024-02-20", 51.0, False),
         ("2024-04-07", 98.0, False),
         ("2024-04-09", 100.0, True),
     ]
     assert [bar.line.period for bar in chart.bars if bar.line.is_implausible] == ["2024-02-20"]
+
+
+@pytest.mark.parametrize(("bars", "dates"), [(1, 1), (2, 1), (7, 1), (8, 3), (90, 3)])
+def test_chart_labels_its_axes(bars: int, dates: int) -> None:
+    metric, first = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5), date(2024, 1, 1)
+    chart = build_chart(metric, [PeriodLine(str(first + timedelta(days=day)), 301, False) for day in range(bars)])
+    assert [(tick.position, tick.text) for tick in chart.values] == [(0, "400"), (50, "200"), (100, "0")]
+    assert {bar.height for bar in chart.bars} == {75.25}
+    assert len(chart.dates) == dates
+    assert chart.dates[0].text.startswith("2024-01-01")
+    assert chart.dates[-1].text.endswith(str(first + timedelta(days=bars - 1)))
 
 
 def test_chart_adds_periods_of_another_kind() -> None:
@@ -339,8 +351,8 @@ def test_overview_sorts_metrics_by_severity_of_problems(store: SqlStore, make_ba
         digest = definitions[implausible].digest
         store.put_figures([StoredFigures(digest, "2024-06-13", 1, PeriodFigures(3, 1, ("shape",)), is_stale=False)])
         store.add_refusals({(refused, "period-closed"): 1, (often_refused, "padding-set"): 2, ("", "malformed"): 9})
-        page = get(aggregator).body.decode()
-        with_problems = get(aggregator, "/?problems=1").body.decode()
+        page = get(aggregator).page
+        with_problems = get(aggregator, "/?problems=1").page
     shown = re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', page)
     assert shown[:5] == [implausible, often_refused, refused, silent, empty]
     assert shown[5:] == sorted(shown[5:])
@@ -348,6 +360,50 @@ def test_overview_sorts_metrics_by_severity_of_problems(store: SqlStore, make_ba
     assert len(shown) == 8
     assert re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', with_problems) == shown[:5]
     assert fine in shown[5:]
+
+
+def test_overview_sorts_by_each_column(store: SqlStore) -> None:
+    definitions = many_definitions(12)
+    names = list(definitions)
+    for days, name in enumerate(names):
+        fill(store, Definitions([definitions[name]]), NOON.date() - timedelta(days=days), 1 + days % 3)
+    owner, days_ago = {name: definitions[name].owner for name in names}, {name: n for n, name in enumerate(names)}
+    reports = {name: 20_000 * (1 + n % 3) for n, name in enumerate(names)}
+    keys: dict[str, Callable[[str], Any]] = {
+        "name": str, "owner": owner.__getitem__, "latest": lambda name: -days_ago[name], "reports": reports.__getitem__,
+    }  # fmt: skip
+    with running(definitions, store, Settings(local_reads_without_token=True)) as aggregator:
+        for sort in Sort:
+            page = get(aggregator, f"/?q=example&sort={sort}").page
+            shown = re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', page)
+            if sort is not Sort.PROBLEMS:
+                assert shown == sorted(sorted(names), key=keys[sort.column], reverse=sort.is_descending), sort
+                (direction,) = re.findall(r'aria-sort="(\w+)"><a href="([^"]+)#metrics"', page)
+                reverse = sort.column if sort.is_descending else f"-{sort.column}"
+                assert direction == (
+                    "descending" if sort.is_descending else "ascending",
+                    f"/?q=example&amp;sort={reverse}",
+                )
+        assert_refused(get(aggregator, "/?sort=colour"), ProblemType.INVALID_QUERY)
+
+
+def test_overview_shows_owner_freshness_and_trend(store: SqlStore, make_batch: MakeBatch) -> None:
+    """Folded and unfolded reports, of two versions, of the last 14 weeks."""
+    older, current = (metric for metric in parse_definitions(DEFINITIONS).versions() if metric.name == "from_jfk")
+    with running(
+        Definitions([older, current]), store, Settings(local_reads_without_token=True, fold_interval=1000.0)
+    ) as aggregator:
+        store.append([make_batch(older, n=7, period="2024-03-04"), make_batch(older, n=5, period="2024-03-11")])
+        store.append([make_batch(current, n=20, period="2024-06-03")])
+        upkeep(store, aggregator.definitions, Settings(), NOON)
+        store.append([make_batch(older, n=10, period="2024-06-03"), make_batch(current, n=3, period="2024-06-10")])
+        page = get(aggregator).page
+    (text,) = re.findall(r'<svg class="spark" role="img" aria-label="([^"]+)"', page)
+    assert text == "14 weeks to 2024-06-10: 0 to 30 reports, last 3"
+    heights = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="0.8" height="([\d.]+)"/>', page)
+    assert heights == [("0.1", "16.7"), ("12.1", "100.0"), ("13.1", "10.0")]
+    assert '<td data-label="owner">owner@example.org</td>' in page
+    assert '<td class="n" data-label="latest">2024-06-10<small>5 days ago</small></td>' in page
 
 
 @pytest.mark.parametrize(
@@ -366,7 +422,7 @@ def test_overview_sorts_metrics_by_severity_of_problems(store: SqlStore, make_ba
 def test_search_requires_every_word(sqlite_store: SqlStore, query: str, found: list[str] | int) -> None:
     with running(many_definitions(11), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
         answer = get(aggregator, "/?" + urlencode({"q": query}))
-    shown = re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', answer.body.decode())
+    shown = re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', answer.page)
     assert answer.status == 200
     assert (len(shown) if isinstance(found, int) else [name for name in shown if name in found]) == found
     assert isinstance(found, int) or query == "opens first" or shown == found
@@ -437,6 +493,7 @@ def test_page_queries_use_the_index(sqlite_store: SqlStore) -> None:
         sqlite_store.implausible_periods,
         sqlite_store.stale_figures,
         lambda: sqlite_store.period_rows([metric.digest for metric in definitions.values()]),
+        lambda: sqlite_store.recent_reports([metric.digest for metric in definitions.values()], "2024-06-01"),
     ]
     for query in queries:
         statements: list[tuple[str, Any]] = []
@@ -458,7 +515,7 @@ def test_downloads_accept_the_cookie_except_from_other_sites(
     assert_refused(get(aggregator, path), ProblemType.UNAUTHORIZED)
     assert_refused(get(aggregator, path, cookie="hubbub=guess"), ProblemType.UNAUTHORIZED)
     cookie = signed_in(aggregator, given(store, Scope.READ))
-    page = get(aggregator, "/metric/homepage", **cookie).body.decode()
+    page = get(aggregator, "/metric/homepage", **cookie).page
     assert f'href="{path}"' in page
     answer = get(aggregator, path, **cookie)
     file = "homepage-2024-06-15.parquet" if kind == "summary" else "homepage-reports-2024-06-15.parquet"
@@ -511,9 +568,9 @@ def test_metric_page_shows_stale_figures(store: SqlStore) -> None:
     definitions = many_definitions(1)
     fill(store, definitions, NOON.date(), 3, computed=False)
     with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
-        pages = [get(aggregator).body.decode(), get(aggregator, "/metric/editor.first_page").body.decode()]
+        pages = [get(aggregator).page, get(aggregator, "/metric/editor.first_page").page]
         assert all("The figures of 3 periods are not computed yet" in page for page in pages)
         compute_figures(store, definitions)
-        pages = [get(aggregator).body.decode(), get(aggregator, "/metric/editor.first_page").body.decode()]
+        pages = [get(aggregator).page, get(aggregator, "/metric/editor.first_page").page]
     assert not any("not computed yet" in page for page in pages)
     assert all("60,000" in page for page in pages)

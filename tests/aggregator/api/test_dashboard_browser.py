@@ -141,7 +141,7 @@ def test_browser_searches_and_downloads_among_500_metrics(browser: Any, sqlite_s
         assert all(horizontal_overflow(browser, width) <= 0 for width in (320, 390, 1280))
         find(".metrics tbody a").click()
         wait_for_page(browser, aggregator.url + f"/metric/{silent.name}")
-        assert "There are no reports since 2024-06-01" in find(".note.bad").text
+        assert "There are no reports since 2024-06-01" in find(".note.problem").text
         assert all(horizontal_overflow(browser, width) <= 0 for width in (320, 390, 1280))
         folder = tmp_path / "downloads"
         folder.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +12,12 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from hubbub import Batch
+import pytest
+
+from hubbub import Batch, Definitions
+from hubbub.wire.problems import ProblemType
+from hubbub_aggregator.api.ingest import IngestMiddleware, RawResponse
+from hubbub_aggregator.app import create_app
 from hubbub_aggregator.database.engine import open_sqlite
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -82,3 +88,29 @@ def test_full_queue_refuses_batches_before_reading_the_body(
         assert unread == 503
         assert first.result().status == 202
     assert aggregator.post(b"not even JSON").status == 400
+
+
+def test_delays_at_most_64_refusals(
+    definitions: Definitions, sqlite_store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100 simultaneous refusals 64 are delayed; the others are sent immediately."""
+    monkeypatch.setattr("hubbub_aggregator.api.ingest.REFUSAL_DELAY_SECONDS", 60.0)
+
+    async def waiting() -> int:
+        async def send(_message: object) -> None:
+            pass
+
+        refused = RawResponse(ProblemType.TOO_MANY.status, (), b"")
+        middleware = IngestMiddleware(create_app(definitions, sqlite_store))
+        tasks = [asyncio.create_task(middleware._respond(send, refused)) for _ in range(100)]
+        await asyncio.sleep(0)
+        await middleware._respond(send, refused._replace(status=503))
+        left = sum(not task.done() for task in tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        monkeypatch.setattr("hubbub_aggregator.api.ingest.REFUSAL_DELAY_SECONDS", 0.0)
+        await middleware._respond(send, refused)  # the cancelled ones no longer count
+        return left
+
+    assert asyncio.run(waiting()) == 64

@@ -609,7 +609,7 @@ def test_db_record_backup_stores_the_time(filled: tuple[str, list[Batch]]) -> No
 def test_pg_dump_and_pg_restore_keep_all_rows(
     filled: tuple[str, list[Batch]], tmp_path: Path, request: pytest.FixtureRequest, make_batch: MakeBatch
 ) -> None:
-    """The commands that docs/how-to/operating.md gives."""
+    """The commands that docs/how-to/backup.md gives."""
     database, dump = filled[0], tmp_path / "reports.dump"
     there = new_postgres(request.getfixturevalue("postgres_url"))
     dumped = [binary("pg_dump"), "--format=custom", "--file", str(dump), database]

@@ -25,7 +25,7 @@ from hubbub.cli.findings import Health
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.batch_validation import admit
-from hubbub_aggregator.app import _CLOCK_CHECK_SECONDS
+from hubbub_aggregator.app import CLOCK_CHECK_SECONDS
 from hubbub_aggregator.cli.database_checks import check_clock
 from hubbub_aggregator.database.engine import open_postgres, open_sqlite, transaction
 from hubbub_aggregator.database.location import is_postgres
@@ -433,18 +433,18 @@ def test_two_replicas_that_look_each_minute_agree_24_hours_after_a_jump(jump: fl
     world, store = World(), MemoryClockStore()
     clocks = [CredibleClock(store, world.wall, partial(world.elapsed, each), "boot") for each in (0, 1)]
     world.offset += jump
-    for _ in range(round(SETTLING / _CLOCK_CHECK_SECONDS) + 2):
+    for _ in range(round(SETTLING / CLOCK_CHECK_SECONDS) + 2):
         for clock in clocks:
-            world.now += _CLOCK_CHECK_SECONDS / 2
+            world.now += CLOCK_CHECK_SECONDS / 2
             clock.observe()
     assert all(clock.reading().may_delete for clock in clocks)
-    assert clocks[0]().timestamp() == pytest.approx(world.wall(), abs=_CLOCK_CHECK_SECONDS)
+    assert clocks[0]().timestamp() == pytest.approx(world.wall(), abs=CLOCK_CHECK_SECONDS)
 
 
 def test_jump_is_seen_long_before_the_next_fold(
     store: SqlStore, definitions: Definitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hubbub_aggregator.app._CLOCK_CHECK_SECONDS", 0.02)
+    monkeypatch.setattr("hubbub_aggregator.app.CLOCK_CHECK_SECONDS", 0.02)
     clock = SteppedClock(store)
     with running(definitions, store, Settings(fold_interval=3600), clock) as aggregator:
         assert aggregator.get("/readyz").json["clock"] == "credible"

@@ -29,8 +29,8 @@ UNFINISHED = POST + b"Content-Encoding: gzip\r\nContent-Length: 1000000\r\n\r\n"
 
 
 def documented_kib() -> int:
-    """Return the memory of a connection that docs/how-to/operating.md states."""
-    page = (DOCS / "how-to" / "operating.md").read_text(encoding="utf-8")
+    """Return the memory of a connection that docs/how-to/overload.md states."""
+    page = (DOCS / "how-to" / "overload.md").read_text(encoding="utf-8")
     found = re.search(r"at most (\d+) KiB for each of `max_connections`", page)
     assert found
     return int(found[1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 from typing import TYPE_CHECKING
 
@@ -10,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.api.dependencies import _warn_of_local_limit
-from hubbub_aggregator.api.ingest import IngestMiddleware, RawResponse, decode_batch
-from hubbub_aggregator.app import create_app
+from hubbub_aggregator.api.dependencies import warn_of_local_limit
+from hubbub_aggregator.api.ingest import decode_batch
 from hubbub_aggregator.server.client_address import LOCAL
 from hubbub_aggregator.server.limits import RateLimit
 
@@ -133,36 +130,10 @@ def test_requests_with_wrong_tokens_are_rate_limited(start: StartAggregator, sql
 def test_local_requests_without_client_have_a_higher_limit(
     start: StartAggregator, sqlite_store: SqlStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _warn_of_local_limit.cache_clear()
+    warn_of_local_limit.cache_clear()
     aggregator = start(sqlite_store, client_rate=1e-3, client_burst_seconds=1_000, local_rate_factor=4)
     # the fixture requested only /livez, which is not charged
     answers = [aggregator.get("/v1/metrics").status for _ in range(6)]
     assert answers == [200] * 4 + [429] * 2
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert sum("set X-Forwarded-For" in text for text in warnings) == 1
-
-
-def test_delays_at_most_64_refusals(
-    definitions: Definitions, sqlite_store: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of 100 simultaneous refusals 64 are delayed; the others are sent immediately."""
-    monkeypatch.setattr("hubbub_aggregator.api.ingest.REFUSAL_DELAY_SECONDS", 60.0)
-
-    async def waiting() -> int:
-        async def send(_message: object) -> None:
-            pass
-
-        refused = RawResponse(ProblemType.TOO_MANY.status, (), b"")
-        middleware = IngestMiddleware(create_app(definitions, sqlite_store))
-        tasks = [asyncio.create_task(middleware._respond(send, refused)) for _ in range(100)]
-        await asyncio.sleep(0)
-        await middleware._respond(send, refused._replace(status=503))
-        left = sum(not task.done() for task in tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        monkeypatch.setattr("hubbub_aggregator.api.ingest.REFUSAL_DELAY_SECONDS", 0.0)
-        await middleware._respond(send, refused)  # the cancelled ones no longer count
-        return left
-
-    assert asyncio.run(waiting()) == 64

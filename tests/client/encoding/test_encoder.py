@@ -78,10 +78,10 @@ def true_bits(metric: Metric, value: Value) -> NDArray[np.bool_]:
 def test_reported_bits_have_rates_p_star_and_q_star_in_every_cohort(
     metric: Metric, value: Value, unseen_seed: int
 ) -> None:
-    """5,000 new clients per cohort. alpha = 1e-6; a bit without its PRR or IRR is off by > 15 sigma."""
+    """2,000 new clients per cohort. alpha = 1e-6; a bit without its PRR or IRR is off by > 9 sigma."""
     random_bytes = SeededBytes(unseen_seed)
     rows, cohorts = [], []
-    for _ in range(5000 * metric.num_cohorts):
+    for _ in range(2000 * metric.num_cohorts):
         report = Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(value)
         rows.append(report.bits.tolist())
         cohorts.append(report.cohort)

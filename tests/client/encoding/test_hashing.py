@@ -44,6 +44,14 @@ def test_murmur3_v1_takes_the_rth_free_position(value: bytes, cohort: int, num_b
     assert murmur3_v1.bit_positions(value, cohort, num_bits, 5) == expected
 
 
+@given(st.binary(max_size=20), st.integers(0, 255))
+def test_murmur3_v1_uses_all_32_bits_of_a_position(value: bytes, cohort: int) -> None:
+    """With 2**32 bits the position is the upper half of the mixed word."""
+    g1, g2 = murmur3_v1.hash_words(value)
+    word = murmur3_v1.mix((murmur3_v1.mix(g1 ^ murmur3_v1.mix(cohort)) + g2) % (1 << 64))
+    assert murmur3_v1.bit_positions(value, cohort, 1 << 32, 1) == [word >> 32]
+
+
 @pytest.mark.parametrize(("num_bits", "num_hashes"), [(8, 2), (13, 1), (9, 3)])
 def test_bit_subsets_are_equally_likely_in_every_cohort(num_bits: int, num_hashes: int) -> None:
     """Chi-squared over all subsets, 60 expected each, for 16 cohorts, at alpha = 1e-6 together."""

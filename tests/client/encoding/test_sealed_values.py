@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from hubbub import Metric, Params, Secret
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.sealed_values import Sealer
@@ -16,6 +20,24 @@ def test_sealed_bits_open_only_with_the_same_secret() -> None:
         sealed = mine.seal(bloom)
         assert mine.open(sealed) == bloom != other.open(sealed)
         assert mine.seal(bloom) != sealed
+
+
+@pytest.mark.parametrize("number", [0.0, 12.5, -1e300])
+def test_sealed_number_opens_only_with_the_same_secret(number: float) -> None:
+    mine, other = (Sealer(HOMEPAGE, Secret(bytes([n]) * 32), system_random_bytes) for n in (1, 2))
+    sealed = mine.seal_number(number)
+    assert len(sealed) == 16 + 8
+    assert mine.open_number(sealed) == number != other.open_number(sealed)
+    assert mine.seal_number(number) != sealed
+
+
+def test_bytes_that_are_no_sealed_number_open_as_none() -> None:
+    sealer = Sealer(HOMEPAGE, Secret(bytes(32)), system_random_bytes)
+    sealed = sealer.seal_number(12.5)
+    for damaged in (b"", sealed[:8], sealed[:16], sealed[:-1], sealed + b"0"):
+        assert sealer.open_number(damaged) is None
+    for number in (math.inf, math.nan):
+        assert sealer.open_number(sealer.seal_number(number)) is None
 
 
 def test_tag_depends_on_bits_metric_and_secret() -> None:

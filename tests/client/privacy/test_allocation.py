@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import Consent, Definitions, Metric, Policy, Secret
+from hubbub.metrics.periods import Period
+from hubbub.privacy.allocation import max_units_spent, new_account
 from hubbub.privacy.pricing import unit_price
 from hubbub.sdk.recording.batch_builder import BatchBuilder, Limits
 from hubbub.sdk.recording.consent_changes import ConsentLimit
@@ -131,3 +135,15 @@ def test_periods_with_reports_do_not_depend_on_values(
             life.step(step)
         sent_periods.append(life.sent_periods)
     assert sent_periods[0] == sent_periods[1]
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_an_account_can_have_spent_one_unit_more_than_before_this_period(metric: Metric) -> None:
+    """At most one unit a period, and at most the reservation, whatever was recorded."""
+    unlimited = Policy(**dict.fromkeys(Policy.__slots__, math.inf))
+    new = new_account("", metric, Period.containing(metric.period, date(2026, 11, 21)))
+    assert (new.units, new.reserved_units, new.enrollment, new.has_room) == (0, 0, 0, False)
+    used = new._replace(units=3, reports=3, reserved_units=10)
+    assert max_units_spent(used, unlimited) == 4
+    assert max_units_spent(used._replace(reserved_units=3), unlimited) == 3
+    assert max_units_spent(used._replace(spent_before_enrollment=7), unlimited) == 7

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import combinations_with_replacement, pairwise, product
+from collections.abc import Sequence
+from itertools import pairwise, product
 
 import pytest
 
-from hubbub import ParameterError, Params
-from hubbub.privacy import amplified, central_epsilon, epsilon
+from hubbub import Params
+from hubbub.privacy import amplified, epsilon
 from hubbub.privacy.amplification import amplified_delta, closed_form_epsilon
-
-Distribution = Sequence[float]
+from tests.support.enumerate_shuffling import Distribution, hockey_stick, shuffled, worst_deltas
 
 
 def coin(local: float) -> list[Distribution]:
@@ -38,30 +37,6 @@ def bits(params: Params) -> list[Distribution]:
         return math.prod(one if pattern >> i & 1 else 1 - one for i, one in enumerate(ones))
 
     return [[chance(value, pattern) for pattern in range(1 << k)] for value in range(-1, k)]
-
-
-def shuffled(people: Sequence[Distribution]) -> dict[tuple[int, ...], float]:
-    """Return the probability of every multiset of outputs."""
-    crowds: dict[tuple[int, ...], float] = {(0,) * len(people[0]): 1.0}
-    for person in people:
-        grown: dict[tuple[int, ...], float] = defaultdict(float)
-        for crowd, chance in crowds.items():
-            for output, more in enumerate(person):
-                grown[(*crowd[:output], crowd[output] + 1, *crowd[output + 1 :])] += chance * more
-        crowds = grown
-    return crowds
-
-
-def hockey_stick(one: dict[tuple[int, ...], float], other: dict[tuple[int, ...], float], eps: float) -> float:
-    return math.fsum(max(0.0, one[crowd] - math.exp(eps) * other[crowd]) for crowd in one)
-
-
-def worst_deltas(randomizer: list[Distribution], n: int, eps: float) -> Iterator[float]:
-    """Yield the exact delta for every two values of one client and all values of the n - 1 others."""
-    for others in combinations_with_replacement(randomizer, n - 1):
-        for mine, instead in product(randomizer, repeat=2):
-            if mine is not instead:
-                yield hockey_stick(shuffled([mine, *others]), shuffled([instead, *others]), eps)
 
 
 @pytest.mark.parametrize("local", [0.3, 1.0, 2.5])
@@ -152,30 +127,3 @@ def test_bound_holds_for_two_periods() -> None:
             for mine in (0, 1):
                 found = hockey_stick(sums([twice(mine), *others]), sums([twice(1 - mine), *others]), share * local)
                 assert found <= amplified_delta(share * local, local, n) + 1e-12
-
-
-def test_periods_amplify_the_epsilon_of_all_reports() -> None:
-    params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
-    for periods in (1, 7, math.inf):
-        assert central_epsilon(params, 10_000, 1e-9, periods) == amplified(epsilon(params, periods), 10_000, 1e-9)
-
-
-def test_infinite_epsilon_stays_infinite() -> None:
-    certain = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0)
-    assert central_epsilon(certain, 10**6, 1e-9) == math.inf
-
-
-@pytest.mark.parametrize(
-    ("reports", "delta", "periods", "message"),
-    [
-        (0, 1e-9, 1, "reports must be an integer >= 1, got 0"),
-        (True, 1e-9, 1, "reports must be an integer"),
-        (10, 0.0, 1, "delta must be a number in"),
-        (10, 1.0, 1, "delta must be a number in"),
-        (10, 1e-9, 0, "periods must be a number in"),
-    ],
-)
-def test_rejects_invalid_arguments(reports: int, delta: float, periods: int, message: str) -> None:
-    params = Params.one_hot(2, prob_p=0.25, prob_q=0.75, prob_f=0.25)
-    with pytest.raises(ParameterError, match=message):
-        central_epsilon(params, reports, delta, periods)

@@ -250,3 +250,12 @@ def test_report_is_charged_under_the_response_number_that_it_was_drawn_from() ->
     assert (
         len({account.response_number(epoch) for epoch in range(-5, 15)}) == 20
     )  # drawn at the same units, charged later
+
+
+def test_response_numbers_after_a_set_back_clock_are_those_of_no_epoch_and_no_other_unit() -> None:
+    """Epochs are integers of 32 bits; the numbers are negative, so no epoch since 1 BC has one of them."""
+    epochs = (-(1 << 31), -1, 0, 1, (1 << 31) - 1)
+    account = Account("", "d", "m", PeriodKind.DAY, "2026-11-21", "epoch", 1, epoch=None, newest_epoch=1 << 31)
+    numbers = [account._replace(units=units).response_number(epoch) for units in range(3) for epoch in epochs]
+    assert len(set(numbers)) == len(numbers)
+    assert max(numbers) < 0

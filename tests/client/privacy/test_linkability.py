@@ -81,6 +81,12 @@ def test_simulated_matching_stays_below_the_bound(pqf: Probabilities, t: int, un
     assert (matched > 0.5) is (pqf == (0.0, 1.0, 0.5))
 
 
+@pytest.mark.parametrize(("pqf", "expected"), [((0.3, 0.8, 0.0), math.log(2) / math.log(1_000)), ((0.0, 1.0, 0.5), 1)])
+def test_bound_is_that_of_fano_and_at_most_one(pqf: Probabilities, expected: float) -> None:
+    """Without permanent noise I is 0; with its 24 bits of entropy and more, clients of a group of 1,000 can all be told apart."""
+    assert match_probability_bound(params_of(32, 2, *pqf), 1_000) == pytest.approx(expected)
+
+
 def test_warns_about_linkable_reports_only() -> None:
     hundred = tuple(f"c{i}" for i in range(100))
     warning = linkability_warning(Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5))

@@ -91,7 +91,7 @@ def test_genuine_reports_of_any_number_and_values_are_plausible(params: Params, 
     ],
 )
 def test_detects_fabricated_reports_among_a_million(params: Params, ones: int, reports: int, unseen_seed: int) -> None:
-    """About twice the number of docs/how-to/operating.md: missed with probability below 1e-6."""
+    """About twice the number of docs/how-to/fabricated-reports.md: missed with probability below 1e-6."""
     crowd = honest(params, 1_000_000, np.random.default_rng(unseen_seed))
     assert kinds(params, poisoned(crowd, ones, reports)) & {"extreme", "shape"}
 

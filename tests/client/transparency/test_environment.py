@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hubbub import Consent, ParameterError
-from hubbub.client import _debugged_clients, collaborators
+from hubbub.client import collaborators, debugged_clients
 from hubbub.sdk import assembly
 from hubbub.sdk.configuration import environment_settings
 from hubbub.sdk.runtime.safe_logging import holds_journal
@@ -101,9 +101,9 @@ def _no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 def _end_debugging() -> Iterator[None]:
     """Remove the handler, the directories and the references that debug mode keeps until the exit of the program."""
     yield
-    for client in _debugged_clients:
+    for client in debugged_clients:
         client._seams.at_exit()
-    _debugged_clients.clear()
+    debugged_clients.clear()
     for handler in logging.getLogger("hubbub").handlers[:]:
         if isinstance(handler, debug_mode._StderrHandler):
             logging.getLogger("hubbub").removeHandler(handler)

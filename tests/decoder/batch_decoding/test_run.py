@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from hubbub import Metric, Params
 from hubbub.cli import main
-from hubbub.summary import read_summary, write_summary
+from hubbub.summary import BitCounts, read_summary, write_summary
 from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding.run import Outcome, ProcessDiedError, Status, map_in_processes, run_tasks
@@ -171,6 +171,16 @@ def test_file_whose_name_is_not_utf_8_fails_alone(tmp_path: Path, command: str) 
     )
     assert (result.exit_code, result.stdout) == (1, "1 failed\n"), result.exception
     assert json.loads((tmp_path / "out" / "index.jsonl").read_text())["name"].endswith("\\udcff.parquet")
+
+
+def test_a_period_without_reports_is_skipped(summaries: Path) -> None:
+    """`hubbub pull` of such a period writes a file, and a nightly run must not fail because of it."""
+    empty = BitCounts(
+        PAGE, reports=np.zeros(8, dtype=np.int64), ones=np.zeros((8, 16), dtype=np.int64), periods=("2026-03-05",)
+    )
+    write_summary(empty, summaries / "page-2026-03-05.parquet")
+    outcome = run(summaries)[name_of("2026-03-05")]
+    assert (outcome.status, outcome.reason) == (Status.SKIPPED, "no report has arrived")
 
 
 def test_versions_of_a_metric_and_periods_have_results_of_their_own(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, summary_to_bytes
 from hubbub_decoder import PullError
-from hubbub_decoder.data.pull import _authorization, pull_summary
+from hubbub_decoder.data.pull import authorization, pull_summary
 from hubbub_decoder.simulation import simulate
 
 METRIC = Metric.string("homepage", Params(num_bits=8, num_hashes=1, num_cohorts=2, prob_p=0.25, prob_q=0.75, prob_f=0))
@@ -146,4 +146,4 @@ def test_rejects_a_token_that_a_header_cannot_carry_without_showing_it(
 
 @pytest.mark.parametrize("token", ["s3cret\n", " s3cret\r\n"])
 def test_strips_white_space_around_the_token(token: str) -> None:
-    assert _authorization(token) == {"Authorization": "Bearer s3cret"}
+    assert authorization(token) == {"Authorization": "Bearer s3cret"}

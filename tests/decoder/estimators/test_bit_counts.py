@@ -12,7 +12,7 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.estimators.counts import _whiten_bits, fit_bits
+from hubbub_decoder.estimators.counts import fit_bits, whiten_bits
 from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.estimators.message_passing import Beliefs, HashedCohorts, estimate_given_beliefs
 from hubbub_decoder.model.design_matrix import design_matrix
@@ -42,7 +42,7 @@ def test_bit_model_agrees_with_dense_generalized_least_squares(scheme: str, unse
     counts, _ = drawn(string_metric, unseen_seed, 10)
     design = design_matrix([f"v{i}" for i in range(1, 9)], string_metric.params)
     random_string = RandomStringMoments.from_params(string_metric.params)
-    observations = _whiten_bits(Evidence(counts), design, np.zeros(8), 1.0)
+    observations = whiten_bits(Evidence(counts), design, np.zeros(8), 1.0)
     others, scatter = np.append(random_string.mean, 0)[:, None], np.zeros((9, 9))
     scatter[:8, :8] = random_string.covariance
     cohorts = HashedCohorts.from_observations(observations, design.positions().transpose(0, 2, 1), others, scatter)

@@ -97,15 +97,16 @@ def test_report_covariance_matches_enumeration(p: float, q: float, f: float) -> 
 
 
 def test_number_of_fits_is_the_one_that_the_pages_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """mathematics.md, section 4, and the module's docstring: x is fitted four times."""
+    """Section 4 of the mathematics, and the module's docstring: x is fitted four times."""
     fits = Mock(side_effect=fit_module.normal_equations)
     monkeypatch.setattr(fit_module, "normal_equations", fits)
     params = string_params(16, 2, 4)
     counts = simulate(Metric.string("x", params), {"a": 500}, np.random.default_rng(1))
     fit_least_squares(Evidence(counts), design_matrix(["a"], params))
-    section = (DOCS / "explanation" / "mathematics.md").read_text().partition("\n## 4. ")[2].partition("\n## ")[0]
+    page = (DOCS / "explanation" / "mathematics" / "counts.md").read_text()
+    section = page.partition("\n## 4. ")[2].partition("\n## ")[0]
     assert fits.call_count == 4
-    assert "x is fitted four times" in section
+    assert "$x$ is fitted four times" in section
     assert "four times" in str(fit_module.__doc__)
     assert "three times" not in section + str(fit_module.__doc__)
 

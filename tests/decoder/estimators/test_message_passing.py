@@ -179,8 +179,13 @@ def test_crowded_candidates_of_few_cohorts_are_not_subtracted() -> None:
     assert np.isnan(single.estimates.shares).all()
 
 
-@pytest.mark.parametrize("reports", [100_000_000, 10_000_000_000])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+@pytest.mark.parametrize(
+    ("seed", "reports"),
+    [
+        (0, 10_000_000_000),
+        *(pytest.param(seed, 10**exponent, marks=pytest.mark.slow) for seed, exponent in ((1, 8), (2, 8), (3, 10))),
+    ],
+)
 def test_saturated_counts_give_possible_shares(seed: int, reports: int) -> None:
     """295 candidates of 80 bits, all listed, without noise: the iteration settles, or no candidate is subtracted.
 

@@ -233,6 +233,24 @@ def test_string_scores_sum_the_weights_of_a_strings_bits() -> None:
     assert residuals.string_scores(2, np.array([[3, 31], [7, 32]])) == pytest.approx(expected)
 
 
+def test_mixed_fit_of_few_candidates_agrees_with_fixed_effects(unseen_seed: int) -> None:
+    """20,000 reports, a quarter without a value: with clear shares the priors hardly matter.
+
+    Both estimates use all of the reports, so they differ by a small part of a standard error.
+    """
+    people = {"v0": 8_000, "v1": 4_000, "v2": 1_500, "other": 1_500}
+    reports = simulated(PARAMS, people, unseen_seed, no_value=5_000)
+    evidence, design = Evidence(reports), design_matrix(NAMES, PARAMS)
+    mixed, fixed = fit_reports_mixed(evidence, design), fit_reports_one_step(evidence, design)
+    errors = np.sqrt(fixed.variances)
+    truth = np.array([people.get(name, 0) for name in NAMES]) / 20_000
+    assert np.abs(mixed.shares - fixed.shares).max() < 0.5 * errors.max()
+    assert np.sqrt(mixed.variances) == pytest.approx(errors, rel=0.15)
+    assert np.sum((mixed.shares - truth) ** 2 / mixed.variances) < chi2.isf(ALPHA, len(NAMES))
+    assert mixed.totals == pytest.approx(fixed.totals, abs=0.5 * np.sqrt(fixed.total_variances).max())
+    assert mixed.cumulants is not None
+
+
 @pytest.mark.slow
 def test_unlisted_variance_is_right_with_many_candidates_in_few_cohorts(unseen_seed: int) -> None:
     """One unlisted string of 20 %, and 60 candidates for the 192 bits of 4 cohorts, with little noise.

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from hubbub_decoder.inference.prior import Prior, _mean_multiplier, fit_prior, mixture_weights
+from hubbub_decoder.inference.prior import Prior, fit_prior, mean_multiplier, mixture_weights
 
 
 def test_mixture_weights_maximize_the_constrained_likelihood(unseen_seed: int) -> None:
@@ -40,11 +40,11 @@ def test_multiplier_of_the_mean_equals_a_bracketed_root(unseen_seed: int) -> Non
         if members @ deviation <= 0:
             continue
         expected = brentq(lambda mu, m=members, d=deviation: np.sum(m * d / (1 + mu * d)), 0, 1 - 1e-15, xtol=1e-14)
-        assert _mean_multiplier(members, deviation) == pytest.approx(expected, abs=1e-10)
+        assert mean_multiplier(members, deviation) == pytest.approx(expected, abs=1e-10)
 
 
 def test_multiplier_without_a_root_is_nearly_one() -> None:
-    assert 1 - 1e-10 < _mean_multiplier(np.array([0.0, 0.5, 0.5]), np.array([-1.0, -0.1, 4.0])) < 1
+    assert 1 - 1e-10 < mean_multiplier(np.array([0.0, 0.5, 0.5]), np.array([-1.0, -0.1, 4.0])) < 1
 
 
 def test_posterior_mean_and_variance_match_integration() -> None:

@@ -186,7 +186,7 @@ def test_command_prints_five_figures_and_warnings_and_explains_on_request() -> N
     )
     short, explained = hubbub(*wishes), hubbub(*wishes, "--explain")
     assert short.stdout == explained.stdout
-    names = ["epsilon of a report", "epsilon of a unit", "lifetime epsilon", "decoded", "detection limit"]
+    names = ["epsilon of a report", "epsilon of a value", "lifetime epsilon", "decoded", "detection limit"]
     figures, separator, _ = short.stderr.partition("\n\nWarning: ")
     assert separator
     assert [line[:19].strip() for line in figures.splitlines()] == names
@@ -201,12 +201,12 @@ def test_command_prints_five_figures_and_warnings_and_explains_on_request() -> N
     ("arguments", "message"),
     [
         ((), "Pass --epsilon to choose parameters"),
-        (("--epsilon", 1), "Neither num_reports nor share is given"),
+        (("--epsilon", 1), "Neither --reports nor --share is given"),
         (("{path}", "--epsilon", 1), "--epsilon chooses parameters"),
         (("{path}", "--owner", "ada"), "--owner chooses parameters"),
         (("{path}", "--values-per-client", 2), "--values-per-client chooses parameters"),
         (("{path}", "missing"), "has no metric 'missing'"),
-        (("--epsilon", -1, "--reports", 10), "epsilon must be a number in (0, inf), got -1.0"),
+        (("--epsilon", -1, "--reports", 10), "-1.0 is not in the range x>0"),
     ],
 )
 def test_command_names_the_remedy(definitions: list[Path], arguments: tuple[object, ...], message: str) -> None:

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import date
+from itertools import chain
 from typing import Any
 
+import click
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from hubbub.cli import main
 from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import parse_definitions
 from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import epsilon, epsilon_permanent
+from hubbub_decoder.cli.plan import command
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.law.accuracy import StringAccuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
 from hubbub_decoder.planning.plan import plan
 from hubbub_decoder.planning.probabilities import chain_of, choose_hold, noise_of
-from hubbub_decoder.planning.wishes import Wishes, repetition_of
+from hubbub_decoder.planning.wishes import KindPlanner, Wishes, repetition_of
 
 TOMORROW = date(2099, 1, 1)
 
@@ -134,8 +140,8 @@ def test_plan_says_when_a_symmetric_response_does_not_reach_unary_encoding() -> 
 
 def test_central_epsilon_limits_the_cohorts() -> None:
     free = plan(Wishes(epsilon=2, num_reports=1_000_000, num_candidates=1000), expires=TOMORROW)
-    kept = plan(Wishes(epsilon=2, num_reports=1_000_000, num_candidates=1000, central=0.12), expires=TOMORROW)
-    assert free.description.central > 0.12 >= kept.description.central
+    kept = plan(Wishes(epsilon=2, num_reports=1_000_000, num_candidates=1000, central=0.07), expires=TOMORROW)
+    assert free.description.central > 0.07 >= kept.description.central
     assert kept.metric.num_cohorts < free.metric.num_cohorts
 
 
@@ -221,29 +227,61 @@ def test_plan_states_the_reports_that_a_share_needs() -> None:
     assert planned.description.accuracy.detection_limit() == pytest.approx(0.01, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("wishes", "message"),
-    [
-        ({"epsilon": 0, "num_reports": 10}, r"epsilon must be a number in \(0, inf\), got 0"),
-        ({"epsilon": 1}, "Neither num_reports nor share is given"),
-        ({"epsilon": 1, "num_reports": 10, "share": 1.0}, "share must be a number in"),
-        ({"epsilon": 1, "num_reports": 10, "kind": "boolean", "num_candidates": 3}, "a boolean metric has one bit"),
-        ({"epsilon": 1, "num_reports": 10, "kind": "categorical", "num_candidates": 2000}, "2 to 1024 categories"),
-        ({"epsilon": 1, "num_reports": 10, "hold": 7}, "without a longitudinal epsilon"),
-        ({"epsilon": 1, "num_reports": 10, "hold": 7, "longitudinal": 4, "values": 2}, "exclude each other"),
-        (
-            {"epsilon": 1, "num_reports": 10, "longitudinal": 4, "values": 9, "longitudinal_periods": 8},
-            "at most one value in a period",
-        ),
-        ({"epsilon": 1, "share": 0.1, "central": 0.1}, "central without num_reports"),
-        ({"epsilon": 2, "num_reports": 1000, "central": 0.1}, "It needs .* reports"),
-        ({"epsilon": 1, "num_reports": 10, "kind": "text"}, "kind must be one of"),
-        ({"epsilon": 1, "num_reports": 10, "kind": "joint"}, "a joint metric has no accuracy of its own"),
-        ({"epsilon": 1, "num_reports": 10, "kind": "boolean", "estimate": "mean"}, "a boolean metric has none"),
-        ({"epsilon": 1, "num_reports": 10, "kind": "boolean", "longest": 8}, "only strings are found without a list"),
-        ({"epsilon": 1, "num_reports": 10, "alphabet": "ab"}, "alphabet without longest"),
-    ],
-)
-def test_impossible_wish_names_the_remedy(wishes: dict[str, object], message: str) -> None:
-    with pytest.raises((PlanError, ParameterError), match=message):
-        plan(Wishes(**wishes), expires=TOMORROW)  # type: ignore[arg-type]
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"epsilon": 0, "num_reports": 10}, r"epsilon must be a number in \(0, inf\), got 0"),
+    ({"epsilon": 1}, "Neither `num_reports` nor `share` is given"),
+    ({"epsilon": 1, "num_reports": 10, "share": 1.0}, "share must be a number in"),
+    ({"epsilon": 1, "num_reports": 10, "kind": "boolean", "num_candidates": 3}, "a boolean metric has one bit"),
+    ({"epsilon": 1, "num_reports": 10, "kind": "categorical", "num_candidates": 2000}, "2 to 1024 categories"),
+    ({"epsilon": 1, "num_reports": 10, "hold": 7}, "without a longitudinal epsilon"),
+    ({"epsilon": 1, "num_reports": 10, "hold": 7, "longitudinal": 4, "values": 2}, "exclude each other"),
+    (
+        {"epsilon": 1, "num_reports": 10, "longitudinal": 4, "values": 9, "longitudinal_periods": 8},
+        "at most one value in a period",
+    ),
+    ({"epsilon": 1, "share": 0.1, "central": 0.1}, "`central` without `num_reports`"),
+    ({"epsilon": 2, "num_reports": 1000, "central": 0.1}, "It needs .* reports"),
+    ({"epsilon": 1, "num_reports": 10, "kind": "text"}, "`kind` must be one of"),
+    ({"epsilon": 1, "num_reports": 10, "kind": "joint"}, "a joint metric has no accuracy of its own"),
+    ({"epsilon": 1, "num_reports": 10, "kind": "boolean", "estimate": "mean"}, "a boolean metric has none"),
+    ({"epsilon": 1, "num_reports": 10, "kind": "boolean", "longest": 8}, "only strings are found without a list"),
+    ({"epsilon": 1, "num_reports": 10, "alphabet": "ab"}, "`alphabet` without `longest`"),
+    ({"epsilon": 1, "num_reports": 10, "longest": 8, "num_candidates": 5}, "are found without a list"),
+    ({"epsilon": 1, "num_reports": 10, "central": 1, "retained": True}, "exclude each other"),
+    ({"epsilon": 1, "num_reports": 10, "num_candidates": 10**8}, "at most 10,000,000 can be planned"),
+    ({"epsilon": 1, "num_reports": 100, "longest": 5}, "No string is found with probability 0.9"),
+    ({"epsilon": 1, "share": 1e-9, "num_candidates": 1000}, "is not detected with"),
+    ({"epsilon": 1, "share": 0.1, "longest": 5}, "needs `num_reports` and bit counts"),
+    ({"epsilon": math.nan, "num_reports": 10}, "epsilon must be a number"),
+]
+FIELDS = {field.name for field in fields(Wishes)}
+OPTIONS = {each.name: each.opts[0] for each in command.params if each.name in FIELDS}
+
+
+@pytest.mark.parametrize(("wishes", "message"), REFUSED)
+def test_impossible_wish_names_the_remedy(wishes: dict[str, Any], message: str) -> None:
+    with pytest.raises((PlanError, ParameterError), match=message) as refused:
+        plan(Wishes(**wishes), expires=TOMORROW)
+    assert {field for field, _ in re.findall(r"`(\w+)( = [^`]+)?`", str(refused.value))} <= FIELDS
+    assert not re.findall(rf"(?<!`)\b({'|'.join(FIELDS)})\b = ", str(refused.value))
+
+
+@pytest.mark.parametrize(("wishes", "message"), REFUSED)
+def test_impossible_option_is_named_as_it_was_passed(wishes: dict[str, Any], message: str) -> None:
+    words = [[OPTIONS[field]] if value is True else [OPTIONS[field], str(value)] for field, value in wishes.items()]
+    refused = CliRunner().invoke(main, ["plan", *chain.from_iterable(words)])
+    assert refused.exit_code in (1, 2)
+    assert not {
+        field for field in FIELDS if re.search(rf"`{field}|(?<!-)\b{field}\b( = | must be )", refused.stderr)
+    }, message
+    assert "--" in refused.stderr.partition("Error: ")[2]
+
+
+def test_every_wish_is_an_option() -> None:
+    assert OPTIONS.keys() == FIELDS
+
+
+def test_option_kind_offers_the_kinds_that_have_a_planner() -> None:
+    (kind,) = (each for each in command.params if each.name == "kind")
+    assert isinstance(kind.type, click.Choice)
+    assert set(kind.type.choices) == {word for word, _ in KindPlanner.planners}

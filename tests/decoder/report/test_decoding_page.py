@@ -27,10 +27,8 @@ from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.results.decoding import summary_lines
 from hubbub_decoder.results.goodness_of_fit import bit_residuals
-from hubbub_decoder.results.warnings import _FAILURES
-from tests.decoder.report.conftest import DAYS, LOAD, NAMES, PAGE, PARAMS, count_pages
-from tests.support.paths import REPOSITORY
-from tests.support.report_pages import chart_data
+from hubbub_decoder.results.warnings import FAILURES
+from tests.support.report_pages import DAYS, LOAD, NAMES, PAGE, PARAMS, chart_data, count_pages
 
 MAX_BYTES = 1_500_000
 
@@ -91,7 +89,7 @@ def test_undetermined_estimates_are_shown_without_numbers(decodings: list[Decodi
 
 
 def test_every_goodness_of_fit_test_has_a_question() -> None:
-    assert QUESTIONS.keys() == _FAILURES.keys()
+    assert QUESTIONS.keys() == FAILURES.keys()
 
 
 def test_residuals_are_standard_normal_under_the_model(unseen_seed: int) -> None:
@@ -163,21 +161,6 @@ def test_decode_writes_a_page_and_by_period_a_trend(tmp_path: Path) -> None:
 def test_write_report_refuses_another_suffix(tmp_path: Path, decodings: list[Decoding]) -> None:
     with pytest.raises(OutputError, match=r"must end in \.html"):
         write_report(decodings[0], tmp_path / "page.csv")
-
-
-def test_pages_have_the_colors_of_the_dashboard() -> None:
-    def colors(path: str) -> list[dict[str, str]]:
-        text = (REPOSITORY / path).read_text()
-        return [
-            dict(re.findall(r"--([\w-]+): (#\w+)", block)) for block in re.findall(r":root \{(.*?)\}", text, re.DOTALL)
-        ]
-
-    dashboard = colors("client/hubbub/pages/style.css")
-    report = colors("decoder/hubbub_decoder/report/static/report.css")
-    shared = dashboard[0].keys() & report[0].keys()
-    assert len(shared) > 12
-    for theirs, ours in zip(dashboard, report, strict=False):
-        assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}
 
 
 def test_page_of_a_mean_has_its_interval_and_no_estimates(tmp_path: Path) -> None:

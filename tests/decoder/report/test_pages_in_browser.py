@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from hubbub_decoder import Decoding, Trends
-from tests.decoder.report.conftest import HOSTILE, NAMES
 from tests.support.chromium import chromium, requested, require
+from tests.support.report_pages import FAMILY, HOSTILE, NAMES, UNUSUAL
 
 KINDS = ("string", "ordinal", "categories", "trend", "metric", "index")
 CHARTS = {"string": 2, "ordinal": 2, "categories": 1, "trend": 2, "metric": 1, "index": 0}
@@ -170,6 +171,30 @@ def test_chart_shows_the_filtered_rows(browser: Any, pages: dict[str, Path]) -> 
     assert browser.execute_script(labels) == shown[:30]
     find_all(browser, "select[name=most]")[0].send_keys(Keys.ARROW_UP)
     assert browser.execute_script(labels) == shown[:10]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_labels_keep_emoji_and_spaces_and_are_not_clipped(browser: Any, pages: dict[str, Path], width: int) -> None:
+    show(browser, pages["string"], width)
+    rows = rows_of(browser, "estimates")
+    assert {UNUSUAL[0], UNUSUAL[1]} <= {*rows}
+    for whole in (FAMILY, UNUSUAL[3][:2]):
+        (long,) = [label for label in rows if label.startswith(whole) and "..." in label]
+        head, tail = long.partition(" (")[0].split("...")
+        assert (head.replace(whole, ""), tail.replace(whole, "")) == ("", "")
+    script = """
+        const [chart] = document.querySelectorAll('.chart svg');
+        return [...chart.querySelectorAll('[aria-label="y-axis tick label"] text')].map((text) =>
+            [text.textContent, text.getBoundingClientRect().left - chart.getBoundingClientRect().left, text.getComputedTextLength()])"""
+    labels = browser.execute_script(script)
+    assert len(labels) == 30
+    assert min(left for _, left, _ in labels) >= 0
+    assert all(not re.search("\u200d(…|$)|^\u200d", text) for text, _, _ in labels)
+    (spaced,) = [(text, length) for text, _, length in labels if text.startswith("   ")]
+    plain = browser.execute_script(
+        f"const c = document.createElement('canvas').getContext('2d'); c.font = '12px system-ui'; return c.measureText({spaced[0].strip()!r}).width"
+    )
+    assert spaced[1] > plain + 6
 
 
 @pytest.mark.parametrize("kind", ["string", "metric"])

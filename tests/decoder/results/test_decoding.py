@@ -20,13 +20,15 @@ from hubbub import Metric, ParameterError, Params, SummaryError
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import find_implausible
-from hubbub_decoder import CandidateError, Decoding, Estimate, Finding, OutputError, ShareEstimate, decode
+from hubbub_decoder import CandidateError, Decoding, Estimate, Finding, Level, OutputError, ShareEstimate, decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.estimators import message_passing
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Options
+from hubbub_decoder.report.decoding_page import render_decoding
+from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import summary_lines
 from hubbub_decoder.results.terminal import TerminalDocument
@@ -285,8 +287,29 @@ def test_warns_about_a_list_without_the_reported_strings(unseen_seed: int) -> No
 def test_table_and_json_have_text_and_remedy_of_a_warning() -> None:
     for remedy, line in (("Decode 240.", "Warning: Too few. Decode 240."), ("", "Warning: Too few.")):
         decoding = replace(by_hand(), warnings=(Finding("few_reports", "Too few.", remedy),))
-        assert decoding.to_dict()["warnings"] == [{"kind": "few_reports", "text": "Too few.", "remedy": remedy}]
+        assert decoding.to_dict()["warnings"] == [
+            {"kind": "few_reports", "text": "Too few.", "remedy": remedy, "level": "warning"}
+        ]
         assert rendered(decoding).splitlines()[-1] == line
+
+
+@pytest.mark.parametrize("level", Level)
+def test_every_surface_has_the_level_of_a_finding_in_words(level: Level) -> None:
+    decoding = replace(by_hand(), warnings=(Finding("kind", "What was found.", "What to do.", level),))
+    line = f"{level.value.capitalize()}: What was found. What to do."
+    assert decoding.to_dict()["warnings"][0]["level"] == level.value
+    assert line in rendered(decoding).splitlines()
+    assert line in str(decoding.diagnose()).splitlines()
+    assert f">{line}</p>" in decoding._repr_html_()
+    page = render_decoding(decoding, inline_scripts())
+    assert f'<p class="note {level}"><strong>{line.partition(":")[0]}:</strong> What was found. What to do.</p>' in page
+
+
+def test_diagnosis_stops_at_a_problem() -> None:
+    found = {
+        level: replace(by_hand(), warnings=(Finding("kind", "It.", level=level),)).diagnose().verdict for level in Level
+    }
+    assert [level for level, verdict in found.items() if "Do not use the estimates" in verdict] == [Level.PROBLEM]
 
 
 @pytest.mark.parametrize(("error", "determined"), [(0.249, True), (0.251, False), (math.nan, False)])

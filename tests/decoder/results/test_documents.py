@@ -68,7 +68,7 @@ def test_both_surfaces_show_every_number(result: TableResult[Any]) -> None:
     for text in number_texts(document):
         assert text in shown
         assert text in page
-    for line in (*document.lines, *document.warnings):
+    for line in (*document.lines, *(finding.line for finding in document.findings)):
         assert line.strip() in " ".join(" ".join(ET.fromstring(html_fragment(document)).itertext()).split("\n"))  # noqa: S314
 
 

@@ -15,9 +15,9 @@ from hubbub_decoder import decode
 from hubbub_decoder.model.pattern_likelihood import FilterTable
 from hubbub_decoder.results.estimates import FitTest
 from hubbub_decoder.results.goodness_of_fit import (
-    _fit_mixture,
-    _mixture_chi_squared,
-    _TabulatedComponents,
+    TabulatedComponents,
+    fit_mixture,
+    mixture_chi_squared,
     run_fit_tests,
 )
 from hubbub_decoder.simulation import simulate_reports
@@ -60,7 +60,7 @@ def test_exact_mixture_has_chi_squared_zero() -> None:
         4.0**8 * 1000 * table.mixture(np.linspace(0, 1, 29))
     )  # integers, because the probabilities are multiples of 4**-8
     shares = np.rint(expected).astype(np.int64)
-    statistic, freedom = _mixture_chi_squared(shares, table) or (np.nan, 0)
+    statistic, freedom = mixture_chi_squared(shares, table) or (np.nan, 0)
     assert freedom == 227
     assert statistic == pytest.approx(0, abs=1e-3)
 
@@ -74,7 +74,7 @@ def test_merged_cells_are_fitted_as_one_cell(unseen_seed: int) -> None:
     cells, numbers = np.append(expected[7:], expected[:7].sum()), np.append(counts[7:], counts[:7].sum())
     root = np.sqrt(cells)
     theta = np.linalg.lstsq(rows / root[:, None], numbers / root, rcond=None)[0]
-    fitted, rank = _fit_mixture(counts, _TabulatedComponents(table), expected, merged)
+    fitted, rank = fit_mixture(counts, TabulatedComponents(table), expected, merged)
     assert fitted == pytest.approx(table @ theta)
     assert rank == 3
 

@@ -10,7 +10,7 @@ import pytest
 
 from hubbub import KindWord, Metric, ParameterError, Params, SummaryError
 from hubbub.summary import PatternCounts, Reports
-from hubbub_decoder import Decoding, OutputError, decode, simulate
+from hubbub_decoder import Decoding, decode, simulate
 from tests.support.every_kind import METRICS
 
 NAMES = [f"v{i}" for i in range(30)]
@@ -68,12 +68,3 @@ def test_intervals_at_another_level_are_those_of_a_decoding_at_it(i: int) -> Non
 def test_level_out_of_range_is_refused() -> None:
     with pytest.raises(ParameterError, match="level must be a number in"):
         decodings(0.95)[0].intervals(95)
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON", '{"metric": 3}'])
-def test_other_files_are_refused(text: str, tmp_path: Path) -> None:
-    (tmp_path / "other.json").write_text(text)
-    with pytest.raises(OutputError, match="is no decoding"):
-        Decoding.load(tmp_path / "other.json")
-    with pytest.raises(OutputError, match="cannot be read: No such file"):
-        Decoding.load(tmp_path / "missing.json")

@@ -181,16 +181,11 @@ def _version(
     return Version(
         digest=metric.digest,
         is_current=is_current,
-        facts=tuple((fact.label.capitalize(), _unbroken(fact.line(_MAX_ITEMS))) for fact in metric.facts()),
+        facts=tuple((fact.label.capitalize(), fact.line(_MAX_ITEMS)) for fact in metric.facts()),
         reports=sum(count for (digest, _), count in reports.items() if digest == metric.digest),
         privacy=privacy_rows(metric),
         central=last_central_epsilon(service.periods, service.settings, metric, smallest, now),
     )
-
-
-def _unbroken(text: str) -> str:
-    """Return a text with no line break inside a pair `name = number`."""
-    return text.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
 
 
 def _retention(metric: Metric, settings: Settings) -> str:
@@ -221,24 +216,49 @@ class PeriodLine:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar. height : percent of the highest bar, in [0, 100]"""
+    """One bar. height : percent of the axis, in [0, 100]"""
 
     line: PeriodLine
     height: float
 
 
 @dataclass(frozen=True, slots=True)
+class Tick:
+    """Label of an axis at a position in percent. anchor : the part of the label that is there: start, middle or end"""
+
+    position: float
+    anchor: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
     """Bars of the last periods, including those without reports.
 
-    slots : width of the chart in bars
+    slots : width of the chart in bars      top : number of reports at the upper end of the axis
     """
 
     bars: tuple[Bar, ...]
     slots: int
-    highest: int
+    top: int
     first: str
     last: str
+
+    @property
+    def values(self) -> tuple[Tick, ...]:
+        """Labels of the axis of reports, from the upper end."""
+        shown = (self.top, self.top // 2, 0) if self.top % 2 == 0 else (self.top, 0)
+        return tuple(Tick(100 - 100 * value / self.top, "end", f"{value:,}") for value in shown)
+
+    @property
+    def dates(self) -> tuple[Tick, ...]:
+        """Labels of the axis of periods: as many as have room in the narrowest window."""
+        bars, end = len(self.bars), 100 * len(self.bars) / self.slots
+        first, last = Tick(0, "start", self.first), Tick(end, "end", self.last)
+        if bars < _MIN_SLOTS:
+            return (first,) if bars == 1 else (Tick(0, "start", f"{self.first} to {self.last}"),)
+        middle = Tick(100 * (bars // 2 + 0.5) / self.slots, "middle", self.bars[bars // 2].line.period)
+        return (first, middle, last)
 
     @property
     def has_open(self) -> bool:
@@ -264,11 +284,21 @@ def build_chart(metric: Metric, lines: Sequence[PeriodLine]) -> Chart:
         shown.append(PeriodLine(str(period), reports[period], period in open_, period in implausible))
         period = Period.containing(metric.period, period.start - timedelta(days=1))
     shown.reverse()
-    highest = max(line.reports for line in shown)
+    top = axis_end(max(line.reports for line in shown))
     return Chart(
-        bars=tuple(Bar(line, round(100 * line.reports / max(highest, 1), 2)) for line in shown),
+        bars=tuple(Bar(line, round(100 * line.reports / top, 2)) for line in shown),
         slots=max(len(shown), _MIN_SLOTS),
-        highest=highest,
+        top=top,
         first=shown[0].period,
         last=shown[-1].period,
     )
+
+
+def axis_end(highest: int) -> int:
+    """Return the smallest of 1, 2, 4, 5, 6, 8, 10, 20, ... that is not below a number.
+
+    >>> [axis_end(number) for number in (0, 3, 366, 1000, 20_001)]
+    [1, 4, 400, 1000, 40000]
+    """
+    unit = int(10 ** max(0, len(str(highest)) - 1))
+    return next(step * unit for step in (1, 2, 4, 5, 6, 8, 10) if step * unit >= highest)

@@ -6,19 +6,23 @@ The number of SQL statements does not depend on the number of metrics or periods
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from enum import IntEnum
+from enum import IntEnum, StrEnum
+from typing import Any
 
 from hubbub.metrics.metric import Metric, has_expired
-from hubbub.metrics.periods import Period
+from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.text import format_count, format_size
 from hubbub_aggregator.api.dashboard.privacy_figures import epsilon_of_report
 from hubbub_aggregator.api.dependencies import Service
 from hubbub_aggregator.api.health import readiness_error
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
+from hubbub_aggregator.store.interface import FigureStore
 from hubbub_aggregator.store.period_figures import VersionTotals
+
+SPARKLINE_PERIODS = 14
 
 
 class Severity(IntEnum):
@@ -40,11 +44,48 @@ class Problem:
     size: int = 0
 
 
+class Sort(StrEnum):
+    """Orders of the table; a minus sign means descending. Metrics with equal keys are in the order of their names."""
+
+    PROBLEMS = "problems"
+    NAME = "name"
+    NAME_DOWN = "-name"
+    OWNER = "owner"
+    OWNER_DOWN = "-owner"
+    LATEST = "latest"
+    LATEST_DOWN = "-latest"
+    REPORTS = "reports"
+    REPORTS_DOWN = "-reports"
+
+    @property
+    def column(self) -> str:
+        return self.value.removeprefix("-")
+
+    @property
+    def is_descending(self) -> bool:
+        return self.value.startswith("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Sparkline:
+    """Reports of the last periods of a metric, the current one last. text : the same in words"""
+
+    reports: tuple[int, ...]
+    text: str
+
+    @property
+    def heights(self) -> tuple[float, ...]:
+        """Heights of the bars in percent of the highest."""
+        highest = max(self.reports) or 1
+        return tuple(round(100 * each / highest, 1) for each in self.reports)
+
+
 @dataclass(frozen=True, slots=True)
 class MetricLine:
     """One row of the table of metrics.
 
     reports : of all versions and periods, folded or not      latest : latest period with reports, or None
+    age     : of the latest period, in words
     """
 
     name: str
@@ -53,6 +94,8 @@ class MetricLine:
     epsilon: str
     reports: int
     latest: str | None
+    age: str
+    trend: Sparkline
     expires: str
     problems: tuple[Problem, ...]
 
@@ -94,7 +137,9 @@ class Overview:
     refusals: tuple[RefusalRow, ...]
 
 
-def build_overview(service: Service, writer: GroupCommit, query: str = "", *, problems_only: bool = False) -> Overview:
+def build_overview(
+    service: Service, writer: GroupCommit, query: str = "", *, problems_only: bool = False, sort: Sort = Sort.PROBLEMS
+) -> Overview:
     """Return the current data of the page.
 
     query : words; a row matches if each occurs in its name, owner or description, in upper or lower case
@@ -112,11 +157,13 @@ def build_overview(service: Service, writer: GroupCommit, query: str = "", *, pr
     for (digest, period), (_, more) in unfolded.items():
         reports[digest] += more
         latest[digest] = max(period, latest.get(digest, ""))
+    recent = _recent_reports(store, versions, unfolded, now.date())
     lines = [
-        _line(metric, versions[name], totals, reports, latest, refused[name], now.date())
+        _line(metric, versions[name], totals, reports, latest, recent, refused[name], now.date())
         for name, metric in definitions.items()
     ]
-    lines.sort(key=_sort_key)
+    lines.sort(key=lambda line: line.name)
+    lines.sort(key=_SORT_KEYS[sort.column], reverse=sort.is_descending)
     free = service.disk.free
     defined = {metric.digest for metric in definitions.versions()}
     return Overview(
@@ -190,6 +237,7 @@ def _line(
     totals: Mapping[str, VersionTotals],
     reports: Mapping[str, int],
     latest: Mapping[str, str],
+    recent: Mapping[tuple[str, str], int],
     refused: int,
     today: date,
 ) -> MetricLine:
@@ -203,15 +251,68 @@ def _line(
         epsilon=epsilon_of_report(metric),
         reports=sum(reports[digest] for digest in digests),
         latest=last,
+        age=_age(last, today),
+        trend=_trend(metric, digests, recent, today),
         expires=str(metric.expires),
         problems=find_problems(metric, last, implausible, refused, today),
     )
 
 
-def _sort_key(line: MetricLine) -> tuple[int, int, str]:
-    """Sort by the most severe problem, then by its size, then by name; metrics without problems last."""
+def _last_periods(metric: Metric, today: date) -> list[str]:
+    """Return the first days of the last periods, the current one last."""
+    period = Period.containing(metric.period, today)
+    periods = [period]
+    while len(periods) < SPARKLINE_PERIODS:
+        period = Period.containing(metric.period, period.start - timedelta(days=1))
+        periods.append(period)
+    return [str(each) for each in reversed(periods)]
+
+
+def _recent_reports(
+    store: FigureStore,
+    versions: Mapping[str, Sequence[Metric]],
+    unfolded: Mapping[tuple[str, str], tuple[int, int]],
+    today: date,
+) -> Counter[tuple[str, str]]:
+    """Return the reports of the last periods by digest and period, folded or not, with one query for each kind of period."""
+    recent = Counter({key: reports for key, (_, reports) in unfolded.items()})
+    by_kind: dict[PeriodKind, list[Metric]] = {}
+    for metric in (version for group in versions.values() for version in group):
+        by_kind.setdefault(metric.period, []).append(metric)
+    for metrics in by_kind.values():
+        recent.update(store.recent_reports([each.digest for each in metrics], _last_periods(metrics[0], today)[0]))
+    return recent
+
+
+def _trend(metric: Metric, digests: Sequence[str], recent: Mapping[tuple[str, str], int], today: date) -> Sparkline:
+    periods = _last_periods(metric, today)
+    reports = tuple(sum(recent[digest, period] for digest in digests) for period in periods)
+    text = f"{len(periods)} {metric.period}s to {periods[-1]}: "
+    if not any(reports):
+        return Sparkline(reports, f"{text}no reports")
+    return Sparkline(reports, f"{text}{min(reports):,} to {max(reports):,} reports, last {reports[-1]:,}")
+
+
+def _age(latest: str | None, today: date) -> str:
+    if latest is None:
+        return ""
+    days = (today - date.fromisoformat(latest)).days
+    return "today" if days <= 0 else "yesterday" if days == 1 else f"{days:,} days ago"
+
+
+def _severity(line: MetricLine) -> tuple[int, int]:
+    """Sort by the most severe problem, then by its size; metrics without problems last."""
     first = line.problems[0] if line.problems else None
-    return (len(Severity) + 1, 0, line.name) if first is None else (first.severity, -first.size, line.name)
+    return (len(Severity) + 1, 0) if first is None else (first.severity, -first.size)
+
+
+_SORT_KEYS: dict[str, Callable[[MetricLine], Any]] = {
+    "problems": _severity,
+    "name": lambda line: line.name,
+    "owner": lambda line: line.owner.casefold(),
+    "latest": lambda line: line.latest or "",
+    "reports": lambda line: line.reports,
+}
 
 
 def _matches(line: MetricLine, query: str) -> bool:

@@ -5,8 +5,9 @@ A refused request gets a page if the client accepts HTML, for example the form w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import fastapi
 from fastapi import APIRouter, Request
@@ -16,12 +17,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hubbub.metrics.rules import is_metric_name
-from hubbub.pages.html_page import STYLE
+from hubbub.pages.html_page import STYLE, keep_numbers_whole
 from hubbub.text import visible_value
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import authentication, openapi
 from hubbub_aggregator.api.dashboard.metric_page import build_metric_page
-from hubbub_aggregator.api.dashboard.overview import build_overview
+from hubbub_aggregator.api.dashboard.overview import SPARKLINE_PERIODS, Sort, build_overview
 from hubbub_aggregator.api.dependencies import Service, charge_request, may_read_without_token
 from hubbub_aggregator.api.request_body import read_body
 from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
@@ -46,19 +47,35 @@ _TEMPLATES.globals["style"] = Markup(STYLE)  # noqa: S704  (a file of this packa
 
 
 Query = Annotated[str, fastapi.Query(description="Words to search in names, owners and descriptions.")]
+SortBy = Annotated[Sort, fastapi.Query(description="Order of the metrics; with a minus sign, descending.")]
 ProblemsOnly = Annotated[str, fastapi.Query(alias="problems", description="Not empty: only metrics with problems.")]
 
 
 @get_and_head(routes, "/", response_class=HTMLResponse, **openapi.GET_PAGE)
-def get_page(request: Request, q: Query = "", problems: ProblemsOnly = "") -> Response:
-    """Page with the state of the service and the table of metrics, those with problems first."""
+def get_page(request: Request, q: Query = "", problems: ProblemsOnly = "", sort: SortBy = Sort.PROBLEMS) -> Response:
+    """Page with the state of the service and the table of metrics, those with problems first if no other order is asked for."""
     service: Service = request.state.service
     signed_in = _is_signed_in(request)
     if (redirect := _require_reader(request, "/sign-in", signed_in)) is not None:
         return redirect
     query = q[:_MAX_QUERY_LENGTH]
-    data = build_overview(service, request.state.writer, query, problems_only=bool(problems))
-    return _page("overview", overview=data, query=query, problems_only=bool(problems), signed_in=signed_in)
+    data = build_overview(service, request.state.writer, query, problems_only=bool(problems), sort=sort)
+
+    def sorted_by(other: str) -> str:
+        """Return the address of this page in another order."""
+        given = {"q": query, "problems": "1" if problems else "", "sort": other}
+        return "/?" + urlencode({name: value for name, value in given.items() if value})
+
+    return _page(
+        "overview",
+        overview=data,
+        query=query,
+        problems_only=bool(problems),
+        sort=sort,
+        sorted_by=sorted_by,
+        num_periods=SPARKLINE_PERIODS,
+        signed_in=signed_in,
+    )
 
 
 @get_and_head(routes, "/metric/{name}", response_class=HTMLResponse, **openapi.GET_METRIC_PAGE)
@@ -100,8 +117,9 @@ def not_found_page(metric: str | None = None) -> Response:
     return _page("not_found", ProblemType.NOT_FOUND.status, name=metric)
 
 
-def _page(template: str, status: int = 200, **values: object) -> Response:
-    return HTMLResponse(_TEMPLATES.get_template(f"{template}.html.j2").render(values), status)
+def _page(template: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: object) -> Response:
+    html = _TEMPLATES.get_template(f"{template}.html.j2").render(values)
+    return HTMLResponse(keep_numbers_whole(html), status, headers)
 
 
 @get_and_head(routes, "/sign-in", response_class=HTMLResponse, **openapi.GET_SIGN_IN)
@@ -110,7 +128,7 @@ def get_sign_in(request: Request) -> Response:
     metric = request.query_params.get("metric", "")
     if may_read_without_token(request.state.service, request):
         return RedirectResponse(_metric_url(metric), _SEE_OTHER)
-    return HTMLResponse(_sign_in_form(None, metric))
+    return _sign_in_form(None, metric)
 
 
 @routes.post("/sign-in", **openapi.POST_SIGN_IN)
@@ -131,9 +149,7 @@ async def post_sign_in(request: Request) -> Response:
         if not accepts_html(request):
             raise
         service.outcomes.rejected_request(refused.problem_type)
-        return HTMLResponse(
-            _sign_in_form(refused.detail, metric), refused.problem_type.status, headers=refusal_headers(refused)
-        )
+        return _sign_in_form(refused.detail, metric, refused.problem_type.status, refusal_headers(refused))
     response = RedirectResponse(_metric_url(metric), _SEE_OTHER)
     _set_cookie(request, response, secret, int(authentication.SESSION_LENGTH.total_seconds()))
     return response
@@ -159,10 +175,12 @@ def _metric_url(metric: str) -> str:
     return f"/metric/{metric}" if is_metric_name(metric) else "/"
 
 
-def _sign_in_form(error: str | None, metric: str) -> str:
+def _sign_in_form(
+    error: str | None, metric: str, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     hours = int(authentication.SESSION_LENGTH.total_seconds()) // 3600
     name = metric if is_metric_name(metric) else ""
-    return _TEMPLATES.get_template("sign_in.html.j2").render(error=error, hours=hours, metric=name)
+    return _page("sign_in", status, headers, error=error, hours=hours, metric=name)
 
 
 def accepts_html(request: Request) -> bool:

@@ -99,7 +99,7 @@ def _aside(text: str) -> Element:
 
 
 def _problem(text: str) -> Element:
-    return element("p", text, class_="note bad")
+    return element("p", element("strong", "Problem:"), f" {text}", class_="note problem")
 
 
 def _consent(state: State) -> Element:

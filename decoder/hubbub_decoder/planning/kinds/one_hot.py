@@ -28,11 +28,11 @@ class OneHotPlanner(KindPlanner[K]):
     def problems(self, wishes: Wishes) -> Iterator[str]:
         if wishes.longest is not None:
             yield (
-                f"longest = {wishes.longest} with kind = {wishes.kind}: only strings are found without a list. "
-                "Pass kind = string, and leave out num_candidates."
+                f"`longest = {wishes.longest}` with `kind = {wishes.kind}`: only strings are found without a list. "
+                "Pass `kind = string`, and leave out `num_candidates`."
             )
         if wishes.num_candidates not in self.candidates:
-            yield f"num_candidates = {wishes.num_candidates}: {self.rule}"
+            yield f"`num_candidates = {wishes.num_candidates}`: {self.rule}"
 
     def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:
         return wishes.num_candidates, (0, hashes)
@@ -50,7 +50,7 @@ class OneHotPlanner(KindPlanner[K]):
 class CategoricalPlanner(OneHotPlanner[CategoricalKind], of=CategoricalKind):
     """Planner of categories."""
 
-    rule = f"a categorical metric has 2 to {MAX_BITS} categories. Pass another number, or kind = string for more."
+    rule = f"a categorical metric has 2 to {MAX_BITS} categories. Pass another number, or `kind = string` for more."
 
     def kind(self, design: Design, *, categories: Sequence[str] | None, **_of_others: Any) -> CategoricalKind:
         names = categories or [f"category {i + 1}" for i in range(design.size[0])]

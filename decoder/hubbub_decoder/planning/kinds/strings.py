@@ -34,15 +34,15 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
 
     def problems(self, wishes: Wishes) -> Iterator[str]:
         if wishes.num_candidates > MAX_CANDIDATES:
-            yield f"num_candidates = {wishes.num_candidates:,}: at most {MAX_CANDIDATES:,} can be planned. Pass fewer candidates."
+            yield f"`num_candidates = {wishes.num_candidates:,}`: at most {MAX_CANDIDATES:,} can be planned. Pass fewer candidates."
         if wishes.longest is not None and wishes.num_candidates != 1:
             yield (
-                f"longest = {wishes.longest} with num_candidates = {wishes.num_candidates}: strings are found without a list, "
-                "so leave out num_candidates."
+                f"`longest = {wishes.longest}` with `num_candidates = {wishes.num_candidates}`: strings are found without a list, "
+                "so leave out `num_candidates`."
             )
         if wishes.central is not None and wishes.retained:
             yield (
-                "central and retained exclude each other: a retained report may be the only one of its cohort in its commit, and then "
+                "`central` and `retained` exclude each other: a retained report may be the only one of its cohort in its commit, and then "
                 "nothing hides it. Leave out one of them."
             )
 
@@ -86,8 +86,8 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
         possible = list(_possible_groups(wishes, cohorts))
         if not possible:
             raise PlanError(
-                f"longest = {wishes.longest} with {cohorts} cohorts: each prefix group and the held-out group needs 8 cohorts, and no step has "
-                "so few groups and prefixes. Pass a smaller longest, a smaller alphabet, or no central."
+                f"`longest = {wishes.longest}` with {cohorts} cohorts: each prefix group and the held-out group needs 8 cohorts, and no step has "
+                "so few groups and prefixes. Pass a smaller `longest`, a smaller `alphabet`, or no `central`."
             )
         groups = min(possible, key=limit)
         held_out = [each for share in _HELD_OUT if _fits(each := replace(groups, held_out=share), cohorts)]
@@ -96,7 +96,7 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
         if best > 1:
             raise PlanError(
                 "No string is found with probability 0.9, even of a share of 30 %: the reports of each group are too few. "
-                "Pass more reports, a larger epsilon, or a smaller longest."
+                "Pass more `num_reports`, a larger `epsilon`, or a smaller `longest`."
             )
         bits, found = next((bits, share) for bits in sizes if (share := limit(groups, bits)) <= TOLERANCE * best)
         return Design(chain_of(wishes, found), (bits, 1, cohorts), found, wishes.share or found, groups)
@@ -136,7 +136,7 @@ def _possible_groups(wishes: Wishes, cohorts: int) -> Iterator[Discovery]:
                 groups = Discovery(longest=longest, step=step, first=first, alphabet=wishes.alphabet)
             except DefinitionError as error:
                 if "prefixes to compare" not in str(error):
-                    raise PlanError(f"{error}: pass another longest or alphabet.") from None
+                    raise PlanError(f"{error}: pass another `longest` or `alphabet`.") from None
                 break
             if _fits(groups, cohorts):
                 yield groups

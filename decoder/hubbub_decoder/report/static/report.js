@@ -5,10 +5,29 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const percent = (share) => `${(100 * share).toFixed(2).replace(/^-(0\.00)$/, "$1")}%`;
   const span = (low, high) => `${percent(low)} .. ${percent(high)}`;
-  const shorten = (text, most) => ([...text].length > most ? [...text].slice(0, most - 1).join("") + "…" : text);
+
+  // Labels are measured, and cut between graphemes, so that no label is clipped and no emoji is split.
+  const measure = document.createElement("canvas").getContext("2d");
+  measure.font = "12px system-ui, sans-serif";
+  const widthOf = (text) => measure.measureText(text).width;
+  function shorten(text, pixels) {
+    if (widthOf(text) <= pixels) return text;
+    const parts = [...new Intl.Segmenter().segment(text)].map((part) => part.segment);
+    while (parts.length > 1 && widthOf(parts.join("") + "…") > pixels) parts.pop();
+    return parts.join("") + "…";
+  }
 
   // Observable Plot's options that all charts share.
   const base = (width) => ({ width, marginRight: 16, style: { background: "none", fontSize: "12px" } });
+
+  /** Return a chart that screen readers take for one image: the table of its section has the same numbers. */
+  function plot(options) {
+    const marks = options.marks.filter(Boolean);
+    for (const mark of marks) mark.ariaHidden = "true";
+    const chart = Plot.plot({ ...options, marks });
+    chart.setAttribute("role", "img");
+    return chart;
+  }
   const shareAxis = (label) => ({ label, percent: true, grid: true, nice: true });
   const tip = (channels, describe) => ({
     ...channels, title: (mark) => describe(mark).join("\n"), fill: "var(--card)", stroke: "var(--dim)", lineWidth: 20, lineHeight: 1.3, fontSize: 12,
@@ -24,29 +43,30 @@
   function intervals(box, indices, width) {
     const { labels, share, low, high, joint_low, joint_high, truth, detected } = data.estimates;
     const shown = indices.filter((i) => share[i] !== null);
-    const letters = Math.max(8, Math.min(40, Math.floor((width * 0.36) / 7)));
-    const longest = Math.max(4, ...shown.map((i) => Math.min(letters, [...labels[i]].length)));
+    const room = Math.max(56, Math.min(280, width * 0.36));
+    const names = new Map(shown.map((i) => [i, shorten(labels[i], room)]));
+    const longest = Math.max(28, ...[...names.values()].map(widthOf));
     const found = (i) => !detected || detected[i];
-    const ends = (name, x1, x2) => ({ y: String, x1: (i) => x1[i], x2: (i) => x2[i], ariaLabel: name });
+    const ends = (x1, x2) => ({ y: String, x1: (i) => x1[i], x2: (i) => x2[i] });
     const describe = (i) => [
-      `${shorten(labels[i], 60)}: ${percent(share[i])}`,
+      `${labels[i]}: ${percent(share[i])}`,
       interval(low[i], high[i]),
       ...(joint_low ? [`simultaneous ${span(joint_low[i], joint_high[i])}`] : []),
       ...(truth ? [`true share ${percent(truth[i])}`] : []),
       ...(detected ? [detected[i] ? "detected" : "not detected"] : []),
     ];
-    const chart = Plot.plot({
+    const chart = plot({
       ...base(width),
       height: shown.length * 20 + 56,
-      marginLeft: longest * 7 + 14,
+      marginLeft: Math.ceil(longest) + 14,
       marginBottom: 36,
       ariaLabel: `Estimated shares with intervals of ${shown.length} rows of the table below`,
       x: shareAxis("share of reports (%)"),
-      y: { domain: shown.map(String), label: null, tickSize: 0, tickFormat: (i) => shorten(labels[i], letters) },
+      y: { domain: shown.map(String), label: null, tickSize: 0, tickFormat: (i) => names.get(Number(i)) },
       marks: [
         Plot.ruleX([0], { stroke: "var(--dim)" }),
-        joint_low && Plot.ruleY(shown, { ...ends("simultaneous intervals", joint_low, joint_high), stroke: "var(--bar)", strokeWidth: 1 }),
-        Plot.ruleY(shown, { ...ends("intervals", low, high), stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), strokeWidth: width < 500 ? 2 : 3 }),
+        joint_low && Plot.ruleY(shown, { ...ends(joint_low, joint_high), stroke: "var(--bar)", strokeWidth: 1 }),
+        Plot.ruleY(shown, { ...ends(low, high), stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), strokeWidth: width < 500 ? 2 : 3 }),
         Plot.dot(shown, {
           x: (i) => share[i], y: String, r: width < 500 ? 2 : 4, strokeWidth: 2,
           stroke: (i) => (found(i) ? "var(--bar)" : "var(--dim)"), fill: (i) => (found(i) ? "var(--bar)" : "var(--card)"),
@@ -68,8 +88,8 @@
     const points = shown.flatMap((i) => periods.map((period, t) => ({ i, t, period, share: share[i][t], low: low[i][t], high: high[i][t] })));
     const known = points.filter((point) => point.share !== null);
     const channels = { x: "period", z: "i", stroke: (point) => colour(point.i) };
-    const describe = (point) => [`${shorten(labels[point.i], 60)}: ${percent(point.share)}`, interval(point.low, point.high), `period ${point.period}`];
-    const chart = Plot.plot({
+    const describe = (point) => [`${labels[point.i]}: ${percent(point.share)}`, interval(point.low, point.high), `period ${point.period}`];
+    const chart = plot({
       ...base(width),
       height: 320,
       marginLeft: 48,
@@ -98,7 +118,7 @@
     const { periods, value, low, high, texts, unit } = data.means;
     const points = periods.map((period, t) => ({ period, mean: value[t], low: low[t], high: high[t], texts: texts[t] }));
     const describe = (point) => [`${data.level} interval ${point.texts[0]}`, `estimate ${point.texts[1]}`, `period ${point.period}`];
-    const chart = Plot.plot({
+    const chart = plot({
       ...base(width),
       height: 280,
       marginLeft: 64,
@@ -127,7 +147,8 @@
         sign.append("path").attr("d", "M-16,0H16").style("stroke", colour).style("stroke-width", 3);
         sign.append("path").attr("d", d3.symbol(symbol, 90)()).style("stroke", colour).style("stroke-width", 3).style("fill", "var(--card)");
         const name = document.createElement("bdi");
-        name.textContent = shorten(label, 32);
+        name.textContent = shorten(label, 200);
+        name.title = label;
         key.append(sign.node(), name);
         return key;
       }),
@@ -143,7 +164,7 @@
     const colours = dark.matches ? ["#f08c4f", none, "#5b9de3"] : ["#c2410c", none, "#2563a8"];
     const describe = (cell) => [`cohort ${cell.cohort}`, `bit ${cell.bit}`, `${cell.z.toFixed(1)} standard errors`];
     const row = Math.max(2, Math.min(20, 360 / cohorts));
-    const chart = Plot.plot({
+    const chart = plot({
       ...base(width),
       height: cohorts * row + 60,
       marginLeft: 48,
@@ -166,7 +187,7 @@
   function distribution(box, indices, width) {
     const { points, unit } = data.distribution;
     const describe = (point) => [`below ${point.edge}: ${percent(point.share)}`, interval(point.low, point.high)];
-    const chart = Plot.plot({
+    const chart = plot({
       ...base(width),
       height: 280,
       marginLeft: 48,
@@ -201,7 +222,7 @@
       current = -1;
       readout.textContent = "";
       drawn.chart.addEventListener("input", () => {
-        readout.textContent = drawn.chart.value === null || drawn.chart.value === undefined ? "" : drawn.describe(drawn.chart.value).join(", ");
+        readout.textContent = drawn.chart.value == null ? "" : drawn.describe(drawn.chart.value).join(", ");
       });
       box.replaceChildren(drawn.chart);
     };
@@ -304,7 +325,7 @@
   }
 
   document.querySelectorAll("figure").forEach((figure) => {
-    if (figure.querySelector(".chart") !== null && figure.closest("[data-noun]") === null) attach(figure)([]);
+    if (figure.querySelector(".chart") !== null && figure.closest("[data-noun]") === null) attach(figure)(d3.range(data.estimates?.labels.length ?? 0));
   });
   document.querySelectorAll("section[data-noun]").forEach(control);
 })();

@@ -1,0 +1,144 @@
+"""Traffic and disk of one user: bytes of an upload on the wire, and size of the state directory after days of use.
+
+python -m benchmarks.footprint
+
+The client reports the metrics of examples/app_metrics.toml, one batch for each metric and day, and records each 20 times a day.
+Uploads go through a relay that counts bytes in both directions, to a real aggregator, with TLS that ends at a proxy in this process.
+TCP and IP headers are not counted.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hubbub import Client
+from hubbub.testing import ManualClock, RecordingTransport, deliver
+
+REPOSITORY = Path(__file__).parent.parent
+METRICS = REPOSITORY / "examples" / "app_metrics.toml"
+CERTIFICATE = REPOSITORY / "tests" / "data" / "localhost.pem"
+DAYS, RECORDINGS = (1, 30, 365, 1825), 20
+
+
+def record_day(client: Client) -> None:
+    for number in range(RECORDINGS):
+        client.record("command", ("open", "save", "greet")[number % 3])
+        client.record("dark_mode", bool(number % 2))
+
+
+@contextmanager
+def aggregator(folder: Path) -> Iterator[int]:
+    """Run `hubbub serve` and yield its port."""
+    command = [str(Path(sys.executable).with_name("hubbub")), "serve", str(METRICS), "--port", "0"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([*command, "--database", "reports.db", "--create"], cwd=folder, stderr=log)
+    try:
+        while not (found := re.search(r"listening on \S+:(\d+)", (folder / "log").read_text())):
+            assert process.poll() is None, (folder / "log").read_text()
+            time.sleep(0.1)
+        yield int(found[1])
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def forward(
+    port: int, count: Callable[[int], None] = lambda _: None, tls: ssl.SSLContext | None = None
+) -> Iterator[int]:
+    """Forward connections of a new port to `port`, and count the bytes of both directions; with `tls`, TLS ends here."""
+
+    def copy(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                count(len(data))
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    def serve(accepted: socket.socket) -> None:
+        with suppress(OSError), accepted, socket.create_connection(("127.0.0.1", port)) as behind:
+            front = tls.wrap_socket(accepted, server_side=True) if tls else accepted
+            back = threading.Thread(target=copy, args=(behind, front), daemon=True)
+            back.start()
+            copy(front, behind)
+            back.join()
+            front.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield listener.getsockname()[1]
+
+
+def traffic(behind: int, folder: Path, *, encrypted: bool) -> float:
+    """Return the bytes of one upload in both directions."""
+    counted: list[int] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    with forward(behind, tls=context) as secure, forward(secure if encrypted else behind, counted.append) as port:
+        url = f"https://localhost:{port}" if encrypted else f"http://127.0.0.1:{port}"
+        with Client(METRICS, folder / f"traffic-{encrypted}", url, ca_certs=CERTIFICATE) as client:
+            client.set_consent("on")
+            record_day(client)
+            uploads = deliver(client)
+            assert client.accounting().acknowledged == uploads > 0
+            time.sleep(1)  # the last bytes of a connection
+            return sum(counted) / uploads
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of a folder's files, of which another thread may remove some."""
+    size = 0
+    for file in folder.iterdir():
+        with suppress(FileNotFoundError):
+            size += file.stat().st_size
+    return size
+
+
+def disk(folder: Path) -> dict[int, tuple[int, int]]:
+    """Return the size of the state directory after each number of days: at the end of the day, and the largest until then."""
+    clock, sizes, largest = ManualClock(datetime.now(UTC).date()), {}, 0
+    with Client(METRICS, folder / "disk", "http://127.0.0.1:1", clock=clock, transport=RecordingTransport()) as client:
+        client.set_consent("on")
+        for day in range(1, max(DAYS) + 1):
+            record_day(client)
+            deliver(client)
+            clock.move(days=1)
+            size = size_of(folder / "disk")
+            largest = max(largest, size)
+            if day in DAYS:
+                sizes[day] = size, largest
+    return sizes
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        with aggregator(folder) as port:
+            for encrypted, name in ((False, "HTTP"), (True, "HTTPS, one certificate, no resumption")):
+                print(
+                    f"one upload of one report, {name}: {traffic(port, folder, encrypted=encrypted):,.0f} bytes in both directions"
+                )
+        for days, (size, largest) in disk(folder).items():
+            print(f"state directory after {days} days: {size:,} bytes, at most {largest:,} until then")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Central epsilon: what shuffled reports, or their sums, reveal about one client.
+
+Observer: sees the shuffled reports of the aggregator, or their sums. The bound does not hold against the operator of the aggregator,
+which sees each report arrive; for the operator only the local epsilon holds.
+
+Reports: n reports of one cohort, including this client's. Reports of other cohorts do not help against an observer that knows the
+client's cohort, which is the same in all periods and metrics. The other n - 1 reports must exist and be genuine.
+
+It is the smaller of two bounds: of the metric's own mechanism (`blanket.py`), and of every mechanism with the same local epsilon
+(`amplification.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from hubbub.mechanisms.blanket import joined
+from hubbub.metrics.params import HasBlocks, Params
+from hubbub.number_checks import check_integer
+from hubbub.privacy.amplification import amplified, check_crowd
+from hubbub.privacy.blanket import blanket_epsilon
+from hubbub.privacy.loss import check_num_reports, epochs_of, epsilon_of_values
+
+_MAX_LOCAL = 50.0
+_MAX_REPORTS = 10**12
+
+
+def central_epsilon(
+    metric: HasBlocks, num_reports: int, delta: float, periods: float = 1, hold: int | None = None
+) -> float:
+    """Return the central epsilon: the shuffled reports, or their sums, of t periods are (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    metric
+        Metric, or the `Params` of one.
+    num_reports
+        n >= 1, number of clients of one cohort that report in all t periods.
+    delta
+        Probability that the bound fails, in (0, 1).
+    periods
+        t, an integer >= 1, or math.inf without `hold`.
+    hold
+        Periods after which a permanent response is drawn anew, an integer >= 1; None: never.
+
+    Returns
+    -------
+    float
+        Epsilon, at most the local epsilon eps(t).
+
+    Raises
+    ------
+    ParameterError
+        An argument is out of range.
+
+    Notes
+    -----
+    t reports of an unchanging value are one message, which is eps(t)-DP, and n clients' messages amplify eps(t).
+    Shuffling whole messages and then each period separately is the same as shuffling each period. Composing t
+    amplified eps(1) would be wrong, because the t reports share their permanent noise.
+
+    References
+    ----------
+    Balle, Bell, Gascon, Nissim 2019, "The privacy blanket of the shuffle model" (arXiv 1903.02837), lemma 5.3; Feldman,
+    McMillan, Talwar 2021, "Hiding among the clones" (arXiv 2012.12803), theorems 3.1 and 3.2.
+
+    Examples
+    --------
+    >>> from hubbub.metrics.params import Params
+    >>> params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
+    >>> [round(central_epsilon(params, n, 1e-9), 3) for n in (100, 10_000, 1_000_000)]
+    [0.393, 0.035, 0.003]
+    """
+    check_num_reports(periods, "periods")
+    check_crowd(num_reports, delta)
+    if hold is not None:
+        check_integer("hold", hold, 1, hint="pass the number of periods of an epoch, or None")
+        check_integer("periods", periods, 1, hint="pass a finite number of periods, or hold = None")
+    return _central(tuple(metric.blocks), num_reports, delta, epochs_of(periods, hold))
+
+
+@lru_cache(maxsize=1024)
+def _central(blocks: tuple[Params, ...], num_reports: int, delta: float, epochs: tuple[float, ...]) -> float:
+    local = math.fsum(epsilon_of_values(block, epochs) for block in blocks)
+    bound = amplified(local, num_reports, delta)
+    if local > _MAX_LOCAL:
+        return bound
+    blanket = joined(each.mechanism.blanket(each.num_bits, each.possible_ones, epochs) for each in blocks)
+    return (
+        min(bound, blanket_epsilon(blanket, local, min(num_reports, _MAX_REPORTS), delta)) if blanket.weight else bound
+    )

@@ -1,0 +1,59 @@
+"""Every HTML page in Chromium and Firefox: no violation that axe-core finds, no complaint in the console, no number on two lines, no horizontal scrolling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.browsers import Browser, axe_violations, start_browser
+from tests.support.every_page import SERVED, STATIC, served_pages, write_static_pages
+
+_BROKEN_NUMBERS = r"""
+const found = [];
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) {
+  const text = walker.currentNode;
+  if (text.parentElement.closest("script, style, svg, pre, .bits") || !text.parentElement.checkVisibility()) continue;
+  for (const number of text.data.matchAll(/(?<![\w.,\/&=-])[-+]?\d[\d.,-]*\d%?(?![\w-])/g)) {
+    const range = document.createRange();
+    range.setStart(text, number.index);
+    range.setEnd(text, number.index + number[0].length);
+    const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.bottom / 4)));
+    if (lines.size > 1) found.push(number[0]);
+  }
+}
+return found;
+"""
+_EXPECTED = "Failed to load resource: the server responded with a status of 404"
+
+
+@pytest.fixture(scope="module")
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """URLs of the pages by name."""
+    files = write_static_pages(tmp_path_factory.mktemp("pages"))
+    assert files.keys() == {*STATIC}
+    with served_pages(tmp_path_factory.mktemp("served")) as url:
+        yield {name: file.as_uri() for name, file in files.items()} | {path: url + path for path in SERVED}
+
+
+@pytest.fixture(scope="module", params=["chromium", "firefox"])
+def browser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with start_browser(request.param, tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*STATIC, *SERVED])
+def test_page_is_accessible_at_every_width(browser: Browser, addresses: dict[str, str], name: str) -> None:
+    for width in (390, 1280):
+        for scheme in ("light", "dark"):
+            where = (name, width, scheme)
+            browser.open(addresses[name], width, scheme)
+            browser.run("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+            complaints = [each for each in browser.complaints() if _EXPECTED not in each]
+            assert (where, complaints) == (where, [])
+            assert (where, axe_violations(browser)) == (where, [])
+            assert (where, browser.run(_BROKEN_NUMBERS)) == (where, [])
+            wider = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert (where, wider) == (where, 0)
