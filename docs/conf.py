@@ -34,6 +34,7 @@ html_static_path = ["_sphinx/static"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 templates_path = ["_sphinx/templates"]
+html_search_scorer = str(Path(__file__).parent / "_sphinx" / "search.js")
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False

@@ -123,9 +123,9 @@ def definition(module: ModuleType, name: str) -> tuple[str, str]:
     for node, after in pairwise(body):
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         if isinstance(target, ast.Name) and target.id == name and isinstance(after, ast.Expr):
-            assigned: Any = node.value
+            assigned: Any = getattr(node, "value", None)
             text = assigned.value if isinstance(assigned, ast.Constant) else ast.unparse(assigned)
-            return text, inspect.cleandoc(ast.literal_eval(after.value)).replace("\n", " ")
+            return str(text), inspect.cleandoc(ast.literal_eval(after.value)).replace("\n", " ")
     source = next(
         node.module for node in body if isinstance(node, ast.ImportFrom) if name in {each.name for each in node.names}
     )

@@ -26,6 +26,10 @@ from tests.support.paths import DOCS
 
 pytestmark = pytest.mark.slow
 PHONE_WIDTH, DESKTOP_WIDTH = 390, 1280
+SEARCH_RESULTS = """
+    const links = [...document.querySelectorAll("#search-results ul.search li")].map((row) => row.querySelector("a").getAttribute("href"));
+    return document.querySelector("#search-results").innerText.includes("Search finished") ? links : null;
+"""
 
 
 def build(source: Path, target: Path) -> subprocess.CompletedProcess[str]:
@@ -108,6 +112,29 @@ def test_pages_load_nothing_from_the_network(site: Path) -> None:
     for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
         addresses = {each for found in re.findall(loaded, path.read_text(encoding="utf-8")) for each in found if each}
         assert not {each for each in addresses if each.startswith(("http:", "https:", "//"))}, path
+
+
+def test_search_finds_commands_options_and_names_first(site: Path, tmp_path: Path) -> None:
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    require()
+    pages = {
+        name.removeprefix("hubbub "): f"commands/{name.split()[1]}.html" for name, _ in commands_of(main, "hubbub")
+    }
+    pages |= {
+        "--keep-reports": "commands/serve.html",
+        "--longitudinal": "commands/plan.html",
+        "Estimate": "python/hubbub_decoder.Estimate.html",
+        "Client.record": "python/hubbub.Client.html",
+        "Durability": "python/hubbub.typing.html",
+    }
+    with chromium(tmp_path / "profile") as browser:
+        for query, page in pages.items():
+            browser.get(f"{(site / 'search.html').as_uri()}?q={query}")
+            shown = WebDriverWait(browser, 60).until(lambda _: browser.execute_script(SEARCH_RESULTS))
+            decisions = [number for number, address in enumerate(shown) if address.startswith("decisions/")]
+            assert any(address.startswith(f"reference/{page}") for address in shown[:3]), (query, shown[:3])
+            assert decisions == [*range(len(shown) - len(decisions), len(shown))], query
 
 
 def test_search_lists_answers_first(site: Path, tmp_path: Path) -> None:
