@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import os
 import shutil
 import warnings
@@ -142,8 +143,12 @@ def start_browser(name: str, profile: Path) -> Iterator[Browser]:
     try:
         yield Firefox(session)
     finally:
-        session.quit()
-        session.cleanup()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Marionette leaves pipes of Firefox open
+            session.quit()
+            session.cleanup()
+            del session
+            gc.collect()
 
 
 @cache
