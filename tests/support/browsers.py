@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gc
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -120,7 +122,9 @@ def start_browser(name: str, profile: Path) -> Iterator[Browser]:
             driver.set_script_timeout(120)
             yield Chromium(driver)
         return
-    from marionette_driver.marionette import Marionette
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its dependencies use deprecated functions of others
+        from marionette_driver.marionette import Marionette
 
     if (binary := shutil.which("firefox-esr") or shutil.which("firefox")) is None:
         reason = "there is no firefox-esr: apt-get install firefox-esr"
@@ -139,8 +143,12 @@ def start_browser(name: str, profile: Path) -> Iterator[Browser]:
     try:
         yield Firefox(session)
     finally:
-        session.quit()
-        session.cleanup()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Marionette leaves pipes of Firefox open
+            session.quit()
+            session.cleanup()
+            del session
+            gc.collect()
 
 
 @cache

@@ -44,6 +44,9 @@ def browser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # Marionette leaves pipes of Firefox open
 @pytest.mark.parametrize("name", [*STATIC, *SERVED])
 def test_page_is_accessible_at_every_width(browser: Browser, addresses: dict[str, str], name: str) -> None:
     for width in (390, 1280):
