@@ -51,4 +51,4 @@ def test_show_states_the_groups_and_the_identifier(tmp_path: Path) -> None:
     shown = hubbub("metrics", "show", file).stdout
     assert "the last 3 of a prefix of 3, 5, 6 characters of 4, or the whole value (16 of 64 cohorts)" in shown
     file.write_text(TABLE)
-    assert hubbub("metrics", "check", file).returncode == 0
+    assert hubbub("metrics", "check", file).exit_code == 0
