@@ -29,7 +29,7 @@ def all_reports(num_bits: int) -> Bits:
 def ratio(bits: set[int], reports: Bits, params: Params) -> Floats:
     """P(s | these bits) / P(s | no bits) of each report, bit by bit."""
     p, q = params.mechanism.p_star, params.mechanism.q_star
-    return np.prod([np.where(reports[i], q / p, (1 - q) / (1 - p)) for i in bits], axis=0)
+    return np.asarray(np.prod([np.where(reports[i], q / p, (1 - q) / (1 - p)) for i in bits], axis=0))
 
 
 @pytest.mark.parametrize("hashes", [1, 2, 3])
