@@ -71,7 +71,11 @@ class Reach:
         self.tests: dict[str, dict[str, Any]] = {}
         self.reached: set[int] = set()
         self.failed: list[str] = []
-        builtins._probe = lambda number: self.reached.add(number) or True  # type: ignore[attr-defined]
+        vars(builtins)["_probe"] = self.reach
+
+    def reach(self, number: int) -> bool:
+        self.reached.add(number)
+        return True
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [each for each in items if each.nodeid.startswith("tests/") or isinstance(each, pytest.DoctestItem)]
@@ -120,7 +124,7 @@ def read_table(path: Path) -> Table:
     """Mutants and results: the test that fails, `SURVIVED`, `ACCEPTED` with a reason, or "" before the first run."""
     with path.open(encoding="utf-8", newline="") as file:
         return {
-            Mutant(*(row[name] for name in ("area", "file", "scope", "before", "after")), int(row["occurrence"])): row[
+            Mutant(row["area"], row["file"], row["scope"], row["before"], row["after"], int(row["occurrence"])): row[
                 "killed_by"
             ]
             for row in csv.DictReader(file)
@@ -225,7 +229,7 @@ def reach(mutants: list[Mutant], copy: Path) -> dict[str, dict[str, Any]]:
     started = start(copy, [*folders, *sorted({mutant.file for mutant in mutants})], Reach(), result)
     while not has_ended(started, 1):
         time.sleep(0.1)
-    found = json.loads(result.read_text()) if result.exists() else {"failed": ["pytest did not run"]}
+    found: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {"failed": ["pytest did not run"]}
     if found["failed"]:
         sys.exit(f"tests fail without a change: {found['failed']}, see {result.with_suffix('.log')}")
     tests: dict[str, dict[str, Any]] = found["tests"]
@@ -244,7 +248,7 @@ def tests_for(mutant: Mutant, number: int, tests: dict[str, dict[str, Any]]) -> 
         for name, each in tests.items()
         if name.startswith(area) and each["seconds"] < SLOW_SECONDS and (at_import or number in each["reached"])
     }
-    files: dict[str, float] = Counter()
+    files: dict[str, float] = defaultdict(float)
     for name, seconds in reaching.items():
         files[_file_of(name)] += seconds
 
@@ -314,7 +318,9 @@ class Run:
             if not has_ended(number, TIMEOUT_SECONDS - seconds):
                 continue
             result = copy / "result.json"
-            found = json.loads(result.read_text()) if result.exists() else {"failed": "timeout", "code": 1}
+            found: dict[str, Any] = (
+                json.loads(result.read_text()) if result.exists() else {"failed": "timeout", "code": 1}
+            )
             import_fails = found["code"] == pytest.ExitCode.USAGE_ERROR and not found["failed"]
             self.record(mutant, "import of conftest.py" if import_fails else found["failed"], f"{seconds:.1f} s")
             result.unlink(missing_ok=True)

@@ -138,7 +138,7 @@ class _Probes(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> Any:
         mine = self.numbers.get(_place(node), []) if isinstance(node, ast.expr | ast.stmt) else []
-        new = self.generic_visit(node)
+        new: Any = self.generic_visit(node)
         for number in mine:
             call = ast.Call(ast.Name("_probe", ast.Load()), [ast.Constant(number)], [])
             if isinstance(new, ast.expr):
@@ -220,13 +220,13 @@ def _swapped(node: ast.expr | ast.AugAssign, scope: str) -> Iterator[Change]:
             yield changed(node.operand)
         case ast.Constant(value=bool()):
             yield changed(ast.Constant(not node.value))
-        case ast.Constant(value=int() | float()):
-            yield changed(ast.Constant(node.value + 1))
-            yield changed(ast.Constant(node.value - 1))
-        case ast.Call(func=ast.Name()) if node.func.id in EXTREMES:
-            yield changed(ast.Call(ast.Name(EXTREMES[node.func.id]), node.args, node.keywords))
-        case ast.Call(func=ast.Attribute()) if node.func.attr in EXTREMES:
-            yield changed(ast.Call(ast.Attribute(node.func.value, EXTREMES[node.func.attr]), node.args, node.keywords))
+        case ast.Constant(value=int() | float() as number):
+            yield changed(ast.Constant(number + 1))
+            yield changed(ast.Constant(number - 1))
+        case ast.Call(func=ast.Name(id=name)) if name in EXTREMES:
+            yield changed(ast.Call(ast.Name(EXTREMES[name]), node.args, node.keywords))
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in EXTREMES:
+            yield changed(ast.Call(ast.Attribute(value, EXTREMES[name]), node.args, node.keywords))
 
 
 def _called(call: ast.Call) -> str:
