@@ -40,7 +40,7 @@ def test_central_epsilon_of_counts_uses_smallest_cohort_of_last_complete_period(
     crowd = last_central_epsilon(store, Settings(), homepage, smallest_cohorts(store, homepage), now)
     assert crowd == CentralEpsilon(BEFORE, 400, central_epsilon(homepage, 400, DELTA))
     assert crowd.epsilon < epsilon(homepage)
-    assert f"of {BEFORE}, among 400 or more reports" in get(aggregator, "/metric/homepage").body.decode()
+    assert f"of {BEFORE}, among 400 or more reports" in get(aggregator, "/metric/homepage").page
 
 
 @pytest.mark.parametrize(("name", "expected"), [("homepage", 1), ("carrier", 60)])

@@ -215,7 +215,7 @@ def test_mean_through_the_commands(tmp_path: Path) -> None:
 
 def test_plan_rejects_a_mean_without_numbers_or_with_inner_edges() -> None:
     wanted = ("--estimate", "mean", "--epsilon", 2, "--reports", 100)
-    assert "estimate = mean needs numbers, and a string metric has none" in error_of("plan", *wanted)
+    assert "--estimate mean needs numbers, and a string metric has none" in error_of("plan", *wanted)
     assert "edges must be 2 numbers with estimate = 'mean', got 3" in error_of("plan", "--edges", "0,1,2", *wanted)
     assert "a metric with estimate = mean has one bit and needs no candidates" in error_of(
         "plan", "--kind", "ordinal", "--num-candidates", 4, *wanted

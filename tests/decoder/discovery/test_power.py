@@ -113,9 +113,9 @@ def test_plan_chooses_groups_within_epsilon() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"alphabet": "ab"}, "alphabet without longest"),
-        ({"longest": 8, "num_candidates": 5}, "leave out num_candidates"),
-        ({"longest": 8, "num_reports": None, "share": 0.1}, "longest needs num_reports"),
+        ({"alphabet": "ab"}, "`alphabet` without `longest`"),
+        ({"longest": 8, "num_candidates": 5}, "leave out `num_candidates`"),
+        ({"longest": 8, "num_reports": None, "share": 0.1}, "`longest` needs `num_reports`"),
         ({"longest": 200, "alphabet": ALPHABET}, "each prefix group and the held-out group needs 8 cohorts"),
         ({"longest": 0, "alphabet": ALPHABET}, "longest must be an integer"),
         ({"longest": 8, "alphabet": "aa"}, "alphabet must be a string of 2 or more distinct characters"),
