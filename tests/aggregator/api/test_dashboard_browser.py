@@ -130,13 +130,13 @@ def test_browser_searches_and_downloads_among_500_metrics(browser: Any, sqlite_s
         assert all(horizontal_overflow(browser, width) <= 0 for width in (320, 390, 1280))
         find("#q").send_keys("Device SYNC")
         find("form[role=search] button").click()
-        wait_for_page(browser, aggregator.url + "/?q=Device+SYNC")
+        wait_for_page(browser, aggregator.url + "/?q=Device+SYNC&sort=problems")
         assert sorted(rows()) == ["sync.device", *(f"sync.device_{n}" for n in range(2, 6))]
         assert find("#q").get_attribute("value") == "Device SYNC"
         assert find("#shown").text == "5 of 500 metrics. Show all"
         find("input[type=checkbox]").click()
         find("form[role=search] button").click()
-        wait_for_page(browser, aggregator.url + "/?q=Device+SYNC&problems=1")
+        wait_for_page(browser, aggregator.url + "/?q=Device+SYNC&problems=1&sort=problems")
         assert rows() == [silent.name]
         assert all(horizontal_overflow(browser, width) <= 0 for width in (320, 390, 1280))
         find(".metrics tbody a").click()
