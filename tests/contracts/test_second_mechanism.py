@@ -69,6 +69,15 @@ def test_decoding_knows_that_every_row_has_the_same_number_of_ones(unseen_seed: 
     assert decoding["below 1"].share == pytest.approx(0.5, abs=6 * decoding["below 1"].std_error)
 
 
+def test_mean_is_known_where_the_shares_add_up_to_1(unseen_seed: int) -> None:
+    rng = np.random.default_rng(unseen_seed)
+    for _ in range(30):
+        numbers = decode(simulate(AGE, POPULATION, rng)).numbers
+        assert numbers is not None
+        assert numbers.mean is not None
+        assert np.isfinite([numbers.mean.value, numbers.mean.std_error]).all()
+
+
 def test_audit_agrees_with_its_epsilon(unseen_seed: int) -> None:
     found = audit_metric(AGE, num_reports=1, trials=4_000, seed=unseen_seed % 2**32)
     assert not found.refuted

@@ -7,11 +7,12 @@ everything else inside the command, so `hubbub --help` is fast and works without
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import threading
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -32,6 +33,12 @@ SECTIONS = {
     "Analysis": ("report", "decode-all", "compare", "discover", "associate", "simulate", "import", "audit"),
 }
 """Commands by their user, in the order of `hubbub --help`: the first five are those that a newcomer needs."""
+
+
+def _discard_buffered_output() -> None:
+    """Let what standard output still holds end in the null device: Python flushes it at its end, which would fail again."""
+    with suppress(OSError, ValueError):  # standard output without a file descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Commands(click.Group):
@@ -92,6 +99,7 @@ class Commands(click.Group):
             if problem.errno != errno.ENOSPC:
                 raise
             click.echo(f"Error: cannot write the output: {problem.strerror}", err=True)
+            _discard_buffered_output()
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -11,9 +11,11 @@ that contain the value i,
 
     P(reports | x) ~ (a - b) r**n_x + b Z             Z = sum of r**n_i over all d values, n_i <= t, sum of n_i = w t
 
-The ratio for x and y is largest at n_x = t, n_y = 0 and the smallest Z, for which the others share (w - 1) t evenly:
+The ratio for x and y is largest at n_x = t, and for each n_y at the smallest Z, for which the others share (w - 1) t - n_y evenly:
 
-    eps(t) = ln( (b Z + (a - b) r**t) / (b Z + a - b) )
+    eps(t) = max over n_y of ln( (b Z + (a - b) r**t) / (b Z + (a - b) r**n_y) )
+
+n_y = 0 is not always the largest: a one of y may take one from a value of which r**n is larger. With w = 1 it is.
 
 Sources: Ye and Barg 2018, "Optimal schemes for discrete distribution estimation under locally differential privacy" (arXiv 1702.00610);
 Wang et al. 2016, "Mutual information optimally local private discrete distribution estimation" (arXiv 1607.08025). Derivation of eps(t):
@@ -301,10 +303,19 @@ def rows_epsilon(num_values: int, num_ones: int, included: float, kept: float, r
     t, odds = int(reports), q * (d - w) / ((1 - q) * w)
     if not b:
         return t * math.log(odds)
-    shared, more = divmod((w - 1) * t, d - 2) if d > 2 else (0, 0)
-    none = odds**-t  # every term is divided by r**t
-    z = 1 + none + (more * odds ** (shared + 1 - t) if more else 0) + (d - 2 - more) * odds ** (shared - t)
-    return math.log((b * z + a - b) / (b * z + (a - b) * none))
+
+    def ratio(of_other: int) -> float:
+        """Likelihood ratio of n_x = t and n_y = of_other; every term is divided by r**t."""
+        mine = odds ** (of_other - t)
+        shared, more = divmod((w - 1) * t - of_other, d - 2) if d > 2 else (0, 0)
+        z = 1 + mine + (more * odds ** (shared + 1 - t) if more else 0) + (d - 2 - more) * odds ** (shared - t)
+        return (b * z + a - b) / (b * z + (a - b) * mine)
+
+    low, high = 0, (w - 1) * t // (d - 1)
+    while low < high:  # the ratio grows with n_y up to its largest value, and then falls
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if ratio(middle + 1) > ratio(middle) else (low, middle)
+    return math.log(ratio(low))
 
 
 def _rows_blanket(num_values: int, num_ones: int, included: float) -> Blanket:

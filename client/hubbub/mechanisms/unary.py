@@ -253,7 +253,8 @@ class UnaryResponse(Mechanism):
             if_zero = _log_power(p, s) + _log_power(1 - p, t - s)
             zero = _log_sum((_log(b) + if_one, _log(1 - b) + if_zero))
             one = _log_sum((_log(a) + if_one, _log(1 - a) + if_zero))
-            law.append((math.exp(_log_binomial(t, s) + zero), math.exp(one - zero)))
+            if zero > -math.inf:  # at p = 0 and q = 1 all reports of a permanent bit are equal
+                law.append((math.exp(_log_binomial(t, s) + zero), math.exp(one - zero)))
         return spread(law, MAX_RATIOS)
 
     def mutual_information(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:

@@ -22,6 +22,8 @@ from functools import lru_cache
 from hubbub.number_checks import check_integer, check_number
 
 _MAX_REPORTS = 200_000
+_MAX_EPSILON = 700.0
+"""Beyond it, exp(-epsilon) is no float."""
 _STEP_LEVELS = (*(10.0**-digits for digits in range(16, 0, -1)), 0.25, 0.5, 0.75, 1.0)
 _STANDARD_DEVIATIONS = 12
 _BISECTION_STEPS = 14
@@ -62,7 +64,7 @@ def amplified(epsilon: float, num_reports: int, delta: float) -> float:
     check_number("epsilon", epsilon, "[0, inf]", hint="pass the epsilon of one report")
     check_crowd(num_reports, delta)
     low, high = 0.0, closed_form_epsilon(epsilon, num_reports, delta)
-    if math.isinf(high):
+    if high > _MAX_EPSILON:
         return high
     for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
@@ -103,12 +105,12 @@ def _hockey_stick(clones: int, epsilon: float, local: float) -> float:
     The number is Bernoulli(a) + Binomial(c, 1/2) for one value, Bernoulli(1 - a) + Binomial(c, 1/2) for the other. The likelihood
     ratio increases with the number j, so the worst set is j >= t.
     """
-    mine = 1 / (1 + math.exp(-local))
+    mine, other = 1 / (1 + math.exp(-local)), math.exp(-local) / (1 + math.exp(-local))
     exp_epsilon = math.exp(epsilon)
-    odds = (exp_epsilon * mine - (1 - mine)) / (mine - exp_epsilon * (1 - mine))
-    t = math.floor(odds * (clones + 1) / (1 + odds)) + 1
+    odds = (exp_epsilon * mine - other) / (mine - exp_epsilon * other)
+    t = min(clones, math.floor(odds * (clones + 1) / (1 + odds))) + 1
     at_least, one_less = _fair_binomial_tails(clones, t)
-    return max(0.0, mine * one_less + (1 - mine) * at_least - exp_epsilon * (mine * at_least + (1 - mine) * one_less))
+    return max(0.0, mine * one_less + other * at_least - exp_epsilon * (mine * at_least + other * one_less))
 
 
 def _fair_binomial_tails(n: int, t: int) -> tuple[float, float]:

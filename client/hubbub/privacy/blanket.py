@@ -110,7 +110,8 @@ class _Pair:
     def best_theta(self, epsilon: float) -> float:
         """Return the theta with the smallest bound of the integrand, E[e**(theta S)] / theta**2."""
         factor, high = math.exp(epsilon), math.log(self.largest_theta())
-        return _minimizer(lambda x: self.log_generating(factor, math.exp(x)).real - 2 * x, math.log(_SMALLEST), high)
+        low = min(math.log(_SMALLEST), high - 1)
+        return _minimizer(lambda x: self.log_generating(factor, math.exp(x)).real - 2 * x, low, high)
 
     def log_exponential_bound(self, epsilon: float, theta: float) -> float:
         """Return the logarithm of a bound of delta: max(S, 0) <= e**(theta S) / (e theta), for this theta or a smaller one."""
@@ -118,9 +119,11 @@ class _Pair:
         return self.log_generating(math.exp(epsilon), theta).real - 1 - math.log(theta * self.weight * self.num_reports)
 
     def log_excess(self, epsilon: float, delta: float) -> float:
-        """Return the logarithm of the delta of this pair over the given one."""
+        """Return the logarithm of the delta of this pair over the given one; a delta that is not a number is far too large."""
         found = self.delta(epsilon, delta)
-        return math.log(found / delta) if found > 0 else -math.inf
+        if math.isnan(found):
+            return _MAX_EXPONENT
+        return math.log(found) - math.log(delta) if found > 0 else -math.inf
 
     def delta(self, epsilon: float, least: float) -> float:
         """Return E[max(S, 0)] / (gamma n), rounded up; what the grid adds is small against `least`."""
@@ -128,9 +131,11 @@ class _Pair:
         if all(part.first[-1][1] <= factor * part.second[0][1] for part in self.parts):
             return 0.0
         theta = self.best_theta(epsilon)
-        width = 2 * math.pi * theta / (math.log(1 / least) + 20)
+        width = 2 * math.pi * theta / (20 - math.log(least))
         noise, last = _SMOOTHING / theta, _LAST * theta / _SMOOTHING
         scale = self.log_generating(factor, theta).real
+        if scale > _MAX_EXPONENT:
+            return 1.0
 
         def integrand(u: float) -> float:
             s = complex(theta, u)

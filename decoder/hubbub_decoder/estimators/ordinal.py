@@ -190,9 +190,12 @@ def _grouped(reports: Counts, ones: Counts) -> tuple[Counts, Counts]:
 
 
 def _with_known_total(shares: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-    """Least-squares estimate of shares that add up to 1, and its covariance."""
+    """Least-squares estimate of shares that add up to 1, and its covariance. Rows with the same number of ones add up to 1 already."""
     of_total = covariance.sum(axis=1)
-    gain = of_total / of_total.sum()
+    variance = of_total.sum()
+    if variance <= _ROUNDING * np.trace(covariance):
+        return shares, covariance
+    gain = of_total / variance
     return shares - gain * (shares.sum() - 1), covariance - np.outer(gain, of_total)
 
 

@@ -1,7 +1,8 @@
 """Subset selection with the smallest variance within the wished epsilons.
 
 For a given w and a the best q is the largest within the epsilons, because a smaller one is the same response followed by more noise. So w
-and the log-odds of a are searched: w up to twice its optimum for one report, d / (e**eps + 1) (Ye and Barg 2018), and a on a grid.
+and the log-odds of a are searched: w up to twice its optimum for one report, d / (e**eps + 1) (Ye and Barg 2018), with the epsilon that the
+limits leave for a report, and a on a grid.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ def best_subset_selection(limits: RowLimits, share: float, repetition: Repetitio
     if d > MAX_VALUES:
         return None
     found: list[tuple[float, SubsetSelection]] = []
-    for num_ones in range(1, min(d // 2, math.ceil(2 * d / (math.exp(limits.report) + 1)) + 1) + 1):
+    of_report = min(
+        limits.report, limits.unit if math.isinf(limits.unit_reports) else limits.unit / limits.unit_reports, 50.0
+    )
+    for num_ones in range(1, min(d // 2, math.ceil(2 * d / (math.exp(of_report) + 1)) + 1) + 1):
         for kept in _kept(limits):
             included = _largest_included(limits, num_ones, kept)
             if included is not None:

@@ -193,9 +193,17 @@ def test_wrong_usage_exits_with_2() -> None:
 @pytest.mark.parametrize("arguments", [("--help",), ("metrics", "show", METRICS)])
 def test_full_disk_is_one_error_line(arguments: tuple[str | Path, ...]) -> None:
     program = Path(sys.executable).with_name("hubbub")
-    with Path("/dev/full").open("w") as full:
-        result = subprocess.run([program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (result.returncode, result.stderr) == (1, "Error: cannot write the output: No space left on device\n")
+    for unbuffered in ("", "1"):
+        with Path("/dev/full").open("w") as full:
+            result = subprocess.run(
+                [program, *arguments],
+                env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert (result.returncode, result.stderr) == (1, "Error: cannot write the output: No space left on device\n")
 
 
 def test_error_for_directory_without_state_differs_from_missing_directory(tmp_path: Path) -> None:

@@ -49,6 +49,39 @@ def test_epsilon_is_the_largest_loss_of_all_sequences(num_values: int, num_ones:
             assert mechanism.log_collision(num_values, 1, reports) == pytest.approx(collision, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("d", "w", "q", "a"), [(4, 2, 10 / 11, 0.4), (6, 3, 0.8, 0.375), (5, 2, 0.9, 0.5), (4, 2, 0.6, 0.3)]
+)
+def test_ones_of_the_other_value_can_raise_the_loss(d: int, w: int, q: float, a: float) -> None:
+    """The worst reports of two values may also contain the other value, if they leave fewer ones to the rest."""
+    mechanism = SubsetSelection(num_values=d, num_ones=w, prob_q=q, permanent_q=a)
+    for reports in (1, 2, 3, 4) if d < 5 else (1, 2):
+        laws = np.array(row_distribution(mechanism, reports))
+        loss = math.log((laws.max(axis=0) / laws.min(axis=0)).max())
+        assert mechanism.epsilon(d, (1,), reports) == pytest.approx(loss, rel=1e-9)
+
+
+@pytest.mark.parametrize(("d", "w"), [(4, 2), (6, 3), (9, 4), (3, 1)])
+def test_epsilon_is_the_largest_ratio_over_all_counts(d: int, w: int, unseen_seed: int) -> None:
+    """Against all counts of ones of the other value, with the rest shared evenly, for up to 25 reports."""
+    rng = np.random.default_rng(unseen_seed)
+    for _ in range(60):
+        q, a, t = (
+            float(rng.uniform(w / d + 0.02, 0.98)),
+            float(rng.uniform(1 / d + 0.02, 0.98)),
+            int(rng.integers(1, 26)),
+        )
+        mechanism = SubsetSelection(num_values=d, num_ones=w, prob_q=q, permanent_q=a)
+        a, b, q = mechanism.permanent_q, mechanism.permanent_p, mechanism.prob_q
+        r = q * (d - w) / ((1 - q) * w)
+        losses = []
+        for of_other in range(min(t, (w - 1) * t) + 1):
+            shared, more = divmod((w - 1) * t - of_other, d - 2)
+            z = r**t + r**of_other + more * r ** (shared + 1) + (d - 2 - more) * r**shared
+            losses.append(math.log((b * z + (a - b) * r**t) / (b * z + (a - b) * r**of_other)))
+        assert mechanism.epsilon(d, (1,), t) == pytest.approx(max(losses), rel=1e-9)
+
+
 def test_epsilon_of_many_reports_tends_to_that_of_the_permanent_value() -> None:
     found = [NOISY.epsilon(5, (1,), t) for t in (1, 10, 1_000, 10**6, math.inf)]
     assert found == sorted(found)

@@ -168,6 +168,35 @@ def test_more_than_64_reports_are_bounded_by_the_permanent_response() -> None:
     assert found[3] == found[4]
 
 
+@pytest.mark.parametrize(("prob_p", "prob_q"), [(0.0, 1.0), (0.0, 0.75), (0.25, 1.0), (0.25, 0.75)])
+def test_more_reports_never_hide_more(prob_p: float, prob_q: float) -> None:
+    """Also where all reports of a permanent bit are equal, as in the two-coin survey."""
+    params = Params.one_hot(1, prob_p=prob_p, prob_q=prob_q, prob_f=0.5)
+    found = [central_epsilon(params, 10_000, DELTA, t) for t in (*range(1, 20, 3), 40, 64, 65)]
+    assert all(later >= earlier * (1 - 1e-4) for earlier, later in pairwise(found))
+    assert found[0] > 0.01
+
+
+@pytest.mark.parametrize("local", [30.0, 36.5, 40.0, 49.0, 200.0, 699.0, 746.0, 2_000.0])
+def test_a_few_reports_hide_nothing_of_a_large_epsilon(local: float) -> None:
+    assert amplified(local, 1_000, DELTA) == pytest.approx(local, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("params", "periods", "hold"),
+    [
+        (Params(num_bits=64, num_hashes=4, num_cohorts=1, mechanism=UnaryResponse(prob_p=0.0005, prob_q=0.5, prob_f=0)), 1, None),
+        (Params.one_hot(5, prob_p=2**-24, prob_q=0.5, prob_f=0), 2, None),
+        (Params.one_hot(8, prob_p=0.45, prob_q=0.55, prob_f=0.9), 20_000, 1),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-300, 5e-324])
+def test_extreme_mechanisms_have_a_bound(params: Params, periods: int, hold: int | None, delta: float) -> None:
+    for n in (1, 1_000, 10**6, 10**12):
+        found = central_epsilon(params, n, delta, periods, hold)
+        assert 0 < found <= math.fsum([epsilon(params, hold or periods)] * (periods if hold else 1)) * (1 + 1e-9)
+
+
 def test_infinite_epsilon_stays_infinite() -> None:
     certain = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0)
     assert central_epsilon(certain, 10**6, DELTA) == math.inf

@@ -99,6 +99,7 @@ class CategoricalKind(BlockKind):
         if not isinstance(table["categories"], list):
             raise DefinitionError(f"categories must be a list of strings, got {table['categories']!r}")
         categories = table["categories"]
+        _check_number_of_categories(len(categories))
         return cls.one_hot(categories, table.get("other"), mechanism_of_fields(table, len(categories) + 1))
 
     def to_table(self) -> dict[str, Any]:
