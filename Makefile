@@ -37,7 +37,7 @@ SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 demo: .venv/.demo-installed        ## the whole pipeline on real data: true and estimated shares, and a page with plots
 	$(BIN)/hubbub demo
 
-test: .venv/.dev-installed         ## the tests that are not marked slow: about 4 minutes on two cores
+test: .venv/.dev-installed         ## the tests that are not marked slow: about ten minutes on two cores
 	$(BIN)/pytest -q -n logical --dist loadfile -m "not slow"
 
 check: format lint types test      ## every change must pass this

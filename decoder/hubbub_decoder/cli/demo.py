@@ -30,7 +30,7 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     """Run the whole pipeline on 336,776 real flights (New York City, 2013).
 
     Starts an aggregator on this machine, and sends one report per flight and metric. Then downloads and decodes the
-    summaries, and shows each estimate with the true share. Takes less than a minute on two cores.
+    summaries, and shows each estimate with the true share. Takes about a minute on two cores.
 
     \b
     Example:
