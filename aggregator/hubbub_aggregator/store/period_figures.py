@@ -61,8 +61,8 @@ def figures_of(blocks: tuple[Params, ...], profile: CountProfile) -> PeriodFigur
     """Return the figures of a summary with this profile.
 
     >>> params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
-    >>> figures_of(params.blocks, CountProfile(np.array([7]), None, 1))
-    PeriodFigures(reports=7, smallest_cohort=7, implausible=())
+    >>> figures_of(params.blocks, CountProfile(np.array([9, 0, 7]), None, 1))
+    PeriodFigures(reports=16, smallest_cohort=7, implausible=())
     """
     cohorts = profile.reports
     return PeriodFigures(
