@@ -54,10 +54,10 @@ def run(encoding: str, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run_command
 
 
-@pytest.fixture(params=range(2))
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture
+def files(encoding: str, tmp_path: Path) -> Path:
     """Directory with definitions and candidates of random words: metrics.toml, names.txt, population.csv."""
-    words = list(dict.fromkeys(random_word(10 * request.param + i) for i in range(6)))
+    words = list(dict.fromkeys(random_word(10 * ENCODINGS.index(encoding) + i) for i in range(6)))
     quoted = json.dumps(words, ensure_ascii=False)
     directory = tmp_path / words[0]
     directory.mkdir()

@@ -58,7 +58,7 @@ def refusal(act: Callable[[str], object], argument: str) -> str:
     return str(caught.value)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(DATABASES)
 def test_no_command_prints_the_secrets_of_a_database(definitions_file: str, database: str) -> None:
     for arguments in commands(database, definitions_file):

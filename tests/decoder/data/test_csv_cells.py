@@ -102,7 +102,7 @@ RESULTS: dict[str, Callable[[list[str]], Any]] = {
 def test_results_have_no_formula_and_keep_every_string(kind: str, tmp_path: Path) -> None:
     slow = kind.startswith("associate")
 
-    @settings(max_examples=4 if slow else 20, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=3 if slow else 8, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(NAMES, min_size=2, max_size=3, unique=True))
     @example(["=1+1", "-2", "'@x"])
     def check(names: list[str]) -> None:
