@@ -61,6 +61,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "dist"
 
 
+@pytest.mark.slow
 def test_build_depends_neither_on_folder_nor_environment(built: Path, tmp_path: Path) -> None:
     """Another folder, file order, umask, time zone, locale and hash seed give the same bytes."""
     source = copy_tracked_files(tmp_path / "a folder elsewhere" / "hubbub", newest_first=True)
@@ -95,6 +96,7 @@ def test_sdist_contains_the_tracked_files(built: Path) -> None:
     assert names == {*tracked_files(), "PKG-INFO"}
 
 
+@pytest.mark.slow
 def test_wheel_of_the_sdist_is_the_wheel_of_the_tree(built: Path, tmp_path: Path) -> None:
     with tarfile.open(built / f"{STEM}.tar.gz") as sdist:
         sdist.extractall(tmp_path, filter="data")

@@ -114,6 +114,7 @@ def test_decode_limits_blas_to_one_thread_and_restores_it(
     assert {library.num_threads for library in two_blas_threads.lib_controllers} == {2}
 
 
+@pytest.mark.slow
 def test_concurrent_decodes_restore_the_number_of_threads(two_blas_threads: ThreadpoolController) -> None:
     start = Barrier(4)
 

@@ -123,6 +123,7 @@ def test_minimal_nginx_exposes_no_reads_without_token(
             assert service.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_nginx_switches_between_services_without_errors(
     nginx: Nginx, certificate: Certificate, tmp_path: Path, make_batch: MakeBatch
 ) -> None:

@@ -9,13 +9,18 @@ import shutil
 from pathlib import Path
 
 from hubbub import Params
+import pytest
+
 from tests.support.pages import PageRun
+import pytest
+
 from tests.support.paths import DATA, DOCS
 
 PAGE = (DOCS / "how-to" / "migrating.md").read_text()
 APP = DATA / "google_rappor"
 
 
+@pytest.mark.slow
 def test_page_decodes_the_files_of_the_analysis_app(tmp_path: Path) -> None:
     for name in ("params.csv", "counts.csv", "map.csv"):
         shutil.copy(APP / name, tmp_path)

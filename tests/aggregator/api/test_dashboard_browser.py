@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
 
+pytestmark = pytest.mark.slow
 _PATIENCE = 30.0  # seconds; a click returns before the next page is loaded
 
 

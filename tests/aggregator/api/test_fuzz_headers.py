@@ -205,6 +205,7 @@ def use_connection(address: tuple[str, int], rng: random.Random, batches: list[b
     return ending, [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", got)]
 
 
+@pytest.mark.slow
 def test_random_connection_events_get_documented_responses_and_no_log(
     start: StartAggregator,
     sqlite_store: SqlStore,

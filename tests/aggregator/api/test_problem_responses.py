@@ -266,6 +266,7 @@ def test_rate_limit_counts_the_nearest_untrusted_address(
         assert aggregator.post(batch, x_forwarded_for=through).status == status, through
 
 
+@pytest.mark.slow
 def test_full_disk_refuses_batches_and_serves_reads(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:

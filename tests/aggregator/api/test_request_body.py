@@ -117,6 +117,7 @@ def test_unfinished_bodies_of_one_network_leave_memory_for_others(
         assert aggregator.post(batch, x_forwarded_for="203.0.113.9").status == 202
 
 
+@pytest.mark.slow
 def test_rejects_body_that_arrives_too_slowly(start: StartAggregator, sqlite_store: SqlStore) -> None:
     """The test waits for the real window of five seconds, because sockets do not use a fake clock."""
     aggregator = start(sqlite_store, min_body_rate=10_000)

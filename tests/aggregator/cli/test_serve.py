@@ -136,6 +136,7 @@ def batch_of(metric: Metric, numbers: range) -> Batch:
     return Batch(uuid.uuid4(), metric.name, metric.digest, today, bytes(len(numbers)), b"".join(rows))
 
 
+@pytest.mark.slow
 def test_sigterm_finishes_accepted_requests_and_exits_with_0(
     serve: Callable[..., Process], definitions_file: Path
 ) -> None:
@@ -215,6 +216,7 @@ def test_replicas_on_one_database_store_every_batch_once(
     assert results == {"stored": len(bodies), "duplicate": 2 * len(bodies)}
 
 
+@pytest.mark.slow
 def test_reports_in_segments_are_counted_by_fold(serve: Callable[..., Process], definitions_file: Path) -> None:
     """A batch that is sent twice is answered with 202 both times, and counts once, also after SIGKILL."""
     [metric] = load_definitions(definitions_file).versions()
@@ -231,6 +233,7 @@ def test_reports_in_segments_are_counted_by_fold(serve: Callable[..., Process], 
     assert counted.ones[0].tolist() == [1] * 20 + [0] * (NUM_REPORTS - 20)
 
 
+@pytest.mark.slow
 def test_start_warns_once_of_a_definition_edited_in_place(
     serve: Callable[..., Process], definitions_file: Path
 ) -> None:
@@ -257,6 +260,7 @@ expires = 9000-01-01
 """
 
 
+@pytest.mark.slow
 def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_path: Path) -> None:
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--port", "0"]
     program += ["--database", str(tmp_path / "reports.db"), "--create"]

@@ -519,6 +519,7 @@ def test_backup_has_no_deleted_data(
     assert canary[:60] not in (tmp_path / "backup.db").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copy", [copy_file, copy_rows])
 def test_copy_needs_little_memory(
     database: str, tmp_path: Path, definitions: Definitions, make_batch: MakeBatch, copy: Any

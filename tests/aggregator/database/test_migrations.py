@@ -180,6 +180,7 @@ def test_comparison_finds_differences_between_tables_and_schema(database: str) -
         assert len(compare_metadata(MigrationContext.configure(connection), tables)) == 2
 
 
+@pytest.mark.slow
 def test_service_counts_each_batch_once_during_an_upgrade(
     start: StartAggregator,
     store: SqlStore,

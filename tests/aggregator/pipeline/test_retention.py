@@ -184,6 +184,7 @@ def test_large_report_file_has_random_sorted_parts(store: SqlStore, metric: Metr
         assert abs(sum(pair in sent_pairs for pair in part) - 1_000 / 3) < 4.9 * np.sqrt(1_000 * 2 / 9) + 5
 
 
+@pytest.mark.slow
 def test_report_export_needs_bounded_memory(
     store: SqlStore, metric: Metric, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,6 +163,7 @@ class SlowLink(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 def test_queue_that_takes_longer_than_a_put_may_take_is_stored(
     start: StartAggregator,
     make_batch: MakeBatch,

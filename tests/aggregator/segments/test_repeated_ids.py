@@ -102,6 +102,7 @@ def end_by_signal(*_: Any) -> Counted:
     raise AssertionError
 
 
+@pytest.mark.slow
 def test_killed_process_fails_the_fold_and_the_next_counts_all(
     objects: ObjectStore, many_parts: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

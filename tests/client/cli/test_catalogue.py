@@ -139,6 +139,7 @@ def test_failed_write_keeps_the_page_of_before(tmp_path: Path, monkeypatch: pyte
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("metrics.html", "before")]
 
 
+@pytest.mark.slow
 def test_search_in_chromium_finds_every_word(tmp_path: Path) -> None:
     require()
     for path, text in catalogue_pages(EVERY_KIND, TODAY).items():

@@ -266,6 +266,7 @@ def test_squared_differences_of_linked_reports_reveal_a_change() -> None:
     assert power[np.argmax(false_alarm <= 0.05)] == pytest.approx(0.961, abs=0.0005)
 
 
+@pytest.mark.slow
 def test_likelihood_ratio_of_known_values_reveals_nearly_every_change(unseen_seed: int) -> None:
     """The likelihood ratio has power 0.999: at most 30 of 20,000 simulated observers miss the change; alpha = 1e-6."""
     params, rng = CHANGING, np.random.default_rng(unseen_seed)

@@ -33,6 +33,7 @@ PLAIN = Metric.categorical("plain", ("a", "b", "c", "d", "e"), prob_p=0, prob_q=
 HELD = Metric.categorical("held", ("a", "b", "c"), prob_p=0, prob_q=1, prob_f=0, hold=7)
 
 
+@pytest.mark.slow
 def test_reservoir_sampling_is_uniform(rig: Rig, unseen_seed: int) -> None:
     """4,000 periods of 5 recordings; chi-squared over the 5 at alpha = 1e-6 (a share off by a fifth is seen)."""
     client = rig.agreed(PLAIN, random_bytes=SeededBytes(unseen_seed), durability="memory")

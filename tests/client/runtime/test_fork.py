@@ -102,7 +102,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("way", list(CHILDREN))
+@pytest.mark.parametrize(
+    "way", ["fork", *(pytest.param(way, marks=pytest.mark.slow) for way in list(CHILDREN)[1:])], ids=list(CHILDREN)
+)
 def test_child_processes_report_exactly_once(way: str, url: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     body = "\n".join("    " + line for line in CHILDREN[way].splitlines())

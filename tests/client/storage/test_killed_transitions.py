@@ -94,6 +94,7 @@ def test_kill_between_local_and_on_sends_no_local_report(tmp_path: Path, compact
     raise AssertionError(f"the step has more than {MOST_OPERATIONS} operations")
 
 
+@pytest.mark.slow
 def test_killed_new_identity_keeps_ledger_and_can_be_repeated(rig: Rig) -> None:
     client = rig.agreed(QUIET)
     client.record("quiet", "x")

@@ -142,6 +142,7 @@ def test_consent_withdrawal_ends_detached_process(state: Path) -> None:
     assert read_state(state).dropped["consent"] == formed
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_detached_process_leaves_no_zombie(url: str, state: Path) -> None:
     run(STAYS, state, url)

@@ -433,6 +433,7 @@ def resetting(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("serve", [silent, dripping, dripping_headers, resetting])
 def test_flush_keeps_timeout_with_slow_server(serve: Callable[[socket.socket], None], rig: Rig) -> None:
     """A second allowed, two hundred seconds of server: the bound is loose because machines are noisy."""

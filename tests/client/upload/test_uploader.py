@@ -222,6 +222,7 @@ def test_wrong_clock_holds_reports_and_warns_once(rig: Rig, caplog: pytest.LogCa
     assert (counts.queued, counts.formed) == (1, 1)
 
 
+@pytest.mark.slow
 def test_outage_loses_nothing_and_ends_without_burst(unseen_seed: int) -> None:
     """40 clients, 25 days without an aggregator; then every report arrives, at times uniform over the next day (Kolmogorov-Smirnov, alpha = 1e-6)."""
     import tempfile

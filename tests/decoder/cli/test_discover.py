@@ -73,6 +73,7 @@ def test_discover_saves_and_prints_json(summary: Path, tmp_path: Path) -> None:
         assert {row["candidate"] for row in csv.DictReader(file) if row["detected"].lower() == "true"} == detected
 
 
+@pytest.mark.slow
 def test_discover_says_what_a_smaller_beam_costs(summary: Path, tmp_path: Path) -> None:
     shares = []
     for beam in (10, 999):

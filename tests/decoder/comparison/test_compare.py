@@ -72,6 +72,7 @@ def test_overlap_is_estimated_without_linking_clients(share: float, unseen_seed:
     assert 0 <= overlap.low <= overlap.estimate <= overlap.high <= 1
 
 
+@pytest.mark.slow
 def test_error_shrinks_as_the_permanent_noise_of_the_same_clients_cancels(unseen_seed: int) -> None:
     """Variances at known s: 2 (V_irr + (1 - s) V_prr) / N, to 15 % for what shares of .1 and collisions add.
 

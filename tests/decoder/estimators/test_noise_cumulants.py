@@ -94,6 +94,7 @@ def test_tails_of_absent_candidates_with_few_ones_are_not_exceeded(unseen_seed: 
     assert np.sum(too_often < 1e-5) > 20 * 1e-5 * below.size
 
 
+@pytest.mark.slow
 def test_pattern_noise_cumulants_equal_those_of_simulated_counts(unseen_seed: int) -> None:
     """An absent candidate among reports without a value: variance within 3 %, third cumulant within 6 errors, in 100,000 runs."""
     rng = np.random.default_rng(unseen_seed)

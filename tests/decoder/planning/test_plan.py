@@ -90,6 +90,7 @@ def held(**other: Any) -> Metric:
     return plan(Wishes(**stated | other), expires=TOMORROW).metric
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in KindWord if kind is not KindWord.JOINT])
 def test_changing_values_choose_as_many_epochs_as_values(kind: KindWord) -> None:
     metric = held(kind=kind, num_candidates=1 if kind is KindWord.BOOLEAN else 20)
@@ -97,6 +98,7 @@ def test_changing_values_choose_as_many_epochs_as_values(kind: KindWord) -> None
     assert epsilon(metric.params, 5) <= 6 / 4
 
 
+@pytest.mark.slow
 def test_epochs_are_short_where_the_lifetime_pays_for_every_report() -> None:
     assert held(longitudinal=20).hold == 1
     assert held(values=20).hold == 1

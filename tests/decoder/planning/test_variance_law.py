@@ -60,9 +60,9 @@ NOISE = {"much": (0.125, 0.625, 0.25), "little": (0.02, 0.9, 0.0), "hardly any":
         ("much", 32, 1, 32, 0.03),
         ("much", 16, 2, 32, 0.03),
         ("much", 64, 1, 16, 0.03),
-        ("little", 32, 1, 256, 0.03),
-        ("little", 128, 2, 128, 0.05),
-        ("hardly any", 32, 1, 256, 0.1),
+        pytest.param("little", 32, 1, 256, 0.03, marks=pytest.mark.slow),
+        pytest.param("little", 128, 2, 128, 0.05, marks=pytest.mark.slow),
+        pytest.param("hardly any", 32, 1, 256, 0.1, marks=pytest.mark.slow),
     ],
 )
 def test_bit_law_is_the_declared_variance_of_least_squares(

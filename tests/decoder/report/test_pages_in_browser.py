@@ -15,6 +15,8 @@ from hubbub_decoder import Decoding, Trends
 from tests.support.chromium import chromium, requested, require
 from tests.support.report_pages import FAMILY, HOSTILE, NAMES, UNUSUAL
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("string", "ordinal", "categories", "trend", "metric", "index")
 CHARTS = {"string": 2, "ordinal": 2, "categories": 1, "trend": 2, "metric": 1, "index": 0}
 SHARED = {"metric", "index"}  # pages that load the script of their directory
@@ -67,7 +69,6 @@ def tab_to(browser: Any, selector: str) -> Any:
     raise AssertionError(f"{selector} is not reached by the tab key")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 800, 1400])
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,7 +84,6 @@ def test_page_fits_its_window_and_loads_nothing(
     assert browser.execute_script(wide) == 0
 
 
-@pytest.mark.slow
 def test_controls_and_charts_have_names(browser: Any, pages: dict[str, Path]) -> None:
     for kind in KINDS:
         show(browser, pages[kind])
@@ -106,7 +106,6 @@ def test_controls_and_charts_have_names(browser: Any, pages: dict[str, Path]) ->
         )
 
 
-@pytest.mark.slow
 def test_keyboard_filters_sorts_and_reads_the_chart(
     browser: Any, pages: dict[str, Path], decodings: list[Decoding]
 ) -> None:

@@ -57,6 +57,7 @@ def test_loaded_decoding_is_equal_to_the_saved_one(i: int, tmp_path: Path) -> No
         loaded.intervals(0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("i", range(NUMBER))
 def test_intervals_at_another_level_are_those_of_a_decoding_at_it(i: int) -> None:
     one, other = decodings(0.95)[i], decodings(0.6)[i]

@@ -156,6 +156,7 @@ def test_detected_and_other_candidates_differ_in_their_marks(decoding: Decoding)
     assert axes.get_title(loc="left") == "homepage\n100,000 reports"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 50])
 def test_labels_and_legend_do_not_overlap(number: int, summary: BitCounts) -> None:
     names = [f"https://example.org/{i}" for i in range(number)]
