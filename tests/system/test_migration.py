@@ -8,12 +8,10 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
+
 from hubbub import Params
-import pytest
-
 from tests.support.pages import PageRun
-import pytest
-
 from tests.support.paths import DATA, DOCS
 
 PAGE = (DOCS / "how-to" / "migrating.md").read_text()

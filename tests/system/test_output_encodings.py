@@ -61,7 +61,7 @@ def files(encoding: str, tmp_path: Path) -> Path:
     quoted = json.dumps(words, ensure_ascii=False)
     directory = tmp_path / words[0]
     directory.mkdir()
-    common = f'description = {json.dumps(words[1], ensure_ascii=False)}\nowner = "é@example.org"\nprob_p = 0.2\nprob_q = 0.8\nprob_f = 0\nexpires = 2099-01-01\n'
+    common = f'description = {json.dumps("What they see: " + words[1], ensure_ascii=False)}\nowner = "é@example.org"\nprob_p = 0.2\nprob_q = 0.8\nprob_f = 0\nexpires = 2099-01-01\n'
     (directory / "metrics.toml").write_text(
         f'[[metric]]\nname = "page"\nkind = "string"\nnum_bits = 16\nnum_hashes = 1\nnum_cohorts = 8\n{common}'
         f'[[metric]]\nname = "city"\nkind = "categorical"\ncategories = {quoted}\n{common}'
