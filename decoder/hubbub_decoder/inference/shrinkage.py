@@ -76,7 +76,7 @@ def posterior_shares(
         if statistic < chi2.isf(_NO_SIGNAL_LEVEL, 2):
             low[known], median[known] = 0, 0
     scale = max(1.0, float(np.nansum(median)))
-    of_total = min(float(np.maximum(mean, 0).sum()), 1.0) if math.isnan(total) else min(max(total, 0.0), 1.0)
+    of_total = min(float(mean.sum()), 1.0) if math.isnan(total) else min(max(total, 0.0), 1.0)
     fitted = known | certain
     mean[fitted] = project_to_total(mean[fitted], of_total)
     return PosteriorShares(np.nan_to_num(median) / scale, mean, low / scale, high / scale)

@@ -104,6 +104,20 @@ def test_first_start_accepts_the_clock() -> None:
     assert clock.reading().may_delete
 
 
+def test_frequent_comparisons_add_only_the_time_that_passed() -> None:
+    """A wall clock 30 s ahead of the remembered time is followed by .1 % of the elapsed time, however often both are compared."""
+    world, stored = World(), MemoryClockStore()
+    clock, began = CredibleClock(stored, wall=world.wall, elapsed=lambda: world.elapsed(0)), world.elapsed(0)
+    world.offset = 30.0
+    for _ in range(1_300):
+        world.now += 0.05
+        clock.observe()
+    assert stored.writes == 2  # once a minute
+    assert stored.saved is not None
+    passed = stored.saved.elapsed - began
+    assert stored.saved.state.remembered == pytest.approx(seconds + passed * (1 + MAX_DRIFT), abs=1e-3)
+
+
 @pytest.mark.parametrize("jump", [40 * DAY, -40 * DAY, TOLERANCE + 1, -TOLERANCE - 1])
 def test_jump_pauses_deletion_until_24_hours_of_agreement(jump: float) -> None:
     state = observed(first(seconds), seconds + 10 + jump, 10)

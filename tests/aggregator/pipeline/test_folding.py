@@ -96,6 +96,15 @@ def test_fold_keeps_batch_ids(store: SqlStore, definitions: Definitions, make_ba
     assert read_summary(store, metric).num_reports == 3
 
 
+def test_fold_in_pieces_leaves_nothing(sqlite_store: SqlStore, definitions: Definitions, make_batch: MakeBatch) -> None:
+    metric = definitions["homepage"]
+    for _ in range(3):
+        sqlite_store.append([make_batch(metric)])
+    fold(sqlite_store, metric, max_reports=4)
+    assert sqlite_store.unfolded(metric.digest) == []
+    assert read_summary(sqlite_store, metric).num_reports == 9
+
+
 def test_fold_job_continues_after_a_failure(
     store: SqlStore,
     definitions: Definitions,

@@ -40,6 +40,7 @@ def test_fold_stores_the_figures_of_its_summary(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch, unseen_seed: int
 ) -> None:
     homepage, rng = definitions["homepage"], np.random.default_rng(unseen_seed)
+    assert VersionTotals() == VersionTotals(reports=0, latest=None, implausible=0, stale=0)
     store.append([honest(make_batch, homepage, 4_000, YESTERDAY, rng), honest(make_batch, homepage, 500, TODAY, rng)])
     fold(store, homepage)
     store.append([all_ones(make_batch, homepage, 40, TODAY)])

@@ -68,19 +68,10 @@ class SmallTables(RuleBasedStateMachine):
 
     @rule(name=NAMES, today=DAYS)
     def use_token(self, name: str, today: date) -> None:
-        """The last use of a valid token is stored once a day."""
-        if name not in self.tokens:
-            return
-        hashed, token = self.tokens[name]
-        calls: list[date] = []
-
-        def store_use(hashed: bytes, day: date) -> None:
-            calls.append(day)
-            self.store.record_token_use(hashed, day)
-
-        record_use(token, hashed, today, store_use)
-        assert calls == ([] if token.has_expired(today) or token.last_used == today else [today])
-        if calls:
+        """The latest day counts."""
+        if name in self.tokens:
+            hashed, token = self.tokens[name]
+            self.store.record_token_use(hashed, today)
             self.tokens[name] = hashed, replace(token, last_used=max(today, token.last_used or today))
 
     @rule(name=NAMES, hashed=HASHES, now=st.integers(0, 4), lasts=st.integers(1, 4))
@@ -133,6 +124,15 @@ TestSmallTables = SmallTables.TestCase
 TestSmallTables.settings = settings(max_examples=15, stateful_step_count=20)
 
 
+@pytest.mark.parametrize("last_used", [None, date(2026, 11, 1), date(2026, 11, 2)])
+@pytest.mark.parametrize("expires", [None, date(2026, 11, 2), date(2026, 11, 3)])
+def test_use_is_stored_once_a_day_and_of_valid_tokens(last_used: date | None, expires: date | None) -> None:
+    calls: list[date] = []
+    today, token = date(2026, 11, 2), Token("a", frozenset(), None, last_used, expires)
+    record_use(token, b"", today, lambda _hashed, day: calls.append(day))
+    assert calls == ([] if last_used == today or expires == today else [today])
+
+
 def test_clock_agrees_up_to_the_tolerance() -> None:
     state = ClockState(1, 0.0)
     assert observed(state, TOLERANCE, 0.0).generation == 1
@@ -148,7 +148,6 @@ def test_ids_and_totals_before_and_after_the_fold(
         sqlite_store.append([make_batch(homepage)])
     assert sqlite_store.segment_ids() == (1, 3)
     assert sqlite_store.version_totals() == {homepage.digest: VersionTotals(0, None, 0, 0)}
-    assert VersionTotals() == VersionTotals(0, None, 0, 0)
     fold(sqlite_store, homepage)
     assert sqlite_store.segment_ids() is None
 

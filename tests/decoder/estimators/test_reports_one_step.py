@@ -21,7 +21,7 @@ from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, Overdispersion
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
-from hubbub_decoder.estimators.reports.simulated_information import draw_reports, noise_covariance
+from hubbub_decoder.estimators.reports.simulated_information import draw_reports, hash_moments, noise_covariance
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import filter_probabilities
@@ -90,6 +90,14 @@ def test_one_step_without_noise_is_exact() -> None:
     assert np.all(errors_of(fitted) <= 0.15 / 873)  # sqrt(x (1 - x) / N) would be 0.016
 
 
+def test_few_reports_are_fitted_in_full_rounds() -> None:
+    """40 reports of 3 candidates: too few for rounds on a sample. All shares, of unlisted strings and "no value" too, sum to 1."""
+    params = string_params(64, 2, 4, 0, 1, 0)
+    people = {"a": 20, "b": 10, "c": 4}
+    fitted = fit_reports_one_step(Evidence(simulated(params, people, 1, no_value=6)), design_matrix([*people], params))
+    assert shares_of(fitted) == pytest.approx(np.array([20, 10, 4, 0, 6]) / 40, abs=1e-3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
 @pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.0), (0.5, 0.75, 0.5), (0.75, 0.25, 0.25), (0.05, 0.9, 0.0)])
@@ -143,6 +151,32 @@ def test_simulated_information_matches_all_patterns(scheme: str, unseen_seed: in
     assert np.sqrt(np.diag(look.covariance)) == pytest.approx(
         np.sqrt(np.diag(projected @ (information - (information * z) @ information) @ projected)), rel=0.03
     )
+
+
+def test_simulated_hash_moments_match_all_strings(unseen_seed: int) -> None:
+    """k = 8: B and X' S^-1 C from 512 random strings in each cohort, and from all 28 strings and all patterns.
+
+    In 30 runs the relative errors were .09 and .06 in the root mean square, and at most .26.
+    """
+    rng, z = np.random.default_rng(unseen_seed), np.array([0.4, 0.1, 1e-3, 0.3, 0.199])
+    params, names = string_params(8, 2, 4, 0.2, 0.8), ["a", "b", "c"]
+    ratios = enumerated_ratios(params, names)
+    x = ratios / np.einsum("v,cvs->cs", z, ratios)[:, None]
+    patterns = (np.arange(256)[:, None] >> np.arange(8)) & 1
+    none = np.prod(np.where(patterns, 0.2, 0.8), axis=1)
+    strings = np.array(list(itertools.combinations(range(8), 2)))
+    of_string = np.array([np.prod(np.where(patterns[:, each], 4.0, 0.25), axis=1) for each in strings])
+    of_hashing = np.einsum("s,gs,cvs->cgv", none, of_string - of_string.mean(axis=0), x)
+    design = design_matrix(names, params)
+    reports = simulated(params, {"a": 400, "b": 100}, unseen_seed, no_value=500)
+    residuals = BitResiduals.from_evidence(Evidence(reports), design, np.full(4, 0.25))
+    scores = np.einsum("cgv,cgw->vw", of_hashing, of_hashing) / 28 / 16
+    bits = sum(residuals.string_scores(c, strings) @ of_hashing[c] for c in range(4)) / 28 / 4
+    mixture = Mixture.from_design(design)
+    drawn = list(draw_reports(mixture, np.full(4, 0.25), z, 1 << 14, rng))
+    found = hash_moments(mixture, z, drawn, residuals, rng)
+    assert np.linalg.norm(found.scores - scores) < 0.8 * np.linalg.norm(scores)
+    assert np.linalg.norm(found.bits - bits) < 0.8 * np.linalg.norm(bits)
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])

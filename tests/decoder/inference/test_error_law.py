@@ -58,6 +58,22 @@ def test_interval_of_a_normal_law_is_symmetric_and_unclipped() -> None:
     assert norm.cdf(high[0], 0.001, 0.01) - norm.cdf(low[0], 0.001, 0.01) == pytest.approx(0.9)
 
 
+def test_exact_estimates_reject_a_share_of_zero_unless_they_are_zero() -> None:
+    law = ErrorLaw(np.array([0.0, 0.2]), np.zeros(2), ErrorCumulants.zero(2), None)
+    assert law.p_values().tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("skewness", [-2.0, -0.5, 0.5, 2.0])
+def test_ends_of_an_interval_are_those_shares_whose_quantile_is_the_estimate(skewness: float) -> None:
+    """low + s Q(tail; g) = x^ = high - s Q(tail; -g): a right-skewed error makes an estimate too large rather than too small."""
+    s = 0.01
+    cumulants = ErrorCumulants(np.full(1, s**2), np.zeros(1), np.full(1, skewness * s**3), np.zeros(1))
+    law = ErrorLaw(np.array([0.3]), np.array([s**2]), cumulants, None)
+    low, high = law.interval(0.9, law.p_values(), none_retested(1))
+    upper, lower = (float(skewed_quantile(0.05, np.array([sign * skewness]))[0]) for sign in (1, -1))
+    assert (low[0], high[0]) == pytest.approx((0.3 - s * upper, 0.3 + s * lower), rel=1e-4)
+
+
 def test_interval_of_few_counts_is_that_of_the_poisson_mean() -> None:
     """A count of 12 beside an expected background of 3: variance and third cumulant grow with the mean, as those of a Poisson count."""
     cumulants = ErrorCumulants(np.array([3.0]), np.array([1.0]), np.array([3.0]), np.array([1.0]))

@@ -11,9 +11,23 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import false_discovery_control, norm
 
-from hubbub_decoder.array_types import Floats
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.inference.intervals import detection_limit, reporter_variance, selection_adjusted_level
-from hubbub_decoder.inference.multiple_testing import q_values
+from hubbub_decoder.inference.multiple_testing import q_values, recheck_likely_candidates
+
+
+def test_likely_discoveries_have_the_p_values_of_their_second_test() -> None:
+    """Never below the normal p-value, and never above 1/2; the least certain come first. Where strings collide, nothing is tested again."""
+    p, normal = np.array([1e-3, 1e-9, 0.9, 1e-4, np.nan]), np.array([1e-3, 1e-9, 0.9, 1e-6, np.nan])
+    asked: list[list[int]] = []
+
+    def again(candidates: Indices) -> list[float]:
+        asked.append(candidates.tolist())
+        return [0.7, 0.02, 1e-12][: len(candidates)]
+
+    assert recheck_likely_candidates(p, normal, again, 64, 1e-5)[:4].tolist() == [0.5, 1e-9, 0.9, 0.02]
+    assert recheck_likely_candidates(p, normal, again, 64, 1e-3) is p
+    assert asked == [[0, 3, 1]]
 
 
 @given(arrays(float, st.integers(1, 60), elements=st.floats(0, 1)))

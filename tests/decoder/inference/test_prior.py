@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from hubbub_decoder.inference.prior import Prior, fit_prior, mean_multiplier, mixture_weights
+from hubbub_decoder.inference.prior import Prior, fit_prior, mean_multiplier, mixture_weights, stratified_weights
 
 
 def test_mixture_weights_maximize_the_constrained_likelihood(unseen_seed: int) -> None:
@@ -27,6 +27,14 @@ def test_mixture_weights_maximize_the_constrained_likelihood(unseen_seed: int) -
     bound = float(free @ grid) / 2
     bounded = mixture_weights(likelihood, grid, bound=bound)
     assert bounded @ grid <= bound * (1 + 1e-6)
+
+
+def test_weights_of_a_stratum_are_between_its_own_and_the_common_ones() -> None:
+    """Every estimate is certain of its component: (own number + 10 common weight) / (own number + 10)."""
+    likelihood = np.repeat(np.eye(3), [30, 10, 10], axis=0)
+    strata, common = np.repeat([0, 1], [30, 20]), np.array([0.5, 0.3, 0.2])
+    expected = (np.array([[30, 0, 0], [0, 10, 10]]) + 10 * common) / np.array([[40], [30]])
+    assert stratified_weights(likelihood, common, strata) == pytest.approx(expected)
 
 
 def test_multiplier_of_the_mean_equals_a_bracketed_root(unseen_seed: int) -> None:

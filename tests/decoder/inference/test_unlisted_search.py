@@ -91,6 +91,35 @@ def test_find_strings_returns_the_share_and_the_bits(unseen_seed: int) -> None:
     assert right[found.probabilities > 0.999].all()
 
 
+def test_two_strings_that_are_not_told_apart_have_the_sum_of_their_shares() -> None:
+    """Two strings of 12 and 8 % in bits with much noise: the sum within six standard errors, the larger share first."""
+    of_metric = params(16, 1, 32)
+    counts = simulate(
+        Metric.string("m", of_metric), {"one": 12_000, "other": 8_000}, np.random.default_rng(5), no_value=80_000
+    )
+    found = find_strings(ResidualBits.from_evidence(Evidence(counts), np.zeros((32, 16)), 0.2), 0.25)
+    assert found is not None
+    assert len(found.shares) == 2
+    assert found.shares[0] > found.shares[1]
+    assert abs(float(found.shares.sum()) - 0.2) < 6 * found.std_error()
+
+
+def test_bits_without_unlisted_strings_have_no_law_of_others() -> None:
+    """Counts of noise alone that vary less than noise does: tau**2 = 0 has the largest likelihood."""
+    of_metric = params(8, 1, 2)
+    counts = BitCounts(Metric.string("m", of_metric), [400, 400], np.full((2, 8), 100))
+    residuals = ResidualBits.from_evidence(Evidence(counts), np.zeros((2, 8)), 0.5)
+    residuals = replace(residuals, ones=residuals.reports * np.full((1, 8), 0.25 + 0.5 * 0.5 / 8))
+    assert residuals.best_others()[0] == Others(0.0, 0.0)
+
+
+def test_deviation_of_a_bit_share_is_that_of_its_binomial_count() -> None:
+    of_metric = params(8, 1, 2)
+    counts = BitCounts(Metric.string("m", of_metric), [400, 400], np.full((2, 8), 100))
+    residuals = ResidualBits.from_evidence(Evidence(counts), np.zeros((2, 8)), 0.0)
+    assert residuals.deviation == pytest.approx(np.sqrt(0.25 * 0.75 / 400) / 0.5)
+
+
 @pytest.mark.parametrize("sizes", [(600, 1), (50, 12)], ids=["many small strings", "some strings of equal share"])
 def test_find_strings_finds_nothing_without_a_frequent_string(sizes: tuple[int, int], unseen_seed: int) -> None:
     """10 populations: evidence of 1,000 in two of them has probability below 1e-4; in three below 1e-6."""
