@@ -15,10 +15,12 @@ def prepare(_app: Sphinx, name: str, source: list[str]) -> None:
     """Handle `source-read`.
 
     A link to a file outside docs/ becomes its path: the site does not contain the file.
-    A decision record is an orphan: it is linked from its index, and not in the navigation. Any other page outside all toctrees
-    fails the build. The search reads only the titles of decisions, so that it lists the pages with answers first.
+    A decision record is an orphan: it is linked from its index, with its title, and not in the navigation. Any other page outside all
+    toctrees fails the build. The search reads only the titles of decisions, so that it lists the pages with answers first.
     """
     text = without_links_out_of_docs(name, source[0])
+    if name == "decisions/README":
+        text = re.sub(r"^- \[[^]]+\]", "- []", text, flags=re.MULTILINE)  # the title of the record takes the empty place
     if name.startswith("decisions/"):
         orphan = "orphan: true\n" if name.startswith("decisions/0") else ""
         text = f"---\n{orphan}nosearch: true\n---\n\n{text}"

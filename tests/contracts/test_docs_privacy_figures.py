@@ -13,7 +13,7 @@ from hubbub import Metric, Params, Policy
 from hubbub.privacy import central_epsilon, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.linkability import mutual_information
 from hubbub.privacy.pricing import shown_epsilon
-from tests.support.attack_models import bits_that_differ, counts, loss_of_a_change, permanent, share_matched
+from tests.support.attack_models import bits_that_differ, loss_of_a_change, share_matched
 from tests.support.enumerate_mechanism import Floats
 from tests.support.paths import DOCS
 
@@ -124,19 +124,6 @@ def test_figures_in_the_text_are_current() -> None:
         f"$e^{{{mutual_information(params_of('64, 1', '.25, .75, .25'), math.inf):.0f}}}$ at $k$ = 64, $f$ = .25"
         in PAGE
     )
-    assert f"linked, give all 128 bits with probability {all_bits_right(paper, 100):.2f}".replace("0.", ".") in PAGE
-
-
-def all_bits_right(params: Params, t: int) -> float:
-    """Return the probability that all k maximum likelihood estimates of permanent bits are right."""
-
-    def right(true: int) -> float:
-        zero, one = permanent(params, true)
-        return float(
-            np.maximum(zero * counts(t, params.mechanism.prob_p), one * counts(t, params.mechanism.prob_q)).sum()
-        )
-
-    return right(0) ** (params.num_bits - params.num_hashes) * right(1) ** params.num_hashes
 
 
 def test_secret_reveals_the_value_of_one_report(unseen_seed: int) -> None:

@@ -233,6 +233,22 @@ def test_string_scores_sum_the_weights_of_a_strings_bits() -> None:
     assert residuals.string_scores(2, np.array([[3, 31], [7, 32]])) == pytest.approx(expected)
 
 
+def test_mixed_fit_without_noise_is_exact_among_the_reporters() -> None:
+    """sqrt(x (1 - x) / N) would be .014: the choice of the reporters is no error of their shares."""
+    params = Params(num_bits=64, num_hashes=2, num_cohorts=4, prob_p=0, prob_q=1, prob_f=0)
+    reports = simulated(params, {"v0": 300, "v1": 400, "v2": 60}, 4, no_value=240)
+    fitted = fit_reports_mixed(Evidence(reports), design_matrix(NAMES, params))
+    assert fitted.shares == pytest.approx(np.array([300, 400, 60, 0, 0, 0]) / 1000, abs=1e-3)
+    assert np.sqrt(fitted.reporter_variances).max() < 0.002
+
+
+def test_directions_without_information_are_left_out() -> None:
+    root = np.random.default_rng(1).normal(size=(8, 4))
+    a, scored = root @ root.T, Scored(1)
+    model = ScoreModel.from_score(scored.z, scored.g, a, a, scored.hashing, None, N, scored.model.residuals)
+    assert model.features.shape == (4, 8)
+
+
 def test_mixed_fit_of_few_candidates_agrees_with_fixed_effects(unseen_seed: int) -> None:
     """20,000 reports, a quarter without a value: with clear shares the priors hardly matter.
 
