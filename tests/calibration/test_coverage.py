@@ -1,4 +1,4 @@
-"""Calibration: over many simulated populations, 95 % intervals cover 95 %, and the false discovery rate holds."""
+"""Calibration where random tasks seldom are: 95 % intervals cover 95 % over many populations, and the false discovery rate holds."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ ALPHA = 1e-6
 
 @dataclass(frozen=True)
 class Case:
-    """Reports of `num_values` values of a distribution; every `skip`-th has no candidate; `wrong` candidates are absent."""
+    """Reports of `num_values` values of a distribution; `wrong` candidates are absent."""
 
     params: Params
     num_reports: int
     num_values: int
     wrong: int
-    skip: int = 0
     distribution: str = "exp"
     no_value: int = 0
     runs: int = 120
@@ -36,14 +35,11 @@ def params(k: int, h: int, m: int, p: float, q: float, f: float, scheme: str = "
 
 
 CASES = {
-    "every string listed": Case(params(32, 2, 8, 0.25, 0.75, 0.5), 200_000, 50, 50),
-    "one in five unlisted": Case(params(32, 2, 16, 0.25, 0.75, 0.25), 500_000, 50, 50, skip=5),
     "google-md5, p > q, some without value": Case(
         params(16, 2, 16, 0.7, 0.3, 0.25, "google-md5"), 300_000, 40, 40, distribution="zipf1", no_value=50_000
     ),
     "more candidates than bits": Case(params(16, 2, 16, 0.25, 0.75, 0.25), 500_000, 40, 300, runs=40),
     "more candidates than can be fitted": Case(params(16, 2, 32, 0.25, 0.75, 0.25), 500_000, 40, 1000),
-    "few reports in a cohort": Case(params(64, 1, 16, 0.25, 0.75, 0.0), 3000, 20, 60, distribution="zipf1.5"),
 }
 
 
@@ -58,8 +54,7 @@ def test_intervals_cover_and_false_discovery_rate_holds(case: Case, unseen_seed:
     rng = np.random.default_rng(unseen_seed)
     metric = Metric.string("simulated", case.params)
     shares = distribution_shares(case.distribution, case.num_values)
-    names = [name for i, name in enumerate(shares, start=1) if not case.skip or i % case.skip]
-    candidates = names + [f"wrong{i}" for i in range(case.wrong)]
+    candidates = [*shares, *(f"wrong{i}" for i in range(case.wrong))]
     covered: dict[str, list[tuple[int, int]]] = {"truth > 0": [], "truth = 0": [], "masses": []}
     false_shares = []
     for run in range(case.runs):
@@ -76,7 +71,7 @@ def test_intervals_cover_and_false_discovery_rate_holds(case: Case, unseen_seed:
         truly_none = case.no_value / n
         inside["masses"].append(decoding.no_value.low <= truly_none <= decoding.no_value.high)
         if decoding.num_kept is None:  # after a selection the listed are those chosen
-            listed = sum(population.get(f"{run} {name}", 0) for name in names) / n
+            listed = sum(population.get(f"{run} {name}", 0) for name in shares) / n
             inside["masses"].append(decoding.listed_total.low <= listed <= decoding.listed_total.high)
         for kind, hits in inside.items():
             covered[kind].append((sum(hits), len(hits)))

@@ -42,7 +42,7 @@ def test_replicas_behind_nginx_lose_no_report_and_count_none_twice_through_failo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("crashes", "place"), [(25, []), (13, ["--s3"])], ids=["directory", "s3"])
+@pytest.mark.parametrize(("crashes", "place"), [(13, ["--s3"])], ids=["s3"])
 def test_killed_segment_services_and_folds_lose_no_report_and_count_none_twice(
     crashes: int, place: list[str], unseen_seed: int
 ) -> None:

@@ -44,7 +44,7 @@ def random_head(rng: random.Random) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["tiny", "random", "pipelined heads", "pipelined bodies", "unfinished bodies"])
+@pytest.mark.parametrize("kind", ["random", "pipelined bodies", "unfinished bodies"])
 def test_memory_of_a_connection_is_as_documented(
     kind: str, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unseen_seed: int
 ) -> None:
@@ -56,9 +56,7 @@ def test_memory_of_a_connection_is_as_documented(
 
     def sent(number: int) -> bytes:
         return {
-            "tiny": GET + b"a:\r\n" * 12_800,
             "random": random_head(rng),
-            "pipelined heads": stored[number] + full * 7,
             "pipelined bodies": stored[number] + (POST + b"Content-Length: 60000\r\n\r\n" + bytes(60_000)) * 7,
             "unfinished bodies": UNFINISHED,
         }[kind]

@@ -79,16 +79,6 @@ CELLS: dict[str, tuple[Metric, int]] = {
         1,
     ),
     "mean": (Metric.ordinal("o", Buckets((0, 50), default=0, estimate=Estimand.MEAN), **FAIR_COINS), 1),
-    "joint of two, one of them asymmetric": (
-        Metric.joint(
-            "j",
-            (
-                Metric.string("s", Params(num_bits=16, num_hashes=1, num_cohorts=8, **ASYMMETRIC)),
-                Metric.categorical("c", ("a", "b", "c"), **NOISE, prob_f=0.25),
-            ),
-        ),
-        1,
-    ),
     "joint of three": (
         Metric.joint("j", [Metric.boolean(name, **COINS) for name in ("a", "b", "c")]),
         1,
