@@ -180,6 +180,8 @@ def metrics() -> Metric:
     discovery.check_cohorts(64)
     assert_type((discovery.digest_fields(64), discovery.to_dict()), tuple[dict[str, Any], dict[str, Any]])
     assert_type(Discovery.from_dict(discovery.to_dict()), Discovery)
+    plugins = Metric.set("plugins", ("vim", "preview"), prob_p=0, prob_q=1, prob_f=0.5)
+    assert_type(plugins.kind.word is KindWord.SET, bool)
     metric = Metric.joint("both", (metric, Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5)))
     assert_type(metric.components, tuple[Metric, ...])
     assert_type((metric.blocks, params.blocks), tuple[tuple[Params, ...], tuple[Params]])
@@ -187,12 +189,14 @@ def metrics() -> Metric:
 
     assert_type(params.mechanism.prob_f, float | None)
     assert_type(tuple(params.possible_ones), tuple[int, ...])
+    assert_type(params.has_like_cohorts, bool)
     assert_type(metric.kind.word is KindWord.JOINT, bool)
     kind = metric.kind
     assert_type((kind.blocks, kind.labels), tuple[tuple[Params, ...], tuple[str, ...]])
     assert_type((kind.value_noun, kind.value_nouns), tuple[str, str])
     assert_type((kind.needs_candidates, kind.has_no_value, kind.num_strings), tuple[bool, bool, int])
     assert_type((kind.has_shares, kind.has_threshold, kind.has_own_cohort), tuple[bool, bool, bool])
+    assert_type((kind.has_exclusive_values, kind.adds_up), tuple[bool, bool])
     assert_type((kind.num_bits, kind.num_cohorts, kind.first_bits), tuple[int, int, tuple[int, ...]])
     assert_type((kind.whole_cohorts, kind.accumulating), tuple[range, Buckets | None])
     assert_type(metric.require(StringKind, "discover"), StringKind)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from hubbub import Encoder, HubbubError, Metric, Params, PeriodKind, Secret
+from hubbub import Encoder, HubbubError, InvalidValueError, Metric, Params, PeriodKind, Secret
 from hubbub.encoding.bloom import ValueKey, bloom_bits
 from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
 from hubbub.encoding.secret import length_prefixed
@@ -35,6 +35,7 @@ ABOUT = {
     "joint": "definition, secret, epoch, value: a list, or null -> digest, cohort, bloom and key, null where the value is invalid; inputs: of each part's PRR stream; prr; coins -> irr",
     "discovery": "definition, secret, value -> digest, cohort, group, fragment (hex; null is nothing recorded), bloom, prr",
     "means": "definition with estimate = mean, secret, value -> digest, cohort, word: the 40 bits of the threshold stream, bloom, prr",
+    "sets": "definition, secret, epoch, value (a list, or null) -> digest, cohort, bloom, null where the value is invalid; prr",
     "instantaneous": "num_bits, p and q (their a), prr, words (rows in the order in which they are drawn) -> words_of_p, words_of_q: how many each mask takes, irr",
 }
 
@@ -65,6 +66,11 @@ def ordinal(*edges: float, **more: Any) -> dict[str, Any]:
 def mean(*edges: float, **more: Any) -> dict[str, Any]:
     sizes = {"num_bits": 1, "num_cohorts": 16, "hash_scheme": "threshold-v1"}
     return ordinal(*edges, **{"default": 0, "estimate": "mean"} | more) | sizes
+
+
+def set_of(*items: str, **more: Any) -> dict[str, Any]:
+    sizes = {"num_bits": 1, "num_hashes": 1, "num_cohorts": len(items), "hash_scheme": "set-v1"}
+    return {"name": "u", "kind": "set", **sizes, "items": list(items)} | more
 
 
 def joint(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -187,11 +193,25 @@ def asked_definitions() -> Iterator[dict[str, Any]]:
     yield definition(mean(0, 50) | {"hash_scheme": "one-hot", "num_cohorts": 1})
     yield definition(ordinal(0, 10, 20) | {"hash_scheme": "threshold-v1"})
     yield definition(mean(0, 50, estimate="median"))
+    yield from (
+        definition(set_of(*items))
+        for items in (("a", "b"), ("a",), ("a", "a"), ("a", ""), ("a", "b,c"), ("a", "\ud800"))
+    )
+    yield from (definition(set_of(*(f"i{n}" for n in range(number)))) for number in (256, 257))
+    yield from (
+        definition(set_of("a", "b") | wrong)
+        for wrong in ({"num_cohorts": 4}, {"hash_scheme": "one-hot"}, {"num_bits": 2})
+    )
+    yield definition(set_of("a", "b", hold=7) | pair(0.1, 0.5))
+    yield definition({name: each for name, each in set_of("a", "b").items() if name != "items"})
+    yield definition(BOOLEAN | {"items": ["a", "b"]})
     systems, plain = categorical("linux", "macos"), STRING | {"prob_f": 0}
     yield from (joint(*parts) for parts in ((STRING, BOOLEAN), (BOOLEAN, systems, STRING), (BOOLEAN, systems)))
     yield from (joint(*parts) for parts in ((STRING,), (BOOLEAN, BOOLEAN), (STRING, BOOLEAN | {"name": "B"})))
     yield joint(*(STRING | {"name": f"s{number}"} for number in range(4)))
-    yield from (joint(STRING, part) for part in (ordinal(0, 10, 20), mean(0, 50), joint(BOOLEAN, systems)))
+    yield from (
+        joint(STRING, part) for part in (ordinal(0, 10, 20), mean(0, 50), set_of("a", "b"), joint(BOOLEAN, systems))
+    )
     yield joint(STRING | {"num_cohorts": 64, "discover": {"longest": 3}}, BOOLEAN)
     yield from (joint(STRING, STRING | {"name": "t", "num_cohorts": m}) for m in (8, 16))
     yield from (joint(STRING, STRING | {"name": "t", "num_bits": k}) for k in (1008, 1009))
@@ -432,6 +452,41 @@ def means() -> Iterator[dict[str, Any]]:
                 }
 
 
+def sets() -> Iterator[dict[str, Any]]:
+    cases = [set_of("a", "b\u00e9", "c"), set_of(*(f"i{n}" for n in range(30)), hold=7, prob_f=0.25)]
+    for number, fields in enumerate(cases):
+        metric, items = metric_of(definition(fields)), fields["items"]
+        for each in range(6):
+            key = SeededBytes(f"set {number} {each}")(32)
+            encoder, epoch = Encoder(metric, Secret(key)), None if metric.hold is None else 12
+            values_of: list[Any] = [
+                None,
+                [],
+                items,
+                items[:2],
+                [items[encoder.cohort]] * 2,
+                [*items, "other"],
+                "a",
+                [1],
+            ]
+            for value in values_of:
+                try:
+                    bloom = encoder.bloom_bits(value)
+                except InvalidValueError:
+                    bloom = None
+                response = None if bloom is None else PermanentResponse(metric, Secret(key))(bloom, epoch)
+                yield {
+                    "definition": definition(fields),
+                    "digest": metric.digest,
+                    "secret": key.hex(),
+                    "epoch": epoch,
+                    "value": value,
+                    "cohort": encoder.cohort,
+                    "bloom": None if bloom is None else row(bloom, metric),
+                    "prr": None if response is None else row(response, metric),
+                }
+
+
 def discovery() -> Iterator[dict[str, Any]]:
     sizes = STRING | {"num_cohorts": 64}
     table = {"longest": 5, "step": 2, "first": 3, "alphabet": "ab\u00e9", "held_out": 0.25}
@@ -515,7 +570,19 @@ def row(bits: int, metric: Metric) -> str:
 
 
 def main() -> None:
-    kinds = (probabilities, definitions, values, epochs, cohorts, positions, permanent, discovery, means, instantaneous)
+    kinds = (
+        probabilities,
+        definitions,
+        values,
+        epochs,
+        cohorts,
+        positions,
+        permanent,
+        discovery,
+        means,
+        sets,
+        instantaneous,
+    )
     document = {"about": ABOUT} | {kind.__name__: list(kind()) for kind in kinds} | {"joint": list(joints())}
     lines = [f"{json.dumps(name)}: {json.dumps(document[name])}" for name in document if name == "about"]
     for name in document:

@@ -48,6 +48,7 @@ METRICS: dict[str, Metric] = {
     "boolean, hold": Metric.boolean("paid", **NOISE, hold=8),
     "ordinal": Metric.ordinal("use", Buckets((0, 10, 20, 30), default=0), **NOISE),
     "mean": Metric.ordinal("use", Buckets((0, 50), default=0, estimate=Estimand.MEAN), **NOISE),
+    "set": Metric.set("plugins", ("a", "b", "c"), **NOISE),
     "joint of two": Metric.joint("visit", (_PAID, _PAGE)),
     "joint of two, hold": Metric.joint("visit", (_PAID, _OS), hold=8),
     "joint of three": Metric.joint("trip", (_PAID, _OS, Metric.boolean("late", **NOISE))),

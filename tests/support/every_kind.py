@@ -22,6 +22,7 @@ METRICS = (
     Metric.boolean("dark", **NOISE),
     DELAY,
     Metric.ordinal("size", Buckets((0, 512), estimate=Estimand.MEAN, default=0), **NOISE),
+    Metric.set("plugins", ("spelling", "preview", "vim"), **NOISE),
     Metric.joint("os_and_page", (OS, Metric.string("page", PARAMS))),
 )
 

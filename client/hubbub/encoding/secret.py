@@ -13,6 +13,7 @@ from hubbub.randomness import RandomBytes, system_random_bytes
 
 SECRET_BYTES = 32
 _THRESHOLD_BYTES = 5
+_METRIC_COHORT_BYTES = 8
 
 
 class Shake(Protocol):
@@ -144,22 +145,25 @@ class Secret:
     def metric_cohort(self, metric_name: str, num_cohorts: int) -> int:
         """Return the cohort of one metric alone (`Kind.has_own_cohort`).
 
-        It depends on the secret and the metric's name only, so a group never follows from a value or from another
-        metric's group. With `discover` it also determines the group. It reveals log2(m) bits for each such metric.
+        It depends on the secret and the metric's name only, so it never follows from a value or from another metric's
+        cohort. With `discover` it also determines the group, and of a set the item that the client is asked about. It
+        reveals log2(m) bits for each such metric. 8 bytes are reduced modulo m, so no cohort is more probable than
+        another by a factor of 1 + 2**-56 or more.
 
         Parameters
         ----------
         metric_name
             Name of the metric.
         num_cohorts
-            m, a power of two up to 256.
+            m, at most 256.
 
         Returns
         -------
         int
             Cohort in [0, m).
         """
-        return self.stream("hubbub/discovery-cohort/v1", metric_name.encode()).digest(1)[0] % num_cohorts
+        stream = self.stream("hubbub/discovery-cohort/v1", metric_name.encode())
+        return int.from_bytes(stream.digest(_METRIC_COHORT_BYTES), "little") % num_cohorts
 
     def threshold(self, metric_name: str, cohort: int, num_cohorts: int) -> float:
         """Return the client's threshold of a metric that estimates a mean.

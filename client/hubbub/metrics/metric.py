@@ -21,6 +21,7 @@ from hubbub.metrics.kinds import (
     Fact,
     JointKind,
     Kind,
+    SetKind,
     StringKind,
     kind_from_dict,
     ordinal_kind,
@@ -47,7 +48,7 @@ class Metric:
         Lower-case letters, digits, ``_``, ``.`` and ``-``, at most 64 characters, starting with a letter.
     kind
         Kind of its values, with the parameters of the mechanism: `StringKind`, `CategoricalKind`, `BooleanKind`,
-        `OrdinalKind`, `MeanKind` or `JointKind`. The class methods below make it.
+        `OrdinalKind`, `MeanKind`, `JointKind` or `SetKind`. The class methods below make it.
     period
         Reporting period. A client sends one report for each.
     hold
@@ -267,6 +268,63 @@ class Metric:
             prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
         )
         return cls(name, ordinal_kind(buckets, mechanism), **fields)
+
+    @classmethod
+    def set(
+        cls,
+        name: str,
+        items: Sequence[str],
+        *,
+        prob_p: float,
+        prob_q: float,
+        prob_f: float | None = None,
+        permanent_p: float | None = None,
+        permanent_q: float | None = None,
+        **fields: Any,
+    ) -> Metric:
+        """Return a metric of sets: which of these items are used.
+
+        A client is asked about one item, its cohort, and reports whether its set has it. So the reports show how many
+        clients use each item, and not which items are used together.
+
+        Parameters
+        ----------
+        name
+            Name of the metric.
+        items
+            2 to 256 names, without commas.
+        prob_p, prob_q
+            Probability that the reported bit is one if the permanent bit is 0, and if it is 1. One bit needs a
+            symmetric response: `prob_q` = 1 - `prob_p`.
+        prob_f
+            Probability that the permanent bit is replaced by a fair coin, in [0, 1).
+        permanent_p, permanent_q
+            In place of `prob_f`, the probability that the permanent bit is one if the true bit is 0, and if it is 1.
+        **fields
+            Further fields of `Metric`.
+
+        Returns
+        -------
+        Metric
+            Metric of the kind `SetKind`.
+
+        Raises
+        ------
+        DefinitionError, ParameterError
+            A field is invalid.
+
+        Examples
+        --------
+        >>> plugins = Metric.set("plugins", ["spelling", "preview", "vim"], prob_p=0, prob_q=1, prob_f=0.5)
+        >>> plugins.num_bits, plugins.num_cohorts
+        (1, 3)
+        """
+        mechanism = UnaryResponse(
+            prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
+        )
+        with name_errors(name):
+            kind = SetKind.of_items(tuple(items), mechanism)
+        return cls(name, kind, **fields)
 
     @classmethod
     def joint(cls, name: str, parts: Sequence[Metric], **fields: Any) -> Metric:

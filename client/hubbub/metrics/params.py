@@ -13,8 +13,9 @@ from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.number_checks import check_integer
 
-HASH_SCHEMES = ("murmur3-v1", "google-md5", "one-hot", "threshold-v1")
-"""Mappings from a value to bits: two Bloom filters, one bit per category, and one bit that compares a number with a threshold."""
+HASH_SCHEMES = ("murmur3-v1", "google-md5", "one-hot", "threshold-v1", "set-v1")
+"""Mappings from a value to bits: two Bloom filters, one bit per category, one bit that compares a number with a threshold, and one bit of
+the item that the cohort stands for."""
 
 MAX_BITS = 1024
 MAX_COHORTS = 1 << 16
@@ -31,9 +32,9 @@ class Params:
     num_bits
         k, in [1, 1024].
     num_hashes
-        h, in [1, k). The schemes one-hot and threshold-v1 need exactly 1.
+        h, in [1, k). The schemes one-hot, threshold-v1 and set-v1 need exactly 1.
     num_cohorts
-        m, in [1, 65536]. Clients accept powers of two up to 256 only.
+        m, in [1, 65536]. Clients accept powers of two up to 256 only, and for set-v1 the number of items.
     prob_p, prob_q
         Probability that a reported bit is one if the permanent bit is 0, and if it is 1.
     prob_f
@@ -42,7 +43,7 @@ class Params:
         In place of `prob_f`, the probability that a permanent bit is one if the true bit is 0, and if it is 1. One bit
         needs a symmetric response.
     hash_scheme
-        "murmur3-v1", "google-md5", "one-hot" or "threshold-v1".
+        "murmur3-v1", "google-md5", "one-hot", "threshold-v1" or "set-v1".
     mechanism
         Randomization of the bits, in place of the probabilities.
 
@@ -123,11 +124,11 @@ class Params:
                     "one-hot needs num_hashes = 1 and num_cohorts = 1, "
                     f"got {self.num_hashes} and {self.num_cohorts}: a category is one bit, the same in every client"
                 )
-        elif self.hash_scheme == "threshold-v1":
+        elif self.hash_scheme in ("threshold-v1", "set-v1"):
             if self.num_hashes != 1 or self.num_bits != 1:
                 raise ParameterError(
-                    "threshold-v1 needs num_bits = 1 and num_hashes = 1, "
-                    f"got {self.num_bits} and {self.num_hashes}: a number is compared with one threshold"
+                    f"{self.hash_scheme} needs num_bits = 1 and num_hashes = 1, got {self.num_bits} and {self.num_hashes}: "
+                    "a client answers one question, which its cohort decides"
                 )
         elif self.num_hashes >= self.num_bits:
             raise ParameterError(
@@ -243,6 +244,11 @@ class Params:
         if self.mechanism.has_no_value_bit:
             return (1,)
         return range(self.num_hashes + 1) if self.hash_scheme == "google-md5" else (0, self.num_hashes)
+
+    @property
+    def has_like_cohorts(self) -> bool:
+        """Whether a value has equally many true bits in every cohort, if hashes do not coincide."""
+        return self.hash_scheme not in ("threshold-v1", "set-v1")
 
     @property
     def blocks(self) -> tuple[Params]:

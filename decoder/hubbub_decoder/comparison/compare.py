@@ -245,12 +245,16 @@ def _category_rows(
 ) -> tuple[Change, ...]:
     """Tested changes of all categories shown."""
     metric: Metric = first.metric
-    names = [name for name in metric.kind.labels if name in decodings[0]]
+    names = [name for name in metric.kind.labels or metric.kind.named_values if name in decodings[0]]
     pair = [
         Sample(evidence, np.array([each[name].share for name in names]))
         for evidence, each in zip((first, second), decodings, strict=True)
     ]
-    d, variances = category_changes(pair[0], pair[1], names, overlap, decodings[0].target)
+    if metric.kind.has_exclusive_values:
+        d, variances = category_changes(pair[0], pair[1], names, overlap, decodings[0].target)
+    else:  # items of sets: what the same clients repeat is not taken off, which is conservative
+        d = pair[1].expected - pair[0].expected
+        variances = np.array([sum(each[name].std_error ** 2 for each in decodings) for name in names])
     errors = np.sqrt(variances)
     p = np.minimum(1, 2 * _tail(None, np.abs(d), errors))
     reach = float(norm.isf((1 - decodings[0].confidence) / 2)) * errors

@@ -45,15 +45,15 @@ _WINDOW = 12  # standard deviations of a binomial count that are summed
 
 
 def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str, ...]:
-    """Categories to decode: those asked for, or all (None); a boolean metric has one, "true", an ordinal metric its buckets.
+    """Categories to decode: those asked for, or all (None); a boolean metric has one, "true", an ordinal metric its buckets, a set its items.
 
     Raises CandidateError for a name that is no category of the metric.
     """
-    names = metric.kind.labels
+    names = metric.kind.labels or metric.kind.named_values
     for name in asked or ():
         if name not in names:
             raise CandidateError(
-                f"{metric.name}: {name!r} is not one of its categories ({', '.join(names[:8])}"
+                f"{metric.name}: {name!r} is not one of its {metric.kind.value_nouns} ({', '.join(names[:8])}"
                 f"{', ...' if len(names) > 8 else ''}): leave candidates out to decode all of them"
             )
     return names if asked is None else tuple(asked)

@@ -205,7 +205,7 @@ class FitResult:
             reporter_variances=self.reporter_variances[:listed],
             p_values=self.p_values[:listed],
             retested=None if self.retested is None else self.retested[:listed],
-            cumulants=self.cumulants and self.cumulants.take(listed),
+            cumulants=self.cumulants and self.cumulants.take(slice(listed)),
             totals=self.totals + moved * np.array([-1, 1, 0]),
             total_variances=np.maximum(self.total_variances - rest * self.variances[listed:].sum(), 0),
             total_reporter_variances=np.maximum(

@@ -90,9 +90,9 @@ class ErrorCumulants:
         """Cumulants of normal errors with the same variance for any share."""
         return cls(*np.zeros((4, size)))
 
-    def take(self, number: int) -> ErrorCumulants:
-        """Cumulants of the first estimates."""
-        return ErrorCumulants(*(getattr(self, field.name)[:number] for field in fields(self)))
+    def take(self, columns: Indices | slice) -> ErrorCumulants:
+        """Cumulants of some estimates."""
+        return ErrorCumulants(*(getattr(self, field.name)[columns] for field in fields(self)))
 
     def expand(self, columns: Indices, size: int) -> ErrorCumulants:
         """Cumulants of `size` estimates of which only `columns` (M,) are known; the others are 0."""
@@ -113,14 +113,21 @@ class ErrorLaw:
     cumulants         : of the noise
     null              : distribution of error / standard error of random strings; None: normal
     sampling          : 1 / n if the shares are those of a population, from which n clients are drawn; 1 / n - 1 / N if those among N
-                        reporters, from which n clients are drawn; 0 if all of them are observed
+                        reporters, from which n clients are drawn; 0 if all of them are observed; (M,) where n differs
     """
 
     shares: Floats
     variances: Floats
     cumulants: ErrorCumulants
     null: NullDistribution | None
-    sampling: float = 0.0
+    sampling: Floats | float = 0.0
+
+    def take(self, columns: Indices) -> ErrorLaw:
+        """Law of some estimates, which have no null distribution in common."""
+        sampling = self.sampling if isinstance(self.sampling, float) else self.sampling[columns]
+        return ErrorLaw(
+            self.shares[columns], self.variances[columns], self.cumulants.take(columns), self.null, sampling
+        )
 
     def std_errors(self, x: Floats) -> Floats:
         """s(x), (M,)."""

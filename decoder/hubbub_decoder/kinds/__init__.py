@@ -3,6 +3,6 @@
 Each module registers the operations of its kinds, and is imported here.
 """
 
-from hubbub_decoder.kinds import joint, numbers, one_hot, strings
+from hubbub_decoder.kinds import joint, numbers, one_hot, sets, strings
 
-__all__ = ["joint", "numbers", "one_hot", "strings"]
+__all__ = ["joint", "numbers", "one_hot", "sets", "strings"]

@@ -49,8 +49,11 @@ class OneHotOperations(KindOperations[K]):
         return replace(decoding, warnings=found)
 
     def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:
-        selected = select_categories(self.metric, rows)
+        selected = self._selected(rows)
         return build_category_decoding(fit_categories(evidence, selected), selected, evidence, options)
+
+    def _selected(self, rows: Sequence[str] | None) -> tuple[str, ...]:
+        return select_categories(self.metric, rows)
 
     def rows(self, candidates: Candidates) -> Sequence[str] | None:
         if isinstance(candidates, DesignMatrix):

@@ -180,7 +180,7 @@ def describe(
         check_count(name, number)
     try:
         planner = planner_of(metric.kind.word, has_shares=metric.kind.has_shares)
-        shares = planner.shares(num_candidates or len(metric.kind.labels) or DISCOVERED)
+        shares = planner.shares(num_candidates or len(metric.kind.labels or metric.kind.named_values) or DISCOVERED)
         population = Population(num_reports, repetition_of(periods, metric.hold), shares)
         accuracy = planner.accuracy(metric.kind, population, retained=retained)
     except PlanError as problem:

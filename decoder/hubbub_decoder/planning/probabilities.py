@@ -225,14 +225,16 @@ def cohorts_central(wishes: Wishes, block: Params, cohorts: int) -> float:
     return central_epsilon(block, reports, DELTA, wishes.periods, wishes.hold)
 
 
-def allowed_cohorts(wishes: Wishes, block: Params) -> tuple[int, ...]:
+def allowed_cohorts(wishes: Wishes, block: Params, choices: tuple[int, ...] = ()) -> tuple[int, ...]:
     """Numbers of cohorts in which the wanted central epsilon is kept: the others of a cohort hide a client.
 
-    block : bits and mechanism of the reports
+    block   : bits and mechanism of the reports
+    choices : numbers of cohorts, in the order of preference; (): those of the kind's planner
 
     Raises PlanError if there are none.
     """
-    choices, most, reports = planner_for(wishes).cohorts, wishes.central, wishes.num_reports or 0
+    most, reports = wishes.central, wishes.num_reports or 0
+    choices = choices or planner_for(wishes).cohorts
     if most is None:
         return choices
     least, *_ = ascending = sorted(choices)

@@ -13,6 +13,7 @@ from hubbub.metrics.buckets import Buckets
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.estimators.categories import category_intervals, simultaneous_level
 from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.estimators.items import fit_items
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
 from hubbub_decoder.inference.intervals import detection_limit, normal_interval, selection_adjusted_level
@@ -87,6 +88,30 @@ def build_mean_decoding(evidence: Evidence, buckets: Buckets, options: Options) 
         detection_limit=math.nan,
         numbers=build_mean(estimate_mean(evidence, buckets, options.target, options.confidence), buckets),
     )
+
+
+def build_item_decoding(evidence: Evidence, selected: Sequence[str], options: Options) -> Decoding:
+    """Decoding of sets: intervals and tests of all items, and the mean number of items as the total of the listed ones."""
+    fit, items = fit_items(evidence, options.target), evidence.metric.kind.named_values
+    shown = np.array([items.index(name) for name in selected])
+    law = fit.law.take(shown)
+    nothing, unknown = ShareEstimate(0.0, 0.0, 0.0, 0.0), np.full(3, np.nan)
+    of_shown = FitResult(
+        shares=law.shares,
+        variances=law.variances,
+        reporter_variances=law.variances,
+        p_values=law.p_values(),
+        totals=unknown,
+        total_variances=unknown,
+        total_reporter_variances=unknown,
+        null_error=fit.null_error,
+        cumulants=law.cumulants,
+    )
+    estimates, intervals = _tested_estimates(of_shown, law, [(name,) for name in selected], options, None)
+    decoding = _decoding(of_shown, estimates, _detection_limit(of_shown, law, options.fdr), evidence, options)
+    mean, error = float(fit.shares.sum()), math.sqrt(fit.mean_variance)
+    total = ShareEstimate(mean, error, *normal_interval(mean, error, options.confidence))
+    return replace(decoding, listed_total=total, unlisted=nothing, _intervals=intervals)
 
 
 def _decoding(

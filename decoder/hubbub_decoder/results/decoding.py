@@ -75,12 +75,13 @@ class Decoding(TableResult[Estimate], Loadable, Result):
     estimates
         Estimate of each candidate, in descending order of share.
     listed_total
-        Total share of the candidates. After screening, of the kept candidates only.
+        Total share of the candidates. After screening, of the kept candidates only. Of sets, the mean number of items
+        of a client.
     unlisted
         Share of the reports with a string (or category) that is not a candidate. Candidates that were screened out
         count as unlisted.
     no_value
-        Share of the reports in which nothing was recorded. For a boolean metric, the share of false.
+        Share of the reports in which nothing was recorded. For a boolean metric, the share of false; for sets, unknown.
     detection_limit
         Smallest share that is detected with probability 0.9, even if no other candidate is present. It is nan for
         categories.
@@ -460,8 +461,11 @@ def match_lines(decoding: Decoding) -> Iterator[str]:
 
 def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str]:
     """Yield the lines below the table: totals, mean and `quantiles`, number of detected candidates, detection limit."""
-    tested = decoding.is_tested
-    if decoding.metric.params.num_bits > 1:  # one bit has one share, which is in the table
+    tested, kind = decoding.is_tested, decoding.metric.kind
+    if not kind.has_exclusive_values:
+        mean = decoding.listed_total
+        yield f"{kind.value_nouns.capitalize()} of a client, on average: {mean.share:z.3f} ({mean.low:z.3f} .. {mean.high:z.3f})."
+    elif decoding.metric.params.num_bits > 1:  # one bit has one share, which is in the table
         listed = decoding.metric.kind.value_nouns
         unlisted = "unlisted strings" if tested else f"other {listed}"
         if decoding.num_kept is not None:

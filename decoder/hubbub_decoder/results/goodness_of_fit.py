@@ -56,7 +56,8 @@ def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTe
         tests.append(_coincident_hash_test(_count_numbers_of_ones(collected), params))
     if counts.num_reports >= _MIN_REPORTS_PER_COHORT * len(counts.reports):
         tests += [_equal_cohorts_test(counts), *_total_ones_tests(counts)]
-        tests.append(_thresholds_test(counts) if params.hash_scheme == "threshold-v1" else _even_bits_test(counts))
+        tests.append(_even_bits_test(counts) if params.has_like_cohorts else None)
+        tests.append(_thresholds_test(counts) if params.hash_scheme == "threshold-v1" else None)
     return tuple(test for test in tests if test is not None)
 
 
@@ -150,7 +151,7 @@ def _total_ones_tests(counts: BitCounts) -> Iterator[FitTest | None]:
     variance = v * h * (q * (1 - q) - p * (1 - p)) + k * p * (1 - p) + v * (1 - v) * (h * (q - p)) ** 2
     if variance == 0:
         return
-    if len(n) > 1 and params.hash_scheme != "threshold-v1":
+    if len(n) > 1 and params.has_like_cohorts:
         statistic = float(np.sum((total - n * mean) ** 2 / (n * variance)))
         yield _chi_squared_test("ones_by_cohort", (statistic, len(n) - 1), _reports_per_client(counts))
     z = abs(share - v) * abs(h * (q - p)) / np.sqrt(_reports_per_client(counts) * variance / n.sum())

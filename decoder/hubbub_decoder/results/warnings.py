@@ -333,9 +333,11 @@ def impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> It
         ("the unlisted share", decoding.unlisted),
     )
     reason, remedy = _MISMATCH
+    kind = decoding.metric.kind
+    most = 1 if kind.has_exclusive_values else len(kind.named_values)
     for name, total in totals:
         reach = _STANDARD_ERRORS * total.std_error
-        side = "below 0" if total.share + reach < 0 else "above 100%" if total.share - reach > 1 else None
+        side = "below 0" if total.share + reach < 0 else f"above {most:.0%}" if total.share - reach > most else None
         if side is not None:
             text = f"The estimate of {name} is {total.share:.1%}, which is {side} by more than {_STANDARD_ERRORS} standard errors."
             yield Finding("impossible_totals", f"{text} {reason}", remedy, level=Level.PROBLEM)

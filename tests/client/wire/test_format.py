@@ -57,7 +57,7 @@ def is_allowed(fields: dict[str, Any]) -> bool:
     p, q, response = a_of(fields["prob_p"], 24), a_of(fields["prob_q"], 24), response_of(fields)
     if p is None or q is None or response is None or not p < q:
         return False
-    if len(response) == 2 and fields["kind"] == "boolean":
+    if len(response) == 2 and fields["kind"] in ("boolean", "set"):
         return False
     if not re.fullmatch(r"[a-z][a-z0-9_.-]{0,63}", fields["name"]) or (
         fields["hold"] is not None and fields["hold"] < 1
@@ -70,6 +70,13 @@ def is_allowed(fields: dict[str, Any]) -> bool:
         md5 = fields["hash_scheme"] == "google-md5"
         sizes = 8 <= k <= (256 if md5 else 1024) and 1 <= h < k and (h <= 16 or not md5)
         return sizes and m in [2**i for i in range(9)] and not categories and fields["other"] is None
+    if ("items" in fields) != (fields["kind"] == "set"):
+        return False
+    if fields["kind"] == "set":
+        items = fields["items"]
+        valid = all(item and "," not in item and utf8(item) is not None for item in items)
+        sizes = (k, h, m, fields["hash_scheme"]) == (1, 1, len(items), "set-v1")
+        return valid and sizes and 2 <= len(set(items)) == len(items) <= 256 and not categories
     if fields["kind"] == "ordinal" and "estimate" in fields["buckets"]:
         scheme = (k, h, fields["hash_scheme"]) == (1, 1, "threshold-v1") and m in [2**i for i in range(9)]
         return scheme and "f" in response and has_valid_range(fields["buckets"])
@@ -176,6 +183,8 @@ def mechanism_of(fields: dict[str, Any]) -> dict[str, Any]:
     canonical |= {"p": a_of(fields["prob_p"], 24), "q": a_of(fields["prob_q"], 24), **(response_of(fields) or {})}
     if "discover" in fields:
         canonical["discover"] = discover_of(fields)
+    if "items" in fields:
+        canonical["items"] = fields["items"]
     if "buckets" in fields:
         buckets = fields["buckets"]
         canonical["buckets"] = {
@@ -219,7 +228,16 @@ def group_and_fragment_of(fields: dict[str, Any], cohort: int, value: str | None
 
 def metric_cohort_of(secret: bytes, name: str, m: int) -> int:
     stream = framed(b"hubbub/discovery-cohort/v1") + framed(secret) + framed(name.encode())
-    return hashlib.shake_256(stream).digest(1)[0] % m
+    return int.from_bytes(hashlib.shake_256(stream).digest(8), "little") % m
+
+
+def set_bit_of(items: list[str], value: object, cohort: int) -> int | None:
+    """Values of a set; None: invalid."""
+    if value is None:
+        return 0
+    if type(value) is not list or not all(item in items for item in value):
+        return None
+    return int(items[cohort] in value)
 
 
 def threshold_word_of(secret: bytes, name: str) -> bytes:
@@ -493,6 +511,14 @@ def test_format_page_implementation_matches_every_vector() -> None:
         bit = mean_bit_of(fields, v["value"], cohort, word)
         prr = prr_of(fields, key, v["epoch"], v["value"], bit)
         assert (v["bloom"], v["prr"]) == (bytes([bit]).hex(), prr.hex()), v
+    for v in VECTORS["sets"]:
+        fields, key = v["definition"], bytes.fromhex(v["secret"])
+        cohort = metric_cohort_of(key, fields["name"], fields["num_cohorts"])
+        assert (v["digest"], v["cohort"]) == (digest_of(fields), cohort), v
+        answer = set_bit_of(fields["items"], v["value"], cohort)
+        assert v["bloom"] == (None if answer is None else bytes([answer]).hex()), v
+        # the list is one value, and no list of the values of parts
+        assert v["prr"] == (None if answer is None else prr_of(fields, key, v["epoch"], None, answer).hex()), v
     for v in VECTORS["instantaneous"]:
         words = [bytes.fromhex(word) for word in v["words"]]
         assert len(words) == v["words_of_p"] + v["words_of_q"]

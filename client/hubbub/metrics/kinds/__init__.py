@@ -4,6 +4,7 @@
     CategoricalKind   one bit for each category                    BooleanKind   one bit
     OrdinalKind       one bit for each bucket of numbers           MeanKind      one bit: a number reaches the client's threshold
     JointKind         the bits of two or three parts, one part after the other
+    SetKind           one bit: the set has the item that the client is asked about
 
 A kind is what differs between metrics besides their periods and their documentation; `Metric` adds these and the name, also to messages.
 Its word is the `kind` of a definition. A mean has the word of an ordinal metric.
@@ -29,6 +30,7 @@ from hubbub.metrics.kinds.kind import (
 )
 from hubbub.metrics.kinds.numbers import MeanKind, NumberKind, OrdinalKind, ordinal_kind
 from hubbub.metrics.kinds.one_hot import BooleanKind, CategoricalKind
+from hubbub.metrics.kinds.sets import SetKind
 from hubbub.metrics.kinds.strings import MIN_STRING_BITS, StringKind
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "MeanKind",
     "NumberKind",
     "OrdinalKind",
+    "SetKind",
     "StringKind",
     "Value",
     "kind_from_dict",

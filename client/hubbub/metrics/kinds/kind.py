@@ -15,12 +15,13 @@ from hubbub.metrics.rules import check_collectable
 from hubbub.text import format_count, with_article
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
     from decimal import Decimal
     from fractions import Fraction
 
     from hubbub.metrics.buckets import Buckets
 
-Value: TypeAlias = "str | bool | float | Decimal | Fraction | None"
+Value: TypeAlias = "str | bool | float | Decimal | Fraction | Set[str] | Sequence[str] | None"
 """Value that a client records; None: no value."""
 
 JointValue: TypeAlias = "tuple[Value, ...] | Mapping[str, Value]"
@@ -57,6 +58,8 @@ class KindWord(StrEnum):
         Numbers, in buckets.
     JOINT
         Combinations of the values of two or more metrics.
+    SET
+        Sets of items.
     """
 
     STRING = "string"
@@ -64,6 +67,7 @@ class KindWord(StrEnum):
     BOOLEAN = "boolean"
     ORDINAL = "ordinal"
     JOINT = "joint"
+    SET = "set"
 
 
 class Fact(NamedTuple):
@@ -174,6 +178,10 @@ class Kind(ABC):
         Whether its reports estimate shares of values. False: they estimate the mean of numbers alone.
     has_threshold
         Whether its true bits depend on a threshold of the client, `Secret.threshold`.
+    has_exclusive_values
+        Whether a client has at most one of the values, so that their shares add up to at most 1.
+    adds_up
+        Whether a bit is one if it is one for any recording of the period.
     value_noun
         Word for one of its values in tables.
     value_nouns
@@ -189,6 +197,8 @@ class Kind(ABC):
     needs_candidates: ClassVar[bool] = False
     has_shares: ClassVar[bool] = True
     has_threshold: ClassVar[bool] = False
+    has_exclusive_values: ClassVar[bool] = True
+    adds_up: ClassVar[bool] = False
     value_noun: ClassVar[str] = "category"
     value_nouns: ClassVar[str] = "categories"
     change: ClassVar[ChangeWords] = ChangeWords()

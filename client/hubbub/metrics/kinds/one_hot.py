@@ -40,16 +40,7 @@ class CategoricalKind(BlockKind):
         object.__setattr__(self, "categories", tuple(self.categories))
         _check_number_of_categories(len(self.categories))
         self._check_scheme(len(self.categories))
-        for category in self.categories:
-            if not isinstance(category, str) or not category:
-                raise DefinitionError(f"a category must be a non-empty string, got {category!r}")
-            if any("\ud800" <= character <= "\udfff" for character in category):
-                raise DefinitionError(
-                    f"categories must be encodable as UTF-8, got {category!r}: remove lone surrogates"
-                )
-        if len(set(self.categories)) != len(self.categories):
-            repeated = sorted({c for c in self.categories if self.categories.count(c) > 1})
-            raise DefinitionError(f"categories must be distinct, got {', '.join(repeated)} more than once")
+        check_names(self.categories, "a category", "categories")
         if self.other is not None and self.other not in self.categories:
             raise DefinitionError(f"other must be one of the categories, got {self.other!r}")
 
@@ -142,6 +133,18 @@ class BooleanKind(BlockKind):
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> BooleanKind:
         return cls(one_hot_params(1, mechanism_of_fields(table, 2)))
+
+
+def check_names(names: Sequence[str], one: str, several: str) -> None:
+    """Raise DefinitionError unless names are distinct, non-empty texts; `one` and `several` say what they name."""
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise DefinitionError(f"{one} must be a non-empty string, got {name!r}")
+        if any("\ud800" <= character <= "\udfff" for character in name):
+            raise DefinitionError(f"{several} must be encodable as UTF-8, got {name!r}: remove lone surrogates")
+    if len(set(names)) != len(names):
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        raise DefinitionError(f"{several} must be distinct, got {', '.join(repeated)} more than once")
 
 
 def _check_number_of_categories(number: int) -> None:

@@ -2,7 +2,8 @@
 
 The n-th recording of a period replaces its draft with probability 1/n, so each of them is reported with the same probability.
 A draft is final: its bits are randomized twice before they are written.
-The draft of an ordinal metric that reports a sum, a maximum or the last number is replaced at each recording, and keeps that number sealed.
+The draft of an ordinal metric that reports a sum, a maximum or the last number, and that of a set, is replaced at each recording, and keeps
+that number, or whether the item was in a set, sealed.
 Call every method but `postpone` inside `with journal`.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableSequence, MutableSet
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
@@ -177,7 +178,7 @@ class Recorder:
     def postpone(self, subject_id: str | None, name: str, value: Value | JointValue) -> None:
         """Keep a recording in memory until the journal can be locked; beyond `MAX_POSTPONED` it is counted as `no-state`."""
         if len(self._postponed) < MAX_POSTPONED:
-            self._postponed.append((subject_id, name, dict(value) if isinstance(value, Mapping) else value))
+            self._postponed.append((subject_id, name, _copied(value)))
         else:
             self.ignore("no-state")
 
@@ -244,6 +245,13 @@ class Recorder:
         """Log a wrong call of `record` once: with names and types, never with a value."""
         if self._is_new(message):
             log_when_unlocked("%s", message)
+
+
+def _copied(value: Value | JointValue) -> Value | JointValue:
+    """Return a value that the app cannot change any more."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return tuple(value) if isinstance(value, MutableSet | MutableSequence) else value
 
 
 def _unknown(name: str, definitions: Definitions) -> str:

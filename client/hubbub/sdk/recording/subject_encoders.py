@@ -53,9 +53,14 @@ class SubjectEncoder:
     ) -> tuple[Value | JointValue | BloomBits, bytes]:
         """Return the value to report after one more recording, and the number to keep for the next, sealed.
 
-        sealed : number of the earlier recordings of the period; empty if there is none. Without such numbers the value is unchanged
+        sealed : number of the earlier recordings of the period, or their bits; empty if there is none. Without such numbers the value is
+        unchanged
         """
-        buckets = self.encoder.metric.kind.accumulating
+        kind = self.encoder.metric.kind
+        if kind.adds_up and isinstance(value, BloomBits):
+            value = BloomBits(value | int(self._sealer.open_number(sealed) or 0))
+            return value, self._sealer.seal_number(value)
+        buckets = kind.accumulating
         if buckets is None:
             return value, b""
         number = self._sealer.open_number(sealed)

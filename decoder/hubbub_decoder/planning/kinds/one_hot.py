@@ -1,4 +1,4 @@
-"""Planners of the kinds whose values have a bit of their own: categories, booleans, buckets, and the one bit of a mean."""
+"""Planners of the kinds whose values have a bit of their own: categories, booleans, buckets, and the one bit of a mean or of an item."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from hubbub.metrics.buckets import Buckets, Estimand
-from hubbub.metrics.kinds import BlockKind, BooleanKind, CategoricalKind, MeanKind, OrdinalKind, ordinal_kind
+from hubbub.metrics.kinds import BlockKind, BooleanKind, CategoricalKind, MeanKind, OrdinalKind, SetKind, ordinal_kind
 from hubbub.metrics.kinds.kind import row_bits
+from hubbub.metrics.kinds.sets import MAX_ITEMS
 from hubbub.metrics.params import MAX_BITS, MEAN_COHORTS, Params, one_hot_params
-from hubbub_decoder.planning.law.accuracy import BitAccuracy, MeanAccuracy, OrdinalAccuracy, Population
+from hubbub_decoder.planning.law.accuracy import (
+    BitAccuracy,
+    ItemAccuracy,
+    MeanAccuracy,
+    OrdinalAccuracy,
+    Population,
+)
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.probabilities import allowed_cohorts, chain_of, cohorts_central, noise_of, rows_of
 from hubbub_decoder.planning.wishes import Design, KindPlanner, Wishes
@@ -77,6 +84,30 @@ class BooleanPlanner(OneHotPlanner[BooleanKind], of=BooleanKind):
 
     def kind(self, design: Design, **_of_others: Any) -> BooleanKind:
         return BooleanKind(one_hot_params(1, design.mechanism))
+
+
+class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
+    """Planner of sets: each item has the law of a boolean metric of its own clients, and half of them are taken to use it at most."""
+
+    candidates = range(2, MAX_ITEMS + 1)
+    rule = f"a set metric has 2 to {MAX_ITEMS} items. Pass another number."
+    total_share = 0.5
+
+    def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:  # noqa: ARG002  (one bit, whatever is wished)
+        return 1, (0, hashes)
+
+    def design(self, wishes: Wishes) -> Design:
+        share, items = self.mean_share(wishes), wishes.num_candidates
+        design = Design(chain_of(wishes, share), (1, 1, items), share, self.smallest_share(wishes))
+        allowed_cohorts(wishes, _block(design), (items,))  # raises if the clients of an item do not hide each other
+        return design
+
+    def kind(self, design: Design, *, categories: Sequence[str] | None, **_of_others: Any) -> SetKind:
+        names = categories or [f"item {i + 1}" for i in range(design.size[2])]
+        return SetKind.of_items(names, design.mechanism)
+
+    def accuracy(self, kind: SetKind, population: Population, **_of_strings: Any) -> ItemAccuracy:
+        return ItemAccuracy(items=len(kind.items), **_law_fields(kind, population))
 
 
 class NumberPlanner(OneHotPlanner[OrdinalKind | MeanKind]):

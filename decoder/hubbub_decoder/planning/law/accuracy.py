@@ -3,6 +3,7 @@
     Accuracy            what every law has: detection limit, reports needed, its rows in tables
       BitAccuracy       each share is that of one bit, as for categories, buckets and booleans
         OrdinalAccuracy, MeanAccuracy      numbers: their mean, in units of the metric
+        ItemAccuracy    sets: each client answers for one item
       StringAccuracy    candidates share bits: collisions, uneven load of the cohorts, likelihood of patterns and reports
         DiscoveryAccuracy                  strings that are found without a list
 
@@ -210,6 +211,20 @@ class BitAccuracy(Accuracy):
 
     def variance(self, share: Floats | float) -> Floats:
         return np.asarray(self.chain.noise(share, self.repetition) / (self.clients * self.repetition.per_client))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ItemAccuracy(BitAccuracy):
+    """Law of the shares of items, of which each client answers for one: M clients are needed for each answer about an item.
+
+    Var = M noise / (N T) + x (1 - x) (M - 1) / N
+    """
+
+    items: int
+
+    def variance(self, share: Floats | float) -> Floats:
+        x = np.asarray(share, float)
+        return np.asarray(self.items * super().variance(x) + x * (1 - x) * (self.items - 1) / self.clients)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,0 +1,56 @@
+"""Shares of the items of sets: errors of the law, coverage of items and of their mean number, false discoveries."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from hubbub import Metric
+from hubbub_decoder import decode, describe, simulate
+
+ALPHA, RUNS, CLIENTS = 1e-6, 150, 20_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["reporters", "population"])
+@pytest.mark.parametrize(("epsilon", "items"), [(1.0, 10), (2.0, 30), (4.0, 30)])
+def test_items_have_the_errors_of_the_law(epsilon: float, items: int, target: str, unseen_seed: int) -> None:
+    """At most 1.03 sqrt(items (e^eps / (e^eps - 1)**2 + x (1 - x)) / N), coverage in [.94, .96], at most 5 % false; alpha = 1e-6 each.
+
+    Half of the items are used, by clients with one to all of them; as shares of a population, who is drawn is random.
+    """
+    p, rng = 1 / (math.exp(epsilon) + 1), np.random.default_rng(unseen_seed)
+    names = [f"i{n}" for n in range(items)]
+    metric = Metric.set("plugins", names, prob_p=p, prob_q=1 - p, prob_f=0)
+    nested = {",".join(names[: 1 + n]): (CLIENTS // items if n < items // 2 else 0) for n in range(items)}
+    truth = np.array([sum(list(nested.values())[n:]) for n in range(items)]) / CLIENTS
+    squares, covered, mean_covered, false = [], [], [], []
+    for _ in range(RUNS):
+        clients = nested
+        if target == "population":
+            chances = np.array([*nested.values()]) / CLIENTS
+            drawn = rng.multinomial(CLIENTS, [*chances, 1 - chances.sum()])
+            clients = dict(zip(nested, drawn.tolist(), strict=False))
+        counts = simulate(metric, clients, rng, no_value=CLIENTS - sum(clients.values()))
+        decoding = decode(counts, target=target)  # type: ignore[arg-type]
+        rows = [decoding[name] for name in names]
+        squares.append([(row.share - x) ** 2 for row, x in zip(rows, truth, strict=True)])
+        covered.append([row.low <= x <= row.high for row, x in zip(rows, truth, strict=True)])
+        mean_covered.append(decoding.listed_total.low <= truth.sum() <= decoding.listed_total.high)
+        absent = sum(row.detected and x == 0 for row, x in zip(rows, truth, strict=True))
+        false.append(absent / max(1, len(decoding.detected)))
+    bound = items * (math.exp(epsilon) / math.expm1(epsilon) ** 2 + truth * (1 - truth)) / CLIENTS
+    ratios = (np.array(squares) / bound).mean(axis=1)
+    reach = norm.isf(ALPHA) / math.sqrt(RUNS)
+    assert ratios.mean() <= 1.03**2 + reach * ratios.std(ddof=1)
+    law = describe(metric, num_reports=CLIENTS).accuracy
+    assert (np.array(squares).mean() / law.variance(truth).mean()) == pytest.approx(
+        1, abs=reach * ratios.std(ddof=1) + 0.05
+    )
+    shares = np.array(covered).mean(axis=1)
+    assert 0.94 - reach * shares.std(ddof=1) <= shares.mean() <= 0.96 + reach * shares.std(ddof=1)
+    assert np.mean(mean_covered) >= 0.95 - norm.isf(ALPHA) * math.sqrt(0.95 * 0.05 / RUNS)
+    assert np.mean(false) <= 0.05 + reach * np.std(false, ddof=1)
