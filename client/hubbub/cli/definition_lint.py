@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 
@@ -32,6 +33,19 @@ def registry_warnings(metrics: Sequence[Metric], today: date) -> Iterator[str]:
             f"{format_count(len(late), 'metric')} with an expiry beyond a year ({format_names(late)}): they are collected for longer "
             f"than a year without a review. Set expires to {latest} or earlier, and renew it when it is near"
         )
+
+
+def limit_problems(metrics: Sequence[Metric]) -> Iterator[str]:
+    """Yield a problem for each later version whose `lifetime_epsilon` is above that of an earlier one of the same name."""
+    lowest: dict[str, float] = {}
+    for metric in metrics:
+        limit, before = metric.lifetime_epsilon or math.inf, lowest.get(metric.name, math.inf)
+        if limit > before:
+            yield (
+                f"{metric.name} ({metric.digest[:12]}): lifetime_epsilon is {'not set' if limit == math.inf else f'{limit:g}'}, and an earlier "
+                f"version has {before:g}: clients keep the lowest limit that they have seen. Set lifetime_epsilon = {before:g}"
+            )
+        lowest[metric.name] = min(limit, before)
 
 
 def placeholder_problems(metrics: Sequence[Metric]) -> Iterator[str]:

@@ -60,7 +60,7 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
     """
     from datetime import UTC, datetime
 
-    from hubbub.cli.definition_lint import cap_problems, placeholder_problems, registry_warnings
+    from hubbub.cli.definition_lint import cap_problems, limit_problems, placeholder_problems, registry_warnings
     from hubbub.metrics.definitions import load_definitions
     from hubbub.metrics.metric import has_expired
     from hubbub.privacy.allocation import policy_problems, policy_warnings
@@ -86,7 +86,7 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
     )
     warnings += registry_warnings(collected, today)
     accepted = [metric for metric in loaded.versions() if not has_expired(metric, today)]
-    problems = list(placeholder_problems(accepted))
+    problems = [*placeholder_problems(accepted), *limit_problems(accepted)]
     problems += [f"under the default Policy: {text}" for text in policy_problems(Policy(), collected, today)]
     problems += [] if max_epsilon is None else cap_problems(accepted, max_epsilon)
     if as_json:

@@ -6,6 +6,7 @@ in use still report it. A file may drop a version that was no longer current.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -57,6 +58,12 @@ class VersionChange:
                 f"{self.name}: {', '.join(self.fields)} changed without a new version: the new file lacks the current version "
                 f"{self.before.digest[:12]} of the old one, so aggregators refuse the reports of apps that have it. Put its "
                 f"[[metric]] table back, above version {self.after.digest[:12]}"
+            )
+        old, new = (each.lifetime_epsilon or math.inf for each in (self.before, self.after))
+        if new > old:
+            yield (
+                f"{self.name}: lifetime_epsilon rises from {old:g} to {'no limit' if new == math.inf else f'{new:g}'}, but clients keep the "
+                f"lowest limit that they have seen: set lifetime_epsilon = {old:g}, or give the metric another name"
             )
         promises = _changed_promises(self.before, self.after)
         if promises and self.before.review and self.after.review in ("", self.before.review):

@@ -29,7 +29,7 @@ from hubbub.text import format_count, format_names, with_article
 
 _REQUIRED = ("name", "kind", "description", "owner", "expires")
 _REGISTRY = ("purpose", "review")
-_OPTIONAL = ("period", "hold", *_REGISTRY)
+_OPTIONAL = ("period", "hold", "lifetime_epsilon", *_REGISTRY)
 
 
 class Definitions(Mapping[str, Metric]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,10 +30,12 @@ from hubbub.metrics.kinds import (
 from hubbub.metrics.params import Params, one_hot_params
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.rules import check_metric_name, check_review
-from hubbub.number_checks import check_integer
+from hubbub.number_checks import check_integer, check_number
 from hubbub.text import format_count, with_article
 
 K = TypeVar("K", bound=Kind)
+
+_ROUNDING_SLACK = 1e-9
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,10 @@ class Metric:
         permanent noise. None: the permanent noise of a value never changes under one secret.
     expires
         First day without collection. None: the metric does not expire.
+    lifetime_epsilon
+        Largest epsilon of all reports that a client ever sends under the metric's name, in all versions and under all
+        its secrets. A client keeps the lowest limit that it has seen. None: the client's policy alone limits it. Reports
+        do not depend on it, so it is not in the digest.
     description, owner, purpose
         Documentation for users. The reports do not depend on it.
     review
@@ -64,9 +71,9 @@ class Metric:
     Raises
     ------
     DefinitionError
-        A field has the wrong type or value.
+        A field has the wrong type or value, or `lifetime_epsilon` is below the epsilon of one unit of the budget.
     ParameterError
-        `hold` is not an integer above 0.
+        `hold` is not an integer above 0, or `lifetime_epsilon` is not a number above 0.
 
     Examples
     --------
@@ -79,6 +86,7 @@ class Metric:
     period: PeriodKind = PeriodKind.DAY
     hold: int | None = None
     expires: date | None = None
+    lifetime_epsilon: float | None = None
     description: str = ""
     owner: str = ""
     purpose: str = ""
@@ -96,6 +104,28 @@ class Metric:
         if self.hold is not None:
             check_integer(f"{self.name}: hold", self.hold, 1, hint="leave it out for reports without epochs")
         check_review(self.name, self.review)
+        if self.lifetime_epsilon is not None:
+            self._check_lifetime(self.lifetime_epsilon)
+
+    def _check_lifetime(self, limit: float) -> None:
+        check_number(
+            f"{self.name}: lifetime_epsilon", limit, "(0, inf)", hint="leave it out for the policy's limits alone"
+        )
+        unit = math.fsum(
+            block.mechanism.epsilon(block.num_bits, block.possible_ones, self.reports_per_unit) for block in self.blocks
+        )
+        if unit > limit + _ROUNDING_SLACK:
+            raise DefinitionError(
+                f"{self.name}: lifetime_epsilon must be at least {unit:.3f}, the epsilon of the first value, epoch or report that a client "
+                f"is charged, got {limit:g}: no client could report. Raise it, or define the metric with more noise"
+            )
+
+    @property
+    def reports_per_unit(self) -> float:
+        """Reports that one unit of a client's budget covers: those of an epoch, of a value (infinite), or one without permanent noise."""
+        if self.hold is not None:
+            return self.hold
+        return math.inf if any(block.mechanism.has_permanent_noise for block in self.blocks) else 1
 
     @classmethod
     def string(cls, name: str, params: Params, *, discover: Discovery | None = None, **fields: Any) -> Metric:
@@ -362,9 +392,10 @@ class Metric:
         if not all(isinstance(part, Metric) for part in parts):
             raise DefinitionError(f"{name}: parts must be metrics, such as Metric.string(...), got {parts!r}")
         for part in parts:
-            if part.hold is not None or part.expires is not None or part.period is not PeriodKind.DAY:
+            own = (part.hold, part.expires, part.lifetime_epsilon)
+            if any(each is not None for each in own) or part.period is not PeriodKind.DAY:
                 raise DefinitionError(
-                    f"{name}: part {part.name} must not have period, hold or expires: set them for the joint metric"
+                    f"{name}: part {part.name} must not have period, hold, expires or lifetime_epsilon: set them for the joint metric"
                 )
         with name_errors(name):
             kind = JointKind.of_pairs((part.name, part.kind) for part in parts)
@@ -479,6 +510,10 @@ class Metric:
         yield Fact("reports", f"one per {self.period} and client, also without a value")
         if self.hold is not None:
             yield Fact("hold", f"{format_count(self.hold, str(self.period))}, then new permanent noise")
+        if self.lifetime_epsilon is not None:
+            yield Fact(
+                "limit", f"epsilon {self.lifetime_epsilon:g} for all reports of a client, in all versions of the metric"
+            )
         yield from self.kind.facts()
 
     def to_dict(self) -> dict[str, Any]:
@@ -499,6 +534,7 @@ class Metric:
             "period": str(self.period),
             "hold": self.hold,
             "expires": self.expires.isoformat() if self.expires else None,
+            **({} if self.lifetime_epsilon is None else {"lifetime_epsilon": self.lifetime_epsilon}),
             "digest": self.digest,
         }
 
@@ -531,6 +567,7 @@ class Metric:
                 period=fields["period"],
                 hold=fields["hold"],
                 expires=date.fromisoformat(fields["expires"]) if fields["expires"] else None,
+                lifetime_epsilon=fields.get("lifetime_epsilon"),
                 description=fields["description"],
                 owner=fields["owner"],
                 purpose=fields.get("purpose", ""),

@@ -89,6 +89,8 @@ def allocate(
 
     Reserved units that a definition cannot have spent are free again if no process uses it. A new enrollment has a new secret and
     new permanent noise. Units that earlier enrollments can have spent stay spent, and the metric reserves new ones.
+
+    All versions of a metric share its `lifetime_epsilon`, the lowest that this subject's client has seen in any of them.
     """
     units_kept = {account.digest: _units_kept(account, policy, enrollment, in_use) for account in accounts}
     collected = {metric.digest for metric, _ in requested}
@@ -97,6 +99,13 @@ def allocate(
         epsilon_left -= sum(
             units_kept[account.digest] * account.epsilon_per_unit for account in accounts if units_kept[account.digest]
         )
+    limits = _limits(accounts, requested)
+    left_of_name = {
+        name: limit
+        - math.fsum(units_kept[each.digest] * each.epsilon_per_unit for each in accounts if each.metric == name)
+        for name, limit in limits.items()
+        if limit < math.inf
+    }
     for account in accounts:
         if account.digest not in collected and account.reserved_units != units_kept[account.digest]:
             yield account._replace(reserved_units=units_kept[account.digest])
@@ -108,19 +117,35 @@ def allocate(
         if account.unit == "value":
             max_units = min(max_units, spent_before + metric.kind.distinct_values)
         refused = policy.objection(metric) or ""
-        affordable = affordable_units(epsilon_left, account.epsilon_per_unit)
+        affordable = affordable_units(
+            min(epsilon_left, left_of_name.get(metric.name, math.inf)), account.epsilon_per_unit
+        )
         granted = 0 if refused else max(0, min(max_units - spent, affordable))
         if not refused and spent + granted <= spent_before:
-            refused = _no_budget_left(metric, policy, account, spent)
+            refused = _no_budget_left(metric, policy, account, spent, left_of_name.get(metric.name, math.inf))
         changed = account._replace(
-            reserved_units=spent + granted, spent_before_enrollment=spent_before, refused=refused
+            reserved_units=spent + granted,
+            spent_before_enrollment=spent_before,
+            refused=refused,
+            lifetime_epsilon=limits[metric.name],
         )
         if is_new_enrollment:
             changed = _forget_values(changed, enrollment)
         if granted and epsilon_left < math.inf:
             epsilon_left -= granted * account.epsilon_per_unit
+        if granted and metric.name in left_of_name:
+            left_of_name[metric.name] -= granted * account.epsilon_per_unit
         if changed != account:
             yield changed
+
+
+def _limits(accounts: Sequence[Account], requested: Sequence[tuple[Metric, Account]]) -> dict[str, float]:
+    """Return the lowest lifetime epsilon of each metric's name: of all versions that were ever collected, and those collected now."""
+    limits: dict[str, float] = {}
+    seen = [(account.metric, account.lifetime_epsilon) for account in accounts]
+    for name, limit in (*seen, *((metric.name, metric.lifetime_epsilon or math.inf) for metric, _ in requested)):
+        limits[name] = min(limit, limits.get(name, math.inf))
+    return limits
 
 
 def _forget_values(account: Account, enrollment: int) -> Account:
@@ -147,10 +172,15 @@ def max_units_spent(account: Account, policy: Policy) -> float:
     return max(account.units, account.spent_before_enrollment, bound)
 
 
-def _no_budget_left(metric: Metric, policy: Policy, account: Account, spent: float) -> str:
-    """Return the reason why no unit is left: the limit of the metric, or the total."""
+def _no_budget_left(metric: Metric, policy: Policy, account: Account, spent: float, left_of_name: float) -> str:
+    """Return the reason why no unit is left: the limit of the metric's name or of the definition, or the total."""
     cost = f"{metric.name}: {cost_text(account.unit, account.epsilon_per_unit)}, but "
     spent_epsilon = spent * account.epsilon_per_unit
+    if affordable_units(left_of_name, account.epsilon_per_unit) < 1:
+        return (
+            f"{cost}{shown_epsilon(max(left_of_name, 0))} is left of the lowest lifetime_epsilon that this client has seen for this name, after "
+            "all versions and earlier enrollments. A metric of another name has a limit of its own"
+        )
     if affordable_units(policy.epsilon_metric - spent_epsilon, account.epsilon_per_unit) < 1:
         return (
             f"{cost}earlier enrollments (consent withdrawn and given again, a lost secret) can have spent {shown_epsilon(spent_epsilon)} "

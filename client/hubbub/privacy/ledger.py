@@ -81,6 +81,7 @@ class Account(NamedTuple):
     replanned_before  : after a clock error, periods before this day may have a batch already; see `BatchBuilder.replan_after_clock_error`
     newest_epoch      : largest epoch ever charged in this enrollment (metrics with `hold`)
     response          : number of the permanent response of `epoch`, see `response_number`
+    lifetime_epsilon  : the lowest limit of the metric's name that this client has seen; see `allocation.py`
     """
 
     subject: str
@@ -103,6 +104,7 @@ class Account(NamedTuple):
     replanned_before: str = ""
     newest_epoch: int | None = None
     response: int | None = None
+    lifetime_epsilon: float = math.inf
 
     @property
     def key(self) -> Key:
@@ -172,6 +174,8 @@ class Account(NamedTuple):
         fields = self._asdict()
         if not self.replanned_before:
             del fields["replanned_before"]
+        if self.lifetime_epsilon == math.inf:
+            del fields["lifetime_epsilon"]
         if self.response == self.epoch == self.newest_epoch:  # the clock was never ahead
             del fields["newest_epoch"], fields["response"]
         return fields | {
@@ -182,8 +186,11 @@ class Account(NamedTuple):
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Account:
-        """Return the account of the fields that `to_dict` returned."""
+        """Return the account of the fields that `to_dict` returned. A limit that is no number lets nothing more be spent."""
+        limit = fields.get("lifetime_epsilon", math.inf)
+        is_limit = isinstance(limit, int | float) and not isinstance(limit, bool) and limit >= 0
         decoded = {
+            "lifetime_epsilon": float(limit) if is_limit else 0.0,
             "period": PeriodKind(fields["period"]),
             "tags": tuple(map(bytes.fromhex, fields["tags"])),
             "tag": bytes.fromhex(fields["tag"]),

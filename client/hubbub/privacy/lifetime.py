@@ -169,7 +169,7 @@ class PrivacyFigures:
 
 
 def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
-    """Return every epsilon of a metric under a policy.
+    """Return every epsilon of a metric under a policy, and under the metric's own `lifetime_epsilon`.
 
     Commands, pages and APIs print these figures only.
 
@@ -189,10 +189,8 @@ def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
     lifetime: float = 0
     enrollment: float = 0
     if objection is None:
-        lifetime = min(
-            affordable_units(policy.epsilon_metric, price.epsilon),
-            affordable_units(policy.epsilon_total, price.epsilon),
-        )
+        limit = min(policy.epsilon_metric, policy.epsilon_total, metric.lifetime_epsilon or math.inf)
+        lifetime = affordable_units(limit, price.epsilon)
         enrollment = min(lifetime, affordable_units(policy.epsilon_enrollment, price.epsilon))
         if price.unit == "value":
             enrollment = min(enrollment, metric.kind.distinct_values)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from hubbub.metrics.metric import Metric
-from hubbub.privacy.loss import epsilon, epsilon_permanent
+from hubbub.privacy.loss import epsilon
 
 ROUNDING_SLACK = 1e-9
 """Slack of comparisons of epsilons, so that rounding of floats never costs a unit."""
@@ -39,11 +39,8 @@ def unit_price(metric: Metric) -> Price:
     >>> unit_price(Metric.boolean("unmemoized", prob_p=0.25, prob_q=0.75, prob_f=0)).unit
     'period'
     """
-    if metric.hold is not None:
-        return Price("epoch", epsilon(metric, metric.hold))
-    if any(block.mechanism.has_permanent_noise for block in metric.blocks):
-        return Price("value", epsilon_permanent(metric))
-    return Price("period", epsilon(metric))
+    unit = "epoch" if metric.hold is not None else "value" if math.isinf(metric.reports_per_unit) else "period"
+    return Price(unit, epsilon(metric, metric.reports_per_unit))
 
 
 def affordable_units(epsilon: float, price: float) -> float:

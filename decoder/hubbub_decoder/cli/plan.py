@@ -66,7 +66,10 @@ _definition_option = _section("Definition")
     help="Number of strings to look for, all taken for present, of categories, or of buckets.",
 )  # fmt: skip
 @_values_option(
-    "--category", multiple=True, metavar="NAME", help="Name of a category; repeat it. Replaces --num-candidates."
+    "--category",
+    multiple=True,
+    metavar="NAME",
+    help="Name of a category, or of an item of a set; repeat it. Replaces --num-candidates.",
 )
 @_values_option(
     "--edges", metavar="E0,E1,...",
@@ -93,6 +96,12 @@ _definition_option = _section("Definition")
     "--longitudinal-periods", type=_COUNT, metavar="N",
     help="Number of periods whose epochs --longitudinal bounds, with --hold or several --values-per-client. Default: that of --periods.",
 )  # fmt: skip
+@_periods_option(
+    "--lifetime-epsilon",
+    metavar="EPSILON",
+    type=_EPSILON,
+    help="Largest epsilon of all reports of a client, under all its secrets: lifetime_epsilon of the definition.",
+)
 @_periods_option(
     "--central",
     metavar="EPSILON",

@@ -30,6 +30,8 @@ def toml_lines(metric: Metric) -> Iterator[str]:
     yield f"period = {_toml_string(metric.period)}"
     if metric.hold is not None:
         yield f"hold = {metric.hold}"
+    if metric.lifetime_epsilon is not None:
+        yield f"lifetime_epsilon = {format_number(metric.lifetime_epsilon)}"
     yield "# expires = YYYY-MM-DD" if metric.expires is None else f"expires = {metric.expires}"
     if discover:
         yield "\n[metric.discover]"

@@ -13,6 +13,7 @@ from hubbub.privacy import epsilon
 from hubbub.privacy.allocation import policy_problems, policy_warnings
 from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
 from hubbub.privacy.policy import Policy
+from hubbub.privacy.pricing import shown_epsilon
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.inference.intervals import DETECTION_POWER
@@ -153,6 +154,7 @@ def plan(
     with name_errors(name):
         kind = planner.kind(design, categories=categories, edges=edges)
     fields: dict[str, Any] = {"period": wishes.period, "hold": wishes.hold, "expires": expires}
+    fields["lifetime_epsilon"] = wishes.lifetime_epsilon
     metric = Metric(name, kind, **fields, description=description, owner=owner)
     accuracy = planner.accuracy(kind, planner.population(wishes), retained=wishes.retained)
     needed = accuracy.clients_needed(design.smallest)
@@ -238,6 +240,11 @@ def _warnings(planned: Plan) -> Iterator[str]:
         yield (
             f"Each of {wishes.values} distinct values costs epsilon = {unit:.3f}. Linked reports show when a value changes. "
             "To hide changes, pass longitudinal_periods, and the plan chooses hold: each epoch then costs epsilon, however often the value changes."
+        )
+    if metric.lifetime_epsilon is None:
+        yield (
+            f"The definition has no lifetime_epsilon: under the default Policy a client may spend epsilon = "
+            f"{shown_epsilon(planned.description.privacy.epsilon_lifetime)} over all its secrets. Pass lifetime_epsilon to promise less."
         )
     for texts in (policy_problems, policy_warnings):
         yield from (f"Under the default Policy: {text}." for text in texts(Policy(), [metric], _ANY_DAY))

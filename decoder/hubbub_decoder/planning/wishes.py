@@ -58,6 +58,9 @@ class Wishes:
     longitudinal_periods
         Number of periods of the epochs that `longitudinal` bounds. With `values` above 1 the plan chooses `hold`.
         None: T.
+    lifetime_epsilon
+        Largest epsilon of all reports that a client ever sends, under all its secrets: a field of the definition. None:
+        the policy of the app alone limits it, and the plan warns.
     central
         Largest central epsilon of the periods decoded together, at delta = 1e-9. None: no promise.
     retained
@@ -92,6 +95,7 @@ class Wishes:
     values: int = 1
     hold: int | None = None
     longitudinal_periods: int | None = None
+    lifetime_epsilon: float | None = None
     central: float | None = None
     retained: bool = False
     bits: int = 256
@@ -120,7 +124,7 @@ class Wishes:
 
     def _problems(self) -> Iterator[str]:
         """Yield what the kind refuses, and what excludes each other. Raises ParameterError for a number out of range."""
-        for name in ("epsilon", "longitudinal", "central"):
+        for name in ("epsilon", "longitudinal", "lifetime_epsilon", "central"):
             value = getattr(self, name)
             if value is not None:
                 check_number(name, value, "(0, inf)", hint=f"it bounds a privacy loss. Pass `{name} = 2`, for example.")

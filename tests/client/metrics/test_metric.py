@@ -51,7 +51,7 @@ def test_parses_metrics_by_name() -> None:
         (
             'kind = "string"',
             'kind = "text"',
-            "kind must be one of string, categorical, boolean, ordinal, joint, got 'text'",
+            "kind must be one of string, categorical, boolean, ordinal, joint, set, got 'text'",
         ),
         ("expires = 2099-01-01", 'expires = "never"', "expires must be a date such as 2027-01-01, got 'never'"),
         ("expires = 2099-01-01", "expires = 2099-01-01T00:00:00", "expires must be a date"),

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
+import random
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub import Consent, Definitions, Metric, Policy, Secret
+from hubbub import Buckets, Consent, DefinitionError, Definitions, Metric, ParameterError, Params, Policy, Secret
 from hubbub.metrics.periods import Period
-from hubbub.privacy.allocation import max_units_spent, new_account
+from hubbub.privacy.allocation import allocate, max_units_spent, new_account
+from hubbub.privacy.ledger import Account
 from hubbub.privacy.pricing import unit_price
 from hubbub.sdk.recording.batch_builder import BatchBuilder, Limits
 from hubbub.sdk.recording.consent_changes import ConsentLimit
@@ -26,7 +31,9 @@ from hubbub.sdk.storage.journal import Journal
 from hubbub.testing import ManualClock, SeededBytes
 
 NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+PLUGINS = ("a", "b", "c", "d")
 METRICS = (
+    Metric.set("plugins", PLUGINS, prob_p=0, prob_q=1, prob_f=0.5),
     Metric.categorical("by_value", ("a", "b", "c", "d"), **NOISE),
     Metric.categorical("by_epoch", ("a", "b", "c", "d"), **NOISE, hold=2),
     Metric.categorical("by_period", ("a", "b", "c", "d"), **NOISE | {"prob_f": 0}),
@@ -66,10 +73,10 @@ class Life:
             enroller.enroll(state)
             self.builder.build_due(state)
 
-    def record(self, name: str, values: list[str]) -> None:
+    def record(self, name: str, values: list[Any]) -> None:
         with self.journal as state:
             for value in values:
-                self.recorder.record(state, None, name, value == "a" if name == "survey" else value)
+                self.recorder.record(state, None, name, value)
 
     def step(self, step: str) -> None:
         match step:
@@ -104,6 +111,10 @@ class Life:
             assert state.spent("") <= state.reserved("") + 1e-6 <= self.policy.epsilon_total + 2e-6
 
 
+def _value(metric: Metric, letter: str) -> Any:
+    return {"survey": letter == "a", "plugins": {letter}}.get(metric.name, letter)
+
+
 @given(
     first=st.sampled_from(METRICS),
     second=st.sampled_from(METRICS),
@@ -130,11 +141,100 @@ def test_periods_with_reports_do_not_depend_on_values(
     for _ in range(2):
         life = Life(metrics, policy)
         for step in steps:
-            life.record(first.name, data.draw(VALUES))
-            life.record(second.name, ["b"])
+            life.record(first.name, [_value(first, each) for each in data.draw(VALUES)])
+            life.record(second.name, [_value(second, "b")])
             life.step(step)
         sent_periods.append(life.sent_periods)
     assert sent_periods[0] == sent_periods[1]
+
+
+LIMITED: dict[Metric, tuple[Any, ...]] = {
+    **dict.fromkeys(METRICS[1:4], ("a", "b", "c", None)),
+    METRICS[0]: ({"a"}, {"b", "c", "d"}, None),
+    METRICS[4]: (True, False),
+    Metric.string("page", Params(num_bits=8, num_hashes=1, num_cohorts=4, **NOISE)): ("x", "y", None),
+    Metric.ordinal("use", Buckets((0, 1, 2), default=0), **NOISE): (0, 1.5),
+    Metric.joint("both", (METRICS[1], METRICS[4])): (("a", True), ("b", False), None),
+}
+WIDE = Policy(epsilon_report=99, epsilon_enrollment=99, epsilon_metric=99, epsilon_total=999)
+HISTORIES = int(os.environ.get("HUBBUB_TEST_HISTORIES", "300"))
+
+
+def test_no_name_spends_more_than_the_lowest_limit_that_a_client_has_seen(unseen_seed: int) -> None:
+    """Random histories of versions (`hold`, `lifetime_epsilon`), consent, lost secrets and restarts; `make soak` has 100,000.
+
+    What was spent or drafted before a limit was lowered stays spent, and nothing is added.
+    """
+    chance, policy, stopped = random.Random(unseen_seed), WIDE, 0  # noqa: S311  (test data)
+
+    def version(metric: Metric) -> Metric:
+        metric = replace(metric, hold=chance.choice([None, 1, 3]), lifetime_epsilon=None)
+        price = unit_price(metric).epsilon
+        return replace(metric, lifetime_epsilon=chance.choice([1, 1.5, 3, 6]) * price + 1e-6)
+
+    for _ in range(HISTORIES):
+        first, values = chance.choice([*LIMITED.items()])
+        life = Life((version(first), METRICS[4] if first.name != "survey" else METRICS[1]), policy)
+        lowest, bound = math.inf, math.inf
+        for _ in range(chance.randint(3, 12)):
+            with life.journal as state:
+                accounts = [each for each in state.accounts.values() if each.metric == first.name]
+            spent = sum(each.spent for each in accounts)
+            limit = life.metrics[0].lifetime_epsilon or math.inf
+            if limit < lowest:
+                drafted = sum(max_units_spent(each, WIDE) * each.epsilon_per_unit for each in accounts)
+                lowest, bound = limit, max(limit, drafted)
+            assert spent <= bound + 1e-6, (first.name, spent, bound)
+            stopped += spent > 0.9 * lowest
+            life.record(first.name, [chance.choice(values) for _ in range(chance.randint(0, 3))])
+            step = chance.choice(["day", "days", "restart", "off and on", "secret lost", "version", "version"])
+            if step == "version":
+                life.metrics, step = (version(first), *life.metrics[1:]), "restart"
+            life.step(step)
+    assert stopped > HISTORIES / 2  # the limits bind
+
+
+def test_processes_with_two_versions_share_the_limit() -> None:
+    """The second version has room for what the first has not reserved, and none of it after a process has seen a lower limit."""
+    metric = replace(METRICS[3], lifetime_epsilon=10 * unit_price(METRICS[3]).epsilon)
+    other = replace(metric, hold=1)
+    day = Period.containing(metric.period, date(2026, 11, 21))
+    policy = WIDE
+    (account,) = allocate(policy, [], [(metric, new_account("", metric, day))], 1)
+    assert account.reserved_units == 10
+    spent = account._replace(units=4, reports=4)
+    (moved, second) = allocate(policy, [spent], [(other, new_account("", other, day))], 1)
+    assert (moved.reserved_units, second.reserved_units) == (5, 5)  # one more report of the first may be on its way
+    lower = replace(other, lifetime_epsilon=unit_price(other).epsilon)
+    (refused,) = (
+        each for each in allocate(policy, [moved, second], [(lower, second)], 1) if each.digest == other.digest
+    )
+    assert (refused.lifetime_epsilon, refused.reserved_units - second.units) == (lower.lifetime_epsilon, 1)
+    again = [*allocate(policy, [moved, refused], [(other, refused)], 2)]
+    assert {each.lifetime_epsilon for each in again} == {lower.lifetime_epsilon}
+    assert "lowest lifetime_epsilon that this client has seen" in again[-1].refused
+
+
+@pytest.mark.parametrize("limit", [0, -1, math.nan, math.inf, "4", True])
+def test_wrong_limits_are_refused(limit: Any) -> None:
+    with pytest.raises(ParameterError, match="survey: lifetime_epsilon must be a number"):
+        replace(METRICS[4], lifetime_epsilon=limit)
+
+
+def test_a_limit_below_one_unit_is_refused() -> None:
+    with pytest.raises(
+        DefinitionError, match=r"survey: lifetime_epsilon must be at least 1.099, .* got 1: no client could report"
+    ):
+        replace(METRICS[4], lifetime_epsilon=1)
+
+
+@pytest.mark.parametrize("damaged", ["4", None, -1, math.nan, [4], True])
+def test_a_damaged_limit_lets_nothing_more_be_spent(damaged: Any) -> None:
+    day = Period.containing(METRICS[4].period, date(2026, 11, 21))
+    account = new_account("", METRICS[4], day)
+    assert Account.from_dict(account.to_dict()) == account
+    assert Account.from_dict(account.to_dict() | {"lifetime_epsilon": damaged}).lifetime_epsilon == 0
+    assert "lifetime_epsilon" in account._replace(lifetime_epsilon=4.0).to_dict()
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)

@@ -80,6 +80,7 @@ def consent_notice(
                 f'For a reader who is "{CERTAIN}", the reports together no longer hide the answer, or the change, behind their randomness.'
             ),
             *_about_changes([metric for metric, each in collected.items() if each.unit == "value"]),
+            *_about_limits([metric for metric in collected if metric.lifetime_epsilon is not None], app),
         ],
         [
             (
@@ -123,6 +124,16 @@ def _certainties(metric: Metric, figures: PrivacyFigures) -> Iterator[str]:
     yield (
         f"- {metric.name}: " + "; ".join(f"{label}, {certainty_text(epsilon)}" for label, epsilon in steps) + f"{end}."
     )
+
+
+def _about_limits(metrics: list[Metric], app: str) -> Iterator[str]:
+    """Yield under which condition a limit of the definition holds, if a metric has one."""
+    if metrics:
+        names = ", ".join(metric.name for metric in metrics)
+        yield (
+            f"{app} counts what all your reports together reveal, and stops at a limit ({names}). The count is in the files of {app} on this "
+            "device: it begins again if they are lost, and goes back if they are restored from a copy."
+        )
 
 
 def _about_changes(metrics: list[Metric]) -> Iterator[str]:
