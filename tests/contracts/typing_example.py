@@ -180,6 +180,7 @@ def metrics() -> Metric:
     discovery.check_cohorts(64)
     assert_type((discovery.digest_fields(64), discovery.to_dict()), tuple[dict[str, Any], dict[str, Any]])
     assert_type(Discovery.from_dict(discovery.to_dict()), Discovery)
+    assert_type((metric.lifetime_epsilon, metric.reports_per_unit), tuple[float | None, float])
     plugins = Metric.set("plugins", ("vim", "preview"), prob_p=0, prob_q=1, prob_f=0.5)
     assert_type(plugins.kind.word is KindWord.SET, bool)
     metric = Metric.joint("both", (metric, Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5)))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import csv
-import inspect
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from hubbub import Params
 from tests.support.pages import PageRun
 from tests.support.paths import DATA, DOCS
 
@@ -30,9 +27,3 @@ def test_page_decodes_the_files_of_the_analysis_app(tmp_path: Path) -> None:
         listed = [(row["string"], float(row["proportion"])) for row in csv.DictReader(file)]
     assert f"decoder lists {len(listed)} strings" in PAGE
     assert all(abs(shares[name] - share) < 0.002 for name, share in listed)
-
-
-def test_page_names_the_field_of_each_parameter() -> None:
-    rows = re.findall(r"^ +\| ([khmpqf]) \| `(\w+)` \|", PAGE, flags=re.MULTILINE)
-    assert "".join(name for name, _ in rows) == "khmpqf"
-    assert {field for _, field in rows} <= set(inspect.signature(Params).parameters)

@@ -40,7 +40,11 @@ GOOD: dict[str, Any] = {
         ("num_hashes", 128, "num_hashes must be below num_bits, got 128 of 128"),
         ("num_hashes", 0, "num_hashes must be an integer"),
         ("num_cohorts", 0, "num_cohorts must be an integer"),
-        ("hash_scheme", "sha1", "hash_scheme must be one of murmur3-v1, google-md5, one-hot, threshold-v1, got 'sha1'"),
+        (
+            "hash_scheme",
+            "sha1",
+            "hash_scheme must be one of murmur3-v1, google-md5, one-hot, threshold-v1, set-v1, got 'sha1'",
+        ),
         ("hash_scheme", "one-hot", "one-hot needs num_hashes = 1 and num_cohorts = 1, got 2 and 64"),
     ],
 )

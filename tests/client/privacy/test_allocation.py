@@ -30,7 +30,7 @@ from hubbub.sdk.storage.filesystem import MemoryDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.testing import ManualClock, SeededBytes
 
-NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 PLUGINS = ("a", "b", "c", "d")
 METRICS = (
     Metric.set("plugins", PLUGINS, prob_p=0, prob_q=1, prob_f=0.5),
