@@ -36,6 +36,7 @@ ABOUT = {
     "discovery": "definition, secret, value -> digest, cohort, group, fragment (hex; null is nothing recorded), bloom, prr",
     "means": "definition with estimate = mean, secret, value -> digest, cohort, word: the 40 bits of the threshold stream, bloom, prr",
     "sets": "definition, secret, epoch, value (a list, or null) -> digest, cohort, bloom, null where the value is invalid; prr",
+    "subset_rows": "definition with mechanism = subset, secret, epoch, value -> digest, bloom, prr; coins: bytes of the generator -> irr, taken: how many of them",
     "instantaneous": "num_bits, p and q (their a), prr, words (rows in the order in which they are drawn) -> words_of_p, words_of_q: how many each mask takes, irr",
 }
 
@@ -487,6 +488,47 @@ def sets() -> Iterator[dict[str, Any]]:
                 }
 
 
+def subset_rows() -> Iterator[dict[str, Any]]:
+    four = categorical("a", "b", "c") | {"num_bits": 4, "num_ones": 1, "prob_q": 0.7}
+    many = categorical(*(f"c{n}" for n in range(40))) | {
+        "num_bits": 41,
+        "num_ones": 9,
+        "prob_q": 0.6,
+        "permanent_q": 0.3,
+    }
+    default = ordinal(0, 1, 2, 3, default=0) | {"num_ones": 1, "prob_q": 0.5, "permanent_q": 0.6, "hold": 7}
+    for number, fields in enumerate((four, many, default)):
+        fields = {"categories": [], "other": None, "period": "day", "hold": None, "mechanism": "subset"} | fields
+        metric = metric_of(fields)
+        for each in range(12):
+            key, drawn = (SeededBytes(f"rows {number} {each} {use}") for use in ("secret", "coins"))
+            secret, coins, epoch = Secret(key(32)), drawn(400), None if metric.hold is None else 12
+            left = bytearray(coins)
+            values: list[Any] = [None, 0, 1, 2.5] if metric.kind.word == "ordinal" else [None, *metric.kind.labels]
+            value = values[each % len(values)]
+            bloom = bloom_bits(metric, value, 0)
+            prr = PermanentResponse(metric, secret)(bloom, epoch)
+
+            def take(num_bytes: int, left: bytearray = left) -> bytes:
+                taken = bytes(left[:num_bytes])
+                del left[:num_bytes]
+                return taken
+
+            irr = InstantaneousResponse(metric.blocks, take)(prr)
+            yield {
+                "definition": fields,
+                "digest": metric.digest,
+                "secret": SeededBytes(f"rows {number} {each} secret")(32).hex(),
+                "epoch": epoch,
+                "value": value,
+                "bloom": row(bloom, metric),
+                "prr": row(prr, metric),
+                "coins": coins.hex(),
+                "irr": row(irr, metric),
+                "taken": len(coins) - len(left),
+            }
+
+
 def discovery() -> Iterator[dict[str, Any]]:
     sizes = STRING | {"num_cohorts": 64}
     table = {"longest": 5, "step": 2, "first": 3, "alphabet": "ab\u00e9", "held_out": 0.25}
@@ -581,6 +623,7 @@ def main() -> None:
         discovery,
         means,
         sets,
+        subset_rows,
         instantaneous,
     )
     document = {"about": ABOUT} | {kind.__name__: list(kind()) for kind in kinds} | {"joint": list(joints())}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ROUNDING_SLACK = 1e-9
 _UNIT_NOUNS = {"epoch": "epoch", "value": "distinct value", "period": "report"}
 _UNIT_NOUNS_LIFETIME = _UNIT_NOUNS | {"value": "value"}  # a value counts once in each enrollment
-_NO_RESPONSE = "no permanent response (f = 0)"
+_NO_RESPONSE = "no permanent noise"
 _NO_MORE_REPORTS = "then the client sends no more reports"
 
 

@@ -18,6 +18,7 @@ from hubbub_decoder.planning.law.chain import Chain
 _GRID = 49
 _BISECTIONS = 30
 _LEAST_EXCESS = 1e-3
+_TIE = 1e-4  # of equal variances, one without permanent noise is simpler
 _STEP = 2.0**-DYADIC_DIGITS
 
 
@@ -56,7 +57,8 @@ def best_subset_selection(limits: RowLimits, share: float, repetition: Repetitio
             included = _largest_included(limits, num_ones, kept)
             if included is not None:
                 mechanism = SubsetSelection(num_values=d, num_ones=num_ones, prob_q=included, permanent_q=kept)
-                found.append((float(Chain.of_mechanism(mechanism).noise(share, repetition)), mechanism))
+                noise = float(Chain.of_mechanism(mechanism).noise(share, repetition))
+                found.append((noise * (1 + _TIE * mechanism.has_permanent_noise), mechanism))
     return min(found, key=lambda each: each[0])[1] if found else None
 
 

@@ -361,7 +361,7 @@ _MISMATCH = (
     "A frequent string may be missing from the candidates, the parameters or hash scheme may differ from the clients', or reports may be fabricated.",
     "Add frequent strings, and compare the definition with the clients'.",
 )
-_COMPARE_DEFINITION = "Compare num_bits, num_hashes, prob_p, prob_q, prob_f (or permanent_p and permanent_q) and hash_scheme with the clients'; if they are equal, reports are fabricated."
+_COMPARE_DEFINITION = "Compare num_bits, num_hashes, hash_scheme and the probabilities of the definition with the clients'; if they are equal, reports are fabricated."
 _EQUIVALENT_TESTS = {"shape": "number_of_ones", "cohorts": "equal_cohorts"}
 """The goodness-of-fit test that covers the same deviation as a kind of implausible report."""
 FAILURES = {

@@ -262,7 +262,7 @@ def test_pages_show_the_figures_of_stored_batches(
     assert "<dt>Epsilon per value</dt><dd>4.395<small>" in homepage
     assert "<dt>Lifetime epsilon</dt><dd>39.551<small>" in homepage
     assert "2024-06-10: 1,000 reports, still open" in from_jfk
-    assert "no permanent response (f = 0)" in from_jfk
+    assert "no permanent noise" in from_jfk
     assert from_jfk.count("500 reports</small>") == 2, "of each version"
     assert "Counts are dropped 12 days after the end of their day." in carrier
     assert "No reports." in carrier

@@ -240,6 +240,70 @@ def set_bit_of(items: list[str], value: object, cohort: int) -> int | None:
     return int(items[cohort] in value)
 
 
+def row_value_of(fields: dict[str, Any], value: Any) -> int:
+    """Subset selection: the position of the true bit."""
+    if fields["kind"] == "ordinal":
+        number = fields["buckets"]["default"] if value is None else value
+        return sum(number >= edge for edge in fields["buckets"]["edges"][1:-1])
+    return int(fields["num_bits"] - 1 if value is None else fields["categories"].index(value))
+
+
+def others_of(words: list[int], d: int, y: int) -> list[int]:
+    """Positions among the others than y, of the words that are not rejected."""
+    kept = [word & (1 << (d - 2).bit_length()) - 1 for word in words]
+    return [position + (position >= y) for position in kept if position < d - 1]
+
+
+def row_digest_of(fields: dict[str, Any]) -> str:
+    names = (
+        "categories",
+        "hash_scheme",
+        "hold",
+        "kind",
+        "mechanism",
+        "name",
+        "num_bits",
+        "num_cohorts",
+        "num_hashes",
+        "other",
+        "period",
+    )
+    canonical = {name: fields[name] for name in names}
+    canonical |= {
+        "w": fields["num_ones"],
+        "q": a_of(fields["prob_q"], 24),
+        "permanent_q": a_of(fields.get("permanent_q", 1.0), 24),
+    }
+    if "buckets" in fields:
+        canonical["buckets"] = mechanism_of(fields | {"prob_p": 0.0, "prob_f": 0.0})["buckets"]
+    return hashlib.sha256(b"hubbub-metric-v1\n" + as_json(canonical).encode("ascii")).hexdigest()
+
+
+def row_prr_of(fields: dict[str, Any], secret: bytes, epoch: int | None, x: int) -> int:
+    d, a = fields["num_bits"], a_of(fields.get("permanent_q", 1.0), 24)
+    of_epoch = b"" if epoch is None else epoch.to_bytes(8, "little", signed=True)
+    key = (1 << x).to_bytes((d + 7) // 8, "little")
+    read = (b"hubbub/prr/v2", secret, bytes.fromhex(row_digest_of(fields)), b"", of_epoch, key)
+    stream = hashlib.shake_256(b"".join(map(framed, read))).digest(3 + 2 * 128)
+    if a == 2**24 or int.from_bytes(stream[:3], "little") < (a or 0):
+        return x
+    words = [int.from_bytes(stream[at : at + 2], "little") for at in range(3, 3 + 2 * 128, 2)]
+    return others_of(words, d, x)[0]  # in all vectors some word is not rejected
+
+
+def row_irr_of(fields: dict[str, Any], y: int, coins: bytes) -> tuple[int, int]:
+    """The row, and the number of bytes that were read."""
+    d, w, at = fields["num_bits"], fields["num_ones"], 3
+    has_it = int.from_bytes(coins[:3], "little") < (a_of(fields["prob_q"], 24) or 0)
+    ones = {y} if has_it else set()
+    while len(ones) < w:
+        missing = w - len(ones)
+        words = [int.from_bytes(coins[place : place + 2], "little") for place in range(at, at + 2 * missing, 2)]
+        ones |= set(others_of(words, d, y))
+        at += 2 * missing
+    return sum(1 << one for one in ones), at
+
+
 def threshold_word_of(secret: bytes, name: str) -> bytes:
     return hashlib.shake_256(framed(b"hubbub/threshold/v1") + framed(secret) + framed(name.encode())).digest(5)
 
@@ -519,6 +583,15 @@ def test_format_page_implementation_matches_every_vector() -> None:
         assert v["bloom"] == (None if answer is None else bytes([answer]).hex()), v
         # the list is one value, and no list of the values of parts
         assert v["prr"] == (None if answer is None else prr_of(fields, key, v["epoch"], None, answer).hex()), v
+    for v in VECTORS["subset_rows"]:
+        fields, key, coins = v["definition"], bytes.fromhex(v["secret"]), bytes.fromhex(v["coins"])
+        width, x = (fields["num_bits"] + 7) // 8, row_value_of(fields, v["value"])
+        y = row_prr_of(fields, key, v["epoch"], x)
+        irr, taken = row_irr_of(fields, y, coins)
+        found = [bits.to_bytes(width, "little").hex() for bits in (1 << x, 1 << y, irr)]
+        assert (v["digest"], v["bloom"], v["prr"], v["irr"]) == (row_digest_of(fields), *found), v
+        assert v["taken"] == taken, v
+        assert irr.bit_count() == fields["num_ones"]
     for v in VECTORS["instantaneous"]:
         words = [bytes.fromhex(word) for word in v["words"]]
         assert len(words) == v["words_of_p"] + v["words_of_q"]
