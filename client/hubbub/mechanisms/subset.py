@@ -278,6 +278,32 @@ class SubsetSelection(Mechanism):
         logs += [math.log1p(-equal) + reports * math.log(other)] if equal < 1 else []
         return max(logs) + math.log(math.fsum(math.exp(each - max(logs)) for each in logs))
 
+    def log_likelihoods(self, ones: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        """Return ln P(reports | x) of each value x, apart from a term that is the same for all values.
+
+        Parameters
+        ----------
+        ones
+            Shape (..., d), how many of the reports of one permanent value contain each value.
+
+        Returns
+        -------
+        NDArray[np.float64]
+            Shape (..., d), ln(b Z + (a - b) r**n_x) of the formula above.
+        """
+        import numpy as np
+
+        log_odds = math.log(self.prob_q * (self.num_values - self.num_ones) / ((1 - self.prob_q) * self.num_ones))
+        if not self.has_permanent_noise:
+            return np.asarray(ones * log_odds, np.float64)
+        scale = ones.max(axis=-1, keepdims=True)
+        powers = np.exp((ones - scale) * log_odds)
+        total = powers.sum(axis=-1, keepdims=True)
+        logs: NDArray[np.float64] = scale * log_odds + np.log(
+            self.permanent_p * total + (self.permanent_q - self.permanent_p) * powers
+        )
+        return logs
+
     def noise_covariances(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return Cov(S_i, S_j), instantaneous and permanent, where neither i nor j is the value, and where one of them is.
 

@@ -5,6 +5,9 @@ cohort, bits and epochs are independent, so the score is a sum over them:
 
     score = cohort_table[c] + sum_e sum_i table[c, i, s_ei]
 
+Rows of subset selection are no such sum: their bits depend on each other. An epoch of them adds ln P(rows | v) - ln P(rows | w), which
+`SubsetSelection.log_likelihoods` has.
+
     cohort_table[c] = ln P(c | v) - ln P(c | w)        table[c, i, s] = ln P(s | c, bit i of v) - ln P(s | c, bit i of w)
 
     P(s | 1) = a Bin(s; t, q) + (1 - a) Bin(s; t, p)        P(s | 0) = b Bin(s; t, q) + (1 - b) Bin(s; t, p)
@@ -16,13 +19,15 @@ A distinguisher decides only how tight a bound is. The bound is valid for any di
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 from hubbub.encoding.bloom import bloom_bits
+from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats
@@ -52,17 +57,38 @@ class Observations:
 
 
 @dataclass(frozen=True, slots=True)
+class RowRatio:
+    """Log-likelihood ratio of the rows of an epoch, under two values.
+
+    mechanism : of the rows      start : their first bit in a report      values : bits of both values, from there on
+    """
+
+    mechanism: SubsetSelection
+    start: int
+    values: tuple[int, int]
+
+    def of(self, ones: NDArray[np.integer[Any]]) -> Floats:
+        """(...,) ratio of epochs with counts of ones (..., k)."""
+        block = ones[..., self.start : self.start + self.mechanism.num_values].astype(np.float64)
+        logs = self.mechanism.log_likelihoods(block)
+        first, second = self.values
+        return np.asarray(logs[..., first] - logs[..., second])
+
+
+@dataclass(frozen=True, slots=True)
 class Distinguisher:
-    """Score of a client: the sum of the entries at its cohort and at its counts of ones.
+    """Score of a client: the sum of the entries at its cohort and at its counts of ones, and of the ratios of its rows.
 
     name         : shown in reports
     table        : (cohorts, k, t + 1) float, log-likelihood ratios of the first value against the second
     cohort_table : (cohorts,) float, the same of the cohort; empty if the cohort does not count
+    rows         : ratios of the blocks whose bits depend on each other; the table is 0 at these
     """
 
     name: str
     table: Floats
     cohort_table: Floats = field(default_factory=lambda: np.zeros(0))
+    rows: tuple[RowRatio, ...] = ()
 
     def scores(self, seen: Observations) -> Floats:
         """(n,) scores, rounded to 1e-6; 0 in cohorts that the tables do not have."""
@@ -77,6 +103,8 @@ class Distinguisher:
             clients = np.flatnonzero(seen.cohorts == cohort)
             counts = seen.ones[clients][:, :, bits]
             scores[clients] += self.table[cohort][bits, counts].sum(axis=(1, 2))
+        for of_rows in self.rows:
+            scores += of_rows.of(seen.ones).sum(axis=1)
         return scores.round(6)
 
 
@@ -110,6 +138,27 @@ def true_bits(metric: Metric, value: AuditedValue) -> Bits:
     rows = [bloom_bits(metric, value, cohort).to_bytes(width, "little") for cohort in range(metric.num_cohorts)]
     packed = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, width)
     return np.unpackbits(packed, axis=1, count=k, bitorder="little")
+
+
+def row_ratios(metric: Metric, bits: Bits, bits_other: Bits) -> tuple[RowRatio, ...]:
+    """Ratios of the blocks of rows that differ between two values with given bits, (m, k); rows have no cohorts of their own."""
+    ratios = []
+    for start, block in zip(metric.kind.first_bits, metric.blocks, strict=True):
+        if isinstance(block.mechanism, SubsetSelection):
+            first, second = (int(each[0, start : start + block.num_bits].argmax()) for each in (bits, bits_other))
+            ratios += [RowRatio(block.mechanism, start, (first, second))] if first != second else []
+    return tuple(ratios)
+
+
+def declared_ratio(metric: Metric, bits: Bits, bits_other: Bits, reports: int) -> Distinguisher:
+    """Exact likelihood ratio of two values with known bits, (m, k), for epochs of so many reports."""
+    ratio = likelihood_ratio(
+        "likelihood ratio of the declared noise", declared_noise(metric, reports), bits, bits_other
+    )
+    rows = row_ratios(metric, bits, bits_other)
+    for each in rows:
+        ratio.table[:, each.start : each.start + each.mechanism.num_values] = 0
+    return replace(ratio, rows=rows)
 
 
 def likelihood_ratio(name: str, laws: Floats, bits: Bits, bits_other: Bits) -> Distinguisher:

@@ -6,6 +6,9 @@
     r = (1 - P) / P : n times the variance of the log of a frequency, delta method        P_v, P_w : probabilities of the event
 
 z_a belongs to the Clopper-Pearson limits, z_b to the power. The law chooses trials and events; no bound uses it.
+
+The law of rows of subset selection is simulated: the ratio l of a client with one of the two values, drawn evenly, has the weights
+1 / (1 + e**-l) under the first value and 1 / (1 + e**l) under the second, because l is the exact ratio.
 """
 
 from __future__ import annotations
@@ -17,17 +20,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import expit
 from scipy.stats import norm
 
+from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import Event
-from hubbub_decoder.audit.distinguisher import count_probabilities, log_ratio
+from hubbub_decoder.audit.distinguisher import RowRatio, count_probabilities, log_ratio
 
 TIGHTNESS = 0.95
 POWER = 0.99
 _MAX_ATOMS = 4_000
+_SIMULATED_CLIENTS = 200_000
+_CELLS_PER_BLOCK = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,9 @@ def _of_pattern(params: tuple[Params, ...], reports: int, pattern: tuple[tuple[i
     law = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
     steps = []
     for part, (only_first, only_second) in zip(params, pattern, strict=True):
+        if isinstance(part.mechanism, SubsetSelection):
+            steps += [_of_rows(part.mechanism, reports)] * only_first
+            continue
         zero, one = count_probabilities(part, reports)
         ratio = log_ratio(one, zero)
         steps += [LossLaw(ratio, one, zero)] * only_first + [LossLaw(-ratio, zero, one)] * only_second
@@ -79,6 +89,22 @@ def _of_pattern(params: tuple[Params, ...], reports: int, pattern: tuple[tuple[i
             np.multiply.outer(law.second, step.second).ravel(),
         )
     return law
+
+
+def _of_rows(mechanism: SubsetSelection, reports: int) -> LossLaw:
+    """Law of two values of rows, from simulated clients of the first; those of the second have the opposite ratios, by symmetry."""
+    rng, ratio = np.random.default_rng(0), RowRatio(mechanism, 0, (0, 1))
+    clients, d = _SIMULATED_CLIENTS, mechanism.num_values
+    losses = []
+    for start in range(0, clients, most := max(1, _CELLS_PER_BLOCK // d)):
+        values = np.zeros((min(most, clients - start), 1), np.intp)
+        ones = np.zeros((len(values), d), np.int64)
+        for rows in mechanism.simulate(values, d, reports, rng):
+            ones += rows
+        losses.append(ratio.of(ones))
+    loss = np.concatenate(losses)
+    loss = np.concatenate([loss, -loss])
+    return _merged(loss, expit(loss) / clients, expit(-loss) / clients)
 
 
 def _merged(loss: Floats, first: Floats, second: Floats) -> LossLaw:

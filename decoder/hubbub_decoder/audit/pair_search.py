@@ -29,7 +29,7 @@ from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedValue
 from hubbub_decoder.audit.distinguisher import (
     Distinguisher,
     count_histogram,
-    declared_noise,
+    declared_ratio,
     learned_noise,
     learned_ratios,
     likelihood_ratio,
@@ -135,9 +135,7 @@ def declared_candidate(
     """Declared mechanism of a pair of values, with the event for a bound of so many trials of each value."""
     first, second = (true_bits(metric, values[number]) for number in pair)
     event = declared_event(loss_law(metric, first, second, schedule.per_epoch, schedule.epochs), trials, alpha)
-    noise = declared_noise(metric, schedule.per_epoch)
-    ratio = likelihood_ratio("likelihood ratio of the declared noise", noise, first, second)
-    return Candidate(*pair, ratio, event)
+    return Candidate(*pair, declared_ratio(metric, first, second, schedule.per_epoch), event)
 
 
 def find_candidates(

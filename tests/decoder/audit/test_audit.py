@@ -10,7 +10,9 @@ import pytest
 
 from hubbub import Buckets, Estimand, Metric, Params
 from hubbub.errors import ParameterError
+from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.kinds import CategoricalKind
 from hubbub_decoder.audit.audit import audit_metric, declared_epsilon
 from hubbub_decoder.audit.clients import EncoderClient
 from hubbub_decoder.audit.distinguisher import true_bits
@@ -52,6 +54,7 @@ def test_audit_refutes_a_claim_below_the_truth(unseen_seed: int) -> None:
 
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75}
 ASYMMETRIC: dict[str, Any] = {"prob_p": 0.1875, "prob_q": 0.8125, "permanent_p": 0.02, "permanent_q": 0.5}
+ROWS = SubsetSelection(num_values=4, num_ones=2, prob_q=0.75, permanent_q=0.5)
 COINS: dict[str, Any] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.5}
 FAIR_COINS: dict[str, Any] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.75}
 MANY_HASHES: dict[str, Any] = {"num_bits": 8, "num_hashes": 6, "num_cohorts": 4}
@@ -83,6 +86,7 @@ CELLS: dict[str, tuple[Metric, int]] = {
         Metric.joint("j", [Metric.boolean(name, **COINS) for name in ("a", "b", "c")]),
         1,
     ),
+    "rows, two reports": (Metric("c", CategoricalKind.one_hot(("a", "b", "c"), None, ROWS)), 2),
     "no value is the worst neighbour": (Metric.string("s", Params(**MANY_HASHES, **NOISE, prob_f=0.25)), 1),
 }
 TIGHTNESS = {"no value is the worst neighbour": 0.7, "string with discover": 0.9}  # two strings reach 2/3 of the claim
