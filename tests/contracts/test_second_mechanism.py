@@ -7,7 +7,7 @@ import pytest
 
 from hubbub import Buckets, DefinitionError, Encoder, Metric, Params, Secret, parse_definitions
 from hubbub.mechanisms.subset import SubsetSelection
-from hubbub.metrics.kinds import CategoricalKind, StringKind, ordinal_kind
+from hubbub.metrics.kinds import StringKind, ordinal_kind
 from hubbub.privacy import epsilon
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder import decode
@@ -84,12 +84,9 @@ def test_audit_agrees_with_its_epsilon(unseen_seed: int) -> None:
     assert 0.6 * epsilon(AGE) < found.bound.epsilon <= epsilon(AGE)
 
 
-def test_kinds_with_products_over_bits_refuse_it() -> None:
+def test_strings_refuse_it() -> None:
     wide = Params(
         num_bits=8, num_hashes=1, num_cohorts=1, mechanism=SubsetSelection(num_values=8, num_ones=2, prob_q=0.75)
     )
     with pytest.raises(DefinitionError, match="bits are independent"):
         StringKind(wide)
-    part = Metric("os", CategoricalKind.one_hot(("a", "b", "c"), None, MECHANISM))
-    with pytest.raises(DefinitionError, match="part os must have a mechanism whose bits are independent"):
-        Metric.joint("both", (part, Metric.boolean("paid", prob_p=0.25, prob_q=0.75, prob_f=0)))

@@ -84,8 +84,9 @@ def joint(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
 def definition(fields: dict[str, Any]) -> dict[str, Any]:
     if fields["kind"] == "joint":
         return fields
-    response = {} if "permanent_p" in fields else {"prob_f": 0.5}
-    return {"categories": [], "other": None, "period": "day", "hold": None, **NOISE, **response, **fields}
+    chances: dict[str, Any] = NOISE | ({} if "permanent_p" in fields else {"prob_f": 0.5})
+    mechanism = {"mechanism": "subset"} if "num_ones" in fields else chances
+    return {"categories": [], "other": None, "period": "day", "hold": None, **mechanism, **fields}
 
 
 def pair(permanent_p: float, permanent_q: float) -> dict[str, float]:
@@ -392,11 +393,14 @@ def joints() -> Iterator[dict[str, Any]]:
     other = STRING | {"name": "t", "num_bits": 13, "num_hashes": 1, "prob_p": 0.1, "prob_q": 1 / 3} | pair(0.1, 0.5)
     systems = categorical("linux", "macos", "other", other="other") | {"prob_p": 0.39, "prob_q": 0.61}
     strict = categorical("a", "b")
+    rows = categorical("a", "b", "c") | {"name": "r", "num_bits": 4, "num_ones": 1, "prob_q": 0.7, "permanent_q": 0.6}
     cases: list[tuple[dict[str, Any], list[Any]]] = [
         (joint(STRING, BOOLEAN), [["v1", True], ["v1", False], ["v1", None], ["", True], [None, True], None, ["v1"]]),
         (joint(STRING, other, systems), [["v1", "v2", "beos"], ["v1", "v1", None], [None, "v1", "linux"], "v1"]),
         (joint(BOOLEAN, strict, hold=7), [[True, "b"], [True, "c"], [1, "b"], [None, None]]),
         (joint(other, STRING | {"prob_f": 0.25}, period="week", hold=1), [["v1", "v1"], ["v1", True]]),
+        (joint(rows, other, hold=7), [["a", "v1"], ["c", None], [None, "v1"], ["d", "v1"], None]),
+        (joint(other, rows | {"num_ones": 2}), [["v1", "b"], [None, None]]),
     ]
     for fields, values in cases:
         metric = metric_of(fields)
@@ -498,7 +502,7 @@ def subset_rows() -> Iterator[dict[str, Any]]:
     }
     default = ordinal(0, 1, 2, 3, default=0) | {"num_ones": 1, "prob_q": 0.5, "permanent_q": 0.6, "hold": 7}
     for number, fields in enumerate((four, many, default)):
-        fields = {"categories": [], "other": None, "period": "day", "hold": None, "mechanism": "subset"} | fields
+        fields = definition(fields)
         metric = metric_of(fields)
         for each in range(12):
             key, drawn = (SeededBytes(f"rows {number} {each} {use}") for use in ("secret", "coins"))

@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from hubbub import Buckets, Discovery, Estimand, Metric, Params, Several
-from hubbub.metrics.kinds import NumberKind
+from hubbub.mechanisms.subset import SubsetSelection
+from hubbub.metrics.kinds import CategoricalKind, NumberKind
 
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 ASYMMETRIC: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "permanent_p": 0.125, "permanent_q": 0.625}
 PARAMS = Params(num_bits=64, num_hashes=2, num_cohorts=64, **NOISE)
 OS = Metric.categorical("os", ("linux", "macos", "other"), other="other", **NOISE)
 DELAY = Metric.ordinal("delay", Buckets((0, 10, 50, 100), several=Several.MAX, unit="ms", default=0), **NOISE)
+ROWS = SubsetSelection(num_values=4, num_ones=1, prob_q=0.7, permanent_q=0.75)
+THEME = Metric("theme", CategoricalKind.one_hot(("dark", "light", "system"), None, ROWS))
 METRICS = (
     Metric.string("homepage", PARAMS, hold=4, description="start page", owner="a@example.org"),
     Metric.string("imported", replace(PARAMS, hash_scheme="google-md5")),
@@ -23,7 +26,9 @@ METRICS = (
     DELAY,
     Metric.ordinal("size", Buckets((0, 512), estimate=Estimand.MEAN, default=0), **NOISE),
     Metric.set("plugins", ("spelling", "preview", "vim"), **NOISE),
+    THEME,
     Metric.joint("os_and_page", (OS, Metric.string("page", PARAMS))),
+    Metric.joint("theme_and_page", (THEME, Metric.string("page", PARAMS))),
 )
 
 

@@ -11,14 +11,16 @@ docs/explanation/mathematics.md, equations (20.1) and (20.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
-from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.array_types import Bits, Floats, Indices
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.model.design_matrix import design_matrix
@@ -31,13 +33,14 @@ _BLOCK_REPORTS = 1 << 14
 class Components:
     """Components of a part: names (C,), and the likelihood ratios of reports relative to "no value".
 
-    listed : number of candidates or categories, which come first
+    listed   : number of candidates or categories, which come first
+    ratio_of : ratios (C, n) of the bits (k, n) of n reports of a cohort
     """
 
     metric: Metric
     names: tuple[str, ...]
     listed: int
-    mixture: Mixture
+    ratio_of: Callable[[Bits, int], Floats]
 
     @classmethod
     def of_part(cls, part: Metric, candidates: Sequence[str] | None) -> Components:
@@ -48,11 +51,13 @@ class Components:
         if not part.kind.needs_candidates:
             if candidates is not None:
                 raise CandidateError(f"{part.name}: a {part.kind} part has its own values. Leave out its candidates.")
-            names = part.kind.labels
+            names, mechanism = part.kind.labels, part.params.mechanism
+            rest = part.kind.named_values[len(names) :] or (NO_VALUE,)  # a boolean without a true bit is false
+            if isinstance(mechanism, SubsetSelection):
+                return cls(part, (*names, NO_VALUE), len(names), partial(_ratios_of_rows, mechanism))
             positions = np.arange(len(names)).reshape(1, -1, 1)
             mixture = Mixture(part.params, positions, np.ones(part.params.num_bits + 1))
-            rest = part.kind.named_values[len(names) :] or (NO_VALUE,)  # a boolean without a true bit is false
-            return cls(part, (*names, *rest), len(names), mixture)
+            return cls(part, (*names, *rest), len(names), partial(_ratios_without_unlisted, mixture))
         if candidates is None:
             raise CandidateError(
                 f"{part.name}: a string part needs candidates, and none were given. Pass its candidates."
@@ -64,19 +69,30 @@ class Components:
             raise CandidateError(
                 f"{part.name}: the candidates {shown} have the same bits in every cohort, so no report distinguishes them. Leave out one."
             )
-        mixture = Mixture.from_design(design)
-        return cls(part, (*(group[0] for group in design.groups), UNLISTED, NO_VALUE), len(design.groups), mixture)
+        names, mixture = tuple(group[0] for group in design.groups), Mixture.from_design(design)
+        return cls(part, (*names, UNLISTED, NO_VALUE), len(names), partial(_ratios, mixture))
 
     def __len__(self) -> int:
         return len(self.names)
 
     def ratios(self, rows: np.ndarray, cohort: int) -> Floats:
         """P(s | v) / P(s | no value) of packed reports (n, bytes) of one cohort, (C, n)."""
-        k = self.metric.num_bits
-        bits = np.ascontiguousarray(np.unpackbits(rows, axis=1, count=k, bitorder="little").T).astype(bool)
-        positions = self.mixture.positions
-        ratios = self.mixture.ratios(bits, positions[cohort if len(positions) > 1 else 0])
-        return ratios if UNLISTED in self.names[self.listed :] else np.delete(ratios, -2, axis=0)
+        bits = np.unpackbits(rows, axis=1, count=self.metric.num_bits, bitorder="little").T
+        return self.ratio_of(np.ascontiguousarray(bits).astype(bool), cohort)
+
+
+def _ratios(mixture: Mixture, bits: Bits, cohort: int) -> Floats:
+    return mixture.ratios(bits, mixture.positions[cohort if len(mixture.positions) > 1 else 0])
+
+
+def _ratios_without_unlisted(mixture: Mixture, bits: Bits, cohort: int) -> Floats:
+    return np.delete(_ratios(mixture, bits, cohort), -2, axis=0)
+
+
+def _ratios_of_rows(mechanism: SubsetSelection, bits: Bits, _cohort: int) -> Floats:
+    """Each component has a bit of its own, "no value" the last one."""
+    logs = mechanism.log_likelihoods(bits.T.astype(np.float64)).T
+    return np.asarray(np.exp(logs - logs[-1]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,9 +67,9 @@ def test_kinds_round_trip_through_json_values(metric: Metric) -> None:
 
 @pytest.mark.parametrize("metric", [each for each in METRICS if len(each.blocks) == 1], ids=lambda metric: metric.name)
 def test_kinds_round_trip_through_tables_of_definitions(metric: Metric) -> None:
-    kind, table = metric.kind, metric.kind.to_table()
+    kind, table, mechanism = metric.kind, metric.kind.to_table(), metric.params.mechanism
     assert set(kind.required_fields) <= set(table) <= {*kind.required_fields, *kind.optional_fields}
-    assert KINDS[kind.word].from_table({**table, **metric.params.mechanism.fields}) == kind
+    assert KINDS[kind.word].from_table({**table, **mechanism.word_field, **mechanism.fields}) == kind
 
 
 OWN_FIELDS = {

@@ -180,7 +180,12 @@ def digest_of(fields: dict[str, Any]) -> str:
 def mechanism_of(fields: dict[str, Any]) -> dict[str, Any]:
     names = ("categories", "hash_scheme", "kind", "name", "num_bits", "num_cohorts", "num_hashes", "other")
     canonical = {name: fields[name] for name in names}
-    canonical |= {"p": a_of(fields["prob_p"], 24), "q": a_of(fields["prob_q"], 24), **(response_of(fields) or {})}
+    canonical["q"] = a_of(fields["prob_q"], 24)
+    if "num_ones" in fields:
+        canonical |= {"mechanism": "subset", "w": fields["num_ones"]}
+        canonical |= {"permanent_q": a_of(fields.get("permanent_q", 1.0), 24)}
+    else:
+        canonical |= {"p": a_of(fields["prob_p"], 24), **(response_of(fields) or {})}
     if "discover" in fields:
         canonical["discover"] = discover_of(fields)
     if "items" in fields:
@@ -240,55 +245,19 @@ def set_bit_of(items: list[str], value: object, cohort: int) -> int | None:
     return int(items[cohort] in value)
 
 
-def row_value_of(fields: dict[str, Any], value: Any) -> int:
-    """Subset selection: the position of the true bit."""
-    if fields["kind"] == "ordinal":
-        number = fields["buckets"]["default"] if value is None else value
-        return sum(number >= edge for edge in fields["buckets"]["edges"][1:-1])
-    return int(fields["num_bits"] - 1 if value is None else fields["categories"].index(value))
-
-
 def others_of(words: list[int], d: int, y: int) -> list[int]:
     """Positions among the others than y, of the words that are not rejected."""
     kept = [word & (1 << (d - 2).bit_length()) - 1 for word in words]
     return [position + (position >= y) for position in kept if position < d - 1]
 
 
-def row_digest_of(fields: dict[str, Any]) -> str:
-    names = (
-        "categories",
-        "hash_scheme",
-        "hold",
-        "kind",
-        "mechanism",
-        "name",
-        "num_bits",
-        "num_cohorts",
-        "num_hashes",
-        "other",
-        "period",
-    )
-    canonical = {name: fields[name] for name in names}
-    canonical |= {
-        "w": fields["num_ones"],
-        "q": a_of(fields["prob_q"], 24),
-        "permanent_q": a_of(fields.get("permanent_q", 1.0), 24),
-    }
-    if "buckets" in fields:
-        canonical["buckets"] = mechanism_of(fields | {"prob_p": 0.0, "prob_f": 0.0})["buckets"]
-    return hashlib.sha256(b"hubbub-metric-v1\n" + as_json(canonical).encode("ascii")).hexdigest()
-
-
-def row_prr_of(fields: dict[str, Any], secret: bytes, epoch: int | None, x: int) -> int:
-    d, a = fields["num_bits"], a_of(fields.get("permanent_q", 1.0), 24)
-    of_epoch = b"" if epoch is None else epoch.to_bytes(8, "little", signed=True)
-    key = (1 << x).to_bytes((d + 7) // 8, "little")
-    read = (b"hubbub/prr/v2", secret, bytes.fromhex(row_digest_of(fields)), b"", of_epoch, key)
-    stream = hashlib.shake_256(b"".join(map(framed, read))).digest(3 + 2 * 128)
+def row_prr_of(fields: dict[str, Any], stream: bytes, bloom: int) -> int:
+    """Subset selection: the PRR, from the PRR stream."""
+    x, a = bloom.bit_length() - 1, a_of(fields.get("permanent_q", 1.0), 24)
     if a == 2**24 or int.from_bytes(stream[:3], "little") < (a or 0):
-        return x
+        return bloom
     words = [int.from_bytes(stream[at : at + 2], "little") for at in range(3, 3 + 2 * 128, 2)]
-    return others_of(words, d, x)[0]  # in all vectors some word is not rejected
+    return int(1 << others_of(words, fields["num_bits"], x)[0])  # in all vectors some word is not rejected
 
 
 def row_irr_of(fields: dict[str, Any], y: int, coins: bytes) -> tuple[int, int]:
@@ -389,7 +358,7 @@ def bloom_of(fields: dict[str, Any], value: object, cohort: int) -> int | None:
         inner: list[float] = fields["buckets"]["edges"][1:-1]
         return 1 << int(sum(number >= edge for edge in inner))
     if value is None:
-        return 0
+        return 1 << fields["num_bits"] - 1 if "num_ones" in fields else 0
     if fields["kind"] == "boolean":
         return {True: 1, False: 0}[value] if type(value) is bool else None
     if type(value) is not str:
@@ -471,9 +440,12 @@ def prr_of(fields: dict[str, Any], secret: bytes, epoch: int | None, value: Any,
     for part, at in parts_of(fields):
         k, width = part["num_bits"], (part["num_bits"] + 7) // 8
         name = part["name"] if "parts" in fields else ""
-        stream = hashlib.shake_256(prr_input(fields, name, secret, epoch, key)).digest(48 * width)
-        words = [stream[at : at + width] for at in range(0, len(stream), width)]
-        true, response = bloom >> at & (1 << k) - 1, response_of(part) or {}
+        stream = hashlib.shake_256(prr_input(fields, name, secret, epoch, key)).digest(48 * width + 259)
+        true = bloom >> at & (1 << k) - 1
+        if "num_ones" in part:
+            bits |= row_prr_of(part, stream, true) << at
+            continue
+        words, response = [stream[at : at + width] for at in range(0, 48 * width, width)], response_of(part) or {}
         if "f" in response:
             mask = mask_of(response["f"], 23, k, words)
             of_part = true & ~mask | int.from_bytes(words.pop(0), "little") & mask
@@ -494,6 +466,11 @@ def report_of(fields: dict[str, Any], prr: bytes, coins: bytes) -> bytes:
     bits = 0
     for part, at in parts_of(fields):
         k, width = part["num_bits"], (part["num_bits"] + 7) // 8
+        if "num_ones" in part:
+            permanent = int.from_bytes(prr, "little") >> at & (1 << k) - 1
+            row, taken = row_irr_of(part, permanent.bit_length() - 1, coins)
+            bits, coins = bits | row << at, coins[taken:]
+            continue
         p, q = a_of(part["prob_p"], 24) or 0, a_of(part["prob_q"], 24) or 0
         words = [coins[at : at + width] for at in range(0, len(coins) - width + 1, width)]
         given, block = len(words), min(num_words(p) + num_words(q), 16)
@@ -585,11 +562,12 @@ def test_format_page_implementation_matches_every_vector() -> None:
         assert v["prr"] == (None if answer is None else prr_of(fields, key, v["epoch"], None, answer).hex()), v
     for v in VECTORS["subset_rows"]:
         fields, key, coins = v["definition"], bytes.fromhex(v["secret"]), bytes.fromhex(v["coins"])
-        width, x = (fields["num_bits"] + 7) // 8, row_value_of(fields, v["value"])
-        y = row_prr_of(fields, key, v["epoch"], x)
-        irr, taken = row_irr_of(fields, y, coins)
-        found = [bits.to_bytes(width, "little").hex() for bits in (1 << x, 1 << y, irr)]
-        assert (v["digest"], v["bloom"], v["prr"], v["irr"]) == (row_digest_of(fields), *found), v
+        bloom = bloom_of(fields, v["value"], 0)
+        assert bloom is not None
+        prr = prr_of(fields, key, v["epoch"], v["value"], bloom)
+        irr, taken = row_irr_of(fields, int.from_bytes(prr, "little").bit_length() - 1, coins)
+        found = [bits.hex() for bits in (bloom.to_bytes(len(prr), "little"), prr, irr.to_bytes(len(prr), "little"))]
+        assert (v["digest"], v["bloom"], v["prr"], v["irr"]) == (digest_of(fields), *found), v
         assert v["taken"] == taken, v
         assert irr.bit_count() == fields["num_ones"]
     for v in VECTORS["instantaneous"]:

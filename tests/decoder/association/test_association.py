@@ -13,6 +13,8 @@ from scipy import stats
 
 from hubbub import Encoder, Metric, Params, Secret, SummaryError
 from hubbub.errors import ParameterError
+from hubbub.mechanisms.subset import SubsetSelection
+from hubbub.metrics.kinds import CategoricalKind
 from hubbub.summary import Reports
 from hubbub.testing import SeededBytes
 from hubbub_decoder import Association, CandidateError, PopulationError, associate, decode, simulate
@@ -21,6 +23,7 @@ from hubbub_decoder.association.dependence import fit_dependence
 from hubbub_decoder.association.margins import fit_point
 from hubbub_decoder.association.moments import CohortMoments
 from hubbub_decoder.simulation import simulate_reports
+from tests.support.enumerate_rows import row_distribution
 
 ALPHA = 1e-6
 Table = NDArray[np.float64]
@@ -34,6 +37,14 @@ def strings(num_bits: int = 16, num_hashes: int = 1, **response: Any) -> Params:
 CARRIER, ORIGIN = Metric.string("carrier", strings()), Metric.string("origin", strings())
 PAID = Metric.boolean("paid", prob_p=0.2, prob_q=0.8, prob_f=0.25)
 OS = Metric.categorical("os", ("a", "b", "c"), prob_p=0.2, prob_q=0.8, prob_f=0.25)
+
+
+def rows(number: int, num_ones: int, permanent_q: float = 0.8) -> Metric:
+    """Rows of subset selection of so many categories, a, b and so on."""
+    mechanism = SubsetSelection(num_values=number + 1, num_ones=num_ones, prob_q=0.7, permanent_q=permanent_q)
+    return Metric("rows", CategoricalKind.one_hot([chr(97 + i) for i in range(number)], None, mechanism))
+
+
 FLIGHT = Metric.joint("flight", (CARRIER, ORIGIN))
 CARRIERS, ORIGINS = ["AA", "UA", "DL", "B6"], ["EWR", "JFK", "LGA"]
 
@@ -52,17 +63,31 @@ def dependent_table(rows: int, columns: int, rng: np.random.Generator) -> Table:
     return np.asarray(table / table.sum())
 
 
-def test_simulated_joint_reports_have_the_law_of_the_encoder(unseen_seed: int) -> None:
+@pytest.mark.parametrize("part", [OS, rows(3, 1)], ids=["unary", "subset"])
+def test_simulated_joint_reports_have_the_law_of_the_encoder(part: Metric, unseen_seed: int) -> None:
     """4,000 reports of one pair from each: bit counts per cohort within chance of each other, and all pairs of bits."""
-    metric = Metric.joint("both", (Metric.string("s", strings(8)), OS))
+    metric = Metric.joint("both", (Metric.string("s", strings(8)), part))
+    k = metric.num_bits
     rng, random_bytes = np.random.default_rng(unseen_seed), SeededBytes(unseen_seed)
     encoded = [Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(("x", "b")) for _ in range(4000)]
     real, simulated = Reports.from_reports(metric, encoded), simulate(metric, {("x", "b"): 4000}, rng, form=Reports)
-    bits = [np.unpackbits(each.rows, axis=1, count=11, bitorder="little") for each in (real, simulated)]
-    pairs = [(each[:, :, None] & each[:, None, :]).sum(axis=0)[np.triu_indices(11)] for each in bits]
+    bits = [np.unpackbits(each.rows, axis=1, count=k, bitorder="little") for each in (real, simulated)]
+    pairs = [(each[:, :, None] & each[:, None, :]).sum(axis=0)[np.triu_indices(k)] for each in bits]
     in_cohort = [each.bit_counts().ones.ravel() for each in (real, simulated)]
     for one, other in (*zip(*pairs, strict=True), *zip(*in_cohort, strict=True)):
         assert stats.fisher_exact([[one, 4000 - one], [other, 4000 - other]]).pvalue > ALPHA / 200
+
+
+@pytest.mark.parametrize(("num_ones", "permanent_q"), [(1, 0.8), (2, 0.5), (2, 1)])
+def test_ratios_of_rows_are_those_of_the_enumerated_law(num_ones: int, permanent_q: float) -> None:
+    part = rows(4, num_ones, permanent_q)
+    mechanism = part.params.mechanism
+    assert isinstance(mechanism, SubsetSelection)
+    laws = np.array(row_distribution(mechanism, 1))
+    packed = [[sum(1 << bit for bit in row)] for row in itertools.combinations(range(5), num_ones)]
+    components = Components.of_part(part, None)
+    assert components.names == ("a", "b", "c", "d", "(no value)")
+    assert components.ratios(np.array(packed, np.uint8), 0) == pytest.approx(laws / laws[-1], rel=1e-12)
 
 
 def test_no_value_and_unlisted_are_components(unseen_seed: int) -> None:
@@ -86,7 +111,7 @@ def test_no_value_and_unlisted_are_components(unseen_seed: int) -> None:
 
 @pytest.mark.slow
 def test_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int) -> None:
-    """40 random tasks: the mean squared z of the cells is near 1.
+    """40 random tasks, of which half have a part of subset selection: the mean squared z of the cells is near 1.
 
     The cells of a task are dependent. With 4 independent ones in each, the mean is chi-squared(160) / 160, which leaves [.52, 1.63]
     with a probability of 1e-6.
@@ -95,7 +120,7 @@ def test_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int) -> None:
     squares: list[float] = []
     conditional: list[float] = []
     for _ in range(40):
-        rows, columns = int(rng.integers(2, 5)), int(rng.integers(2, 4))
+        height, width = int(rng.integers(2, 5)), int(rng.integers(2, 4))
         params = [
             strings(
                 int(rng.choice([16, 32])),
@@ -104,12 +129,18 @@ def test_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int) -> None:
                 prob_f=float(rng.choice([0, 0.25])),
             )
         ]
-        metric = Metric.joint("flight", (Metric.string("carrier", params[0]), Metric.string("origin", params[0])))
+        has_noise = params[0].mechanism.has_permanent_noise
+        other = [Metric.string("origin", params[0]), rows(width, 1 + (width > 2), 0.8 if has_noise else 1)]
+        carrier, origin = Metric.string("carrier", params[0]), other[int(rng.integers(2))]
         first, second = (
-            [f"{side}{rng.integers(10**9)}" for _ in range(n)] for side, n in (("a", rows), ("b", columns))
+            [f"{side}{rng.integers(10**9)}" for _ in range(n)] for side, n in (("a", height), ("b", width))
         )
-        clients = population(dependent_table(rows, columns, rng), first, second, 30_000, rng)
-        found = associate(simulate(metric, clients, rng, form=Reports), {"carrier": first, "origin": second})
+        listed = {"carrier": first, "origin": second}
+        if origin.kind.labels:
+            second, listed = list(origin.kind.labels), {"carrier": first}
+        metric = Metric.joint("flight", (carrier, origin))
+        clients = population(dependent_table(height, width, rng), first, second, 30_000, rng)
+        found = associate(simulate(metric, clients, rng, form=Reports), listed)
         for pair, count in clients.items():
             cell = found[pair]
             squares.append(((cell.share - count / 30_000) / cell.std_error) ** 2)

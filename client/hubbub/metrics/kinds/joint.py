@@ -1,7 +1,7 @@
 """Joint metrics: two or three parts whose bits are reported together.
 
 The report of a joint metric is the bits of its parts, one part after the other, under one cohort. Each part has its own mechanism
-(`Params.mechanism`), its own value and its own permanent response. Given the values and the cohort the parts' bits are independent.
+(`Params.mechanism`), its own value and its own permanent response. Given the values and the cohort the parts are independent of each other.
 Source: Fanti, Pihur, Erlingsson 2016 (arXiv 1503.01214), sec. 3; docs/how-to/association.md.
 """
 
@@ -58,8 +58,6 @@ class JointKind(Kind):
             if not isinstance(part, BlockKind):
                 raise DefinitionError("a part of a joint metric must not be joint itself: list its parts instead")
             part.check_part(name)
-            if not part.params.mechanism.has_independent_bits:
-                raise DefinitionError(f"part {name} must have a mechanism whose bits are independent, such as unary")
         cohorts = {block.num_cohorts for block in self.blocks if block.hash_scheme != "one-hot"}
         if len(cohorts) > 1:
             raise DefinitionError(
