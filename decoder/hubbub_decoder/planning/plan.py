@@ -20,7 +20,8 @@ from hubbub_decoder.inference.intervals import DETECTION_POWER
 from hubbub_decoder.planning.definition import PLACEHOLDER_DESCRIPTION, PLACEHOLDER_OWNER, toml_lines
 from hubbub_decoder.planning.description import Description, describe_accuracy
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
-from hubbub_decoder.planning.probabilities import chain_of, choose_hold, limits_of, noise_of
+from hubbub_decoder.planning.probabilities import TOLERANCE, chain_of, choose_hold, limits_of, noise_of
+from hubbub_decoder.planning.subset_selection import SKEWED_SHARE, skewed_loss
 from hubbub_decoder.planning.wishes import Design, Wishes, planner_for
 from hubbub_decoder.results.estimates import Finding, Level
 
@@ -47,8 +48,9 @@ class Plan:
     symmetric
         Smallest variance with a symmetric permanent response, divided by the variance of this plan, without
         collisions.
-    unary
-        Smallest variance with unary encoding, divided by the variance of this plan. 1: this plan has unary encoding.
+    other
+        Smallest variance with the other mechanism, unary encoding or subset selection, divided by the variance of this
+        plan. None: the kind has one mechanism.
     notes
         Reasons of the choice, a sentence each.
     warnings
@@ -61,7 +63,7 @@ class Plan:
     smallest: float
     reports_needed: float
     symmetric: float
-    unary: float
+    other: float | None
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -167,12 +169,13 @@ def plan(
         description=describe_accuracy(metric, accuracy),
         smallest=design.smallest,
         reports_needed=needed,
-        symmetric=_unary_noise(wishes, design, symmetric=True),
-        unary=1.0 if design.rows is None else _unary_noise(wishes, design),
+        symmetric=_symmetric_noise(wishes, design),
+        other=design.other,
         notes=(),
         warnings=(),
     )
-    return replace(planned, notes=(*chosen, *_notes(planned)), warnings=tuple(_warnings(planned)))
+    notes = (*chosen, *_notes(planned, design), *planner.advice(wishes, design.smallest, needed))
+    return replace(planned, notes=notes, warnings=tuple(_warnings(planned)))
 
 
 def _check_accuracy(wishes: Wishes, smallest: float, accuracy: Accuracy) -> None:
@@ -189,22 +192,30 @@ def _check_accuracy(wishes: Wishes, smallest: float, accuracy: Accuracy) -> None
         )
 
 
-def _unary_noise(wishes: Wishes, design: Design, *, symmetric: bool = False) -> float:
-    """Smallest variance with unary encoding, or with a symmetric permanent response alone, over that of the design, collisions apart."""
+def _symmetric_noise(wishes: Wishes, design: Design) -> float:
+    """Smallest variance with a symmetric permanent response over that of the design, collisions apart."""
     _, hashes, _ = design.size
-    best = chain_of(wishes, design.share, hashes, symmetric=symmetric)
+    best = chain_of(replace(wishes, epsilon=design.epsilon or wishes.epsilon), design.share, hashes, symmetric=True)
     return noise_of(wishes, design.share, best, hashes) / noise_of(wishes, design.share, design.chain, hashes)
 
 
-def _notes(planned: Plan) -> Iterator[str]:
+def _notes(planned: Plan, design: Design) -> Iterator[str]:
     """Yield the reasons of the choice: its law, the mechanism, and the permanent response."""
-    wishes, unit = planned.wishes, planned.wishes.epsilon_unit
+    wishes, unit, rows = planned.wishes, planned.wishes.epsilon_unit, design.rows
     yield from planned.description.accuracy.notes()
-    if planned.unary > 1:
-        yield (
-            f"Subset selection is chosen: the best unary encoding, one independent bit for each of the {wishes.num_candidates} values, "
-            f"has {planned.unary:.2f} times this variance."
-        )
+    if design.epsilon is not None:
+        yield f"The central epsilon of {wishes.central:g} leaves epsilon = {design.epsilon:.3g} for a report, not {wishes.epsilon:g}."
+    if design.other is not None:
+        names = "subset selection, one row for all values", "unary encoding, one independent bit for each value"
+        chosen, other = names[:: 1 if rows else -1]
+        equal = " at the same central epsilon" if wishes.central else ""
+        yield f"{chosen.capitalize()}, is chosen: {other}, has {design.other:.2f} times its variance{equal}."
+    if rows is not None:
+        if (loss := skewed_loss(rows)) > TOLERANCE:
+            yield (
+                f"Where one value has {100 * SKEWED_SHARE:g} % of the clients, the others have {loss:.2f} times the variance that whole rows would "
+                "give: only the counts of bits are kept."
+            )
         return
     if unit is not None and wishes.hold is None and limits_of(wishes).most_exchanged:
         reach, wanted = math.tanh(unit / 4), math.expm1(wishes.epsilon) / (math.exp(wishes.epsilon) + 3)

@@ -212,7 +212,7 @@ def rows_of(wishes: Wishes, share: float) -> SubsetSelection | None:
     unit = wishes.epsilon_unit
     limits = RowLimits(
         num_values=wishes.num_candidates + 1,
-        report=math.inf if wishes.epsilon is None else wishes.epsilon,
+        report=wishes.epsilon,
         unit=math.inf if unit is None else unit,
         unit_reports=wishes.hold or math.inf,
     )

@@ -20,6 +20,8 @@ _BISECTIONS = 30
 _LEAST_EXCESS = 1e-3
 _TIE = 1e-4  # of equal variances, one without permanent noise is simpler
 _STEP = 2.0**-DYADIC_DIGITS
+SKEWED_SHARE = 0.9
+"""Share of the largest value for which a plan states the loss of bit counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,27 @@ def best_subset_selection(limits: RowLimits, share: float, repetition: Repetitio
                 noise = float(Chain.of_mechanism(mechanism).noise(share, repetition))
                 found.append((noise * (1 + _TIE * mechanism.has_permanent_noise), mechanism))
     return min(found, key=lambda each: each[0])[1] if found else None
+
+
+def skewed_loss(mechanism: SubsetSelection, share: float = SKEWED_SHARE) -> float:
+    """Return the variance of the difference of two small shares from bit counts over that from whole rows, for one report.
+
+        ((w-1) f_1 + (d-w-1) f_0) ((w-1) / f_1 + (d-w-1) / f_0) / (d-2)**2
+
+    f_1 and f_0 are the probabilities of a row with one of the two values, with the value of the large share and without it. The other
+    values share the rest evenly. Rows of one value, and an even population, lose nothing.
+
+    >>> skewed_loss(SubsetSelection(num_values=31, num_ones=1, prob_q=0.5))
+    1.0
+    """
+    d, w, q = mechanism.num_values, mechanism.num_ones, mechanism.q_star
+    if d <= 2:
+        return 1.0
+    without, more = (1 - q) / (d - w), q / w - (1 - q) / (d - w)
+    even = (1 - share) / (d - 1)
+    f_1, f_0 = without + more * (share + (w - 1) * even), without + more * w * even
+    with_it, without_it = w - 1, d - w - 1
+    return (with_it * f_1 + without_it * f_0) * (with_it / f_1 + without_it / f_0) / (d - 2) ** 2
 
 
 def _kept(limits: RowLimits) -> list[float]:

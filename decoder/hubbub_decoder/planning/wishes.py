@@ -182,6 +182,8 @@ class Design(NamedTuple):
     smallest : smallest share that matters
     discover : groups that report fragments of strings
     rows     : subset selection, if its variance is smaller than that of unary encoding; `chain` is then the law of its bits
+    epsilon  : largest epsilon of a report that the central epsilon leaves, if that is less than the wished one
+    other    : smallest variance of the other mechanism over that of the design, at the same central epsilon; None: there is none
     """
 
     chain: Chain
@@ -190,6 +192,8 @@ class Design(NamedTuple):
     smallest: float
     discover: Discovery | None = None
     rows: SubsetSelection | None = None
+    epsilon: float | None = None
+    other: float | None = None
 
     @property
     def mechanism(self) -> Mechanism:
@@ -244,6 +248,13 @@ class KindPlanner(ABC, Generic[K]):
     @abstractmethod
     def design(self, wishes: Wishes) -> Design:
         """Return the probabilities and the size with the smallest variance. Raises PlanError if none are within the wishes."""
+
+    def advice(self, wishes: Wishes, smallest: float, reports_needed: float) -> Iterator[str]:  # noqa: ARG002  (of other kinds)
+        """Yield what another kind of metric would do better.
+
+        smallest, reports_needed : smallest share that matters, and the number of reports that detect it
+        """
+        yield from ()
 
     @abstractmethod
     def kind(self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None) -> K:

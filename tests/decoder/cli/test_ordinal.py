@@ -9,10 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hubbub import Buckets, Estimand, KindWord, load_definitions
+from hubbub import Buckets, Estimand, KindWord, Metric, load_definitions
+from hubbub.mechanisms.mechanism import Mechanism
+from hubbub.mechanisms.subset import SubsetSelection
+from hubbub.mechanisms.unary import UnaryResponse
+from hubbub.metrics.kinds import ordinal_kind
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub.summary import BitCounts
-from hubbub_decoder import decode, plan
+from hubbub_decoder import decode, describe, plan
 from hubbub_decoder.planning.wishes import Wishes
 from hubbub_decoder.simulation import simulate
 from tests.decoder.cli.test_cli import error_of, hubbub
@@ -152,15 +156,22 @@ def test_audit_compares_buckets(definitions: Path) -> None:
     assert audited["metric"] == "delay"
 
 
-def test_plan_states_the_standard_errors_that_a_decoding_has() -> None:
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        SubsetSelection(num_values=7, num_ones=1, prob_q=0.5),
+        SubsetSelection(num_values=7, num_ones=2, prob_q=0.6, permanent_q=0.7),
+        UnaryResponse(prob_p=0.2, prob_q=0.7, prob_f=0.5),
+    ],
+)
+def test_plan_states_the_standard_errors_that_a_decoding_has(mechanism: Mechanism) -> None:
     """Against the decoding of the expected counts of equal shares: the same to 1 %."""
-    wishes = Wishes(kind=KindWord.ORDINAL, num_candidates=6, epsilon=2, num_reports=120_000, share=0.1)
-    planned = plan(wishes, edges=(0, 1, 2, 4, 8, 16, 32))
-    (note,) = [note for note in planned.notes if "distribution function" in note]
+    metric = Metric("delay", ordinal_kind(Buckets((0, 1, 2, 4, 8, 16, 32)), mechanism))
+    (note,) = describe(metric, num_reports=120_000).accuracy.notes()
     of_mean, of_distribution = map(float, re.findall(r"is (\S+) and that .* up to (\S+) %", note)[0])
-    params = planned.metric.params
-    ones = round(20_000 * params.mechanism.q_star + 100_000 * params.mechanism.p_star)
-    numbers = decode(BitCounts(planned.metric, [120_000], [[ones] * 6])).numbers
+    ones = round(20_000 * mechanism.q_star + 100_000 * mechanism.p_star)
+    without = [sum_of_ones - 6 * ones] if (sum_of_ones := 120_000 * getattr(mechanism, "num_ones", 0)) else []
+    numbers = decode(BitCounts(metric, [120_000], [[ones] * 6 + without])).numbers
     assert numbers is not None
     assert numbers.mean.std_error == pytest.approx(of_mean, rel=0.01)
     assert 100 * max(point.std_error for point in numbers.distribution) == pytest.approx(of_distribution, rel=0.01)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 from hubbub.metrics.buckets import Buckets, Estimand
@@ -20,6 +22,9 @@ from hubbub_decoder.planning.law.accuracy import (
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.probabilities import allowed_cohorts, chain_of, cohorts_central, noise_of, rows_of
 from hubbub_decoder.planning.wishes import Design, KindPlanner, Wishes
+
+_MOST_LOWERED = 64
+_BISECTIONS = 10
 
 K = TypeVar("K", bound=BlockKind)
 
@@ -48,17 +53,29 @@ class OneHotPlanner(KindPlanner[K]):
         return wishes.num_candidates, (0, hashes)
 
     def design(self, wishes: Wishes) -> Design:
-        share = self.mean_share(wishes)
+        """Return the mechanism with the smallest variance; where a central epsilon is wished, each has the epsilon that this leaves."""
+        mechanisms = [self._unary, *([self._rows] if self.has_rows else [])]
+        designs = [found for of in mechanisms if (found := _within_central(wishes, of)) is not None]
+        if not designs:
+            block = self._unary(wishes)
+            allowed_cohorts(wishes, _block(block), (block.size[2],))  # raises
+        noises = [noise_of(wishes, each.share, each.chain) for each in designs]
+        best = noises.index(min(noises))
+        return designs[best]._replace(other=max(noises) / min(noises) if len(designs) > 1 else None)
+
+    def _size(self, wishes: Wishes) -> tuple[int, int, int]:
         (cohorts,) = self.cohorts
-        unary = Design(chain_of(wishes, share), (wishes.num_candidates, 1, cohorts), share, self.smallest_share(wishes))
-        designs = [unary]
-        if self.has_rows and (rows := rows_of(wishes, share)) is not None:
-            designs.append(unary._replace(chain=Chain.of_mechanism(rows), rows=rows))
-        most = wishes.central
-        hidden = [each for each in designs if most is None or cohorts_central(wishes, _block(each), cohorts) <= most]
-        if not hidden:
-            allowed_cohorts(wishes, _block(unary))  # raises
-        return min(hidden, key=lambda each: noise_of(wishes, share, each.chain))
+        return wishes.num_candidates, 1, cohorts
+
+    def _unary(self, wishes: Wishes) -> Design:
+        share = self.mean_share(wishes)
+        return Design(chain_of(wishes, share), self._size(wishes), share, self.smallest_share(wishes))
+
+    def _rows(self, wishes: Wishes) -> Design | None:
+        share = self.mean_share(wishes)
+        rows = rows_of(wishes, share)
+        law = None if rows is None else Chain.of_mechanism(rows)
+        return law and Design(law, self._size(wishes), share, self.smallest_share(wishes), rows=rows)
 
     def accuracy(self, kind: K, population: Population, **_of_strings: Any) -> BitAccuracy:
         return BitAccuracy(**_law_fields(kind, population))
@@ -96,11 +113,8 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
     def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:  # noqa: ARG002  (one bit, whatever is wished)
         return 1, (0, hashes)
 
-    def design(self, wishes: Wishes) -> Design:
-        share, items = self.mean_share(wishes), wishes.num_candidates
-        design = Design(chain_of(wishes, share), (1, 1, items), share, self.smallest_share(wishes))
-        allowed_cohorts(wishes, _block(design), (items,))  # raises if the clients of an item do not hide each other
-        return design
+    def _size(self, wishes: Wishes) -> tuple[int, int, int]:
+        return 1, 1, wishes.num_candidates
 
     def kind(self, design: Design, *, categories: Sequence[str] | None, **_of_others: Any) -> SetKind:
         names = categories or [f"item {i + 1}" for i in range(design.size[2])]
@@ -113,25 +127,22 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
 class NumberPlanner(OneHotPlanner[OrdinalKind | MeanKind]):
     """Planner of numbers in buckets."""
 
-    law: ClassVar[type[OrdinalAccuracy | MeanAccuracy]]
-
     def kind(self, design: Design, *, edges: Sequence[float] | None, **_of_others: Any) -> OrdinalKind | MeanKind:
         return ordinal_kind(self._buckets(tuple(edges or range(design.size[0] + 1))), design.mechanism)
 
     def _buckets(self, edges: tuple[float, ...]) -> Buckets:
         return Buckets(edges)
 
-    def accuracy(
-        self, kind: OrdinalKind | MeanKind, population: Population, **_of_strings: Any
-    ) -> OrdinalAccuracy | MeanAccuracy:
-        return self.law(buckets=kind.buckets, **_law_fields(kind, population))
-
 
 class OrdinalPlanner(NumberPlanner, of=OrdinalKind):
     """Planner of the distribution of numbers."""
 
+    has_rows = True
     rule = f"an ordinal metric has 2 to {MAX_BITS} buckets. Pass another number."
-    law = OrdinalAccuracy
+
+    def accuracy(self, kind: OrdinalKind | MeanKind, population: Population, **_of_strings: Any) -> OrdinalAccuracy:
+        mechanism = kind.params.mechanism
+        return OrdinalAccuracy(buckets=kind.buckets, mechanism=mechanism, **_law_fields(kind, population))
 
 
 class MeanPlanner(NumberPlanner, of=MeanKind):
@@ -139,12 +150,36 @@ class MeanPlanner(NumberPlanner, of=MeanKind):
 
     candidates = range(1, 2)
     rule = "a metric with estimate = mean has one bit and needs no candidates. Leave out num_candidates."
-    law = MeanAccuracy
     total_share = 0.5
     cohorts = (MEAN_COHORTS,)
 
+    def accuracy(self, kind: OrdinalKind | MeanKind, population: Population, **_of_strings: Any) -> MeanAccuracy:
+        return MeanAccuracy(buckets=kind.buckets, **_law_fields(kind, population))
+
     def _buckets(self, edges: tuple[float, ...]) -> Buckets:
         return Buckets(edges, default=edges[0], estimate=Estimand.MEAN)
+
+
+def _within_central(wishes: Wishes, mechanism: Callable[[Wishes], Design | None]) -> Design | None:
+    """Return the design with the largest epsilon that keeps the central epsilon; None: no epsilon above a 64th of the wished one does."""
+
+    def hidden(epsilon: float) -> Design | None:
+        design = mechanism(replace(wishes, epsilon=epsilon))
+        most = wishes.central
+        if design is None or most is None or cohorts_central(wishes, _block(design), design.size[2]) <= most:
+            return design
+        return None
+
+    found = hidden(wishes.epsilon)
+    if found is not None or wishes.central is None:
+        return found
+    low, high = wishes.epsilon / _MOST_LOWERED, wishes.epsilon
+    for _ in range(_BISECTIONS):
+        middle = math.sqrt(low * high)
+        design = hidden(middle)
+        low, high = (low, middle) if design is None else (middle, high)
+        found = found if design is None else design._replace(epsilon=middle)
+    return found
 
 
 def _block(design: Design) -> Params:

@@ -12,19 +12,20 @@ from typing import Any
 
 from hubbub.errors import DefinitionError
 from hubbub.metrics.discovery import MAX_STEP, Discovery
-from hubbub.metrics.kinds import StringKind
+from hubbub.metrics.kinds import KindWord, StringKind
 from hubbub.metrics.params import Params
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.law.accuracy import Data, Population, StringAccuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.probabilities import TOLERANCE, allowed_cohorts, chain_of, noise_of
-from hubbub_decoder.planning.wishes import Design, KindPlanner, Wishes
+from hubbub_decoder.planning.wishes import Design, KindPlanner, Wishes, planner_of
 
 BITS = (8, 16, 32, 64, 128, 256, 512, 1024)
 MAX_CANDIDATES = 10_000_000
 _HASHES = (1, 2, 3)
 _HELD_OUT = (0.05, 0.1, 0.15, 0.2)
 _PATTERN_BITS = 16
+_MUCH_MORE = 1.25
 
 
 class StringPlanner(KindPlanner[StringKind], of=StringKind):
@@ -100,6 +101,23 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
             )
         bits, found = next((bits, share) for bits in sizes if (share := limit(groups, bits)) <= TOLERANCE * best)
         return Design(chain_of(wishes, found), (bits, 1, cohorts), found, wishes.share or found, groups)
+
+    def advice(self, wishes: Wishes, smallest: float, reports_needed: float) -> Iterator[str]:
+        """Yield what a categorical metric of the same values would need, where it needs much less."""
+        categories = planner_of(KindWord.CATEGORICAL, has_shares=True)
+        if wishes.longest is not None or next(categories.problems(wishes), None) is not None:
+            return
+        listed = replace(wishes, kind=KindWord.CATEGORICAL, central=None, retained=False)
+        design = categories.design(listed)
+        law = categories.accuracy(
+            categories.kind(design, categories=None, edges=None), self.population(wishes), retained=False
+        )
+        needed = law.clients_needed(smallest)
+        if reports_needed > _MUCH_MORE * needed:
+            yield (
+                f"If all {wishes.num_candidates} values are known before they are collected, a categorical metric needs {needed:,.0f} reports "
+                f"to detect {100 * smallest:.3g} %, not {reports_needed:,.0f}: its values share no bits."
+            )
 
     def kind(self, design: Design, **_of_others: Any) -> StringKind:
         k, h, m = design.size

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.discovery import Discovery
 from hubbub_decoder.array_types import Floats
@@ -232,19 +233,30 @@ class OrdinalAccuracy(BitAccuracy):
     """Law of the shares of buckets, and of the mean and the distribution of the numbers in them."""
 
     buckets: Buckets
+    mechanism: Mechanism
 
     def notes(self) -> Iterator[str]:
         """Yield the standard errors of the mean and of the distribution function, where every bucket has the same share.
 
-        Var(mean) = V sum_i (c_i - c)**2        Var(F) = V k / 4 at the middle edge        V: variance of a share of 1/k
+        Var(mean) = V sum_i (c_i - c)**2        Var(F) = V k / 4 at the middle edge        V: Var(x_i) - Cov(x_i, x_j) of shares of 1/k
         """
         k, centers = len(self.buckets), np.array(self.buckets.centers)
-        error = self.std_error(1 / k)
+        error = math.sqrt(float(self.variance(1 / k)) - self._covariance(1 / k))
         of_mean = error * float(np.sqrt(((centers - centers.mean()) ** 2).sum()))
         yield (
             f"With numbers spread evenly over the {k} buckets, the standard error of their mean is {of_mean:.3g} and that of the "
             f"distribution function up to {100 * error * math.sqrt(k) / 2:.3g} %. Fewer buckets lower both."
         )
+
+    def _covariance(self, share: float) -> float:
+        """Covariance of the noise of two shares of this size; 0 for independent bits."""
+        instantaneous, permanent = (
+            (1 - 2 * share) * neither + 2 * share * one for neither, one in self.mechanism.noise_covariances()
+        )
+        debiased = (instantaneous + self.repetition.per_response * permanent) / float(
+            self.chain.q_star - self.chain.p_star
+        ) ** 2
+        return debiased / (self.clients * self.repetition.per_client)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
