@@ -464,7 +464,9 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
     tested, kind = decoding.is_tested, decoding.metric.kind
     if not kind.has_exclusive_values:
         mean = decoding.listed_total
-        yield f"{kind.value_nouns.capitalize()} of a client, on average: {mean.share:z.3f} ({mean.low:z.3f} .. {mean.high:z.3f})."
+        known = f"{mean.share:z.3f} ({mean.low:z.3f} .. {mean.high:z.3f})"
+        unknown = f"unknown, because no client was asked about some of the {kind.value_nouns}"
+        yield f"{kind.value_nouns.capitalize()} of a client, on average: {unknown if math.isnan(mean.share) else known}."
     elif decoding.metric.params.num_bits > 1:  # one bit has one share, which is in the table
         listed = decoding.metric.kind.value_nouns
         unlisted = "unlisted strings" if tested else f"other {listed}"

@@ -323,7 +323,7 @@ def bit_residuals(summary: Collected, decoding: Decoding, design: DesignMatrix |
     design  : of the candidates, if their bits are not those of the metric's hash scheme
     returns : None for another kind, because its estimates fit all counts exactly, and if the share of unlisted strings is not determined
     """
-    if not decoding.is_tested:
+    if not decoding.metric.kind.needs_candidates:
         return None
     if design is None:
         design = design_matrix([estimate.candidate for estimate in decoding], decoding.metric.params)

@@ -327,19 +327,23 @@ def impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> It
     """Totals below 0 or above 100 %, and bits that vary more than the unlisted share permits."""
     if decoding.num_reports < MIN_REPORTS_PER_COHORT * decoding.metric.params.num_cohorts:
         return
-    totals = (
-        ("the listed total", decoding.listed_total),
-        ("the share of reports without a value", decoding.no_value),
-        ("the unlisted share", decoding.unlisted),
-    )
+    totals = [
+        ("the share of reports without a value", decoding.no_value, ".1%", 1),
+        ("the unlisted share", decoding.unlisted, ".1%", 1),
+    ]
     reason, remedy = _MISMATCH
     kind = decoding.metric.kind
-    most = 1 if kind.has_exclusive_values else len(kind.named_values)
-    for name, total in totals:
+    if kind.has_exclusive_values:
+        totals.insert(0, ("the listed total", decoding.listed_total, ".1%", 1))
+    else:
+        mean = f"the mean number of {kind.value_nouns} of a client"
+        totals.insert(0, (mean, decoding.listed_total, ".3g", len(kind.named_values)))
+    for name, total, form, most in totals:
         reach = _STANDARD_ERRORS * total.std_error
-        side = "below 0" if total.share + reach < 0 else f"above {most:.0%}" if total.share - reach > most else None
+        above = f"above {most}" if form == ".3g" else "above 100%"
+        side = "below 0" if total.share + reach < 0 else above if total.share - reach > most else None
         if side is not None:
-            text = f"The estimate of {name} is {total.share:.1%}, which is {side} by more than {_STANDARD_ERRORS} standard errors."
+            text = f"The estimate of {name} is {total.share:{form}}, which is {side} by more than {_STANDARD_ERRORS} standard errors."
             yield Finding("impossible_totals", f"{text} {reason}", remedy, level=Level.PROBLEM)
     if fitted is not None:
         largest = max(decoding.unlisted.share, 0) + _STANDARD_ERRORS * decoding.unlisted.std_error

@@ -1,0 +1,69 @@
+"""Every surface that shows a result, for every kind, with many reports, three, and none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from matplotlib.figure import Figure
+
+from hubbub import HubbubError, KindWord, Metric
+from hubbub.cli import main
+from hubbub.summary.summary_file import write_summary
+from hubbub_decoder import Decoding, compare, decode, decode_by_period, simulate
+from hubbub_decoder.report.write import write_report
+from tests.support.every_kind import METRICS
+
+NAMES = ["v1", "v2", "a value that nobody has"]
+DAYS = ["2026-03-02", "2026-03-09", "2026-03-16"]
+SINGLE = [metric for metric in METRICS if len(metric.blocks) == 1]
+
+
+def values_of(metric: Metric) -> list[str]:
+    if metric.kind.needs_candidates:
+        return NAMES[:2]
+    return ["1", "300"] if metric.kind.word is KindWord.ORDINAL else list(metric.kind.named_values[:2])
+
+
+@pytest.mark.parametrize("number", [5_000, 1, 0], ids=["many", "three", "none"])
+@pytest.mark.parametrize("metric", SINGLE, ids=lambda metric: metric.name)
+def test_every_surface_shows_every_kind(metric: Metric, number: int, tmp_path: Path) -> None:
+    """Or says why it cannot, with the metric's name; many reports are always decoded, and have a page."""
+    rng = np.random.default_rng(3)
+    population = dict.fromkeys(values_of(metric), number)
+    summary = simulate(metric, population, rng, no_value=number, periods=DAYS)
+    weeks = [simulate(metric, population, rng, no_value=number, periods=[day]) for day in DAYS]
+    names = NAMES if metric.kind.needs_candidates else None
+
+    def page() -> Decoding:
+        decoding = decode(summary, names)
+        write_report(decoding, tmp_path / "page.html", summary)
+        assert metric.name in (tmp_path / "page.html").read_text()
+        return decoding
+
+    for make in (page, lambda: compare(weeks[0], weeks[1], names), lambda: decode_by_period(weeks, names)):
+        try:
+            result = make()
+            shown = str(result)
+            result.plot(Figure().subplots())
+        except HubbubError as refused:
+            shown = str(refused)
+        assert metric.name in shown
+    assert (tmp_path / "page.html").exists() == (number > 0)
+
+
+@pytest.mark.parametrize("metric", SINGLE, ids=lambda metric: metric.name)
+def test_report_of_every_kind(metric: Metric, tmp_path: Path) -> None:
+    summaries, candidates = tmp_path / "summaries", tmp_path / "candidates"
+    summaries.mkdir()
+    candidates.mkdir()
+    (candidates / f"{metric.name}.txt").write_text("\n".join(NAMES))
+    for day in DAYS[:2]:
+        counts = simulate(metric, dict.fromkeys(values_of(metric), 500), np.random.default_rng(3), periods=[day])
+        write_summary(counts, summaries / f"{day}.parquet")
+    options = ["--candidates", str(candidates)] if metric.kind.needs_candidates else []
+    done = CliRunner().invoke(main, ["report", str(summaries), *options, "--out-dir", str(tmp_path / "out")])
+    assert (done.exit_code, done.exception) == (0, None), done.output
+    assert metric.name in (tmp_path / "out" / "index.html").read_text()
