@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hubbub import Buckets, Definitions, Discovery, Metric, Params, PeriodKind
+from hubbub.cli.definition_lint import limit_problems
 from hubbub.metrics.changes import compare_definitions
 
 CHAINS: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75}
@@ -147,3 +148,20 @@ def test_representatives_are_documentation() -> None:
     (change,) = compare_definitions(Definitions([plain]), Definitions([moved]))
     assert change.kind == "documentation"
     assert change.fields == {"buckets.representatives": ([], [0.25, 1.5])}
+
+
+@pytest.mark.parametrize(("limit", "text"), [(9.0, "9"), (None, "no limit")])
+def test_a_limit_that_rises_is_refused(limit: float | None, text: str) -> None:
+    """Between two files, and between two versions of one file."""
+    low = replace(V1, lifetime_epsilon=4.0)
+    high = replace(V2, lifetime_epsilon=limit)
+    for old, new in (([low], [low, high]), ([low], [replace(low, lifetime_epsilon=limit)])):
+        (problem,) = [each for each in compare(old, new)[1] if "lifetime_epsilon" in each]
+        assert problem.startswith(f"dark: lifetime_epsilon rises from 4 to {text}, but clients keep the lowest limit")
+        assert "set lifetime_epsilon = 4, or give the metric another name" in problem
+    assert not any("rises" in each for each in compare([high], [high, replace(V1, lifetime_epsilon=3.0)])[1])
+    (problem,) = limit_problems([low, high, OTHER])
+    shown = "not set" if limit is None else text
+    assert f"lifetime_epsilon is {shown}, and an earlier version has 4" in problem
+    assert problem.endswith("Set lifetime_epsilon = 4")
+    assert list(limit_problems([high, low, OTHER])) == []

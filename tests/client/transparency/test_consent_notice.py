@@ -57,6 +57,17 @@ def test_notice_has_the_figures_of_each_metric_in_words() -> None:
     assert theme in notice(sentences).splitlines()
 
 
+def test_notice_says_when_a_limit_of_a_definition_does_not_hold() -> None:
+    limited = replace(THEME, lifetime_epsilon=4.0)
+    sentence = "counts what all your reports together reveal, and stops at a limit (dark_mode)."
+    assert sentence in notice(limited, WEEKLY)
+    assert "begins again if they are lost, and goes back if they are restored from a copy" in notice(limited)
+    assert "stops at a limit" not in notice(THEME, WEEKLY)
+    certainty = certainty_text(privacy_figures(limited, Policy()).epsilon_lifetime)
+    assert privacy_figures(limited, Policy()).epsilon_lifetime <= 4
+    assert f"as long as your answer does not change, {certainty}" in notice(limited)
+
+
 def test_notice_depends_on_the_policy() -> None:
     strict = Policy(epsilon_enrollment=1.2, epsilon_metric=1.2, epsilon_total=1.2)
     assert "as long as your answer does not change, practically certain" in notice(THEME)

@@ -287,3 +287,13 @@ def test_option_kind_offers_the_kinds_that_have_a_planner() -> None:
     (kind,) = (each for each in command.params if each.name == "kind")
     assert isinstance(kind.type, click.Choice)
     assert set(kind.type.choices) == {word for word, _ in KindPlanner.planners}
+
+
+def test_plan_promises_a_lifetime_epsilon_or_warns() -> None:
+    wishes = Wishes(epsilon=1, longitudinal=2, num_reports=100_000, num_candidates=10)
+    open_ended, promised = (plan(each, expires=TOMORROW) for each in (wishes, replace(wishes, lifetime_epsilon=7.0)))
+    lifetime = open_ended.description.privacy.epsilon_lifetime
+    assert any(f"may spend epsilon = {lifetime:.3f} over all its secrets" in each for each in open_ended.warnings)
+    assert "lifetime_epsilon = 7\n" in promised.toml()
+    assert promised.description.privacy.epsilon_lifetime <= 7 < lifetime
+    assert not any("lifetime_epsilon" in each for each in promised.warnings)
