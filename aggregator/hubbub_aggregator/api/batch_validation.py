@@ -15,6 +15,7 @@ from datetime import datetime
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
@@ -100,22 +101,25 @@ def _or_none(time_of: Callable[[], datetime]) -> datetime | None:
 
 def _check_ones(batch: Batch, metric: Metric, *, refuse_rare: bool) -> None:
     """Raise RefusedError for a number of ones that a genuine report never has, or if wanted, has with a probability below 1e-9."""
-    fewest, most = plausible_ones(metric.blocks)
-    if fewest == most:
-        rule = f"Every genuine report of {metric.name} has {most}"
-    elif refuse_rare:
+    rows = np.frombuffer(batch.rows, np.uint8).reshape(len(batch), -1)
+    for start, part in zip(metric.kind.first_bits, metric.components, strict=True):
+        fewest, most = plausible_ones(part.blocks)
+        if fewest == most:
+            bits = np.unpackbits(rows, axis=1, bitorder="little")[:, start : start + part.num_bits]
+            place = "" if part is metric else f" in part {part.name}"
+            rule = f"Every genuine report of {metric.name} has {most}{' there' if place else ''}"
+            _refuse_ones(bits.sum(axis=1, dtype=np.int64), most, most, f"ones{place}. {rule}")
+    if refuse_rare:
+        fewest, most = plausible_ones(metric.blocks)
         rule = (
             f"A genuine report of {metric.name} has {fewest} to {most}, except with probability below 1e-9. "
             "This aggregator refuses others (--reject-implausible)"
         )
-    else:
-        return
-    rows = np.frombuffer(batch.rows, np.uint8).reshape(len(batch), -1)
-    ones = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
+        _refuse_ones(np.bitwise_count(rows).sum(axis=1, dtype=np.int64), fewest, most, f"ones. {rule}")
+
+
+def _refuse_ones(ones: NDArray[np.int64], fewest: int, most: int, rule: str) -> None:
     implausible = np.flatnonzero((ones < fewest) | (ones > most))
     if len(implausible):
         first = implausible[0]
-        raise RefusedError(
-            ProblemType.IMPLAUSIBLE_REPORT,
-            f"report {first} has {ones[first]} ones. {rule}",
-        )
+        raise RefusedError(ProblemType.IMPLAUSIBLE_REPORT, f"report {first} has {ones[first]} {rule}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hubbub import Batch, Metric, ProblemType, parse_definitions
+from hubbub import Batch, Definitions, Metric, ProblemType, parse_definitions
 from hubbub.summary import BitCounts
 from hubbub.summary.plausibility import plausible_ones
 from hubbub_aggregator.pipeline.retention import upkeep
@@ -184,3 +184,23 @@ def test_rows_of_subset_selection_with_another_number_of_ones_are_always_refused
             assert f"report 1 has {row.bit_count()} ones. Every genuine report of theme has 1" in answer.json["detail"]
         assert aggregator.post(batch(0b0001, 0b0010, 0b0100, 0b1000)).status == 202
         assert aggregator.summary("theme").num_reports == 4
+
+
+def test_rows_of_a_part_are_counted_on_their_own(store: SqlStore, make_batch: MakeBatch) -> None:
+    """The ones of the other part, which may be any number, hide none that is missing or too many."""
+    theme = parse_definitions(ROWS)["theme"]
+    both = Metric.joint(
+        "both", (Metric.boolean("paid", prob_p=0.25, prob_q=0.75, prob_f=0), replace(theme, expires=None))
+    )
+
+    def batch(*rows: int) -> Batch:
+        return replace(make_batch(both, n=len(rows)), rows=bytes(rows))
+
+    with running(Definitions([both]), store, Settings(local_reads_without_token=True)) as aggregator:
+        for row in (0b00001, 0b00110, 0b11111):
+            answer = aggregator.post(batch(0b00010, row))
+            assert_refused(answer, ProblemType.IMPLAUSIBLE_REPORT)
+            text = f"report 1 has {(row >> 1).bit_count()} ones in part theme. Every genuine report of both has 1 there"
+            assert text in answer.json["detail"]
+        assert aggregator.post(batch(0b00011, 0b00010, 0b10000)).status == 202
+        assert aggregator.summary("both").num_reports == 3
