@@ -14,6 +14,7 @@ settings.register_profile(
     "hubbub", parent=settings(), deadline=None
 )  # a busy machine is no fault; pytest-timeout ends a test that hangs
 settings.load_profile("hubbub")
+os.environ["HUBBUB_CONSENT"] = "on"  # clients of a test runner are paused unless the environment states a level
 
 
 def commit_of_seeds() -> str:

@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
@@ -22,6 +23,7 @@ from hubbub.metrics.kinds import JointValue, Value
 from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
 from hubbub.randomness import RandomBytes, system_random_bytes
+from hubbub.sdk.automation import sign_of_environment, sign_of_this_program
 from hubbub.sdk.configuration import Durability, check_consent_text, check_subject_id, check_timeout, configure
 from hubbub.sdk.recording.batch_builder import Limits
 from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
@@ -75,6 +77,9 @@ class Client:
     renew_identity_when_copied
         If `state` was used on another machine before, create a new secret, which spends epsilon again. By default the
         client warns once and keeps the secret.
+    pause_when_automated
+        Pause if the environment shows a runner of continuous integration or a test runner: record, store and send
+        nothing, and leave consent as it is. False: count such runs too. A client with its own `transport` never pauses.
     ca_certs
         File of certificates to trust instead of the system's.
     transport, disk, clock, random_bytes, environment, machine_id
@@ -98,6 +103,7 @@ class Client:
         detached: bool = False,
         per_subject: bool = False,
         renew_identity_when_copied: bool = False,
+        pause_when_automated: bool = True,
         ca_certs: str | None = None,
         transport: Transport | None = None,
         disk: Disk | None = None,
@@ -108,11 +114,13 @@ class Client:
     ) -> None:
         from hubbub.sdk.assembly import Seams, build
 
+        variables = os.environ if environment is None else environment
+        automation = sign_of_environment(variables) or (sign_of_this_program() if environment is None else None)
         configuration = configure(
             definitions,
             state,
             url,
-            os.environ if environment is None else environment,
+            variables,
             durability=durability,
             policy=policy,
             limits=limits,
@@ -120,10 +128,11 @@ class Client:
             per_subject=per_subject,
             renew_identity_when_copied=renew_identity_when_copied,
             ca_certs=ca_certs,
+            automation=automation if pause_when_automated and transport is None else None,
             has_transport=transport is not None,
             has_disk=disk is not None,
         )
-        seams = Seams(transport, disk, clock, random_bytes, machine_id)
+        seams = Seams(transport, None if configuration.paused else disk, clock, random_bytes, machine_id)
         for level, message in configuration.messages:
             log(level, "%s", message)
         if configuration.is_debug:
@@ -203,8 +212,8 @@ class Client:
 
     @property
     def consent(self) -> ConsentRecord:
-        """Consent of the user (level, text, time), and the effective level in this process."""
-        return self._parts.journal.run(self._consent)
+        """Consent of the user (level, text, time), the effective level in this process, and why it is paused."""
+        return self._report(self._consent) if self._configuration.paused else self._parts.journal.run(self._consent)
 
     def set_consent(self, consent: Consent | Literal["off", "local", "on"], text: str = "") -> bool:
         """Save the consent of the user and the text they read.
@@ -234,7 +243,8 @@ class Client:
         -----
         If the disk cannot save or delete a part, a RuntimeWarning names it. The new level holds in this process
         nevertheless: after "off" neither it nor its children send anything. Call `set_consent` again when the disk
-        works.
+        works. A client that is paused saves "off" alone, in a directory that exists; for other levels the result is
+        False.
         """
         if consent not in tuple(Consent):
             raise ParameterError(f"consent must be one of {', '.join(Consent)}, got {consent!r}")
@@ -242,7 +252,7 @@ class Client:
         missing = call_safely(
             lambda: self._set_consent(Consent(consent), text), ["an internal error occurred, see the log"]
         )
-        if missing and consent != Consent.ON:
+        if missing and consent != Consent.ON and (consent == Consent.OFF or not self._configuration.paused):
             warnings.warn(
                 f"consent is {consent} in this process, but not all of it was saved: {'; '.join(missing)}. Call set_consent again when the "
                 "disk works",
@@ -357,7 +367,8 @@ class Client:
 
     def _consent(self, state: State) -> ConsentRecord:
         time = datetime.fromtimestamp(state.consent_time, UTC) if state.consent_time else None
-        return ConsentRecord(state.consent, state.consent_text, time, self._parts.limit.effective(state.consent))
+        effective = self._parts.limit.effective(state.consent)
+        return ConsentRecord(state.consent, state.consent_text, time, effective, self._configuration.paused)
 
     def _report(self, report: Callable[[State], T]) -> T:
         return call_safely(lambda: self._build_report(report), report(State()))
@@ -368,7 +379,7 @@ class Client:
         from hubbub.sdk.storage.state_reader import read_state
 
         parts = self._parts
-        if isinstance(parts.disk, SystemDisk) and not parts.journal.problem:
+        if self._configuration.paused or (isinstance(parts.disk, SystemDisk) and not parts.journal.problem):
             with suppress(HubbubError):
                 return report(read_state(self._configuration.directory))
         return parts.journal.run(report)
@@ -425,11 +436,28 @@ class Client:
 
     def _set_consent(self, consent: Consent, text: str) -> list[str]:
         """Change the consent; return one message for each part that the disk refused."""
+        if self._configuration.paused:
+            return self._set_consent_when_paused(consent, text)
         if consent is Consent.OFF:
             return self._parts.consent_manager.withdraw(text)
         missing = self._parts.consent_manager.grant(consent, text)
         self._parts.uploader.wake()
         return missing
+
+    def _set_consent_when_paused(self, consent: Consent, text: str) -> list[str]:
+        """Save a withdrawal in a directory that exists, and nothing else."""
+        directory = self._configuration.directory
+        if consent is not Consent.OFF:
+            return [f"this process is paused, {self._configuration.paused}"]
+        if not directory.exists():
+            return []
+        from hubbub.sdk.assembly import build
+
+        parts = build(replace(self._configuration, durability="process"), self._seams)
+        try:
+            return parts.consent_manager.withdraw(text)
+        finally:
+            parts.journal.close()
 
     def _close(self) -> None:
         self._async_worker.close()

@@ -39,14 +39,17 @@ class ConsentRecord:
     time
         Time at which the user first chose this level and text; None if the user was never asked.
     effective
-        The stricter of `level` and the limits of this process: its environment, and a withdrawal that could not be
-        saved.
+        The stricter of `level` and the limits of this process: its environment, a pause, and a withdrawal that could
+        not be saved.
+    paused
+        Why this process records, stores and sends nothing, such as "automation (CI)"; empty if it is not paused.
     """
 
     level: Consent
     text: str
     time: datetime | None
     effective: Consent
+    paused: str = ""
 
 
 _FALSE_VALUES = ("", "0", "false", "no")

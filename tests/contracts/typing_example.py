@@ -74,7 +74,7 @@ def an_app(path: Path) -> None:
         client.set_consent("off")
         assert_type(client.consent, ConsentRecord)
         consentrecord = client.consent
-        assert_type((consentrecord.level, consentrecord.effective), tuple[Consent, Consent])
+        assert_type((consentrecord.level, consentrecord.effective, consentrecord.paused), tuple[Consent, Consent, str])
         assert_type((consentrecord.text, consentrecord.time), tuple[str, datetime | None])
         inspection, ledger = client.inspect(last=3), client.ledger()
         assert_type((inspection, ledger), tuple[Inspection, Ledger])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -49,6 +50,7 @@ def command(
       hubbub inspect ~/.local/state/my-app/hubbub --last 3
       hubbub inspect ~/.local/state/my-app/hubbub --html telemetry.html
     """
+    from hubbub.sdk.automation import sign_of_environment
     from hubbub.sdk.storage.state_reader import read_state
     from hubbub.sdk.transparency.state_reports import inspect_state
 
@@ -60,14 +62,17 @@ def command(
         if not as_json:
             return
     count = 1 if count is None else count
-    report = inspect_state(state, count)
+    report, sign = inspect_state(state, count), sign_of_environment(os.environ)
+    paused = "" if sign is None else f"automation ({sign})"
     if as_json:
-        print_json(report.to_dict())
+        print_json(report.to_dict() | {"paused": paused})
         return
     consent, counts = report.consent, report.accounting
     since = f" since {consent.time.isoformat(timespec='seconds')}" if consent.time else ""
     text = f", text {json.dumps(consent.text[:_MAX_CONSENT_CHARACTERS])}" if consent.text else ""
     click.echo(f"consent: {consent.level}{since}{text}")
+    if paused:
+        click.echo(f"paused: {paused}: a client with this environment records, stores and sends nothing")
     ignored = sum(counts.ignored.values())
     click.echo(
         f"recorded {counts.recorded}{f' ({ignored} of them ignored)' if ignored else ''}, formed {counts.formed}, "

@@ -12,6 +12,7 @@ from hubbub.consent import Consent, consent_limit
 from hubbub.encoding.secret import SECRET_BYTES
 from hubbub.metrics.periods import Period
 from hubbub.privacy.pricing import shown_epsilon
+from hubbub.sdk.automation import sign_of_environment
 from hubbub.sdk.storage.copy_detection import MachineIdReader, machine_tag, read_machine_id
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import UnreadableStateError, read_state
@@ -161,7 +162,14 @@ def _journal(directory: Path, state: State) -> Finding:
 
 
 def _consent(state: State, environment: Mapping[str, str]) -> Finding:
-    allowed = consent_limit(environment)
+    allowed, sign = consent_limit(environment), sign_of_environment(environment)
+    if sign is not None:
+        return warning(
+            "consent",
+            f"the user's consent is {state.consent}, and {sign} shows that a machine runs this program",
+            "a client with this environment is paused: it records, stores and sends nothing",
+            f"none if this is intended; unset {sign} where users run the app",
+        )
     if state.consent is not Consent.ON or allowed is not Consent.ON:
         return warning(
             "consent",

@@ -3,6 +3,7 @@
     DO_NOT_TRACK, HUBBUB_CONSENT   lower the consent, see `hubbub.consent`
     HUBBUB_URL                     URL of the aggregator, instead of the app's
     HUBBUB_DEBUG                   debug mode, see `hubbub.sdk.transparency.debug_mode`
+    CI and other signs of automation   pause the client, see `hubbub.sdk.automation`
 
 A wrong argument raises ParameterError. No environment variable raises an error: one that is not valid is logged and selects the setting
 that sends less. An empty variable is not set. Nothing here writes, logs or connects.
@@ -45,6 +46,7 @@ class Configuration:
     url           : URL of the aggregator, that of HUBBUB_URL if it is set
     consent_limit : highest consent level of this process
     is_debug      : whether debug mode replaces the state directory and the transport
+    paused        : why the client records, stores and sends nothing; empty if it is not paused
     messages      : (level, text) of what the environment changed, for the log
 
     The other fields are the arguments of `Client`.
@@ -62,6 +64,7 @@ class Configuration:
     ca_certs: str | None
     consent_limit: Consent
     is_debug: bool
+    paused: str
     messages: tuple[tuple[int, str], ...]
 
 
@@ -78,11 +81,13 @@ def configure(
     per_subject: bool,
     renew_identity_when_copied: bool,
     ca_certs: str | None,
+    automation: str | None,
     has_transport: bool,
     has_disk: bool,
 ) -> Configuration:
     """Return the configuration of a client.
 
+    automation              : sign that a machine runs the program, which pauses the client, but not in debug mode; None: no sign
     has_transport, has_disk : whether the app gave its own. The URL is not checked if its own transport is used
     """
     if durability not in ("process", "power", "memory"):
@@ -96,19 +101,25 @@ def configure(
     messages = [(logging.WARNING, warning) for warning in settings.warnings]
     if settings.url is not None:
         messages.append((logging.INFO, f"HUBBUB_URL is set: reports are sent to {settings.url}"))
+    paused = "" if automation is None or settings.is_debug else f"automation ({automation})"
+    if paused:
+        messages.append(
+            (logging.INFO, f"paused, {paused}: this process records, stores and sends nothing. Consent stays as it is")
+        )
     configuration = Configuration(
         definitions=definitions if isinstance(definitions, Definitions) else load_definitions(definitions),
         directory=_absolute("state", state),
         url=url if settings.url is None else settings.url,
-        durability=durability,
+        durability="memory" if paused else durability,
         policy=_instance_or_default("policy", policy, Policy),
         limits=_instance_or_default("limits", limits, Limits),
-        detached=detached,
+        detached=detached and not paused,
         per_subject=per_subject,
         renew_identity_when_copied=renew_identity_when_copied,
         ca_certs=_check_ca_certs(ca_certs),
-        consent_limit=settings.consent,
+        consent_limit=Consent.OFF if paused else settings.consent,
         is_debug=settings.is_debug,
+        paused=paused,
         messages=tuple(messages),
     )
     if settings.is_debug or not has_transport:
