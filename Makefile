@@ -176,6 +176,7 @@ bench-many: .venv/.dev-installed                ## bit counts with more candidat
 
 bench-peers: .venv/.dev-installed               ## other frequency oracles at equal epsilon: exact laws, pure-LDP, multi-freq-ldpy
 	$(BIN)/python -m benchmarks.peers --results build/peers.json --out docs/explanation/data
+	$(BIN)/python -m benchmarks.peers --values 2 3 5 10 30 --reports 10000 --runs 100 --package-runs 100 --results build/peers.json --out docs/explanation/data --table few-values
 
 bench-central: .venv/.dev-installed             ## the price of no trusted curator: randomized response, Laplace and Gaussian noise at equal epsilon
 	$(BIN)/python -m benchmarks.central_comparison --out docs/explanation/data

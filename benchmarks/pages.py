@@ -24,6 +24,7 @@ PICTURES = PAGES.parent / "images"
 REPORTS = "100000"
 """Number of reports in the picture of the frequency oracles."""
 OURS = "hubbub, bit counts"
+CATEGORIES = "hubbub, categories"
 LAWS = ("OUE", "OLH", "subset selection", "SUE", "GRR")
 _BLOCK = re.compile(r"^<!-- table: ([\w-]+) -->\n(?:\|.*\n)*", re.MULTILINE)
 _OURS, _OTHERS = "#2563a8", ("#d9480f", "#2b8a3e", "#862e9c", "#868e96", "#e8a400")
@@ -123,6 +124,35 @@ def packages() -> list[Row]:
     ]
 
 
+def _few_values() -> Mapping[tuple[str, str], Mapping[str, float]]:
+    """Errors of the cells (eps, values) with few values, as a ratio to OUE's, by oracle."""
+    cells: dict[tuple[str, str], dict[str, float]] = {}
+    for row in read_table("few-values"):
+        cell = cells.setdefault((row["eps"], row["values"]), {})
+        cell[row["oracle"].removesuffix(", exact")] = float(row["error_over_optimum"])
+        if row["oracle"] == CATEGORIES:
+            cell["declared"] = float(row["declared"])
+    return cells
+
+
+def few_values() -> list[Row]:
+    """Errors of categorical metrics and of the oracles of few values at epsilon 2, as a ratio to OUE's."""
+    columns = {
+        "hubbub": CATEGORIES,
+        "declared": "declared",
+        "subset selection": "subset selection",
+        "GRR": "GRR",
+        "multi-freq-ldpy GRR": "multi-freq-ldpy GRR",
+        "two stages: hubbub": f"{CATEGORIES}, at most 2 eps of all reports",
+        "L-GRR": "multi-freq-ldpy L-GRR",
+    }
+    return [
+        {"values": values, **{column: f"{cell[name]:.2f}" for column, name in columns.items()}}
+        for (eps, values), cell in _few_values().items()
+        if eps == "2"
+    ]
+
+
 def decode_time() -> list[Row]:
     """Seconds of decoding by the number of candidates."""
     return [
@@ -163,6 +193,7 @@ TABLES: Mapping[str, Callable[[], list[Row]]] = {
     "curator": curator,
     "largest-errors": largest_errors,
     "packages": packages,
+    "few-values": few_values,
     "decode-time": decode_time,
     "folds": folds,
 }
@@ -243,10 +274,36 @@ def _finish(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def draw_few_values() -> Figure:
+    """Error of categorical metrics over the number of values, beside the laws of subset selection and GRR."""
+    panels = _panels(figure := Figure(figsize=(10.2, 3.6), layout="constrained"))
+    for axes, epsilon in zip(panels, ("1", "2", "4"), strict=True):
+        cells = {int(values): cell for (eps, values), cell in _few_values().items() if eps == epsilon}
+        axes.axhline(1, color=_OTHERS[2], linewidth=1, label="OUE" if axes is panels[0] else None)
+        for name, label, colour in (
+            ("declared", "hubbub, declared", _OURS),
+            ("subset selection", "subset selection", _OTHERS[0]),
+            ("GRR", "GRR", _OTHERS[1]),
+        ):
+            errors = [cell[name] for cell in cells.values()]
+            axes.plot(list(cells), errors, "-", color=colour, label=label if axes is panels[0] else None)
+        measured = [cell[CATEGORIES] for cell in cells.values()]
+        label = "hubbub, measured" if axes is panels[0] else None
+        axes.plot(list(cells), measured, "o", color=_OURS, markersize=4.5, label=label)
+        axes.set(xscale="log", yscale="log", xlabel="values M", title=f"epsilon = {epsilon}")
+        axes.set_xticks(list(cells), list(map(str, cells)))
+        axes.minorticks_off()
+        _finish(axes)
+    panels[0].set_ylabel("error / that of OUE")
+    figure.legend(loc="outside upper center", ncols=5, frameon=False)
+    return figure
+
+
 PICTURE_OF: Mapping[str, Callable[[], Figure]] = {
     "accuracy.svg": draw_grid,
     "central-comparison.svg": draw_curator,
     "frequency-oracles.svg": draw_oracles,
+    "few-values.svg": draw_few_values,
 }
 
 

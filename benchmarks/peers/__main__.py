@@ -1,10 +1,10 @@
 """Frequency oracles at one epsilon: hubbub, exact count laws, and the packages pure-LDP 1.2.0 and multi-freq-ldpy 0.2.5.
 
     python -m benchmarks.peers [--eps 1 2 4] [--values 100 1000 10000] [--reports 10000 100000 1000000] [--oracles hubbub OUE]
-                               [--results FILE] [--environment DIR] [--limit 10] [--out docs/explanation/data]
+                               [--results FILE] [--environment DIR] [--limit 10] [--out docs/explanation/data] [--table frequency-oracles]
     (or: make bench-peers)
 
-Every value is a candidate, and shares follow Zipf's law. The packages run in a virtual environment in DIR, which is made from the package
+Every value is a candidate, and shares follow Zipf's law. With at most 30 values hubbub's metric is categorical. The packages run in a virtual environment in DIR, which is made from the package
 index; without it their rows have the reason. Each finished row is kept in FILE, and a later call does not repeat it.
 
 The error is N times the mean squared error over all values, as a ratio to the optimum of large domains, 4 e^eps / (e^eps - 1)^2 + 1/M, with
@@ -26,10 +26,10 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from benchmarks.environment import CACHE
-from benchmarks.peers.decodings import FORMS, MAX_RETAINED_CELLS, score_hubbub
-from benchmarks.peers.packages import ORACLES, Packages
+from benchmarks.peers.decodings import CATEGORIES, FORMS, MAX_RETAINED_CELLS, score_hubbub
+from benchmarks.peers.packages import OF_FEW_VALUES, ORACLES, Packages
 from benchmarks.tables import Row, markdown, write_table
-from tests.support.oracle_cells import Cell, Score, choose_params
+from tests.support.oracle_cells import FEW_VALUES, Cell, Score, choose_params
 from tests.support.oracle_laws import LAWS, score_law
 
 _FORMATS = {
@@ -85,6 +85,12 @@ def row(cell: Cell, name: str, score: Score | str) -> Row:
 
 def oracles(cell: Cell, packages: Packages, ledger: Ledger) -> Mapping[str, Callable[[], Score | str]]:
     """Names of the rows of a cell, and the functions that score them."""
+    laws = {f"{name}, exact": functools.partial(score_law, name, cell) for name in LAWS}
+    fewer = cell._replace(reports=cell.reports // 10)
+    of_packages = OF_FEW_VALUES if cell.values <= FEW_VALUES else ORACLES
+    theirs = {name: functools.partial(packages.score, name, cell, ledger.find(fewer, name)) for name in of_packages}
+    if cell.values <= FEW_VALUES:
+        return {f"hubbub, {each}": functools.partial(score_hubbub, each, cell) for each in CATEGORIES} | laws | theirs
     params = choose_params(cell)
     ours = {
         f"hubbub, {collected}, k = {params.num_bits}, m = {params.num_cohorts}": functools.partial(
@@ -93,9 +99,6 @@ def oracles(cell: Cell, packages: Packages, ledger: Ledger) -> Mapping[str, Call
         for collected in FORMS
         if collected == "bit counts" or cell.reports * cell.values <= MAX_RETAINED_CELLS
     }
-    laws = {f"{name}, exact": functools.partial(score_law, name, cell) for name in LAWS}
-    fewer = cell._replace(reports=cell.reports // 10)
-    theirs = {name: functools.partial(packages.score, name, cell, ledger.find(fewer, name)) for name in ORACLES}
     return {**ours, **laws, **theirs}
 
 
@@ -114,6 +117,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="file of finished rows, read and extended")
     parser.add_argument("--recorded", action="store_true", help="print the rows of --results only, and run nothing")
     parser.add_argument("--out", type=Path, help="write the table to this folder")
+    parser.add_argument("--table", default="frequency-oracles", help="its name")
     options = parser.parse_args()
     ledger = Ledger(options.results)
     packages = Packages(options.environment, options.limit, options.package_runs)
@@ -128,7 +132,7 @@ def main() -> None:
                         rows.append(row(cell, name, found))
                         print(*markdown(rows)[0 if len(rows) == 1 else -1 :], sep="\n", flush=True)
     if options.out:
-        write_table(options.out / "frequency-oracles.csv", rows)
+        write_table(options.out / f"{options.table}.csv", rows)
 
 
 if __name__ == "__main__":

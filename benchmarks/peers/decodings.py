@@ -9,17 +9,28 @@ from multiprocessing import get_context
 import numpy as np
 
 from benchmarks.environment import peak_megabytes
+from benchmarks.peers.packages import LONGITUDINAL
 from hubbub import Metric
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder import decode
 from hubbub_decoder.simulation import simulate
-from tests.support.oracle_cells import Cell, Score, choose_params, error_ratio, mean_and_error, total_variation
+from tests.support.oracle_cells import (
+    Cell,
+    Score,
+    choose_categories,
+    choose_params,
+    error_ratio,
+    mean_and_error,
+    total_variation,
+)
 
 MAX_RETAINED_CELLS = 10_000_000
 """Largest product of reports and values for retained reports here; `decode` compares each report with each value."""
 
 
 FORMS: dict[str, type[BitCounts | Reports]] = {"bit counts": BitCounts, "retained reports": Reports}
+CATEGORIES: dict[str, float | None] = {"categories": None, f"categories, {LONGITUDINAL}": 2.0}
+"""Categorical metrics of cells with few values, and their longitudinal epsilon over that of a report."""
 
 
 def score_hubbub(collected: str, cell: Cell) -> Score:
@@ -28,15 +39,23 @@ def score_hubbub(collected: str, cell: Cell) -> Score:
         return pool.submit(_score, collected, cell).result()
 
 
+def _metric(collected: str, cell: Cell, names: list[str]) -> Metric:
+    if collected not in CATEGORIES:
+        return Metric.string("peers", choose_params(cell))
+    ratio = CATEGORIES[collected]
+    return choose_categories(cell, names, None if ratio is None else ratio * cell.epsilon)
+
+
 def _score(collected: str, cell: Cell) -> Score:
     """Each run has other names of the values, so other hash positions."""
-    metric = Metric.string("peers", choose_params(cell))
     errors, declared, variations, coverages, seconds = [], [], [], [], []
     for run in range(cell.runs):
         population = cell.population(run)
-        summary = simulate(metric, population, cell.generator(f"hubbub {collected}", run), form=FORMS[collected])
+        metric = _metric(collected, cell, list(population))
+        rng, form = cell.generator(f"hubbub {collected}", run), FORMS.get(collected, BitCounts)
+        summary = simulate(metric, population, rng, form=form)
         started = time.process_time()
-        decoding = decode(summary, list(population))
+        decoding = decode(summary, None if collected in CATEGORIES else list(population))
         seconds.append(time.process_time() - started)
         truth = np.array([population[e.candidate] for e in decoding]) / cell.reports
         errors.append(error_ratio(cell, np.array([e.share for e in decoding]), truth))

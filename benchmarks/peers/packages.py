@@ -32,6 +32,9 @@ ORACLES = (
     "multi-freq-ldpy subset selection",
     "multi-freq-ldpy GRR",
 )
+LONGITUDINAL = "at most 2 eps of all reports"
+OF_FEW_VALUES = ("multi-freq-ldpy GRR", "multi-freq-ldpy subset selection", "multi-freq-ldpy L-GRR")
+"""Oracles of cells with few values. L-GRR has two stages, with twice the epsilon of a report for all of them (Arcolezi et al. 2021)."""
 _RUNNER = Path(__file__).parent / "runner.py"
 _START_SECONDS = 30  # importing and compiling
 
@@ -66,24 +69,20 @@ class Packages:
             return fewer
         if fewer is not None and 10 * fewer.seconds > self._seconds:
             return f"skipped: about {10 * fewer.seconds:.0f} s expected"
-        errors, variations, seconds, megabytes = [], [], [], []
-        for run in range(min(self._runs, cell.runs)):
-            counts = np.array(list(cell.population(run).values()), np.int64)
-            task = {"oracle": name, "epsilon": cell.epsilon, "counts": counts.tolist(), "seed": run}
-            try:
-                answer = run_script(self._python, _RUNNER, task, self._seconds + _START_SECONDS)
-            except EnvironmentUnavailableError as problem:
-                return f"skipped: {problem}"
-            estimates, truth = np.array(answer["estimates"]), counts / cell.reports
-            errors.append(error_ratio(cell, estimates, truth))
-            guess = norm_sub(estimates) if name.startswith("pure-LDP") else estimates
-            variations.append(total_variation(guess, truth))
-            seconds.append(answer["seconds"])
-            megabytes.append(answer["megabytes"])
+        runs = range(min(self._runs, cell.runs))
+        populations = [list(cell.population(run).values()) for run in runs]
+        task = {"oracle": name, "epsilon": cell.epsilon, "populations": populations, "seed": 0}
+        try:
+            answer = run_script(self._python, _RUNNER, task, len(runs) * self._seconds + _START_SECONDS)
+        except EnvironmentUnavailableError as problem:
+            return f"skipped: {problem}"
+        truths = np.array(populations) / cell.reports
+        estimates = np.array(answer["estimates"])
+        guesses = [norm_sub(each) for each in estimates] if name.startswith("pure-LDP") else estimates
         return Score(
-            *mean_and_error(errors),
+            *mean_and_error([error_ratio(cell, *each) for each in zip(estimates, truths, strict=True)]),
             declared=math.nan,
-            variation=mean_and_error(variations)[0],
-            seconds=float(np.median(seconds)),
-            megabytes=max(megabytes),
+            variation=mean_and_error([total_variation(*each) for each in zip(guesses, truths, strict=True)])[0],
+            seconds=answer["seconds"] / len(runs),
+            megabytes=answer["megabytes"],
         )

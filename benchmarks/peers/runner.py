@@ -1,9 +1,10 @@
-"""Run one oracle of pure-LDP or multi-freq-ldpy on one population; runs in an environment that has these packages.
+"""Run one oracle of pure-LDP or multi-freq-ldpy on populations; runs in an environment that has these packages.
 
-    echo '{"oracle": "pure-LDP OUE", "epsilon": 1, "counts": [600, 400], "seed": 1}' | python runner.py
+    echo '{"oracle": "pure-LDP OUE", "epsilon": 1, "populations": [[600, 400]], "seed": 1}' | python runner.py
 
-Input:  JSON with oracle, epsilon, counts (number of reports of each value), seed.
-Output: JSON with estimates (shares), seconds (of a processor: encoding of all reports and estimation), megabytes (peak memory of the process).
+Input:  JSON with oracle, epsilon, populations (each: number of reports of each value), seed.
+Output: JSON with estimates (shares of each population), seconds (of a processor: encoding of all reports and estimation), megabytes (peak
+memory of the process).
 """
 
 from __future__ import annotations
@@ -67,6 +68,10 @@ def make_pair(oracles: Any, oracle: str, epsilon: float, size: int) -> tuple[Any
 
 def multi_freq_ldpy(oracle: str, epsilon: float, values: Sequence[int], size: int) -> list[float]:
     """Shares of values 0 .. size - 1 by an oracle of multi-freq-ldpy, which clips and renormalizes."""
+    if oracle == "L-GRR":  # epsilon of all reports first, then that of one
+        long: Any = importlib.import_module("multi_freq_ldpy.long_freq_est.L_GRR")
+        rows = [long.L_GRR_Client(value, size, 2 * epsilon, epsilon) for value in values]
+        return [float(estimate) for estimate in long.L_GRR_Aggregator_MI(rows, size, 2 * epsilon, epsilon)]
     module: Any = importlib.import_module(f"multi_freq_ldpy.pure_frequency_oracles.{MULTI_FREQ[oracle]}")
     client, aggregate = (getattr(module, f"{MULTI_FREQ[oracle]}_{part}") for part in ("Client", "Aggregator_MI"))
     reports = [client(value, size, epsilon) for value in values]
@@ -86,15 +91,17 @@ def expand(counts: Iterable[int]) -> list[int]:
 def main() -> None:
     task = json.load(sys.stdin)
     package, _, oracle = task["oracle"].partition(" ")
-    run, size = PACKAGES[package], len(task["counts"])
+    run, size = PACKAGES[package], len(task["populations"][0])
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run(oracle, task["epsilon"], [0, 1], 4)  # imports and compiles
         seed(task["seed"])
-        values = expand(task["counts"])
-        started = time.process_time()
-        estimates = run(oracle, task["epsilon"], values, size)
-        seconds = time.process_time() - started
+        estimates, seconds = [], 0.0
+        for counts in task["populations"]:
+            values = expand(counts)
+            started = time.process_time()
+            estimates.append(run(oracle, task["epsilon"], values, size))
+            seconds += time.process_time() - started
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     json.dump({"estimates": estimates, "seconds": seconds, "megabytes": kilobytes / 1024}, sys.stdout)
 

@@ -23,9 +23,9 @@ from hubbub.metrics.kinds import JointValue, Value
 from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
 from hubbub.randomness import RandomBytes, system_random_bytes
-from hubbub.sdk.automation import sign_of_environment, sign_of_this_program
 from hubbub.sdk.configuration import Durability, check_consent_text, check_subject_id, check_timeout, configure
 from hubbub.sdk.recording.batch_builder import Limits
+from hubbub.sdk.runtime.automation import sign_of_environment, sign_of_this_program
 from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
 from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.runtime.threads import AsyncWorker, HeldSection, register, registered_clients

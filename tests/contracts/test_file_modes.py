@@ -88,7 +88,11 @@ def test_files_with_data_of_persons_are_for_their_owner_only(tmp_path: Path, uma
     (tmp_path / "metrics.toml").write_text(METRICS)
     (tmp_path / "candidates.txt").write_text("a\nb\nc\n")
     (tmp_path / "population.csv").write_text("value,count\na,500\nb,300\nc,200\n")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HUBBUB_", "DO_NOT"))}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name == "HUBBUB_CONSENT" or not name.startswith(("HUBBUB_", "DO_NOT"))
+    }
 
     command = (sys.executable, "-c", WRITE)
     done = subprocess.run(command, cwd=place, umask=umask, env=environment, capture_output=True, text=True, check=False)

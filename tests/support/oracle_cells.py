@@ -10,13 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub import Params
+from hubbub import KindWord, Metric, Params
 from hubbub_decoder import Wishes, plan
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
+FEW_VALUES = 30
+"""Cells with at most so many values compare categorical metrics, one without and one with permanent noise."""
 MOST_BITS = 256
 """Largest number of bits here: the time of a decoding grows with its cube, and more bits gain 4 % at most."""
 
@@ -104,6 +106,18 @@ def mean_and_error(figures: Sequence[float]) -> tuple[float, float]:
     """Mean and its standard error; NaN of one figure."""
     error = float(np.std(figures, ddof=1)) / math.sqrt(len(figures)) if len(figures) > 1 else math.nan
     return float(np.mean(figures)), error
+
+
+def choose_categories(cell: Cell, names: Sequence[str], longitudinal: float | None) -> Metric:
+    """Categorical metric that `plan` chooses for one report, with this largest epsilon of any number of reports."""
+    wishes = Wishes(
+        kind=KindWord.CATEGORICAL,
+        num_candidates=cell.values,
+        epsilon=cell.epsilon,
+        longitudinal=longitudinal,
+        num_reports=cell.reports,
+    )
+    return plan(wishes, categories=names).metric
 
 
 def choose_params(cell: Cell) -> Params:

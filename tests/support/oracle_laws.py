@@ -52,7 +52,8 @@ def subset_selection(epsilon: float, values: int) -> Support:
         return Support(own, (size - own) / (values - 1))
 
     near = max(1, int(values / (math.exp(epsilon) + 1)))
-    return min((support(size) for size in (near, near + 1)), key=lambda each: mean_variance(each, values))
+    sizes = [size for size in (near, near + 1) if size < values]
+    return min((support(size) for size in sizes), key=lambda each: mean_variance(each, values))
 
 
 def generalized_randomized_response(epsilon: float, values: int) -> Support:

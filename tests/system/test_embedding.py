@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 120.0
 
 
 def environment(**variables: str) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if key not in ("DO_NOT_TRACK", "HUBBUB_CONSENT")}
+    kept = {key: value for key, value in os.environ.items() if key != "DO_NOT_TRACK"}
     return kept | variables
 
 

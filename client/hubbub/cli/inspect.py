@@ -50,7 +50,7 @@ def command(
       hubbub inspect ~/.local/state/my-app/hubbub --last 3
       hubbub inspect ~/.local/state/my-app/hubbub --html telemetry.html
     """
-    from hubbub.sdk.automation import sign_of_environment
+    from hubbub.sdk.runtime.automation import sign_of_environment
     from hubbub.sdk.storage.state_reader import read_state
     from hubbub.sdk.transparency.state_reports import inspect_state
 

@@ -12,7 +12,7 @@ from hubbub.consent import Consent, consent_limit
 from hubbub.encoding.secret import SECRET_BYTES
 from hubbub.metrics.periods import Period
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.sdk.automation import sign_of_environment
+from hubbub.sdk.runtime.automation import sign_of_environment
 from hubbub.sdk.storage.copy_detection import MachineIdReader, machine_tag, read_machine_id
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import UnreadableStateError, read_state

@@ -3,7 +3,7 @@
     DO_NOT_TRACK, HUBBUB_CONSENT   lower the consent, see `hubbub.consent`
     HUBBUB_URL                     URL of the aggregator, instead of the app's
     HUBBUB_DEBUG                   debug mode, see `hubbub.sdk.transparency.debug_mode`
-    CI and other signs of automation   pause the client, see `hubbub.sdk.automation`
+    CI and other signs of automation   pause the client, see `hubbub.sdk.runtime.automation`
 
 A wrong argument raises ParameterError. No environment variable raises an error: one that is not valid is logged and selects the setting
 that sends less. An empty variable is not set. Nothing here writes, logs or connects.

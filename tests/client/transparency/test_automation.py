@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from hubbub import Client, Consent, Definitions
 from hubbub.cli import main
-from hubbub.sdk.automation import FLAGS, VARIABLES, sign_of_environment, sign_of_program
+from hubbub.sdk.runtime.automation import FLAGS, VARIABLES, sign_of_environment, sign_of_program
 from hubbub.testing import UNLIMITED, RecordingTransport, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig
 from tests.support.paths import DATA, DOCS
