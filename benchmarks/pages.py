@@ -288,8 +288,8 @@ def draw_few_values() -> Figure:
             errors = [cell[name] for cell in cells.values()]
             axes.plot(list(cells), errors, "-", color=colour, label=label if axes is panels[0] else None)
         measured = [cell[CATEGORIES] for cell in cells.values()]
-        label = "hubbub, measured" if axes is panels[0] else None
-        axes.plot(list(cells), measured, "o", color=_OURS, markersize=4.5, label=label)
+        legend = "hubbub, measured" if axes is panels[0] else None
+        axes.plot(list(cells), measured, "o", color=_OURS, markersize=4.5, label=legend)
         axes.set(xscale="log", yscale="log", xlabel="values M", title=f"epsilon = {epsilon}")
         axes.set_xticks(list(cells), list(map(str, cells)))
         axes.minorticks_off()
