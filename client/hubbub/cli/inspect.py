@@ -65,7 +65,7 @@ def command(
     report, sign = inspect_state(state, count), sign_of_environment(os.environ)
     paused = "" if sign is None else f"automation ({sign})"
     if as_json:
-        print_json(report.to_dict() | {"paused": paused})
+        print_json(report.to_dict())
         return
     consent, counts = report.consent, report.accounting
     since = f" since {consent.time.isoformat(timespec='seconds')}" if consent.time else ""
