@@ -243,8 +243,8 @@ class Client:
         -----
         If the disk cannot save or delete a part, a RuntimeWarning names it. The new level holds in this process
         nevertheless: after "off" neither it nor its children send anything. Call `set_consent` again when the disk
-        works. A client that is paused saves "off" alone, in a directory that exists; for other levels the result is
-        False.
+        works. A client that is paused saves "off" alone, and only if `state` holds a client's state; for other levels
+        the result is False.
         """
         if consent not in tuple(Consent):
             raise ParameterError(f"consent must be one of {', '.join(Consent)}, got {consent!r}")
@@ -445,15 +445,15 @@ class Client:
         return missing
 
     def _set_consent_when_paused(self, consent: Consent, text: str) -> list[str]:
-        """Save a withdrawal in a directory that exists, and nothing else."""
-        directory = self._configuration.directory
+        """Save a withdrawal in a directory that holds a state, and nothing else."""
         if consent is not Consent.OFF:
             return [f"this process is paused, {self._configuration.paused}"]
-        if not directory.exists():
-            return []
         from hubbub.sdk.assembly import build
+        from hubbub.sdk.storage.events import JOURNAL, SNAPSHOT
 
-        parts = build(replace(self._configuration, durability="process"), self._seams)
+        if not any((self._configuration.directory / name).exists() for name in (JOURNAL, SNAPSHOT)):
+            return []
+        parts = build(replace(self._configuration, paused=""), self._seams)
         try:
             return parts.consent_manager.withdraw(text)
         finally:
@@ -484,7 +484,7 @@ class Client:
         """After a fork: open files and locks anew; the next recording starts a thread."""
         self._async_worker = AsyncWorker()
         self._parts.uploader.after_fork_in_child()
-        if self._configuration.durability == "memory":
+        if self._configuration.is_in_memory:
             from hubbub.sdk.assembly import build
 
             self._parts = build(

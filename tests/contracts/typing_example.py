@@ -197,7 +197,7 @@ def metrics() -> Metric:
     assert_type((kind.value_noun, kind.value_nouns), tuple[str, str])
     assert_type((kind.needs_candidates, kind.has_no_value, kind.num_strings), tuple[bool, bool, int])
     assert_type((kind.has_shares, kind.has_threshold, kind.has_own_cohort), tuple[bool, bool, bool])
-    assert_type((kind.has_exclusive_values, kind.adds_up), tuple[bool, bool])
+    assert_type((kind.has_exclusive_values, kind.adds_up, kind.is_tested), tuple[bool, bool, bool])
     assert_type((kind.num_bits, kind.num_cohorts, kind.first_bits), tuple[int, int, tuple[int, ...]])
     assert_type((kind.whole_cohorts, kind.accumulating), tuple[range, Buckets | None])
     assert_type(metric.require(StringKind, "discover"), StringKind)

@@ -62,8 +62,7 @@ def command(
         if not as_json:
             return
     count = 1 if count is None else count
-    report, sign = inspect_state(state, count), sign_of_environment(os.environ)
-    paused = "" if sign is None else f"automation ({sign})"
+    report = inspect_state(state, count)
     if as_json:
         print_json(report.to_dict())
         return
@@ -71,8 +70,8 @@ def command(
     since = f" since {consent.time.isoformat(timespec='seconds')}" if consent.time else ""
     text = f", text {json.dumps(consent.text[:_MAX_CONSENT_CHARACTERS])}" if consent.text else ""
     click.echo(f"consent: {consent.level}{since}{text}")
-    if paused:
-        click.echo(f"paused: {paused}: a client with this environment records, stores and sends nothing")
+    if (sign := sign_of_environment(os.environ)) is not None:
+        click.echo(f"paused: automation ({sign}): a client with this environment records, stores and sends nothing")
     ignored = sum(counts.ignored.values())
     click.echo(
         f"recorded {counts.recorded}{f' ({ignored} of them ignored)' if ignored else ''}, formed {counts.formed}, "

@@ -74,7 +74,7 @@ class Seams:
     """What a client uses of the outside. Tests and debug mode replace it.
 
     transport    : None: HTTP to the configured URL
-    disk         : None: the machine's file system, or memory for durability "memory"
+    disk         : None: the machine's file system, or memory (`Configuration.is_in_memory`)
     clock, random_bytes, machine_id : time, randomness and identity of the machine
     recorder     : class of the recorder
     before_stop  : called before the upload thread ends: at `close` and at the end of the program
@@ -94,7 +94,7 @@ class Seams:
 def build(configuration: Configuration, seams: Seams) -> Collaborators:
     """Build the collaborators of a client, and hand each to those that need it."""
     definitions, random_bytes, clock = configuration.definitions, seams.random_bytes, seams.clock
-    in_memory = configuration.durability == "memory"
+    in_memory = configuration.is_in_memory
     disk = seams.disk or (MemoryDisk() if in_memory else SystemDisk())
     journal = Journal(configuration.directory, disk)
     compactor = Compactor(journal, disk)

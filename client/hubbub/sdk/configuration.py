@@ -3,7 +3,7 @@
     DO_NOT_TRACK, HUBBUB_CONSENT   lower the consent, see `hubbub.consent`
     HUBBUB_URL                     URL of the aggregator, instead of the app's
     HUBBUB_DEBUG                   debug mode, see `hubbub.sdk.transparency.debug_mode`
-    CI and other signs of automation   pause the client, see `hubbub.sdk.runtime.automation`
+    CI and others                  pause the client, see `hubbub.sdk.runtime.automation`
 
 A wrong argument raises ParameterError. No environment variable raises an error: one that is not valid is logged and selects the setting
 that sends less. An empty variable is not set. Nothing here writes, logs or connects.
@@ -67,6 +67,11 @@ class Configuration:
     paused: str
     messages: tuple[tuple[int, str], ...]
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the client keeps its state in memory, and reads and writes no file of its own."""
+        return self.durability == "memory" or bool(self.paused)
+
 
 def configure(
     definitions: str | Path | Definitions,
@@ -110,7 +115,7 @@ def configure(
         definitions=definitions if isinstance(definitions, Definitions) else load_definitions(definitions),
         directory=_absolute("state", state),
         url=url if settings.url is None else settings.url,
-        durability="memory" if paused else durability,
+        durability=durability,
         policy=_instance_or_default("policy", policy, Policy),
         limits=_instance_or_default("limits", limits, Limits),
         detached=detached and not paused,

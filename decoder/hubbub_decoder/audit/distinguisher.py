@@ -5,12 +5,12 @@ cohort, bits and epochs are independent, so the score is a sum over them:
 
     score = cohort_table[c] + sum_e sum_i table[c, i, s_ei]
 
-Rows of subset selection are no such sum: their bits depend on each other. An epoch of them adds ln P(rows | v) - ln P(rows | w), which
-`SubsetSelection.log_likelihoods` has.
-
     cohort_table[c] = ln P(c | v) - ln P(c | w)        table[c, i, s] = ln P(s | c, bit i of v) - ln P(s | c, bit i of w)
 
     P(s | 1) = a Bin(s; t, q) + (1 - a) Bin(s; t, p)        P(s | 0) = b Bin(s; t, q) + (1 - b) Bin(s; t, p)
+
+The bits of a row of subset selection depend on each other. An epoch of rows adds ln P(rows | v) - ln P(rows | w) to the score
+(`SubsetSelection.log_likelihoods`), and its bits have no entries in the table.
 
 The declared cohort does not depend on the value, so its ratio is 0. For the declared mechanism the score is the exact likelihood
 ratio, and by the lemma of Neyman and Pearson no test is more powerful.

@@ -327,21 +327,20 @@ def impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> It
     """Totals below 0 or above 100 %, and bits that vary more than the unlisted share permits."""
     if decoding.num_reports < MIN_REPORTS_PER_COHORT * decoding.metric.params.num_cohorts:
         return
-    totals = [
-        ("the share of reports without a value", decoding.no_value, ".1%", 1),
-        ("the unlisted share", decoding.unlisted, ".1%", 1),
-    ]
-    reason, remedy = _MISMATCH
-    kind = decoding.metric.kind
-    if kind.has_exclusive_values:
-        totals.insert(0, ("the listed total", decoding.listed_total, ".1%", 1))
-    else:
-        mean = f"the mean number of {kind.value_nouns} of a client"
-        totals.insert(0, (mean, decoding.listed_total, ".3g", len(kind.named_values)))
-    for name, total, form, most in totals:
+    reason, remedy = _MISMATCH if decoding.metric.kind.needs_candidates else _MISMATCH_OF_KNOWN_VALUES
+    kind, share = decoding.metric.kind, (".1%", 1, "100%")
+    of_items = (".3g", len(kind.named_values), str(len(kind.named_values)))
+    totals = (
+        ("the listed total", decoding.listed_total, share)
+        if kind.has_exclusive_values
+        else (f"the mean number of {kind.value_nouns} of a client", decoding.listed_total, of_items),
+        ("the share of reports without a value", decoding.no_value, share),
+        ("the unlisted share", decoding.unlisted, share),
+    )
+    for name, total, (form, most, shown_most) in totals:
         reach = _STANDARD_ERRORS * total.std_error
-        above = f"above {most}" if form == ".3g" else "above 100%"
-        side = "below 0" if total.share + reach < 0 else above if total.share - reach > most else None
+        above = f"above {shown_most}" if total.share - reach > most else None
+        side = "below 0" if total.share + reach < 0 else above
         if side is not None:
             text = f"The estimate of {name} is {total.share:{form}}, which is {side} by more than {_STANDARD_ERRORS} standard errors."
             yield Finding("impossible_totals", f"{text} {reason}", remedy, level=Level.PROBLEM)
@@ -364,6 +363,10 @@ _NONE_KEPT = "A lasso kept none of them. More reports would let it keep some."
 _MISMATCH = (
     "A frequent string may be missing from the candidates, the parameters or hash scheme may differ from the clients', or reports may be fabricated.",
     "Add frequent strings, and compare the definition with the clients'.",
+)
+_MISMATCH_OF_KNOWN_VALUES = (
+    "The parameters may differ from the clients', or reports may be fabricated.",
+    "Compare the definition with the clients'.",
 )
 _COMPARE_DEFINITION = "Compare num_bits, num_hashes, hash_scheme and the probabilities of the definition with the clients'; if they are equal, reports are fabricated."
 _EQUIVALENT_TESTS = {"shape": "number_of_ones", "cohorts": "equal_cohorts"}

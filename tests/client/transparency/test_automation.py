@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -35,8 +36,8 @@ def test_signs_of_the_environment(name: str) -> None:
         assert sign_of_environment({name: value, "PATH": "/bin"}) == name
     for value in ("", " ", *(["false", "0", " False ", "no", "off"] if name in FLAGS else [])):
         assert sign_of_environment({name: value}) is None
-    for level in ("on", "off"):
-        assert sign_of_environment({name: "1", "HUBBUB_CONSENT": level}) is None
+    for level, sign in (("on", None), (" Local ", None), ("off", name), ("yes", name), ("", name)):
+        assert sign_of_environment({name: "1", "HUBBUB_CONSENT": level}) == sign
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,7 @@ def use(client: Client, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_paused_client_makes_no_file_and_no_request(mode: str, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
     with listener() as (url, was_asked):
         client = Client(METRICS, tmp_path / "state", url, environment={"CI": "true"}, **MODES[mode])
         assert not client.set_consent("on")
@@ -103,7 +105,7 @@ def test_paused_client_makes_no_file_and_no_request(mode: str, tmp_path: Path) -
         use(client, MODES[mode])
         assert client.accounting().ignored["consent"] == 1
         assert not was_asked()
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.rglob("*")) == [tmp_path / "state"]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -137,6 +139,26 @@ def test_withdrawal_holds_although_the_client_is_paused(rig: Rig) -> None:
     client.close()
     assert (rig.client().consent.level, rig.client().consent.text) == (Consent.OFF, "v2")
     assert not (rig.state / "secret").exists()
+
+
+def test_paused_client_in_memory_withdraws_nothing_on_disk(rig: Rig) -> None:
+    """The directory is that of another client: a client in memory has none."""
+    rig.agreed().close()
+    before = files_of(rig.state)
+    options: dict[str, Any] = {"environment": {"CI": "1"}, "durability": "memory"}
+    assert Client(Definitions([HOMEPAGE]), rig.state, "https://example.org", **options).set_consent("off")
+    assert files_of(rig.state) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_child_of_a_paused_client_is_paused(tmp_path: Path) -> None:
+    client = Client(Definitions([HOMEPAGE]), tmp_path / "state", "https://example.org", environment={"CI": "1"})
+    child = os.fork()
+    if not child:
+        client.record("homepage", "a")
+        os._exit(0 if client.consent.paused and client.accounting().ignored["consent"] == 1 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,16 @@ from matplotlib.figure import Figure
 
 from hubbub import HubbubError, KindWord, Metric
 from hubbub.cli import main
+from hubbub.summary import BitCounts
 from hubbub.summary.summary_file import write_summary
 from hubbub_decoder import Decoding, compare, decode, decode_by_period, simulate
 from hubbub_decoder.report.write import write_report
+from hubbub_decoder.results.decoding import summary_lines
 from tests.support.every_kind import METRICS
 
 NAMES = ["v1", "v2", "a value that nobody has"]
 DAYS = ["2026-03-02", "2026-03-09", "2026-03-16"]
+(PLUGINS,) = [metric for metric in METRICS if metric.kind.word is KindWord.SET]
 SINGLE = [metric for metric in METRICS if len(metric.blocks) == 1]
 
 
@@ -68,5 +72,20 @@ def test_report_of_every_kind(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["report", str(summaries), *options])
     assert (done.exit_code, done.exception) == (0, None), done.output
     index = (tmp_path / "out" / "index.html").read_text()
-    assert all(metric.name in index for metric in SINGLE)
+    metrics = index.partition('<h2 id="metrics">')[2].partition("</table>")[0]
+    detected = dict(re.findall(r'<a href="[^"]+">(\w+)</a>.*?<td class="n extra"[^>]*>([^<]*)', metrics, re.DOTALL))
+    assert {name for name, shown in detected.items() if shown.isdigit()} == {"homepage", "imported", "plugins"}
+    assert detected.keys() == {metric.name for metric in SINGLE}
     assert len(list((tmp_path / "out").glob("*/*.html"))) == 3 * len(SINGLE) - 2  # strings with `discover` are skipped
+
+
+def test_mean_number_of_items_is_a_number_in_texts_and_warnings() -> None:
+    """Ones in all reports are more items than there are; with three reports some item has no client."""
+    params = PLUGINS.params
+    every = BitCounts(PLUGINS, [1_000] * params.num_cohorts, [[1_000]] * params.num_cohorts)
+    (warning,) = [each for each in decode(every).warnings if each.kind == "impossible_totals"]
+    assert "The estimate of the mean number of items of a client is 7.5, which is above 3 by more than" in warning.text
+    assert "candidates" not in f"{warning}"
+    few = decode(BitCounts(PLUGINS, [2, 1, 0], [[1], [0], [0]]))
+    unknown = "Items of a client, on average: unknown, because no client was asked about some of the items."
+    assert unknown in list(summary_lines(few))

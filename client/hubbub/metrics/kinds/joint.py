@@ -1,7 +1,7 @@
 """Joint metrics: two or three parts whose bits are reported together.
 
 The report of a joint metric is the bits of its parts, one part after the other, under one cohort. Each part has its own mechanism
-(`Params.mechanism`), its own value and its own permanent response. Given the values and the cohort the parts are independent of each other.
+(`Params.mechanism`), its own value and its own permanent response. Given the values and the cohort the parts are independent.
 Source: Fanti, Pihur, Erlingsson 2016 (arXiv 1503.01214), sec. 3; docs/how-to/association.md.
 """
 

@@ -173,7 +173,9 @@ class Kind(ABC):
     json_fields
         Fields of `to_dict` that are empty for every other kind.
     needs_candidates
-        Whether its values are unknown strings, so that the analyst lists candidates and the decoder tests them.
+        Whether its values are unknown strings, so that the analyst lists candidates.
+    is_tested
+        Whether the decoder tests which values are present.
     has_shares
         Whether its reports estimate shares of values. False: they estimate the mean of numbers alone.
     has_threshold
@@ -195,6 +197,7 @@ class Kind(ABC):
     optional_fields: ClassVar[tuple[str, ...]] = ()
     json_fields: ClassVar[tuple[str, ...]] = ()
     needs_candidates: ClassVar[bool] = False
+    is_tested: ClassVar[bool] = False
     has_shares: ClassVar[bool] = True
     has_threshold: ClassVar[bool] = False
     has_exclusive_values: ClassVar[bool] = True

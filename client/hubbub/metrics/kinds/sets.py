@@ -33,6 +33,7 @@ class SetKind(BlockKind):
     word = KindWord.SET
     required_fields = ("items",)
     json_fields = ("items",)
+    is_tested = True
     has_exclusive_values = False
     adds_up = True
     value_noun = "item"

@@ -41,6 +41,7 @@ class StringKind(BlockKind):
     optional_fields = ("hash_scheme", "discover")
     json_fields = ("discover",)
     needs_candidates = True
+    is_tested = True
     value_noun = "candidate"
     value_nouns = "candidates"
 

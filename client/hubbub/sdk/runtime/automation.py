@@ -18,12 +18,12 @@ _TEST_RUNNERS = ("pytest", "py.test", "nose2", "unittest", "stestr", "trial", "b
 
 
 def sign_of_environment(environment: Mapping[str, str]) -> str | None:
-    """Return the first variable that shows automation; None if there is none, or if HUBBUB_CONSENT states what this process may do.
+    """Return the first variable that shows automation; None if there is none, or if HUBBUB_CONSENT lets this process record.
 
     >>> sign_of_environment({"CI": "true"}), sign_of_environment({"CI": "false"}), sign_of_environment({})
     ('CI', None, None)
     """
-    if environment.get("HUBBUB_CONSENT", "").strip():
+    if environment.get("HUBBUB_CONSENT", "").strip().lower() in ("on", "local"):
         return None
     values = {name: environment.get(name, "").strip().lower() for name in (*FLAGS, *VARIABLES)}
     return next(

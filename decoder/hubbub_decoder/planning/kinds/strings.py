@@ -25,6 +25,7 @@ MAX_CANDIDATES = 10_000_000
 _HASHES = (1, 2, 3)
 _HELD_OUT = (0.05, 0.1, 0.15, 0.2)
 _PATTERN_BITS = 16
+_SHORT_LIST = 200  # an app rarely knows more values beforehand
 _MUCH_MORE = 1.25
 
 
@@ -105,7 +106,7 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
     def advice(self, wishes: Wishes, smallest: float, reports_needed: float) -> Iterator[str]:
         """Yield what a categorical metric of the same values would need, where it needs much less."""
         categories = planner_of(KindWord.CATEGORICAL, has_shares=True)
-        if wishes.longest is not None or next(categories.problems(wishes), None) is not None:
+        if wishes.longest is not None or not 2 <= wishes.num_candidates <= _SHORT_LIST:
             return
         listed = replace(wishes, kind=KindWord.CATEGORICAL, central=None, retained=False)
         design = categories.design(listed)
