@@ -367,8 +367,9 @@ def test_power_loss_during_compaction_keeps_durable_events(rig: Rig, unseen_seed
 
 
 def test_consent_withdrawal_erases_unfinished_snapshot(rig: Rig, tmp_path: Path) -> None:
-    disk = WatchedDisk()
-    client, other = with_subjects(rig, disk), rig.client()
+    other = rig.agreed()
+    collaborators(other).uploader.start().stop(5)  # its thread would compact the journal first
+    client = with_subjects(rig, WatchedDisk())
     rows = [draft.report.bits.hex().encode() for draft in collaborators(client).journal._state.drafts.values()]
     assert any(row in (rig.state / JOURNAL).read_bytes() for row in rows)
     off = threading.Thread(target=other.set_consent, args=("off",))
