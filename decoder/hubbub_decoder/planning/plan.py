@@ -202,6 +202,7 @@ def _symmetric_noise(wishes: Wishes, design: Design) -> float:
 def _notes(planned: Plan, design: Design) -> Iterator[str]:
     """Yield the reasons of the choice: its law, the mechanism, and the permanent response."""
     wishes, unit, rows = planned.wishes, planned.wishes.epsilon_unit, design.rows
+    local = design.epsilon or wishes.epsilon
     yield from planned.description.accuracy.notes()
     if design.epsilon is not None:
         yield f"The central epsilon of {wishes.central:g} leaves epsilon = {design.epsilon:.3g} for a report, not {wishes.epsilon:g}."
@@ -218,7 +219,7 @@ def _notes(planned: Plan, design: Design) -> Iterator[str]:
             )
         return
     if unit is not None and wishes.hold is None and limits_of(wishes).most_exchanged:
-        reach, wanted = math.tanh(unit / 4), math.expm1(wishes.epsilon) / (math.exp(wishes.epsilon) + 3)
+        reach, wanted = math.tanh(unit / 4), math.expm1(local) / (math.exp(local) + 3)
         if wanted > reach:
             yield (
                 f"A symmetric permanent response (prob_f) does not reach the variance of optimized unary encoding for one report: "

@@ -260,11 +260,9 @@ def _reports_for(central: Callable[[int], float], most: float, cohorts: int) -> 
     low, high = 1, MAX_REPORTS
     if central(high) > most:
         return "No number of reports reaches it. Pass a smaller `epsilon`, or a larger `central`."
-    while high > 1.01 * low:
-        middle = math.isqrt(low * high)
+    while high > max(1.01 * low, low + 1):
+        middle = max(low + 1, math.isqrt(low * high))
         low, high = (low, middle) if central(middle) <= most else (middle, high)
-        if middle in (low, high) and high - low <= 1:
-            break
     return (
         f"It needs {high * cohorts:,} reports. Pass so many `num_reports`, a smaller `epsilon`, or a larger `central`."
     )

@@ -297,3 +297,35 @@ def test_plan_promises_a_lifetime_epsilon_or_warns() -> None:
     assert "lifetime_epsilon = 7\n" in promised.toml()
     assert promised.description.privacy.epsilon_lifetime <= 7 < lifetime
     assert not any("lifetime_epsilon" in each for each in promised.warnings)
+
+
+def test_random_wishes_of_every_kind_are_kept_or_refused(unseen_seed: int) -> None:
+    """15 wishes, from hopeless to lavish: epsilons are kept, no figure in the notes is infinite, and no mechanism is better."""
+    rng = np.random.default_rng(unseen_seed)
+
+    def pick(choices: list[Any]) -> Any:
+        return choices[int(rng.integers(len(choices)))]
+
+    for _ in range(15):
+        kind = pick([word for word in KindWord if word is not KindWord.JOINT])
+        local, central = pick([0.1, 0.5, 1, 2, 4, 12]), pick([None, 0.001, 0.05, 0.5, 3])
+        wishes: dict[str, Any] = {"kind": kind, "epsilon": local, "central": central}
+        wishes["num_reports"] = pick([1, 10, 1_000, 10**5, 10**10])
+        wishes["num_candidates"] = 1 if kind is KindWord.BOOLEAN else pick([2, 3, 10, 40])
+        wishes |= pick([{}, {"longitudinal": local * 2, "periods": 7}, {"share": 1e-6}, {"share": 0.3}])
+        try:
+            planned = plan(Wishes(**wishes), expires=TOMORROW)
+        except PlanError:
+            continue
+        assert epsilon(planned.metric) <= local + 1e-9, wishes
+        assert central is None or planned.description.central <= central * (1 + 1e-9), wishes
+        assert " inf" not in " ".join(planned.notes), wishes
+        assert planned.other is None or planned.other >= 1, wishes
+
+
+@pytest.mark.parametrize("reports", [1, 2, 3, 4, 10])
+def test_number_of_reports_for_a_central_epsilon_is_found(reports: int) -> None:
+    """A search between one and three reports did not end."""
+    wishes = Wishes(epsilon=0.1, num_reports=reports, num_candidates=3, central=0.05)
+    with pytest.raises(PlanError, match=r"It needs [\d,]+ reports"):
+        plan(wishes, expires=TOMORROW)

@@ -6,6 +6,7 @@ all sizes within 1 % of the smallest variance the plan takes the first in this o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from hubbub.metrics.discovery import MAX_STEP, Discovery
 from hubbub.metrics.kinds import KindWord, StringKind
 from hubbub.metrics.params import Params
 from hubbub_decoder.errors import PlanError
-from hubbub_decoder.planning.law.accuracy import Data, Population, StringAccuracy
+from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Data, Population, StringAccuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.probabilities import TOLERANCE, allowed_cohorts, chain_of, noise_of
 from hubbub_decoder.planning.wishes import Design, KindPlanner, Wishes, planner_of
@@ -114,10 +115,11 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
             categories.kind(design, categories=None, edges=None), self.population(wishes), retained=False
         )
         needed = law.clients_needed(smallest)
+        more = f"{reports_needed:,.0f}" if reports_needed < math.inf else f"more than {MAX_REPORTS:.0e}"
         if reports_needed > _MUCH_MORE * needed:
             yield (
                 f"If all {wishes.num_candidates} values are known before they are collected, a categorical metric needs {needed:,.0f} reports "
-                f"to detect {100 * smallest:.3g} %, not {reports_needed:,.0f}: its values share no bits."
+                f"to detect {100 * smallest:.3g} %, not {more}: its values share no bits."
             )
 
     def kind(self, design: Design, **_of_others: Any) -> StringKind:
