@@ -202,7 +202,7 @@ class Settings:
     require_report_token: bool = _setting(
         LISTENING,
         False,
-        "Require a token with scope `report` to send batches. hubbub's client sends no token; a reverse proxy must add it.",
+        "Require a token with scope `report` to send batches. Clients get one from the app (Client(authorization=...)) or a reverse proxy adds it.",
     )
 
     def __post_init__(self) -> None:

@@ -82,6 +82,11 @@ class Client:
         nothing, and leave consent as it is. False: count such runs too. A client with its own `transport` never pauses.
     ca_certs
         File of certificates to trust instead of the system's.
+    authorization
+        Function that returns a report token, without "Bearer", for an aggregator with `--require-report-token`. It is
+        called in a thread of its own, once for each request, and again after a 401. It may raise and block: the report
+        then waits, and `inspect` has the reason. Tokens of up to 2,048 characters are padded to one length, and never
+        stored or logged. A token that only one user has identifies all of this client's requests.
     transport, disk, clock, random_bytes, environment, machine_id
         Replacements for tests, see `hubbub.testing`.
 
@@ -105,6 +110,7 @@ class Client:
         renew_identity_when_copied: bool = False,
         pause_when_automated: bool = True,
         ca_certs: str | None = None,
+        authorization: Callable[[], str] | None = None,
         transport: Transport | None = None,
         disk: Disk | None = None,
         clock: Callable[[], datetime] = utc_now,
@@ -128,6 +134,7 @@ class Client:
             per_subject=per_subject,
             renew_identity_when_copied=renew_identity_when_copied,
             ca_certs=ca_certs,
+            authorization=authorization,
             automation=automation if pause_when_automated and transport is None else None,
             has_transport=transport is not None,
             has_disk=disk is not None,

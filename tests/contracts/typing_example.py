@@ -67,6 +67,7 @@ def an_app(path: Path) -> None:
         policy=policy,
         limits=limits,
         ca_certs="/etc/ssl/ca.pem",
+        authorization=lambda: "token",
         detached=True,
         environment={"DO_NOT_TRACK": "0"},
     ) as client:

@@ -4,7 +4,8 @@ python -m tests.stress.kill_matrix POINTS SEED          (make matrix: 200, make 
 
 A life of a client is a child forked from this preloaded process. SIGKILL ends it before or after its n-th operation on the disk or the
 network, or in the middle of an append with its record half written. At every third point two lives share the directory, each killed at
-its own time. Every tenth point kills the aggregator as well, and restarts it.
+its own time. Every tenth point kills the aggregator as well, and restarts it. The aggregator requires tokens; the first that a life gives it
+has been revoked.
 """
 
 from __future__ import annotations
@@ -95,12 +96,22 @@ class KilledDisk(SystemDisk):
 
 
 class KilledTransport:
-    def __init__(self, url: str, killer: Killer) -> None:
-        self._transport, self._killer = HttpTransport(url), killer
+    def __init__(self, url: str, tokens: Tokens, killer: Killer) -> None:
+        self._transport, self._killer = HttpTransport(url, authorization=tokens), killer
 
     def send(self, body: bytes, is_wanted: Callable[[], bool]) -> UploadResponse:
         answer: UploadResponse = self._killer.around("send", lambda: self._transport.send(body, is_wanted))
         return answer
+
+
+class Tokens:
+    """The app's function: a token that was revoked, and then the valid one."""
+
+    def __init__(self, *tokens: str) -> None:
+        self._tokens = list(tokens)
+
+    def __call__(self) -> str:
+        return self._tokens.pop(0) if len(self._tokens) > 1 else self._tokens[0]
 
 
 class Aggregator:
@@ -110,12 +121,31 @@ class Aggregator:
         self._place = place
         self._port = "0"
         self.start()
+        self._revoked, self._valid = (self._token("create", name, "--scope", "report") for name in ("revoked", "valid"))
+        self._token("revoke", "revoked")
+
+    @property
+    def tokens(self) -> Tokens:
+        """Tokens for one life of a client."""
+        return Tokens(self._revoked, self._valid)
+
+    def _token(self, *words: str) -> str:
+        program = Path(sys.executable).with_name("hubbub")
+        command = [str(program), "token", *words, "--database", str(self._place / "reports.db")]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     def start(self) -> None:
         log = self._place / "serve.log"
         program = Path(sys.executable).with_name("hubbub")
         command = [str(program), "serve", str(METRICS), "--port", self._port, "--local-reads-without-token"]
-        command += ["--local-port", "0", "--database", str(self._place / "reports.db"), "--create"]
+        command += [
+            "--require-report-token",
+            "--local-port",
+            "0",
+            "--database",
+            str(self._place / "reports.db"),
+            "--create",
+        ]
         with log.open("wb") as errors:
             self.process = subprocess.Popen(command, stderr=errors)
         while not (found := re.search(r"listening on (\S+:(\d+))", log.read_text())):
@@ -131,11 +161,12 @@ class Aggregator:
         self.process.wait()
 
 
-def life(state: Path, url: str, day: datetime, seed: int, killer: Killer) -> None:
+def life(state: Path, aggregator: Aggregator, day: datetime, seed: int, killer: Killer) -> None:
     """Record, advance the clock and send, until the killer ends the process."""
     chance, clock = random.Random(seed), ManualClock(day.date())  # noqa: S311
-    options: dict[str, Any] = {"disk": KilledDisk(killer), "transport": KilledTransport(url, killer), "clock": clock}
-    client = Client(METRICS, state, url, policy=UNLIMITED, environment={}, **options)
+    options: dict[str, Any] = {"disk": KilledDisk(killer), "clock": clock}
+    options["transport"] = KilledTransport(aggregator.url, aggregator.tokens, killer)
+    client = Client(METRICS, state, aggregator.url, policy=UNLIMITED, environment={}, **options)
     client.set_consent("on")
     for _ in range(DAYS // LIVES):
         for _ in range(chance.randrange(1, 4)):
@@ -161,7 +192,7 @@ def point(aggregator: Aggregator, place: Path, number: int, chance: random.Rando
             killer, seed = Killer(chance.randrange(1, 60), step_file), chance.randrange(1 << 32)
             child = os.fork()
             if child == 0:
-                life(state, aggregator.url, first + timedelta(days=2 * each), seed, killer)
+                life(state, aggregator, first + timedelta(days=2 * each), seed, killer)
             children.append((child, step_file))
         if number % 10 == 5 and each == 1:
             aggregator.kill()
@@ -169,7 +200,8 @@ def point(aggregator: Aggregator, place: Path, number: int, chance: random.Rando
         for child, step_file in children:
             os.waitpid(child, 0)
             where.append(step_file.read_text())
-    with Client(METRICS, state, aggregator.url, policy=UNLIMITED, environment={}) as client:
+    options: dict[str, Any] = {"policy": UNLIMITED, "environment": {}, "authorization": aggregator.tokens}
+    with Client(METRICS, state, aggregator.url, **options) as client:
         client.set_consent("on")
         for _ in range(3):
             deliver(client)

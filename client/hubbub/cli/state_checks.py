@@ -217,7 +217,8 @@ def _waiting(state: State, now: datetime) -> Finding:
             "queue",
             f"{format_count(len(state.queue), 'batch')} queued; last error: {state.last_error}",
             "aggregators accept reports until 30 days after their period; later reports are dropped",
-            "let a proxy add a token with scope report, or start the aggregator without --require-report-token",
+            "let the app pass Client(authorization=...) or a proxy add a token with scope report, or start the aggregator without "
+            "--require-report-token",
         )
     if state.failures > 1:
         return warning(

@@ -126,7 +126,7 @@ def build(configuration: Configuration, seams: Seams) -> Collaborators:
     detaches = configuration.detached and _can_detach()
     sender = Sender(
         journal,
-        seams.transport or HttpTransport(configuration.url, configuration.ca_certs),
+        seams.transport or HttpTransport(configuration.url, configuration.ca_certs, configuration.authorization),
         disk=disk,
         clock=clock,
         random_bytes=random_bytes,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -30,6 +30,9 @@ from hubbub.wire.urls import check_url
 T = TypeVar("T")
 Durability = Literal["process", "power", "memory"]
 """What a recorded value survives: a killed process, a loss of power, or neither because it is in memory only."""
+
+Authorization = Callable[[], str]
+"""Function of the app that returns a report token, without "Bearer"."""
 
 MAX_TEXT_CHARACTERS = 1 << 16
 
@@ -62,6 +65,7 @@ class Configuration:
     per_subject: bool
     renew_identity_when_copied: bool
     ca_certs: str | None
+    authorization: Authorization | None
     consent_limit: Consent
     is_debug: bool
     paused: str
@@ -86,6 +90,7 @@ def configure(
     per_subject: bool,
     renew_identity_when_copied: bool,
     ca_certs: str | None,
+    authorization: Authorization | None,
     automation: str | None,
     has_transport: bool,
     has_disk: bool,
@@ -101,6 +106,14 @@ def configure(
         raise ParameterError(
             "detached=True starts a process that reads `state` and sends to `url`, so it cannot be combined with "
             'durability="memory", transport or disk: omit one of them'
+        )
+    if authorization is not None and not callable(authorization):
+        raise ParameterError(
+            f"authorization must be a function that returns a report token, got {type(authorization).__name__}: pass the function, not a token"
+        )
+    if authorization is not None and (detached or has_transport):
+        raise ParameterError(
+            "authorization is called by this process for its own requests, so it cannot be combined with detached or transport: omit one of them"
         )
     settings = environment_settings(environment)
     messages = [(logging.WARNING, warning) for warning in settings.warnings]
@@ -122,6 +135,7 @@ def configure(
         per_subject=per_subject,
         renew_identity_when_copied=renew_identity_when_copied,
         ca_certs=_check_ca_certs(ca_certs),
+        authorization=authorization,
         consent_limit=Consent.OFF if paused else settings.consent,
         is_debug=settings.is_debug,
         paused=paused,

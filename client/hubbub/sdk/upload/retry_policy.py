@@ -39,8 +39,8 @@ HOLD_SECONDS = 86400.0
 MAX_RETRY_AFTER_SECONDS = 3600.0
 CLOCK_TOLERANCE_SECONDS = 86400.0
 UNAUTHORIZED_HINT = (
-    "the aggregator requires a report token (--require-report-token), which this client cannot send; let a proxy add it "
-    "or start the aggregator without the option"
+    "the aggregator requires a report token (--require-report-token): pass Client(authorization=...) with a function that returns a valid one, "
+    "or let a proxy add it"
 )
 OUTAGE_SPREAD_SECONDS = 86400.0
 CONFIRM_INTERVAL_SECONDS = 3600.0

@@ -20,6 +20,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
+from hubbub.sdk.configuration import Authorization
+from hubbub.sdk.upload.authorization import AuthorizationError, TokenSource
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse, problem_slug
 from hubbub.wire.urls import check_url, is_loopback, mask_url, mask_urls
 
@@ -66,19 +68,37 @@ class Transport(Protocol):
 class HttpTransport:
     """POST to an aggregator with urllib3: a new connection each time, no cookies, no redirects, one constant User-Agent.
 
-    url      : URL of the aggregator: https, or http to a loopback address
-    ca_certs : file of certificates to trust instead of the system's
+    url           : URL of the aggregator: https, or http to a loopback address
+    ca_certs      : file of certificates to trust instead of the system's
+    authorization : function of the app that returns a report token; None: no token
 
     Proxies are taken from the environment, as urllib.request does.
     """
 
-    def __init__(self, url: str, ca_certs: str | None = None) -> None:
+    def __init__(self, url: str, ca_certs: str | None = None, authorization: Authorization | None = None) -> None:
         self._url = check_url(url) + "/v1/reports"
+        self._tokens = None if authorization is None else TokenSource(authorization)
         self._ca_certs = ca_certs
         self._connect_thread: threading.Thread | None = None
 
     def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse:
-        """Send a body and return the response, within `REQUEST_TIMEOUT_SECONDS`; cancel once `is_wanted` returns False."""
+        """Send a body and return the response, within `REQUEST_TIMEOUT_SECONDS`; cancel once `is_wanted` returns False.
+
+        The app is asked for a token before each request. A token that is refused (401) is asked for again, once.
+        """
+        try:
+            token = self._token(is_wanted)
+            response = self._post(body, is_wanted, token)
+            if response.status == 401 and token is not None and (other := self._token(is_wanted)) != token:
+                return self._post(body, is_wanted, other)
+        except (AuthorizationError, RuntimeError) as problem:  # RuntimeError: no more threads
+            return replace(NOT_SENT, failure=f"{problem}; nothing was sent")
+        return response
+
+    def _token(self, is_wanted: Callable[[], bool]) -> str | None:
+        return None if self._tokens is None else self._tokens.header(is_wanted, REQUEST_TIMEOUT_SECONDS)
+
+    def _post(self, body: bytes, is_wanted: Callable[[], bool], token: str | None) -> UploadResponse:
         import urllib3
         from urllib3.exceptions import HTTPError
 
@@ -88,6 +108,8 @@ class HttpTransport:
             "Accept": "application/json, application/problem+json",
             "Connection": "close",
         }
+        if token is not None:
+            headers["Authorization"] = token
         if self._connect_thread is not None and self._connect_thread.is_alive():
             return NOT_SENT  # the DNS lookup of the last request still runs: no second one is started
         canceller = RequestCanceller(is_wanted, REQUEST_TIMEOUT_SECONDS)
