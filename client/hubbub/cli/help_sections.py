@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import click
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class SectionOption(click.Option):
@@ -13,6 +17,11 @@ class SectionOption(click.Option):
     def __init__(self, *args: Any, section: str = "Options", **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.section = section
+
+
+def section(name: str) -> Callable[..., Callable[[F], F]]:
+    """`click.option` of a section."""
+    return partial(click.option, cls=SectionOption, section=name)
 
 
 class SectionedCommand(click.Command):

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubbub.cli.help_sections import SectionedCommand, SectionOption
+from hubbub.cli.help_sections import SectionedCommand, section
 from hubbub.cli.output import PATH, json_option, print_json, print_toml
 from hubbub.errors import ParameterError
 from hubbub.metrics.buckets import Buckets, Estimand
 from hubbub.metrics.kinds import MIN_STRING_BITS, KindWord
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
-from hubbub_decoder.cli.shared import Decorator, ShowStage, elapsed_time
+from hubbub_decoder.cli.shared import ShowStage, elapsed_time
 
 if TYPE_CHECKING:
     from hubbub_decoder.planning.description import Description
@@ -35,14 +34,10 @@ _FIELD = re.compile(r"`(\w+)(?: = ([^`]+))?`")
 """Field of `Wishes`, with its value or without, in the text of an error."""
 
 
-def _section(name: str) -> Callable[..., Decorator]:
-    return partial(click.option, cls=SectionOption, section=name)
-
-
-_values_option = _section("Values")
-_periods_option = _section("Several periods")
-_report_option = _section("Reports")
-_definition_option = _section("Definition")
+_values_option = section("Values")
+_periods_option = section("Several periods")
+_report_option = section("Reports")
+_definition_option = section("Definition")
 
 
 @click.command(cls=SectionedCommand, short_help="Choose the parameters of a metric.")

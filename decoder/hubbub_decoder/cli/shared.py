@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from hubbub.cli.help_sections import section
 from hubbub.cli.output import PATH, print_json
 
 if TYPE_CHECKING:
@@ -23,15 +25,36 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _DELAY_SECONDS = 1.0
 _BETWEEN_0_AND_1 = click.FloatRange(0, 1, min_open=True, max_open=True)
 
+
+class Share(click.ParamType[float]):
+    """Share in [0, 1), as a number or as a percentage: .1% is 0.001."""
+
+    name = "share"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = math.nan
+        if not 0 <= share < 1:
+            self.fail(f"{value!r} is no share in [0, 1). Pass .1%, for example.", param, ctx)
+        return share
+
+
 candidates_option = click.option(
     "--candidates", "candidates_path", type=PATH,
     help="Strings to look for: one per line, or a .csv with a column `candidate`; - reads stdin. Required for string metrics.",
 )  # fmt: skip
 
 
+statistics_option = section("Intervals and tests")
+_output_option = section("Output")
+
+
 def interval_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--confidence and --target."""
-    target = click.option(
+    target = statistics_option(
         "--target", default="reporters", show_default=True, type=click.Choice(["reporters", "population"]),
         help="Results for the reporters, or for the population of which they are a random sample (wider intervals).",
     )  # fmt: skip
@@ -40,7 +63,7 @@ def interval_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def confidence_option(of: str, default: float = 0.95) -> Decorator:
     """--confidence; `of` names what has the level."""
-    return click.option(
+    return statistics_option(
         "--confidence", default=default, show_default=True, metavar="LEVEL", type=_BETWEEN_0_AND_1,
         help=f"Confidence level of the {of}.",
     )  # fmt: skip
@@ -55,12 +78,12 @@ def seed_option(use: str) -> Decorator:
 
 def plot_option(drawn: str) -> Decorator:
     """--plot for the figure `drawn`."""
-    return click.option("--plot", type=PATH, help=f"Also draw {drawn} (.svg, .png or .pdf).")
+    return _output_option("--plot", type=PATH, help=f"Also draw {drawn} (.svg, .png or .pdf).")
 
 
 def fdr_option(found: str) -> Decorator:
     """--fdr; `found` names the results that are tested."""
-    return click.option(
+    return statistics_option(
         "--fdr", default=0.05, show_default=True, metavar="RATE", type=_BETWEEN_0_AND_1,
         help=f"False discovery rate: the expected share of false positives among the detected {found}.",
     )  # fmt: skip
@@ -68,7 +91,7 @@ def fdr_option(found: str) -> Decorator:
 
 def independent_clients_option(otherwise: str) -> Decorator:
     """--independent-clients; `otherwise` describes the default."""
-    return click.option(
+    return statistics_option(
         "--independent-clients",
         is_flag=True,
         help=f"Different clients: no client reports in two periods. Default: {otherwise}.",
@@ -77,12 +100,12 @@ def independent_clients_option(otherwise: str) -> Decorator:
 
 def everything_option(shown: str) -> Decorator:
     """--all; `shown` describes its effect."""
-    return click.option("--all", "everything", is_flag=True, help=f"Show {shown}.")
+    return _output_option("--all", "everything", is_flag=True, help=f"Show {shown}.")
 
 
 def top_option(shown: str) -> Decorator:
     """--top; `shown` names the rows, in their order."""
-    return click.option(
+    return _output_option(
         "--top", metavar="N", type=click.IntRange(min=1), help=f"Show at most N rows: {shown}."
     )  # fmt: skip
 
@@ -93,7 +116,9 @@ def output_options(saved: str, suffixes: str, plot: str | None = None) -> Decora
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         if plot is not None:
             function = plot_option(plot)(function)
-        return click.option("--out", type=PATH, metavar="FILE", help=f"Output file ({suffixes}) of {saved}.")(function)
+        return _output_option("--out", type=PATH, metavar="FILE", help=f"Output file ({suffixes}) of {saved}.")(
+            function
+        )
 
     return decorate
 
