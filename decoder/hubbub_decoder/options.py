@@ -38,6 +38,7 @@ class Options:
     fdr          : false discovery rate of what is detected, in (0, 1)
     target       : "reporters": shares among the reporters; "population": of the population of which they are a random sample
     same_clients : whether the same clients report in each of several periods, with the same values
+    fabricated   : share of the received reports that may be forged, in [0, 1)
 
     >>> Options(confidence=95)
     Traceback (most recent call last):
@@ -49,6 +50,7 @@ class Options:
     fdr: float = 0.05
     target: Target = "reporters"
     same_clients: bool = True
+    fabricated: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in (("confidence", self.confidence), ("fdr", self.fdr)):
@@ -58,6 +60,7 @@ class Options:
                 "(0, 1)",
                 hint="pass 0.95, for example" if name == "confidence" else "pass 0.05, for example",
             )
+        check_number("fabricated", self.fabricated, "[0, 1)", hint="pass 0.001 for one report in a thousand")
         if self.target not in ("reporters", "population"):
             raise ParameterError(f'target must be "reporters" or "population", got {self.target!r}')
         if not isinstance(self.same_clients, bool):

@@ -29,6 +29,7 @@ def decode(
     method: DecodingMethod = "auto",
     same_clients: bool = True,
     weights: Mapping[str, float] | None = None,
+    fabricated: float = 0.0,
     progress: Progress = ignore_progress,
 ) -> Decoding:
     """Estimate the share of the reports that carry each candidate.
@@ -57,6 +58,10 @@ def decode(
         Weights of candidates of a string metric that were known before the reports, such as frequencies in an earlier
         list. Only their order counts, and the reports decide whether it means anything. Intervals and false
         discoveries hold with a wrong list.
+    fabricated
+        Share of the received reports that may be forged, in [0, 1). Intervals are of the shares among the other
+        reports, and intervals and tests hold whichever reports are forged. Totals and posterior shares are then not
+        determined, and pattern counts and reports are decoded as bit counts.
     progress
         Function that is called at the start of each stage.
 
@@ -91,7 +96,7 @@ def decode(
     >>> [(e.candidate, round(e.share, 3), round(e.std_error, 3)) for e in decoding.estimates]
     [('linux', 0.5, 0.027), ('macos', 0.3, 0.027)]
     """
-    options = Options(confidence, fdr, target, same_clients)
+    options = Options(confidence, fdr, target, same_clients, fabricated)
     evidence = collect_evidence(summary, options)
     return decode_evidence(evidence, candidates, options, method=method, weights=weights, progress=progress)
 
@@ -108,7 +113,7 @@ def decode_evidence(
     """Decode evidence: the steps of `decode`, from counts to shares with intervals, tests and warnings."""
     if method not in ("auto", "lasso"):
         raise ParameterError(f'method must be "auto" or "lasso", got {method!r}: leave it out for "auto"')
-    if method == "lasso" and isinstance(evidence.source, PatternCounts):
+    if options.fabricated or (method == "lasso" and isinstance(evidence.source, PatternCounts)):
         evidence = evidence.as_bit_counts()
     progress("testing the goodness of fit", 0.0)
     tests = run_fit_tests(evidence.collected)

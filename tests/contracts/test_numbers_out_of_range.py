@@ -93,7 +93,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     ),
     "hubbub_decoder.decode": (
         lambda **options: hubbub_decoder.decode(COUNTS[0], **options),
-        {"confidence": 0.95, "fdr": 0.05},
+        {"confidence": 0.95, "fdr": 0.05, "fabricated": 0.0},
     ),
     "hubbub_decoder.decode_by_period": (one_week, {"confidence": 0.95, "fdr": 0.05}),
     "hubbub_decoder.describe": (

@@ -49,6 +49,7 @@ BAD: dict[str, tuple[Any, ...]] = {
     "fdr": (0, 1, 5, float("nan"), "low", None),
     "target": ("clients", None, 1),
     "same_clients": ("no", 3, 0.0),
+    "fabricated": (1, -0.1, float("nan"), "some", None),
 }
 CASES = [
     (function, name, value)

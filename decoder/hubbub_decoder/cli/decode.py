@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from hubbub.cli.help_sections import SectionedCommand
 from hubbub.cli.output import PATH, json_option
 from hubbub_decoder.cli.shared import (
+    Share,
     candidates_option,
     elapsed_time,
     everything_option,
@@ -18,6 +20,7 @@ from hubbub_decoder.cli.shared import (
     output_options,
     print_result,
     read_all,
+    statistics_option,
     top_option,
     write_outputs,
 )
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.results.decoding import Decoding
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("summaries", metavar="SUMMARY...", nargs=-1, required=True, type=PATH)
 @candidates_option
 @click.option(
@@ -61,8 +64,12 @@ if TYPE_CHECKING:
     "--method", default="auto", show_default=True, type=click.Choice(["auto", "lasso"]),
     help="auto estimates every candidate; lasso only those that a lasso on half of the cohorts keeps.",
 )  # fmt: skip
+@statistics_option(
+    "--fabricated", default="0%", show_default=True, metavar="SHARE", type=Share(),
+    help="Share of the reports that may be forged: intervals and tests then hold for the others, whichever they are.",
+)  # fmt: skip
 @independent_clients_option("the same clients with the same values, for which intervals are wider")
-@click.option(
+@statistics_option(
     "--weights", "weights_path", type=PATH,
     help="Frequencies known beforehand, such as those of an earlier list: .csv with the columns candidate and weight. They inform detection.",
 )  # fmt: skip
@@ -81,6 +88,7 @@ def command(
     fdr: float,
     target: Target,
     method: Literal["auto", "lasso"],
+    fabricated: float,
     independent_clients: bool,
     weights_path: Path | None,
 ) -> None:
@@ -111,8 +119,10 @@ def command(
 
     if candidates_path is not None and map_path is not None:
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
-    if by_period and (words_path is not None or weights_path is not None or method != "auto"):
-        raise click.UsageError("--by-period takes no --more-candidates, --weights or --method. Leave them out.")
+    if by_period and (words_path is not None or weights_path is not None or method != "auto" or fabricated):
+        raise click.UsageError(
+            "--by-period takes no --more-candidates, --weights, --method or --fabricated. Leave them out."
+        )
     check_result_paths(out, plot, (*TABLES, PAGE), (*summaries, candidates_path, map_path, words_path, weights_path))
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
@@ -133,7 +143,7 @@ def command(
         if by_period:
             found = decode_by_period(parts, candidates, **options)
         else:
-            found = decode(summary, candidates, method=method, weights=weights, **options)
+            found = decode(summary, candidates, method=method, weights=weights, fabricated=fabricated, **options)
             if plot is not None:
                 _require_plot(found)
             if words is not None:

@@ -158,7 +158,8 @@ def _fit_messages(
             whitener = np.linalg.inv(np.linalg.cholesky(cohort.covariance(overlap)))
             responses.append(whitener @ cohort.change)
             features.append(np.pad(whitener, [(0, 0), (0, 1)]))
-        observations = Observations(tuple(responses), tuple(features))
+        whiteners = tuple(features)
+        observations = Observations(tuple(responses), whiteners, whiteners)
         hashed = HashedCohorts.from_observations(observations, positions, fixed_patterns, covariance, signed=True)
         return pass_messages(hashed)
 

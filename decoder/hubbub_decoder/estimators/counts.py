@@ -36,6 +36,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_strings, sum_totals
 from hubbub_decoder.estimators.lasso_screening import independent_numbers
 from hubbub_decoder.estimators.message_passing import HashedCohorts, MessagePassingFit, pass_messages, too_crowded
+from hubbub_decoder.inference.influence import Extremes
 from hubbub_decoder.inference.intervals import poisson_variances, reporter_variance
 from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
 from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -55,6 +56,11 @@ def fit_bits(evidence: Evidence, design: DesignMatrix) -> FitResult:
     tests = compare_with_random_strings(fit, fit.estimates, fit.cohorts.positions, filters)
     totals = fit.totals()
     sums, variances = sum_totals(totals.shares, totals.covariance)
+    reports, mechanism = evidence.counts.reports[evidence.used], evidence.params.mechanism
+
+    def extremes(cohort: int, weights: Floats) -> Extremes:
+        return Extremes.of_bits(weights[:, :-1] / reports[cohort], mechanism)  # the last position is no bit
+
     return FitResult.from_mixed_model(
         fit.estimates,
         (fit.beliefs.unlisted_variance, fit.variance_error),
@@ -62,6 +68,7 @@ def fit_bits(evidence: Evidence, design: DesignMatrix) -> FitResult:
         totals=(sums, variances, reporter_variance(variances, sums, n)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, n)),
         crowding=fit.crowding(totals),
+        influence=lambda candidates: fit.influence(candidates, extremes, reports),
     )
 
 
@@ -92,9 +99,11 @@ def whiten_bits(evidence: Evidence, design: DesignMatrix, shares: Floats, unlist
         whitener = np.linalg.inv(np.linalg.cholesky(covariance))
         responses.append(whitener @ bit_shares)
         features.append(np.pad(whitener, [(0, 0), (0, 1)]))
-    return Observations(tuple(responses), tuple(features))
+    whiteners = tuple(features)
+    return Observations(tuple(responses), whiteners, whiteners)
 
 
+_MIN_PROBABILITY = 1e-12  # of a pattern
 _MIN_EXPECTED_SHARE = 1e-3  # of the unlisted strings, and of "no value", in the weights
 
 
@@ -115,11 +124,26 @@ def fit_patterns(evidence: Evidence, design: DesignMatrix) -> FitResult:
 
     average = np.tile(table.probabilities + _MIN_EXPECTED_SHARE * (table.filters == 0), (len(filter_of), 1))
     first = pass_messages(cohorts(average))
-    fit = pass_messages(cohorts(_expected_shares(first, table, filter_of)))
+    expected = _expected_shares(first, table, filter_of)
+    fit = pass_messages(cohorts(expected))
     filters = RandomFilters.from_probabilities(table.probabilities)
     totals = fit.totals()
     listed, unlisted, no_value = totals.shares
     n = evidence.num_clients
+
+    reports = counts.counts.sum(axis=1)
+
+    def extremes(cohort: int, weights: Floats) -> Extremes:
+        """A forged pattern that is as frequent as the genuine one looks like an unlisted string, and changes the weights of pairs of bits."""
+        pi = np.maximum(table.mixture(expected[cohort]), _MIN_PROBABILITY)
+        of_patterns = np.array([table.mixture(row) / pi for row in weights]).reshape(len(weights), -1)
+        likeliest = of_patterns.argmax(axis=1)
+        rows = (likeliest[:, None] >> np.arange(design.params.num_bits) & 1).astype(np.uint8)
+        most_forged = (
+            reports[cohort] * pi[likeliest] / 2 if design.params.num_hashes > 1 else np.full(len(rows), np.inf)
+        )
+        return Extremes(of_patterns.min(axis=1), of_patterns.max(axis=1), rows, most_forged)
+
     return FitResult.from_mixed_model(
         fit.estimates,
         (fit.beliefs.unlisted_variance, fit.variance_error),
@@ -130,6 +154,7 @@ def fit_patterns(evidence: Evidence, design: DesignMatrix) -> FitResult:
         ),
         variances=lambda variance, share: poisson_variances(variance, share, n),
         crowding=fit.crowding(totals),
+        influence=lambda candidates: fit.influence(candidates, extremes, reports),
     )
 
 

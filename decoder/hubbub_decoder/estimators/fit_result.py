@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.inference.error_law import ErrorCumulants
+from hubbub_decoder.inference.influence import ReportInfluence
 from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
 from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.random_string import RandomFilters
@@ -87,6 +88,7 @@ class FitResult:
     null_space        : (M + 1, d) orthonormal directions that the reports do not determine, from estimators without priors
     expected          : (M + 1,) shares of the candidates and of the unlisted strings that together explain the reports best; None: categories
     crowding          : of message passing; None: another estimator
+    influence         : function of some candidates (D,) that returns the influence of one report on their estimates; None: unknown
     """
 
     shares: Floats
@@ -106,6 +108,7 @@ class FitResult:
     null_space: Floats | None = None
     expected: Floats | None = None
     crowding: Crowding | None = None
+    influence: Callable[[Indices], ReportInfluence] | None = None
 
     @classmethod
     def from_mixed_model(
@@ -116,6 +119,7 @@ class FitResult:
         totals: tuple[Floats, Floats, Floats],
         variances: Callable[[Floats, Floats], tuple[Floats, Floats]],
         crowding: Crowding | None = None,
+        influence: Callable[[Indices], ReportInfluence] | None = None,
     ) -> FitResult:
         """Result of an estimator with the candidates as random effects.
 
@@ -141,6 +145,7 @@ class FitResult:
             null_distribution=tests.null_distribution,
             retested=tests.retested & known,
             crowding=crowding,
+            influence=influence,
         )
 
     @classmethod
@@ -222,6 +227,7 @@ class FitResult:
         rows[3] = p_value
         rows[:, columns] = self.shares, self.variances, self.reporter_variances, self.p_values
         shares, variances, reporter_variances, p_values = rows
+        kept, of_kept = np.argsort(columns), self.influence
         retested = np.zeros(size, bool)
         retested[columns] = False if self.retested is None else self.retested
         return replace(
@@ -232,6 +238,7 @@ class FitResult:
             p_values=p_values,
             retested=retested,
             cumulants=None if self.cumulants is None else self.cumulants.expand(columns, size),
+            influence=of_kept and (lambda some: of_kept(kept[np.searchsorted(columns, some, sorter=kept)])),
         )
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.categories import RowNoise
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
+from hubbub_decoder.inference.influence import ReportInfluence
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Target
 
@@ -29,12 +30,14 @@ class ItemFit:
     """Estimated shares of all items, (m,); nan where no client was asked.
 
     law           : of their errors
+    influence     : of one report
     null_error    : typical standard error of an item that nobody uses
     mean_variance : of the sum of the shares, the mean number of items of a client
     """
 
     shares: Floats
     law: ErrorLaw
+    influence: ReportInfluence
     null_error: float
     mean_variance: float
 
@@ -63,6 +66,7 @@ def fit_items(evidence: Evidence, target: Target) -> ItemFit:
     return ItemFit(
         shares,
         ErrorLaw(shares, variances, cumulants, None, sampling),
+        ReportInfluence.of_bits(mechanism, n),
         float(np.sqrt(np.nanmedian(cumulants.variances))),
         float(of_sum.sum()),
     )

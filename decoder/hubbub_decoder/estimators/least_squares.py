@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg, sparse
@@ -26,6 +26,7 @@ from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import FitResult, contrast_variances
 from hubbub_decoder.estimators.inverses import inverse_root, pseudo_inverse
 from hubbub_decoder.estimators.lasso_screening import independent_numbers
+from hubbub_decoder.inference.influence import Extremes, ReportInfluence
 from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
 from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
@@ -75,7 +76,13 @@ def fit_least_squares(evidence: Evidence, design: DesignMatrix) -> FitResult:
             contrast_variances(contrasts, covariance), contrasts @ solution, evidence.num_all_clients
         )
 
+    def influence(candidates: Indices) -> ReportInfluence:
+        hashing = unlisted_variance * evidence.random_string.covariance
+        changes = _changes_by_one_report(evidence, last_observations(), solution, covariance[candidates], hashing)
+        return ReportInfluence.from_changes(solution[candidates], changes, evidence.num_reports)
+
     fit = FitResult.from_fixed_effects(solution, covariance, null_space, reporter_variances, (unlisted_variance, error))
+    fit = replace(fit, influence=influence)
     filters = RandomFilters.from_params(evidence.params)
 
     def last_observations() -> Iterator[Observation]:
@@ -139,6 +146,25 @@ def _observations(
     random_string = evidence.random_string
     for y_j, bits, s in bit_shares_and_covariances(evidence, blocks, shares, unlisted):
         yield y_j, bits, s + unlisted_variance * random_string.covariance, random_string.trace_of_product
+
+
+def _changes_by_one_report(
+    evidence: Evidence, observations: Iterable[Observation], solution: Floats, covariance: Floats, hashing: Floats
+) -> Iterator[Extremes]:
+    """Yield the changes of D estimates by one report more in each cohort.
+
+    Weights Cov (X_j, w)' S_j^-1 / n_j of a report's debiased bits, less those that the fit expects: X_j x + w x_o + tau**2 V S_j^-1 r_j, the
+    fitted bits and the part of unlisted strings in the residuals r_j.
+
+    solution : (M + 1,)      covariance : (D, M + 1) rows of the candidates      hashing : tau**2 V
+    """
+    w, reports = evidence.random_string.mean, evidence.counts.reports[evidence.used]
+    for n, (y_j, bits, s, _) in zip(reports, observations, strict=True):
+        columns = np.column_stack([bits.toarray(), w])
+        weights = linalg.solve(s, columns @ covariance.T, assume_a="pos").T / n
+        fitted = columns @ solution
+        expected = fitted + hashing @ linalg.solve(s, y_j - fitted, assume_a="pos")
+        yield Extremes.of_bits(weights, evidence.params.mechanism).less(weights @ expected)
 
 
 def _gram(blocks: list[Floats]) -> Floats:

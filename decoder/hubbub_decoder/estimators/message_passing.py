@@ -27,6 +27,7 @@ Montanari 2009; Rangan 2011 (generalized approximate message passing); Vila & Sc
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +35,7 @@ from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import Crowding, ShareEstimates, Totals
+from hubbub_decoder.inference.influence import Extremes, ReportInfluence
 from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.observations import Observations
 
@@ -47,6 +49,11 @@ _MIN_INFORMATION = 1e-6  # relative to the largest; a share with less is not det
 _RELATIVE_RIDGE, _MIN_SPREAD = 1e-10, 1e-9
 _MIN_COHORTS_WHEN_CROWDED = 8
 _STRONG_STANDARD_ERRORS = 3.5  # a share above is not exchangeable with the others
+_MIN_SLOPE, _LEAST_SLOPE = (
+    0.05,
+    1e-4,
+)  # of a posterior mean by the estimate: a column of its own; and the least that counts
+_MAX_PART_FOR_BOUND, _CROWDED_TOLERANCE = 1 / 3, 1.5  # of the variance, by other strings; and in bounds: 1.43 was found
 _ROWS_PER_STRONG_CANDIDATE, _MAX_STRONG = 4, 300  # candidates with their own unknown in the totals
 _MORE_REPORTS = 100.0  # times as many, to tell whether more reports would determine the totals
 
@@ -57,6 +64,7 @@ class HashedCohorts:
 
     responses     : (m, r)      rows beyond a cohort's own are 0
     features      : (m, r, p)   columns of the p positions
+    transforms    : (m, r, p)   of the statistics that the responses were made from
     spreads       : (m, r)      eigenvalues of K_c
     fixed         : (m, r, o)   F_c
     random_string : (p,)        w
@@ -67,6 +75,7 @@ class HashedCohorts:
 
     responses: Floats
     features: Floats
+    transforms: Floats
     spreads: Floats
     fixed: Floats
     random_string: Floats
@@ -93,13 +102,15 @@ class HashedCohorts:
         shape = len(observations.features), max(map(len, observations.features), default=0)
         responses, spreads = np.zeros(shape), np.zeros(shape)
         features = np.zeros((*shape, len(fixed_patterns)))
-        for c, (y, a) in enumerate(zip(observations.responses, observations.features, strict=True)):
+        transforms = features if observations.transforms is observations.features else np.zeros_like(features)
+        rows = zip(observations.responses, observations.features, observations.transforms, strict=True)
+        for c, (y, a, transform) in enumerate(rows):
             values, vectors = np.linalg.eigh(a @ covariance @ a.T)
             spreads[c, : len(y)], responses[c, : len(y)] = np.maximum(values, 0), vectors.T @ y
-            features[c, : len(y)] = vectors.T @ a
+            features[c, : len(y)], transforms[c, : len(y)] = vectors.T @ a, vectors.T @ transform
         positions = positions.astype(np.intp, copy=False)
         fixed, random_string = features @ fixed_patterns, fixed_patterns[:, 0]
-        return cls(responses, features, spreads, fixed, random_string, positions, strata, signed)
+        return cls(responses, features, transforms, spreads, fixed, random_string, positions, strata, signed)
 
     @property
     def num_candidates(self) -> int:
@@ -115,6 +126,13 @@ class HashedCohorts:
     def num_used(self) -> int:
         """Number of cohorts with reports."""
         return int(self.spreads.any(axis=1).sum())
+
+    def columns(self, candidates: Indices) -> Floats:
+        """A_c b_v of some candidates less that of a random string, (m, r, D)."""
+        own = np.array(
+            [a[:, at].sum(axis=1) for a, at in zip(self.features, self.positions[:, :, candidates], strict=True)]
+        )
+        return np.asarray(own - self.fixed[:, :, :1])
 
     def predict(self, shares: Floats) -> Floats:
         """X x - F_1 sum x, (m, r), of shares x (M,): their deviation from as many random strings."""
@@ -239,16 +257,62 @@ class MessagePassingFit:
         _, with_more = _weighted_inverse(design, 1 / _MORE_REPORTS + remaining * cohorts.spreads)
         return Totals(sums @ solution, sums @ inverse @ sums.T, float(np.sqrt(sums[0] @ with_more @ sums[0])))
 
+    def influence(
+        self, candidates: Indices, extremes: Callable[[int, Floats], Extremes], reports: NDArray[np.int64]
+    ) -> ReportInfluence:
+        """Influence of one report on the estimates of D candidates.
+
+        extremes : of a report's statistics with weights (D, p), in a cohort
+        reports  : (m,) of each cohort
+        """
+        weights, expected = self._response_weights(candidates)
+
+        def changes() -> Iterator[Extremes]:
+            for c, (n, transform) in enumerate(zip(reports.tolist(), self.cohorts.transforms, strict=True)):
+                yield extremes(c, weights[c] @ transform).less(weights[c] @ expected[c] / n)
+
+        found = ReportInfluence.from_changes(self.estimates.shares[candidates], changes(), int(reports.sum()))
+        return found if self._part_of_strings <= _MAX_PART_FOR_BOUND else replace(found, tolerance=_CROWDED_TOLERANCE)
+
+    def _response_weights(self, candidates: Indices) -> tuple[Floats, Floats]:
+        """Weights of the responses in the estimates of D candidates, (m, D, r), and the responses that the fit expects, (m, r).
+
+        A candidate's mean follows its estimate with the slope V_v / Var x_v, as under a normal prior of precision L_v = 1 / V_v - 1 / Var x_v. So
+        an estimate is that of least squares in which all others have these priors. Those with a small slope are noise, V_v K_c each.
+
+            P = (Z'W Z + diag(L))^-1        l_v = (P Z'W)_v / (1 - L_v P_vv)        Z : F, and the columns with a slope
+        """
+        cohorts, variances = self.cohorts, np.minimum(self.estimates.variances, 1.0)
+        slopes = self.beliefs.variances / variances
+        following = np.flatnonzero(slopes > _MIN_SLOPE)
+        taken = np.union1d(following[np.argsort(-slopes[following])[:_MAX_STRONG]], candidates)
+        noise = self.beliefs.unlisted_variance + float(np.delete(self.beliefs.variances, taken).sum())
+        w, o = 1 / (1 + noise * cohorts.spreads), cohorts.fixed.shape[2]
+        z = np.concatenate([cohorts.fixed, cohorts.columns(taken)], axis=2).reshape(w.size, -1)
+        prior = np.zeros(o + len(taken))
+        prior[o:] = (1 / np.clip(slopes[taken], _LEAST_SLOPE, 1) - 1) / variances[taken]
+        weighted = w.reshape(-1, 1) * z
+        inverse = _ridge_inverse(z.T @ weighted + np.diag(prior))
+        at = o + np.searchsorted(taken, candidates)
+        own = inverse[at] / (1 - prior[at] * inverse[at, at])[:, None]
+        solution = inverse @ (weighted.T @ cohorts.responses.ravel())
+        residuals = cohorts.responses - (z @ solution).reshape(w.shape)
+        return (weighted @ own.T).reshape(*w.shape, -1).transpose(0, 2, 1), cohorts.responses - w * residuals
+
     @property
     def subtracted(self) -> bool:
         """Whether candidates were subtracted from each other."""
         return self.settled and not _is_crowded(self.cohorts)
 
+    @property
+    def _part_of_strings(self) -> float:
+        """Part of the observations' variance that the bits of the strings cause that were not subtracted."""
+        return 1 - 1 / _variance_ratio(self.cohorts, self.variance, 0.0)
+
     def crowding(self, totals: Totals) -> Crowding:
         """What the bits of other strings do to the estimates."""
-        part = 1 - 1 / _variance_ratio(self.cohorts, self.variance, 0.0)
         crowded, error = _is_crowded(self.cohorts), totals.error_with_more_reports
-        return Crowding(self.cohorts.num_used, crowded, not self.settled, part, error)
+        return Crowding(self.cohorts.num_used, crowded, not self.settled, self._part_of_strings, error)
 
 
 def too_crowded(num_cohorts: int, num_candidates: int, num_observations: int) -> bool:

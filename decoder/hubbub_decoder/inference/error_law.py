@@ -19,7 +19,7 @@ Source: Pearson 1895 (type III); Hall 1992, section 2.2, for skewness as the lea
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv
@@ -129,6 +129,16 @@ class ErrorLaw:
             self.shares[columns], self.variances[columns], self.cumulants.take(columns), self.null, sampling
         )
 
+    def of_honest(self, shares: Floats, forged: float) -> ErrorLaw:
+        """Law of other estimates of the same candidates, from all reports but a share `forged`."""
+        left, of = 1 - forged, self.cumulants
+        cumulants = ErrorCumulants(
+            of.variances / left, of.variance_slopes / left, of.third / left**2, of.third_slopes / left**2
+        )
+        return replace(
+            self, shares=shares, variances=self.variances / left, cumulants=cumulants, sampling=self.sampling / left
+        )
+
     def std_errors(self, x: Floats) -> Floats:
         """s(x), (M,)."""
         x, at, of = np.clip(x, 0, 1), np.clip(self.shares, 0, 1), self.cumulants
@@ -152,6 +162,27 @@ class ErrorLaw:
     def noise_p_values(self) -> Floats:
         """P-values as `p_values`, without the null distribution of random strings: the least that a retest of a candidate can have."""
         return skewed_tail(self._z_at_zero(), self.skewness(np.zeros_like(self.shares)))
+
+    def cuts(self, p_values: Floats, largest: Floats, retested: Flags) -> Floats:
+        """Share at which an estimate would have the p-value `largest`, (M,): s(0) q_Z(largest), at most its own share.
+
+        p_values : (M,) of the estimates      largest : (M,) in (0, 1)      retested : (M,) as in `scales`
+        """
+        zero = np.zeros_like(self.shares)
+        s, g = self.std_errors(zero), self.skewness(zero)
+        quantiles = [float(quantiles_at_zero(p, g[j], self.null)) for j, p in enumerate(largest.tolist())]
+        return np.minimum(s * quantiles * np.maximum(self.scales(p_values, retested), 1), self.shares)
+
+    def scales(self, p_values: Floats, retested: Flags) -> Floats:
+        """Factor of the law, (M,), with which the estimate of a retested candidate has its p-value; 1 for the others.
+
+        p_values : (M,) of the estimates      retested : (M,) whether it comes from another test of the candidate
+        """
+        zero = np.zeros_like(self.shares)
+        s, g, scales = self.std_errors(zero), self.skewness(zero), np.ones_like(zero)
+        for j in np.flatnonzero(retested & (p_values > 0) & (p_values < 0.5) & (s > 0)):
+            scales[j] = self.shares[j] / s[j] / float(quantiles_at_zero(float(p_values[j]), g[j], self.null))
+        return scales
 
     def _z_at_zero(self) -> Floats:
         s = self.std_errors(np.zeros_like(self.shares))

@@ -145,8 +145,7 @@ def q_values(p: Floats, fdr: float, strata: Indices | None = None) -> Floats:
     """
     if not len(p):
         return p
-    weights = np.ones(len(p)) if strata is None else stratum_weights(p, fdr, strata)
-    null_share = min(1.0, float(weights.max() + weights[p > fdr].sum()) / (len(p) * (1 - fdr)))
+    weights, null_share = _weights_and_null_share(p, fdr, strata)
     weighted = np.divide(p, weights, out=np.full(len(p), np.inf), where=weights > 0)
     order = np.argsort(weighted)
     scaled = weighted[order] * len(p) / np.arange(1, len(p) + 1)
@@ -154,6 +153,22 @@ def q_values(p: Floats, fdr: float, strata: Indices | None = None) -> Floats:
     q[order] = np.minimum(null_share * np.minimum.accumulate(scaled[::-1])[::-1], 1)
     q[p > fdr] = 1
     return q
+
+
+def largest_p_values(p: Floats, fdr: float, num_discoveries: int, strata: Indices | None = None) -> Floats:
+    """Largest p-value, (M,), with which a discovery would still be one: w fdr R / (pi_0 M) of R discoveries, at most fdr; as in `q_values`.
+
+    >>> largest_p_values(np.array([0.01, 0.9, 0.02]), 0.05, 2).round(4).tolist()
+    [0.0475, 0.0475, 0.0475]
+    """
+    weights, null_share = _weights_and_null_share(p, fdr, strata)
+    return np.minimum(weights * fdr * num_discoveries / (null_share * len(p)), fdr)
+
+
+def _weights_and_null_share(p: Floats, fdr: float, strata: Indices | None) -> tuple[Floats, float]:
+    """W (M,) and pi_0 of `q_values`."""
+    weights = np.ones(len(p)) if strata is None else stratum_weights(p, fdr, strata)
+    return weights, min(1.0, float(weights.max() + weights[p > fdr].sum()) / (len(p) * (1 - fdr)))
 
 
 def stratum_weights(p: Floats, fdr: float, strata: Indices) -> Floats:

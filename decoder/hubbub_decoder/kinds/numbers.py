@@ -29,6 +29,13 @@ class NumberOperations(OneHotOperations[N]):
         default = self.kind.buckets.default
         return None if default is None else format_number(default)
 
+    def _check_options(self, options: Options) -> None:
+        if options.fabricated:
+            raise SummaryError(
+                f"{self.metric.name}: the bound on fabricated reports is one for shares, and an ordinal metric has a mean and quantiles. "
+                "Leave out fabricated (--fabricated)."
+            )
+
     def _number(self, text: str, labels: Sequence[str] = ()) -> float:
         try:
             number = finite_number(float(text))
@@ -47,6 +54,7 @@ class OrdinalOperations(NumberOperations[OrdinalKind], of=OrdinalKind):
     """Operations of an ordinal metric; a population has numbers, or labels of the buckets."""
 
     def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:
+        self._check_options(options)
         return with_numbers(super()._decode(evidence, rows, options), evidence, self.kind.buckets, options)
 
     def positions(self, values: Sequence[str]) -> Positions:
@@ -74,6 +82,7 @@ class MeanOperations(NumberOperations[MeanKind], of=MeanKind):
         )
 
     def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:
+        self._check_options(options)
         if rows is not None:
             raise CandidateError(
                 f'{self.metric.name}: its reports estimate a mean (estimate = "mean"), and no share of any value. Leave candidates out.'

@@ -73,7 +73,9 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
         decoding = replace(
             decoding,
             lowest_detection_limit=_lowest_detection_limit(whole, fit, decoding),
-            unlisted_strings=tuple(build_unlisted_string(each, whole.params.num_bits, options) for each in unlisted),
+            unlisted_strings=()
+            if options.fabricated
+            else tuple(build_unlisted_string(each, whole.params.num_bits, options) for each in unlisted),
             num_kept=None if len(selection.columns) == len(design.groups) else len(selection.columns),
         )
         residuals = evidence_residuals(whole, decoding, design)
@@ -155,21 +157,21 @@ def _fit(selection: Selection, design: DesignMatrix, progress: Progress) -> tupl
     """Fit the selected candidates, and search for frequent unlisted strings."""
     fits = count(1)
 
-    def fit_columns(columns: DesignMatrix) -> FitResult:
+    def fit_again(columns: DesignMatrix) -> FitResult:
         number = next(fits)
         again = f", fit {number} with unlisted strings" if number > 1 else ""
         progress(
             f"estimating {format_count(len(columns.groups), 'share')}{again}",
             _FITTING if number == 1 else _FITTING_AGAIN,
         )
-        return _fit_columns(selection.evidence, columns)
+        return fit_columns(selection.evidence, columns)
 
-    fit, unlisted = fit_with_unlisted_strings(selection.evidence, design.take(selection.columns), fit_columns)
+    fit, unlisted = fit_with_unlisted_strings(selection.evidence, design.take(selection.columns), fit_again)
     left_out = math.nan if selection.independent else 1.0
     return fit.expand(selection.columns, len(design.groups), p_value=left_out), unlisted
 
 
-def _fit_columns(evidence: Evidence, kept: DesignMatrix) -> FitResult:
+def fit_columns(evidence: Evidence, kept: DesignMatrix) -> FitResult:
     """Fit the columns by the most precise estimator for this evidence and this number of columns.
 
     evidence                      | few candidates: fixed effects | many candidates: random effects, empirical Bayes
@@ -243,4 +245,5 @@ def _warnings(
         *warnings.undetermined_totals(decoding, fit),
         *warnings.impossible_totals(decoding, None if _is_pattern_fit(whole) else fit),
         *warnings.nothing_detected(decoding),
+        *warnings.forged_reports_unknown(decoding, are_patterns=_is_pattern_fit(whole)),
     )

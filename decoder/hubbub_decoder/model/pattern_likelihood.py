@@ -250,7 +250,7 @@ def whiten_scores(
 
     expected : (m, F) theta_c at which pi_c is taken, with positive sums; efficient where it is the true one
     """
-    params, responses, features, pi = counts.metric.params, [], [], None
+    params, responses, features, transforms, pi = counts.metric.params, [], [], [], None
     for cohort, theta, before in zip(counts.counts, expected, [None, *expected[:-1]], strict=True):
         if pi is None or not np.array_equal(theta, before):
             pi = np.maximum(table.mixture(theta), _SMALLEST)
@@ -261,11 +261,12 @@ def whiten_scores(
         values = cohort.sum() * of_one_report
         known = values > _SMALLEST * max(values[-1], _SMALLEST)
         root = np.sqrt(values[known])
-        response, feature = (vectors[:, known].T @ table.score(cohort / pi)) / root, root[:, None] * vectors[:, known].T
+        transform, feature = vectors[:, known].T / root[:, None], root[:, None] * vectors[:, known].T
         if repetition != ONCE:
             whitener = vectors[:, known] * (np.sqrt(cohort.sum()) / root)
             lower = np.linalg.cholesky(np.eye(len(root)) + whitener.T @ repeated @ whitener)
-            response, feature = np.linalg.solve(lower, response), np.linalg.solve(lower, feature)
-        responses.append(response)
+            transform, feature = np.linalg.solve(lower, transform), np.linalg.solve(lower, feature)
+        responses.append(transform @ table.score(cohort / pi))
         features.append(feature)
-    return Observations(tuple(responses), tuple(features))
+        transforms.append(transform)
+    return Observations(tuple(responses), tuple(features), tuple(transforms))

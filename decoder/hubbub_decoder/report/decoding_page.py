@@ -127,11 +127,9 @@ def _shown(decoding: Decoding) -> list[Estimate]:
 
 def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
     """Yield label, number and note of the figures at the top."""
-    yield (
-        "Reports",
-        f"{decoding.num_reports:,}",
-        "intervals are for these reporters" if decoding.target == "reporters" else "intervals are for the population",
-    )
+    of = "these reporters" if decoding.target == "reporters" else "the population"
+    forged = f", and hold if {100 * decoding.fabricated:.3g}% of the reports are forged" if decoding.fabricated else ""
+    yield "Reports", f"{decoding.num_reports:,}", f"intervals are for {of}{forged}"
     if decoding.is_tested:
         yield (
             "Detected",

@@ -16,8 +16,9 @@ from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.items import fit_items
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
+from hubbub_decoder.inference.influence import ReportInfluence
 from hubbub_decoder.inference.intervals import detection_limit, normal_interval, selection_adjusted_level
-from hubbub_decoder.inference.multiple_testing import q_values
+from hubbub_decoder.inference.multiple_testing import largest_p_values, q_values
 from hubbub_decoder.inference.shrinkage import posterior_shares
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Options, Target
@@ -42,9 +43,7 @@ def build_decoding(
     strata : (M,) of the candidates by a weight known before the reports; None: no weights
     """
     law = _error_law(fit, evidence, options)
-    estimates, intervals = _tested_estimates(fit, law, groups, options, strata)
-    decoding = _decoding(fit, estimates, _detection_limit(fit, law, options.fdr), evidence, options)
-    return replace(decoding, _intervals=intervals)
+    return _tested_decoding(fit, law, groups, evidence, options, strata)
 
 
 def build_category_decoding(fit: FitResult, selected: Sequence[str], evidence: Evidence, options: Options) -> Decoding:
@@ -53,8 +52,10 @@ def build_category_decoding(fit: FitResult, selected: Sequence[str], evidence: E
     std_errors = np.sqrt(fit.variances if target == "population" else fit.reporter_variances)
     independent = target == "reporters" and evidence.params.mechanism.has_independent_bits
     joint = simultaneous_level(level, len(selected), independent=independent)
-    low, high = category_intervals(evidence, selected, level, target)
-    joint_low, joint_high = category_intervals(evidence, selected, joint, target)
+    intervals = CategoryIntervals(
+        evidence.as_bit_counts(), tuple(selected), target, options.fabricated, np.arange(len(selected))
+    )
+    (low, high), (joint_low, joint_high) = intervals(level), intervals(joint)
     columns = {
         "share": fit.shares,
         "std_error": std_errors,
@@ -64,10 +65,10 @@ def build_category_decoding(fit: FitResult, selected: Sequence[str], evidence: E
         "simultaneous_high": joint_high,
         **_posterior_columns(fit, std_errors, options),
     }
-    estimates = _rows(columns, [(name,) for name in selected], [False] * len(selected))
-    counts = evidence.as_bit_counts()
-    intervals = CategoryIntervals(counts, tuple(selected), target, _descending(fit.shares))
-    return replace(_decoding(fit, estimates, math.nan, evidence, options), _intervals=intervals)
+    untested = [False] * len(selected), [None] * len(selected)
+    estimates = _rows(columns, [(name,) for name in selected], *untested)
+    decoding = _decoding(fit, estimates, math.nan, evidence, options)
+    return replace(decoding, _intervals=replace(intervals, order=_descending(fit.shares)))
 
 
 def with_numbers(decoding: Decoding, evidence: Evidence, buckets: Buckets, options: Options) -> Decoding:
@@ -106,12 +107,14 @@ def build_item_decoding(evidence: Evidence, selected: Sequence[str], options: Op
         total_reporter_variances=unknown,
         null_error=fit.null_error,
         cumulants=law.cumulants,
+        influence=lambda items: fit.influence.take(shown[items]),
     )
-    estimates, intervals = _tested_estimates(of_shown, law, [(name,) for name in selected], options, None)
-    decoding = _decoding(of_shown, estimates, _detection_limit(of_shown, law, options.fdr), evidence, options)
+    decoding = _tested_decoding(of_shown, law, [(name,) for name in selected], evidence, options)
+    if options.fabricated:
+        return decoding
     mean, error = float(fit.shares.sum()), math.sqrt(fit.mean_variance)
     total = ShareEstimate(mean, error, *normal_interval(mean, error, options.confidence))
-    return replace(decoding, listed_total=total, unlisted=nothing, _intervals=intervals)
+    return replace(decoding, listed_total=total, unlisted=nothing)
 
 
 def _decoding(
@@ -122,6 +125,9 @@ def _decoding(
     options: Options,
 ) -> Decoding:
     """Decoding with these estimates and this detection limit."""
+    if options.fabricated:
+        unknown = np.full(3, np.nan)
+        fit = replace(fit, totals=unknown, total_variances=unknown, total_reporter_variances=unknown)
     listed_total, unlisted, some_value = _totals(fit, options)
     return Decoding(
         **_provenance(evidence, options),
@@ -143,19 +149,27 @@ def _provenance(evidence: Evidence, options: Options) -> dict[str, Any]:
         "target": options.target,
         "periods": evidence.periods,
         "same_clients": evidence.same_clients if len(evidence.periods) > 1 else None,
+        "fabricated": options.fabricated,
     }
 
 
 def _rows(
-    columns: Mapping[str, Floats], groups: Sequence[tuple[str, ...]], detected: Sequence[bool]
+    columns: Mapping[str, Floats],
+    groups: Sequence[tuple[str, ...]],
+    detected: Sequence[bool],
+    forged: Sequence[int | None],
 ) -> tuple[Estimate, ...]:
     """Estimates in descending order of share; what is not determined comes last."""
     rows = np.column_stack(list(columns.values())).tolist()
     estimates = [
         Estimate(
-            candidate=group[0], detected=found, indistinguishable_from=group[1:], **dict(zip(columns, row, strict=True))
+            candidate=group[0],
+            detected=found,
+            indistinguishable_from=group[1:],
+            forged_reports_needed=needed,
+            **dict(zip(columns, row, strict=True)),
         )
-        for group, found, row in zip(groups, detected, rows, strict=True)
+        for group, found, needed, row in zip(groups, detected, forged, rows, strict=True)
     ]
     return tuple(estimates[i] for i in _descending(columns["share"]))
 
@@ -167,15 +181,21 @@ def _descending(shares: Floats) -> Indices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateIntervals:
-    """Function of a level that returns the intervals of tested candidates, (M,) and (M,), in the order of the estimates."""
+    """Function of a level that returns the intervals of tested candidates, (M,) and (M,), in the order of the estimates.
 
-    law: ErrorLaw
+    lower, upper : laws of the least and the largest estimates; they differ if reports may be forged
+    """
+
+    lower: ErrorLaw
+    upper: ErrorLaw
     p_values: Floats
     retested: Flags
     order: Indices
 
     def __call__(self, level: float) -> tuple[Floats, Floats]:
-        low, high = self.law.interval(level, self.p_values, self.retested)
+        low, high = self.lower.interval(level, self.p_values, self.retested)
+        if self.upper is not self.lower:
+            high = self.upper.interval(level, self.upper.p_values(), self.retested)[1]
         return low[self.order], high[self.order]
 
 
@@ -186,10 +206,16 @@ class CategoryIntervals:
     evidence: Evidence
     selected: tuple[str, ...]
     target: Target
+    fabricated: float
     order: Indices
 
     def __call__(self, level: float) -> tuple[Floats, Floats]:
         low, high = category_intervals(self.evidence, self.selected, level, self.target)
+        influence = ReportInfluence.of_bits(
+            self.evidence.params.mechanism, np.full(len(low), self.evidence.num_reports)
+        )
+        num_forged = self.fabricated * self.evidence.num_reports
+        low, high = influence.honest_shares(low, num_forged)[0], influence.honest_shares(high, num_forged)[1]
         return low[self.order], high[self.order]
 
 
@@ -224,14 +250,15 @@ def _detection_limit(fit: FitResult, law: ErrorLaw, fdr: float) -> float:
     return detection_limit(fit.null_error, max(1, int(tested.sum())), fdr, fit.null_distribution, typical)
 
 
-def _tested_estimates(
+def _tested_decoding(
     fit: FitResult,
     law: ErrorLaw,
     groups: Sequence[tuple[str, ...]],
+    evidence: Evidence,
     options: Options,
-    strata: Indices | None,
-) -> tuple[tuple[Estimate, ...], CandidateIntervals]:
-    """Estimates of all groups of candidates, with tests, and their intervals at other levels.
+    strata: Indices | None = None,
+) -> Decoding:
+    """Decoding of all groups of candidates, with tests, and their intervals at other levels.
 
     A candidate is detected if q <= fdr and p < (1 - confidence) / 2. The latter holds exactly where its interval is above 0.
     """
@@ -242,15 +269,24 @@ def _tested_estimates(
     p = np.where(
         tested & fitted & ~retested, law.p_values(), np.where(retested, np.maximum(p, law.noise_p_values()), p)
     )
+    limit = _detection_limit(fit, law, fdr)
+    laws = law, law
+    if options.fabricated:
+        laws, p = _honest_laws(fit, law, p, retested, options.fabricated * evidence.num_all_reports)
+        moved = (fit.shares - laws[0].shares)[tested & fitted]
+        limit += float(np.median(moved)) if moved.size else 0.0  # nan where no bound is known
+        retested = np.zeros(len(fitted), bool)
     q = np.ones(len(p))
     q[tested] = q_values(p[tested], fdr, None if strata is None else strata[tested])
-    low, high = law.interval(confidence, p, retested)
+    of_level = CandidateIntervals(*laws, p, retested, np.arange(len(p)))
+    low, high = of_level(confidence)
     detected = (q <= fdr) & (p < (1 - confidence) / 2) & fitted
     adjusted_low, adjusted_high = np.full((2, len(p)), np.nan)
     if detected.any():
-        wider = selection_adjusted_level(1 - confidence, int(detected.sum()), int(tested.sum()))
         # The expansion of a skewed law may cross itself far out, but a higher level never excludes more.
-        adjusted_low, adjusted_high = law.interval(wider, p, retested)
+        adjusted_low, adjusted_high = of_level(
+            selection_adjusted_level(1 - confidence, int(detected.sum()), int(tested.sum()))
+        )
         adjusted_low = np.where(detected, np.minimum(low, adjusted_low), np.nan)
         adjusted_high = np.where(detected, np.maximum(high, adjusted_high), np.nan)
     std_errors = law.std_errors(fit.shares)
@@ -266,7 +302,54 @@ def _tested_estimates(
         **_posterior_columns(fit, std_errors, options, strata),
     }
     known = {name: np.where(fitted, column, np.nan) for name, column in columns.items()}
-    return _rows(known, groups, detected.tolist()), CandidateIntervals(law, p, retested, _descending(known["share"]))
+    forged = _forged_reports(fit, law, p, detected, retested, options, strata)
+    decoding = _decoding(fit, _rows(known, groups, detected.tolist(), forged), limit, evidence, options)
+    return replace(decoding, _intervals=replace(of_level, order=_descending(known["share"])))
+
+
+def _honest_laws(
+    fit: FitResult, law: ErrorLaw, p: Floats, retested: Flags, num_forged: float
+) -> tuple[tuple[ErrorLaw, ErrorLaw], Floats]:
+    """Laws of the least and the largest estimates (M,) without the forged reports, and p-values of the least.
+
+    A candidate that was tested again has an error as much larger as that test found. Without a bound, nothing is known.
+    """
+    least, largest = np.full((2, len(p)), np.nan)
+    known, forged = np.flatnonzero(~np.isnan(fit.shares)), 0.0
+    if fit.influence is not None and len(known):
+        influence = fit.influence(known)
+        least[known], largest[known] = influence.honest_shares(fit.shares[known], num_forged)
+        forged = min(num_forged / float(np.min(influence.num_reports)), 1 - 1e-9)
+    factors = np.maximum(law.scales(p, retested), 1)
+    laws = law.of_honest(least, forged), law.of_honest(largest, forged)
+    return laws, np.nan_to_num(law.of_honest(least / factors, forged).p_values(), nan=1.0)
+
+
+def _forged_reports(
+    fit: FitResult,
+    law: ErrorLaw,
+    p: Floats,
+    detected: Flags,
+    retested: Flags,
+    options: Options,
+    strata: Indices | None,
+) -> list[int | None]:
+    """Least number of forged reports without which each detected candidate, (M,), would not be detected; None: not detected, or unknown."""
+    needed: list[int | None] = [None] * len(p)
+    found, tested = np.flatnonzero(detected), ~np.isnan(fit.p_values)
+    if fit.influence is None or not len(found):
+        return needed
+    largest = np.ones(len(p))
+    largest[tested] = largest_p_values(
+        p[tested], options.fdr, int(detected.sum()), None if strata is None else strata[tested]
+    )
+    largest = np.minimum(largest, (1 - options.confidence) / 2)
+    influence, shares = fit.influence(found), fit.shares[found]
+    cuts = law.take(found).cuts(p[found], largest[found], retested[found])
+    number = np.maximum(influence.num_forged(shares, cuts), 1)
+    for j, forged in zip(found.tolist(), number.tolist(), strict=True):
+        needed[j] = None if math.isnan(forged) else int(forged)
+    return needed
 
 
 def _posterior_columns(
@@ -279,7 +362,7 @@ def _posterior_columns(
     are not normal, and have the law of random strings.
     """
     total = _totals(fit, options)[0].share
-    if math.isnan(total):
+    if math.isnan(total) or options.fabricated:
         names = ("posterior_median", "credible_low", "credible_high", "posterior_mean")
         return dict.fromkeys(names, np.full_like(fit.shares, np.nan))
     crowded = fit.crowding is not None and (fit.crowding.few_cohorts or fit.crowding.unsettled)

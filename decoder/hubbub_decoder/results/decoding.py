@@ -51,7 +51,7 @@ _NUM_SUMMARIZED = 5
 ESTIMATE_COLUMNS = columns_of(
     Estimate, "candidate", "share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high",
     "p_value", "q_value", "posterior_median", "credible_low", "credible_high", "posterior_mean", "simultaneous_low",
-    "simultaneous_high", "detected", "indistinguishable_from",
+    "simultaneous_high", "detected", "forged_reports_needed", "indistinguishable_from",
 )  # fmt: skip
 
 
@@ -109,6 +109,8 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         the metric is of another kind.
     residuals
         Summary of the residuals of the bit counts of a string metric. None: the metric is of another kind.
+    fabricated
+        Share of the reports that may be forged without invalidating intervals and tests.
     """
 
     metric: Metric
@@ -131,6 +133,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
     num_more_candidates: int = 0
     numbers: Numbers | None = None
     residuals: Residuals | None = None
+    fabricated: float = 0.0
     _intervals: Callable[[float], tuple[Floats, Floats]] | None = field(default=None, compare=False)
 
     @property
@@ -289,6 +292,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
             "target": self.target,
             "confidence": self.confidence,
             "fdr": self.fdr,
+            "fabricated": self.fabricated,
             "listed_total": json_value(self.listed_total),
             "unlisted": json_value(self.unlisted),
             "no_value": json_value(self.no_value),
@@ -402,12 +406,17 @@ def _table(decoding: Decoding, estimates: Sequence[Estimate], hidden: int) -> Ta
     """Table of some estimates, and of the frequent unlisted strings."""
     tested, unlisted = decoding.is_tested, decoding.unlisted_strings
     compared = not tested and len(estimates) > 1
+    with_forged = any(e.forged_reports_needed is not None for e in estimates)
     columns = [
         Column.names(decoding.metric.kind.value_noun),
         Column.shares("share"),
         Column.shares(f"{format_level(decoding.confidence)} interval", width=INTERVAL_WIDTH),
         *(
-            [Column.shares("selection-adjusted", width=INTERVAL_WIDTH, spare=_SPARE_FOR_BARS), Column.q_values()]
+            [
+                Column.shares("selection-adjusted", width=INTERVAL_WIDTH, spare=_SPARE_FOR_BARS),
+                Column.q_values(),
+                *([Column.counts("forged", spare=_SPARE_FOR_BARS)] if with_forged else []),
+            ]
             if tested
             else []
         ),
@@ -417,19 +426,36 @@ def _table(decoding: Decoding, estimates: Sequence[Estimate], hidden: int) -> Ta
     end = max((e.high for e in (*estimates, *unlisted) if math.isfinite(e.high)), default=1.0)
     rows = []
     for e in estimates:
-        known = not math.isnan(e.share)
-        cells: list[Cell] = [group_name(e.group), e.share, (e.low, e.high) if known else "not estimated"]
+        known, reason = not math.isnan(e.low), "not estimated" if math.isnan(e.share) else "not known"
+        cells: list[Cell] = [group_name(e.group), e.share, (e.low, e.high) if known else reason]
         if tested:
             cells += [(e.selection_adjusted_low, e.selection_adjusted_high), e.q_value]
+            cells += [forged_text(e)] if with_forged else []
         elif compared:
             cells += [(e.simultaneous_low, e.simultaneous_high)]
         cells.append(Bar(e.low, e.share, e.high, end) if known else "")
         rows.append(Row(tuple(cells), "" if known and (e.detected or not tested) else "dim"))
     rows += [
-        Row((each.label, each.share, (each.low, each.high), "-", "-", Bar(each.low, each.share, each.high, end)))
+        Row(
+            (
+                each.label,
+                each.share,
+                (each.low, each.high),
+                "-",
+                "-",
+                *["-"] * with_forged,
+                Bar(each.low, each.share, each.high, end),
+            )
+        )
         for each in unlisted
     ]
     return Table(tuple(columns), tuple(rows), hidden=hidden)
+
+
+def forged_text(estimate: Estimate) -> str:
+    """Number of forged reports that the detection of a candidate would need, for a table."""
+    needed = estimate.forged_reports_needed
+    return "-" if needed is None else f"{needed:,}"
 
 
 def headline(decoding: Decoding) -> str:
@@ -466,7 +492,8 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
         mean = decoding.listed_total
         known = f"{mean.share:z.3f} ({mean.low:z.3f} .. {mean.high:z.3f})"
         unknown = f"unknown, because no client was asked about some of the {kind.value_nouns}"
-        yield f"{kind.value_nouns.capitalize()} of a client, on average: {unknown if math.isnan(mean.share) else known}."
+        if not decoding.fabricated:
+            yield f"{kind.value_nouns.capitalize()} of a client, on average: {unknown if math.isnan(mean.share) else known}."
     elif decoding.metric.params.num_bits > 1:  # one bit has one share, which is in the table
         listed = decoding.metric.kind.value_nouns
         unlisted = "unlisted strings" if tested else f"other {listed}"
@@ -477,10 +504,14 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
         if tested or decoding.unlisted.std_error != 0:
             totals.append((unlisted, decoding.unlisted))
         totals.append(("no value", decoding.no_value))
-        if all(math.isnan(total.share) for _, total in totals):
+        if decoding.fabricated:
+            yield "Total shares are left out, because the bound on forged reports is one for single shares."
+        elif all(math.isnan(total.share) for _, total in totals):
             yield "Total shares are not determined."
         else:
             yield "Total shares: " + ", ".join(f"{name} {_format_share(total)}" for name, total in totals) + "."
+    if decoding.fabricated:
+        yield f"Intervals and tests hold for the other reports if up to {100 * decoding.fabricated:.3g}% of the {decoding.num_reports:,} are forged."
     if decoding.numbers is not None:
         yield from mean_lines(decoding.numbers, decoding.confidence)
         if quantiles:
@@ -489,12 +520,21 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
         return
     detected, number = len(decoding.detected), len(decoding)
     yield f"Detected: {detected:,} of {number:,} (false discovery rate {decoding.fdr:.0%}); {number - detected:,} not detected."
+    needed = [each.forged_reports_needed for each in decoding.detected if each.forged_reports_needed is not None]
+    if needed:
+        least, most = f"{min(needed):,}", f"{max(needed):,}"
+        yield (
+            f"Forged reports that a detection would need: {least if least == most else f'{least} to {most}'} "
+            f"of the {decoding.num_reports:,}."
+        )
     if decoding.target == "population":
         yield "Intervals are for the population, of which the reporters are taken for a random sample."
     if decoding.same_clients is not None:
         yield _period_assumption(decoding)
     limit = decoding.detection_limit
-    if 1 <= limit < math.inf:
+    if decoding.fabricated:
+        yield f"Detection limit: {limit:.2%}, most of it by what forged reports could add."
+    elif 1 <= limit < math.inf:
         yield (
             f"Detection limit: above 100%, so no candidate can be detected. {_lower_limit(decoding, _EXAMPLE_LIMIT)}"
         )
@@ -519,7 +559,7 @@ def _period_assumption(decoding: Decoding) -> str:
 def needed_reports(decoding: Decoding) -> Iterator[tuple[str, str]]:
     """Yield smaller detection limits of a string metric with the number of reports that each needs, as text."""
     limit, lowest = decoding.detection_limit, decoding.lowest_detection_limit
-    if not 0 < limit < math.inf:
+    if not 0 < limit < math.inf or decoding.fabricated:
         return
     share = _EXAMPLE_LIMIT if limit >= 1 else _round_below(limit / 2)
     for _ in range(_NUM_SMALLER_LIMITS):

@@ -105,6 +105,11 @@ class Column:
         return cls("q value", "number", format_q_value, 7)
 
     @classmethod
+    def counts(cls, heading: str, *, spare: int | None = None) -> Column:
+        """Column of whole numbers, as text."""
+        return cls(heading, "number", str, 9, spare)
+
+    @classmethod
     def bars(cls, width: int = 24) -> Column:
         """Column of bars of at most this width."""
         return cls("", "bar", width=width)

@@ -106,6 +106,10 @@ class Estimate(ShareEstimate):
         probability `Decoding.confidence`. nan: the metric has strings.
     simultaneous_high
         Upper end of the simultaneous interval.
+    forged_reports_needed
+        Least number of the received reports that would have to be forged, by the best attack on the candidate, for its
+        detection to be theirs: with fewer, the others alone would detect it. None: the candidate is not detected, or
+        no bound is known, for the reason that the finding `forged_reports_unknown` states.
 
     References
     ----------
@@ -126,6 +130,7 @@ class Estimate(ShareEstimate):
     posterior_mean: float = math.nan
     simultaneous_low: float = math.nan
     simultaneous_high: float = math.nan
+    forged_reports_needed: int | None = None
 
     def __repr__(self) -> str:
         interval = share_text(self.share, self.low, self.high)

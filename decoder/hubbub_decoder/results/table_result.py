@@ -176,6 +176,7 @@ class TableResult(Sequence[R]):
             "str": pa.string(),
             "float": pa.float64(),
             "bool": pa.bool_(),
+            "int | None": pa.int64(),
             "tuple[str, ...]": pa.list_(pa.string()),
         }
         cells = list(self._cells())

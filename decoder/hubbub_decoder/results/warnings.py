@@ -58,6 +58,26 @@ def rejected_reports(counts: BitCounts) -> Iterator[Finding]:
         )
 
 
+def forged_reports_unknown(decoding: Decoding, *, are_patterns: bool) -> Iterator[Finding]:
+    """Detected candidates without a number of forged reports, or estimates without intervals that allow for them."""
+    rows = decoding.estimates if decoding.fabricated else decoding.detected
+    unknown = sum(
+        math.isnan(each.low) > math.isnan(each.share) if decoding.fabricated else each.forged_reports_needed is None
+        for each in rows
+    )
+    if unknown:
+        missing = "interval that allows for" if decoding.fabricated else "number of"
+        yield Finding(
+            "forged_reports_unknown",
+            f"No {missing} forged reports for {unknown:,} of {format_count(len(rows), 'candidate')}: so many of them would change the weights "
+            "of the estimates, and count for more.",
+            "Their bit counts have one: decode(summary.bit_counts(), candidates)."
+            if are_patterns
+            else "Pass fewer candidates, or use a metric with more cohorts or bits (num_cohorts, num_bits).",
+            level=Level.WARNING if decoding.fabricated else Level.NOTE,
+        )
+
+
 def repeated_inputs(parts: Sequence[tuple[str, Collected]]) -> Iterator[Finding]:
     """Files, given with their names, that may hold the same reports."""
     earlier_parts: list[tuple[str, BitCounts]] = []
@@ -258,7 +278,7 @@ def undetermined_shares(number: int) -> Iterator[Finding]:
 
 def undetermined_totals(decoding: Decoding, fit: FitResult) -> Iterator[Finding]:
     """Listed total and unlisted share that cannot be separated; more reports are advised only where they can separate them."""
-    if math.isnan(decoding.unlisted.share):
+    if math.isnan(decoding.unlisted.share) and not decoding.fabricated:
         of_bits = math.isnan(fit.totals[0]) or (
             fit.crowding is not None and not fit.crowding.total_error <= MAX_TOTAL_ERROR
         )
@@ -344,7 +364,7 @@ def impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> It
         if side is not None:
             text = f"The estimate of {name} is {total.share:{form}}, which is {side} by more than {_STANDARD_ERRORS} standard errors."
             yield Finding("impossible_totals", f"{text} {reason}", remedy, level=Level.PROBLEM)
-    if fitted is not None:
+    if fitted is not None and not decoding.fabricated:
         largest = max(decoding.unlisted.share, 0) + _STANDARD_ERRORS * decoding.unlisted.std_error
         if fitted.unlisted_variance > largest**2 + _STANDARD_ERRORS * fitted.unlisted_variance_error:
             text = f"The bits vary more than an unlisted share of {largest:.1%} can explain."

@@ -446,7 +446,7 @@ def test_missing_estimates_are_null_in_json_and_empty_in_csv(tmp_path: Path) -> 
     by_hand().save(tmp_path / "out.json")
     by_hand().save(tmp_path / "out.csv")
     assert json.loads((tmp_path / "out.json").read_text())["estimates"][3]["share"] is None
-    assert (tmp_path / "out.csv").read_text().splitlines()[4] == "d.example,,,,,,,,,,,,,,,False,"
+    assert (tmp_path / "out.csv").read_text().splitlines()[4] == "d.example,,,,,,,,,,,,,,,False,,"
 
 
 def test_csv_has_indistinguishable_candidates_as_a_json_list(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from hubbub_decoder.estimators.noise_cumulants import noise_effect
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
 from hubbub_decoder.estimators.reports.report_scores import RandomStringScores, SortedReports
+from hubbub_decoder.estimators.reports.row_influence import influence_of_rows
 from hubbub_decoder.estimators.reports.score_model import CandidatePriors, ScoreModel, ScoreSolver
 from hubbub_decoder.estimators.reports.simulated_information import (
     client_covariance,
@@ -37,6 +38,7 @@ from hubbub_decoder.estimators.reports.simulated_information import (
     sample_size,
     score_cumulants,
 )
+from hubbub_decoder.inference.influence import ReportInfluence
 from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -95,9 +97,8 @@ def fit_reports_mixed(evidence: Evidence, design: DesignMatrix, *, seed: int = 0
         total = client_covariance(a, noise, z, repetition)
         residuals = BitResiduals.from_evidence(evidence, design, z[:-1])
         hashing = hash_moments(mixture, z, simulated, residuals, rng)
-        model = ScoreModel.from_score(
-            z, ordered.score(mixture, z), a, total, hashing, noise if last else None, clients, residuals
-        )
+        score = ordered.score(mixture, z)
+        model = ScoreModel.from_score(z, score, a, total, hashing, noise if last else None, clients, residuals)
         state, estimates = iterate(model, state, design.strata)
         no_value = float(estimates.fixed_effects[1])
         z = plausible_shares(estimates.shares, np.sqrt(estimates.variances), no_value)
@@ -110,6 +111,12 @@ def fit_reports_mixed(evidence: Evidence, design: DesignMatrix, *, seed: int = 0
     of_report = clients * (np.diag(a) / np.diag(total))[:-2]
     scale = of_report * without_unlisted.estimates(approximate=True).variances / errors
     tests = strings.test(final.shares, errors, scale, without_unlisted.shares, without_unlisted.without)
+
+    def influence(candidates: Indices) -> ReportInfluence:
+        weights = solved.score_weights(candidates)
+        start = final.shares[candidates] - weights @ score
+        return influence_of_rows(mixture, expected, evidence.used, candidates, weights, start, evidence.num_reports)
+
     sums, variances = sum_totals(totals.shares[:2], totals.covariance[:2, :2])
     fit = FitResult.from_mixed_model(
         final,
@@ -117,6 +124,7 @@ def fit_reports_mixed(evidence: Evidence, design: DesignMatrix, *, seed: int = 0
         tests,
         totals=(sums, variances, reporter_variance(variances, sums, all_clients)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, all_clients)),
+        influence=influence,
     )
     effective = evidence.num_reports / noise_effect(design.params, repetition)
     return fit.with_cumulants(score_cumulants(mixture, expected, simulated, effective))

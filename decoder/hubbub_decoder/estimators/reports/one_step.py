@@ -16,7 +16,7 @@ docs/explanation/mathematics.md, equations (11.1) and (11.2). Source: Le Cam 195
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
@@ -30,6 +30,7 @@ from hubbub_decoder.estimators.noise_cumulants import noise_effect
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
 from hubbub_decoder.estimators.reports.report_scores import RandomStringScores, SortedReports
+from hubbub_decoder.estimators.reports.row_influence import influence_of_rows
 from hubbub_decoder.estimators.reports.simulated_information import (
     SimulatedReports,
     client_covariance,
@@ -40,6 +41,7 @@ from hubbub_decoder.estimators.reports.simulated_information import (
     sample_size,
     score_cumulants,
 )
+from hubbub_decoder.inference.influence import ReportInfluence
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import Repetition
@@ -126,6 +128,12 @@ def fit_reports_one_step(evidence: Evidence, design: DesignMatrix, *, seed: int 
     std_errors = np.sqrt(fit.variances)
     effective = n / noise_effect(design.params, repetition)
     fit = fit.with_cumulants(score_cumulants(mixture, expected, simulated, effective))
+
+    def influence(candidates: Indices) -> ReportInfluence:
+        weights, start = step.projected[candidates], expected[candidates]
+        return influence_of_rows(mixture, expected, evidence.used, candidates, weights, start, n)
+
+    fit = replace(fit, influence=influence)
     return fit.with_tests(strings.test(estimate[:-2], std_errors, own[:-2] / std_errors, estimate, without))
 
 

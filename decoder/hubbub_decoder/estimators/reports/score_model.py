@@ -210,6 +210,12 @@ class ScoreSolver:
             fixed_effects=self.shares[m:],
         )
 
+    def score_weights(self, candidates: Indices) -> Floats:
+        """Weights of the score in the estimates of D candidates, each without its own prior, (D, M + 2)."""
+        variances = np.diag(self._posterior)[candidates]
+        own = 1 / (1 - variances / self._priors.variances[candidates])
+        return np.asarray(own[:, None] * (self._posterior[candidates] @ self._weighted.T @ self._model.of_score))
+
     def overdispersion(self) -> Overdispersion:
         """Compare the residuals of the bits with their expected variance."""
         model = self._model

@@ -1,0 +1,140 @@
+"""Influence of one report on an estimate at fixed weights: how far forged reports can move the estimate.
+
+An estimate x is a weighted sum of statistics of the reports. One report more in cohort c, with the row of bits s, moves it by
+
+    l_c'(u_c(s) - e_c)        l_c : weights of the estimate        u_c(s), e_c : statistic of the report, and what the fit expects of it
+
+It therefore stands for the share x + N l_c'(u_c(s) - e_c), and the estimate is the mean of what the N reports stand for. With the largest
+and the least of these shares, over all cohorts and rows that an aggregator accepts,
+
+    r of the N reports are forged  ->  the other N - r have an estimate of at least (N x - r highest) / (N - r), at most (N x - r lowest) / (N - r)
+
+Weights, and what the fit knows of the other candidates, are those of the decoding: to first order in r / N they are the same without the
+forged reports. docs/explanation/mathematics/inference.md, section 23. Source: Hampel 1974 for the influence; Cao, Jia & Gong 2021 for the attack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from hubbub.mechanisms.mechanism import Mechanism
+from hubbub_decoder.array_types import Bits, Floats, Indices
+
+TOLERANCE = 1.1
+"""Forged reports also change the weights; what they move is at most so many times the bound, where one is stated."""
+
+
+@dataclass(frozen=True, eq=False)
+class Extremes:
+    """Least and largest change of D estimates by one report more in a cohort, over all rows of bits.
+
+    least, largest : (D,)
+    rows           : (D, k) of the largest changes
+    most_forged    : (D,) number of forged reports up to which the largest change holds for each of them
+    """
+
+    least: Floats
+    largest: Floats
+    rows: Bits
+    most_forged: Floats
+
+    @classmethod
+    def of_bits(cls, weights: Floats, mechanism: Mechanism) -> Extremes:
+        """Extremes of weights (D, k) times the debiased bits of a row."""
+        zero, one = (weights * value for value in debiased_bit(mechanism))
+        unlimited = np.full(len(weights), np.inf)
+        rows = (one > zero).astype(np.uint8)
+        return cls(np.minimum(zero, one).sum(axis=1), np.maximum(zero, one).sum(axis=1), rows, unlimited)
+
+    def less(self, constants: Floats) -> Extremes:
+        """Extremes less constants (D,)."""
+        return replace(self, least=self.least - constants, largest=self.largest - constants)
+
+
+@dataclass(frozen=True, eq=False)
+class ReportInfluence:
+    """Shares that one report can stand for in D estimates.
+
+    lowest, highest : (D,) over cohorts and rows
+    cohorts, rows   : (D,) and (D, k) of a report that stands for `highest`; a cohort is its position among those with reports
+    num_reports     : (D,) N, reports behind each estimate
+    most_forged     : (D,) number of forged reports up to which the bound is stated
+    tolerance       : what forged reports can move, by changed weights too, in bounds; above 1.1 no bound is stated
+
+    >>> from hubbub.metrics.params import Params
+    >>> coin = ReportInfluence.of_bits(Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0).mechanism, np.array([1000.0]))
+    >>> coin.num_forged(np.array([0.12]), np.array([0.05])).tolist()  # 49 reports of 1.5, and 951 with a mean of .05
+    [49.0]
+    """
+
+    lowest: Floats
+    highest: Floats
+    cohorts: Indices
+    rows: Bits
+    num_reports: Floats
+    most_forged: Floats
+    tolerance: float = TOLERANCE
+
+    @classmethod
+    def from_changes(cls, shares: Floats, changes: Iterable[Extremes], num_reports: int) -> ReportInfluence:
+        """Influence from the changes that a report of each cohort makes to shares (D,)."""
+        found: ReportInfluence | None = None
+        for cohort, each in enumerate(changes):
+            low, high = shares + num_reports * each.least, shares + num_reports * each.largest
+            cohorts, reports = np.full(len(shares), cohort), np.full(len(shares), float(num_reports))
+            of_cohort = cls(low, high, cohorts, each.rows, reports, each.most_forged)
+            found = of_cohort if found is None else found._or(of_cohort)
+        if found is None:
+            raise ValueError("no cohort has a report")
+        return found
+
+    @classmethod
+    def of_bits(cls, mechanism: Mechanism, num_reports: Floats) -> ReportInfluence:
+        """Influence where each estimate is that of a single bit of its own N reports, (D,): a report with it, and one without."""
+        low, high = sorted(debiased_bit(mechanism))
+        alike, size = np.ones_like(num_reports), len(num_reports)
+        row = np.full((size, 1), mechanism.q_star > mechanism.p_star, np.uint8)
+        return cls(low * alike, high * alike, np.arange(size), row, num_reports, np.inf * alike)
+
+    def _or(self, other: ReportInfluence) -> ReportInfluence:
+        """Influence of a report of either."""
+        higher = other.highest > self.highest
+        return ReportInfluence(
+            lowest=np.minimum(self.lowest, other.lowest),
+            highest=np.maximum(self.highest, other.highest),
+            cohorts=np.where(higher, other.cohorts, self.cohorts),
+            rows=np.where(higher[:, None], other.rows, self.rows),
+            num_reports=self.num_reports,
+            most_forged=np.where(higher, other.most_forged, self.most_forged),
+        )
+
+    def take(self, columns: Indices) -> ReportInfluence:
+        """Influence on some of the estimates."""
+        arrays = {field.name: getattr(self, field.name)[columns] for field in fields(self) if field.name != "tolerance"}
+        return replace(self, **arrays)
+
+    def num_forged(self, shares: Floats, cut: Floats) -> Floats:
+        """Least number of forged reports, (D,), without which an estimate is at most `cut`: N (x - cut) / (highest - cut), rounded up.
+
+        nan where no bound is stated for so many.
+
+        shares : (D,) x      cut : (D,) at most x
+        """
+        number = np.ceil(self.num_reports * (shares - cut) / (self.highest - cut))
+        is_stated = (number <= self.most_forged) & (self.tolerance <= TOLERANCE)
+        return np.where(is_stated, number, np.nan)
+
+    def honest_shares(self, shares: Floats, num_forged: float) -> tuple[Floats, Floats]:
+        """Least and largest estimate, (D,) each, of the other reports if so many are forged, with the tolerance; nan where all of the N may be."""
+        is_bounded = (self.num_reports > num_forged) & (num_forged <= self.most_forged)
+        most = self.tolerance * num_forged / np.where(is_bounded, self.num_reports - num_forged, np.nan)
+        return shares - most * (self.highest - shares), shares + most * (shares - self.lowest)
+
+
+def debiased_bit(mechanism: Mechanism) -> tuple[float, float]:
+    """Debiased value of a reported bit: of a zero, -p* / (q* - p*), and of a one, (1 - p*) / (q* - p*)."""
+    scale = mechanism.q_star - mechanism.p_star
+    return -mechanism.p_star / scale, (1 - mechanism.p_star) / scale
