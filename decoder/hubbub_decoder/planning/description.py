@@ -123,6 +123,7 @@ class Description:
                 "epsilon_by_reports_of_a_client": [{"num_reports": t, "epsilon": each} for t, each in self.epsilons],
                 "std_error": self.accuracy.std_error(0.0),
                 "detection_limit": self.detection_limit,
+                "forged_reports": self.accuracy.forged_reports(),
                 "accuracy_by_reports": [
                     {"num_reports": number, "std_error": error, "detection_limit": limit}
                     for number, error, limit in self.by_reports()

@@ -17,7 +17,7 @@ from hubbub.pages.html_page import STYLE, keep_numbers_whole
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import visible_text, visible_value
 from hubbub_decoder.planning.description import Description
-from hubbub_decoder.planning.law.accuracy import percent_text
+from hubbub_decoder.planning.law.accuracy import FORGED_REPORTS, percent_text
 from hubbub_decoder.planning.tables import figure_rows
 from hubbub_decoder.results.estimates import Finding
 from hubbub_decoder.results.plot_style import ESTIMATE, TRUTH
@@ -44,6 +44,7 @@ _MEANINGS = {
     "effective group size of 2 reports": "Number of people among whom two reports of one value identify one.",
     "decoded": "Data that the following figures assume.",
     "standard error of a small share": "Typical error of the estimate of a rare value.",
+    FORGED_REPORTS: "Number of forged reports from which a value is detected that nobody has.",
     "detection limit": "Smallest share that is detected with probability 0.9.",
     "standard error of the mean": "Typical error of the estimated mean.",
 }

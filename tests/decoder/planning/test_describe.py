@@ -20,9 +20,12 @@ from hubbub.metrics.definitions import load_definitions, parse_definitions
 from hubbub.privacy import central_epsilon, epsilon
 from hubbub.privacy.loss import epsilon_of_periods
 from hubbub_decoder import describe
+from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.planning.description import permanent_entropy, recovery_probability
 from hubbub_decoder.planning.page import render_page
 from hubbub_decoder.planning.tables import DescriptionTables, figure_rows
+from hubbub_decoder.simulation import simulate
+from tests.support.forged_reports import Attacks
 
 DEFINITION = """
 [[metric]]
@@ -214,3 +217,35 @@ def test_command_names_the_remedy(definitions: list[Path], arguments: tuple[obje
     assert result.exit_code != 0
     assert message in result.stderr
     assert result.stdout == ""
+
+
+def test_forged_reports_of_one_bit_by_hand() -> None:
+    """1,000 reports, p* = 1/4, q* = 3/4: s(0) = .0274, so a share of .0450 is distinguished from 0, and a forged report stands for 1.5."""
+    coin = Metric.boolean("coin", prob_p=0.25, prob_q=0.75, prob_f=0)
+    cut = 1.6449 * math.sqrt(3 / 16 / 1000) / 0.5
+    assert describe(coin, num_reports=1000).accuracy.forged_reports() == math.ceil(1000 * cut / (1.5 - cut))
+    tools = Metric.set("tools", ("a", "b", "c", "d"), prob_p=0.25, prob_q=0.75, prob_f=0)
+    assert describe(tools, num_reports=4000).accuracy.forged_reports() < 1000 * 0.2
+
+
+def test_forged_reports_of_strings_are_up_to_a_third_more_than_a_decoding_needs() -> None:
+    """Share that a report stands for, of an absent candidate among 60, over that of the plan."""
+    metric = string(64)
+    counts = simulate(metric, {f"v{i}": 30_000 // (i + 1) for i in range(40)}, np.random.default_rng(1))
+    candidates = [f"v{i}" for i in range(60)]
+    attacks = Attacks(counts, design_matrix(candidates, metric.params), np.random.default_rng(1))
+    mechanism = metric.params.mechanism
+    assert 1 < float(attacks.influence(59).highest[0]) * (mechanism.q_star - mechanism.p_star) < 1.33
+
+
+def test_forged_reports_are_on_every_surface(definitions: list[Path]) -> None:
+    arguments = ("plan", definitions[0], "homepage", "--reports", "100000", "--num-candidates", "50")
+    number = json.loads(hubbub(*arguments, "--json").stdout)[0]["forged_reports"]
+    assert (
+        number
+        == describe(
+            load_definitions(definitions[0])["homepage"], num_reports=100_000, num_candidates=50
+        ).accuracy.forged_reports()
+        > 0
+    )
+    assert "forged reports that show an absent value" in hubbub(*arguments, "--explain").stdout

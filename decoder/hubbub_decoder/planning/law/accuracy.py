@@ -58,6 +58,9 @@ class Population(NamedTuple):
     shares: Shares
 
 
+FORGED_REPORTS = "forged reports that show an absent value"
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Accuracy(ABC):
     """Law of the estimates of one metric.
@@ -143,7 +146,7 @@ class Accuracy(ABC):
 
         For categories, which are not tested, it is the smallest share that is distinguished from 0.
         """
-        threshold = float(norm.isf(FDR / self.shares.count)) * self.std_error(0.0)
+        threshold = self._threshold()
         reach = float(norm.ppf(DETECTION_POWER))
         limit = threshold
         for _ in range(_MAX_LIMIT_STEPS):
@@ -151,6 +154,38 @@ class Accuracy(ABC):
                 return math.inf
             limit = threshold + reach * self.std_error(limit)
         return limit
+
+    def forged_reports(self) -> float:
+        """Return about how many forged reports make a value detected that nobody has.
+
+        Returns
+        -------
+        float
+            Number of reports beside N honest ones of a period. It is infinite if no number is enough.
+
+        Notes
+        -----
+        With the threshold c of a detection, and the share g that the best forged report stands for in bit counts::
+
+            r = N c / (g - c)        c = z(.05 / M) s(0)        g = (1 - p*) / (q* - p*), for strings 1 / (q* - p*)
+
+        Where strings share bits, a decoding has up to a fifth less: some cohorts are easier to attack than others.
+        """
+        cut, forged = self._threshold(), self._forged_share()
+        return math.ceil(self._reports_of_a_share() * cut / (forged - cut)) if cut < forged else math.inf
+
+    def _threshold(self) -> float:
+        """Estimate from which a candidate is detected, c."""
+        return float(norm.isf(FDR / self.shares.count)) * self.std_error(0.0)
+
+    def _reports_of_a_share(self) -> float:
+        """Reports of the period behind the estimate of one share."""
+        return self.clients
+
+    def _forged_share(self) -> float:
+        """Share that the best forged report stands for, g."""
+        p, q = float(self.chain.p_star), float(self.chain.q_star)
+        return max((1 - p) / (q - p), -p / (q - p))
 
     def clients_needed(self, share: float) -> float:
         """Return the number of reports of a period that lowers the detection limit to a share.
@@ -183,6 +218,7 @@ class Accuracy(ABC):
             Name and text of a figure. The most important figure is the last.
         """
         yield "standard error of a small share", percent_text(self.std_error(0.0))
+        yield FORGED_REPORTS, count_text(self.forged_reports())
         yield "detection limit", percent_text(self.detection_limit())
 
     def own_figures(self) -> dict[str, Any]:
@@ -226,6 +262,9 @@ class ItemAccuracy(BitAccuracy):
     def variance(self, share: Floats | float) -> Floats:
         x = np.asarray(share, float)
         return np.asarray(self.items * super().variance(x) + x * (1 - x) * (self.items - 1) / self.clients)
+
+    def _reports_of_a_share(self) -> float:
+        return self.clients / self.items
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -296,6 +335,9 @@ class StringAccuracy(Accuracy):
     """
 
     size: tuple[int, int, int]
+
+    def _forged_share(self) -> float:
+        return 1 / abs(float(self.chain.q_star - self.chain.p_star))
 
     def variance(self, share: Floats | float) -> Floats:
         return self._variance(np.asarray(share, float), self.unknown)
@@ -443,10 +485,20 @@ class DiscoveryAccuracy(StringAccuracy):
     def rows(self) -> Iterator[tuple[str, str]]:
         yield "standard error of a small share", percent_text(self.std_error(0.0))
         yield "prefixes kept after each group", f"{self.beam:,} (hubbub discover --beam)"
+        yield FORGED_REPORTS, f"{count_text(self.held_out.forged_reports())}, once it was found"
         yield f"detection limit of {self.discover.longest} symbols", percent_text(self.detection_limit())
 
     def own_figures(self) -> dict[str, Any]:
         return {"beam": self.beam}
+
+
+def count_text(number: float) -> str:
+    """Number of reports with two significant digits.
+
+    >>> count_text(12345), count_text(math.inf)
+    ('about 12,000', 'no number is enough')
+    """
+    return f"about {float(f'{number:.2g}'):,.0f}" if math.isfinite(number) else "no number is enough"
 
 
 def percent_text(share: float) -> str:
