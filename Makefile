@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 
 .DEFAULT_GOAL := check
-.PHONY: audit demo docs figures test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood mutants
+.PHONY: audit bench-attacks demo docs figures test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood mutants
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -177,6 +177,9 @@ bench-many: .venv/.dev-installed                ## bit counts with more candidat
 bench-peers: .venv/.dev-installed               ## other frequency oracles at equal epsilon: exact laws, pure-LDP, multi-freq-ldpy
 	$(BIN)/python -m benchmarks.peers --results build/peers.json --out docs/explanation/data
 	$(BIN)/python -m benchmarks.peers --values 2 3 5 10 30 --reports 10000 --runs 100 --package-runs 100 --results build/peers.json --out docs/explanation/data --table few-values
+
+bench-attacks: .venv/.dev-installed             ## what forged reports gain on 200 random tasks, against the bound of each decoding
+	$(BIN)/python -m benchmarks.forged_reports --out docs/explanation/data
 
 bench-central: .venv/.dev-installed             ## the price of no trusted curator: randomized response, Laplace and Gaussian noise at equal epsilon
 	$(BIN)/python -m benchmarks.central_comparison --out docs/explanation/data
