@@ -28,11 +28,15 @@ docs/explanation/mathematics.md, equations (7.1) and (7.2).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.mechanisms.mechanism import Mechanism
+from hubbub.metrics.params import Params
 from hubbub.summary import PatternCounts
-from hubbub_decoder.array_types import Floats
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_strings, sum_totals
 from hubbub_decoder.estimators.lasso_screening import independent_numbers
 from hubbub_decoder.estimators.message_passing import HashedCohorts, MessagePassingFit, pass_messages, too_crowded
@@ -56,11 +60,8 @@ def fit_bits(evidence: Evidence, design: DesignMatrix) -> FitResult:
     tests = compare_with_random_strings(fit, fit.estimates, fit.cohorts.positions, filters)
     totals = fit.totals()
     sums, variances = sum_totals(totals.shares, totals.covariance)
-    reports, mechanism = evidence.counts.reports[evidence.used], evidence.params.mechanism
-
-    def extremes(cohort: int, weights: Floats) -> Extremes:
-        return Extremes.of_bits(weights[:, :-1] / reports[cohort], mechanism)  # the last position is no bit
-
+    reports = evidence.counts.reports[evidence.used]
+    rows = BitRows(evidence.params.mechanism, reports)
     return FitResult.from_mixed_model(
         fit.estimates,
         (fit.beliefs.unlisted_variance, fit.variance_error),
@@ -68,8 +69,24 @@ def fit_bits(evidence: Evidence, design: DesignMatrix) -> FitResult:
         totals=(sums, variances, reporter_variance(variances, sums, n)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, n)),
         crowding=fit.crowding(totals),
-        influence=lambda candidates: fit.influence(candidates, extremes, reports),
+        influence=lambda candidates: fit.influence(candidates, rows, reports),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class BitRows:
+    """Statistics of a report in bit counts: its debiased bits, over the reports (m,) of its cohort. The last position is no bit."""
+
+    mechanism: Mechanism
+    reports: NDArray[np.int64]
+
+    def likely(self, cohort: int, candidates: Indices, weights: Floats) -> Floats:  # noqa: ARG002  (not of one candidate)
+        """Infinite: every cohort is searched, which costs nothing."""
+        return np.full(len(weights), np.inf)
+
+    def extremes(self, cohort: int, weights: Floats) -> Extremes:
+        """Extremes over all rows, bit by bit."""
+        return Extremes.of_bits(weights[:, :-1] / self.reports[cohort], self.mechanism)
 
 
 def is_crowded(evidence: Evidence, design: DesignMatrix) -> bool:
@@ -132,18 +149,7 @@ def fit_patterns(evidence: Evidence, design: DesignMatrix) -> FitResult:
     n = evidence.num_clients
 
     reports = counts.counts.sum(axis=1)
-
-    def extremes(cohort: int, weights: Floats) -> Extremes:
-        """A forged pattern that is as frequent as the genuine one looks like an unlisted string, and changes the weights of pairs of bits."""
-        pi = np.maximum(table.mixture(expected[cohort]), _MIN_PROBABILITY)
-        of_patterns = np.array([table.mixture(row) / pi for row in weights]).reshape(len(weights), -1)
-        likeliest = of_patterns.argmax(axis=1)
-        rows = (likeliest[:, None] >> np.arange(design.params.num_bits) & 1).astype(np.uint8)
-        most_forged = (
-            reports[cohort] * pi[likeliest] / 2 if design.params.num_hashes > 1 else np.full(len(rows), np.inf)
-        )
-        return Extremes(of_patterns.min(axis=1), of_patterns.max(axis=1), rows, most_forged)
-
+    rows = PatternRows(table, expected, filter_of, design.params, reports)
     return FitResult.from_mixed_model(
         fit.estimates,
         (fit.beliefs.unlisted_variance, fit.variance_error),
@@ -154,8 +160,48 @@ def fit_patterns(evidence: Evidence, design: DesignMatrix) -> FitResult:
         ),
         variances=lambda variance, share: poisson_variances(variance, share, n),
         crowding=fit.crowding(totals),
-        influence=lambda candidates: fit.influence(candidates, extremes, reports),
+        influence=lambda candidates: fit.influence(candidates, rows, reports),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class PatternRows:
+    """Statistics of a report in pattern counts: the score R_s / pi_s of its pattern s.
+
+    expected : (m, F) shares at which pi is taken      filter_of : (m, M) of the candidates      reports : (m,)
+    """
+
+    table: FilterTable
+    expected: Floats
+    filter_of: NDArray[np.int16]
+    params: Params
+    reports: NDArray[np.int64]
+
+    def likely(self, cohort: int, candidates: Indices, weights: Floats) -> Floats:
+        """Of the pattern with the bits of the candidate alone; its complement if p > q."""
+        mechanism, k = self.params.mechanism, self.params.num_bits
+        p, q = mechanism.p_star, mechanism.q_star
+        filters = self.table.filters[:, None] >> np.arange(k) & 1
+        patterns = filters[self.filter_of[cohort, candidates]] ^ int(q < p)
+        chances = np.where(filters, q, p)
+        likelihood = np.exp(patterns @ np.log(chances).T + (1 - patterns) @ np.log(1 - chances).T)
+        mixture = np.maximum(likelihood @ self.expected[cohort], _MIN_PROBABILITY)
+        return np.asarray((likelihood * weights).sum(axis=1) / mixture)
+
+    def extremes(self, cohort: int, weights: Floats) -> Extremes:
+        """Extremes over all patterns.
+
+        A forged pattern that is as frequent as the genuine one looks like an unlisted string, and changes the weights of pairs of bits.
+        """
+        pi = np.maximum(self.table.mixture(self.expected[cohort]), _MIN_PROBABILITY)
+        of_patterns = np.empty((len(weights), len(pi)))
+        for row, each in zip(of_patterns, weights, strict=True):
+            row[:] = self.table.mixture(each) / pi
+        largest = of_patterns.argmax(axis=1)
+        rows = (largest[:, None] >> np.arange(self.params.num_bits) & 1).astype(np.uint8)
+        is_limited = self.params.num_hashes > 1
+        most_forged = self.reports[cohort] * pi[largest] / 2 if is_limited else np.full(len(rows), np.inf)
+        return Extremes(of_patterns.min(axis=1), of_patterns.max(axis=1), rows, most_forged)
 
 
 def _expected_shares(fit: MessagePassingFit, table: FilterTable, filter_of: NDArray[np.int16]) -> Floats:

@@ -27,8 +27,9 @@ Montanari 2009; Rangan 2011 (generalized approximate message passing); Vila & Sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,7 @@ _MIN_SLOPE, _LEAST_SLOPE = (
     1e-4,
 )  # of a posterior mean by the estimate: a column of its own; and the least that counts
 _MAX_PART_FOR_BOUND, _CROWDED_TOLERANCE = 1 / 3, 1.5  # of the variance, by other strings; and in bounds: 1.43 was found
+_SEARCHED_COHORTS = 4  # in which the row is sought that moves an estimate most
 _ROWS_PER_STRONG_CANDIDATE, _MAX_STRONG = 4, 300  # candidates with their own unknown in the totals
 _MORE_REPORTS = 100.0  # times as many, to tell whether more reports would determine the totals
 
@@ -185,6 +187,16 @@ class Beliefs:
     unlisted_variance: float
 
 
+class RowStatistics(Protocol):
+    """Statistics of one report: what a row of bits adds to those of its cohort."""
+
+    def likely(self, cohort: int, candidates: Indices, weights: Floats) -> Floats:
+        """Weighted sums of the likeliest row of each candidate, (D,), by which cohorts are searched; inf: all are. weights : (D, p)."""
+
+    def extremes(self, cohort: int, weights: Floats) -> Extremes:
+        """Extremes over all rows of the weighted sums, (D,); weights : (D, p)."""
+
+
 @dataclass(frozen=True, eq=False)
 class MessagePassingFit:
     """Settled messages: estimates, and what tests and totals need.
@@ -257,19 +269,21 @@ class MessagePassingFit:
         _, with_more = _weighted_inverse(design, 1 / _MORE_REPORTS + remaining * cohorts.spreads)
         return Totals(sums @ solution, sums @ inverse @ sums.T, float(np.sqrt(sums[0] @ with_more @ sums[0])))
 
-    def influence(
-        self, candidates: Indices, extremes: Callable[[int, Floats], Extremes], reports: NDArray[np.int64]
-    ) -> ReportInfluence:
+    def influence(self, candidates: Indices, rows: RowStatistics, reports: NDArray[np.int64]) -> ReportInfluence:
         """Influence of one report on the estimates of D candidates.
 
-        extremes : of a report's statistics with weights (D, p), in a cohort
-        reports  : (m,) of each cohort
+        rows : what a row adds to the statistics of a cohort      reports : (m,) of each cohort
         """
         weights, expected = self._response_weights(candidates)
+        used = np.flatnonzero(reports).tolist()
+        of_statistics = [weights[c] @ self.cohorts.transforms[c] for c in used]
+        constants = np.array([weights[c] @ expected[c] / reports[c] for c in used])
+        likely = np.array([rows.likely(c, candidates, of_rows) for c, of_rows in zip(used, of_statistics, strict=True)])
+        is_searched = likely - constants >= np.sort(likely - constants, axis=0)[-_SEARCHED_COHORTS:][0]
 
         def changes() -> Iterator[Extremes]:
-            for c, (n, transform) in enumerate(zip(reports.tolist(), self.cohorts.transforms, strict=True)):
-                yield extremes(c, weights[c] @ transform).less(weights[c] @ expected[c] / n)
+            for c, of_rows, constant, some in zip(used, of_statistics, constants, is_searched, strict=True):
+                yield rows.extremes(c, of_rows[some]).less(constant[some]).among(some)
 
         found = ReportInfluence.from_changes(self.estimates.shares[candidates], changes(), int(reports.sum()))
         return found if self._part_of_strings <= _MAX_PART_FOR_BOUND else replace(found, tolerance=_CROWDED_TOLERANCE)

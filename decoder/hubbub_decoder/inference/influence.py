@@ -10,7 +10,7 @@ and the least of these shares, over all cohorts and rows that an aggregator acce
     r of the N reports are forged  ->  the other N - r have an estimate of at least (N x - r highest) / (N - r), at most (N x - r lowest) / (N - r)
 
 Weights, and what the fit knows of the other candidates, are those of the decoding: to first order in r / N they are the same without the
-forged reports. docs/explanation/mathematics/inference.md, section 23. Source: Hampel 1974 for the influence; Cao, Jia & Gong 2021 for the attack.
+forged reports. docs/explanation/mathematics.md, equation (23.1). Source: Hampel 1974 for the influence; Cao, Jia & Gong 2021 for the attack.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from hubbub.mechanisms.mechanism import Mechanism
-from hubbub_decoder.array_types import Bits, Floats, Indices
+from hubbub_decoder.array_types import Bits, Flags, Floats, Indices
 
 TOLERANCE = 1.1
 """Forged reports also change the weights; what they move is at most so many times the bound, where one is stated."""
@@ -48,6 +48,14 @@ class Extremes:
         unlimited = np.full(len(weights), np.inf)
         rows = (one > zero).astype(np.uint8)
         return cls(np.minimum(zero, one).sum(axis=1), np.maximum(zero, one).sum(axis=1), rows, unlimited)
+
+    def among(self, some: Flags) -> Extremes:
+        """The same of some of D estimates, (D,); the others move nothing."""
+        size, rows = len(some), np.zeros((len(some), self.rows.shape[1]), np.uint8)
+        rows[some] = self.rows
+        least, largest, most_forged = np.inf * np.ones(size), -np.inf * np.ones(size), np.zeros(size)
+        least[some], largest[some], most_forged[some] = self.least, self.largest, self.most_forged
+        return Extremes(least, largest, rows, most_forged)
 
     def less(self, constants: Floats) -> Extremes:
         """Extremes less constants (D,)."""

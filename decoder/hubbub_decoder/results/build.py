@@ -27,6 +27,7 @@ from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 from hubbub_decoder.results.ordinal import build_mean, build_numbers
 
 _NOISE = 2.0  # standard errors above 0, up to which an estimate may be noise
+_CANDIDATES_AT_ONCE = 512  # of which the influence of a report is computed
 MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole range of shares
 
 
@@ -316,10 +317,11 @@ def _honest_laws(
     """
     least, largest = np.full((2, len(p)), np.nan)
     known, forged = np.flatnonzero(~np.isnan(fit.shares)), 0.0
-    if fit.influence is not None and len(known):
-        influence = fit.influence(known)
-        least[known], largest[known] = influence.honest_shares(fit.shares[known], num_forged)
-        forged = min(num_forged / float(np.min(influence.num_reports)), 1 - 1e-9)
+    for some in np.split(known, range(_CANDIDATES_AT_ONCE, len(known), _CANDIDATES_AT_ONCE)):
+        if fit.influence is not None and len(some):
+            influence = fit.influence(some)
+            least[some], largest[some] = influence.honest_shares(fit.shares[some], num_forged)
+            forged = max(forged, min(num_forged / float(np.min(influence.num_reports)), 1 - 1e-9))
     factors = np.maximum(law.scales(p, retested), 1)
     laws = law.of_honest(least, forged), law.of_honest(largest, forged)
     return laws, np.nan_to_num(law.of_honest(least / factors, forged).p_values(), nan=1.0)
