@@ -1,6 +1,7 @@
 """Attacks with forged reports on random tasks, the smaller run of `make bench-attacks`, and intervals that allow for forged reports.
 
-Attacks are searched by new decodings, so each gain has the accuracy of a decoding. Seeds derive from the commit's hash.
+Attacks are searched by new decodings, so each gain has the accuracy of a decoding. Fixed seeds, so that a failure is a change of the code;
+`make bench-attacks` has those that derive from the commit's hash.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import pytest
 from scipy.stats import binom
 
 from benchmarks.forged_reports import Gain, attack_task
-from benchmarks.runs import commit_seed
 from hubbub import Metric, Params
 from hubbub_decoder import decode
 from hubbub_decoder.inference.influence import TOLERANCE
@@ -20,7 +20,8 @@ from tests.support.forged_reports import Attacks, add_forged
 from tests.support.random_tasks import KINDS
 
 ALPHA = 1e-6
-TASKS = 3
+SEED = 1
+TASKS = 2
 POPULATION = {f"v{i}": 30_000 // (i + 1) for i in range(40)}
 CANDIDATES = [*list(POPULATION)[:30], *(f"absent{i}" for i in range(30))]
 FABRICATED = 0.005
@@ -29,40 +30,38 @@ FABRICATED = 0.005
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
 def test_no_attack_gains_more_than_the_bound(kind: int) -> None:
-    """And the best one gains at least 1 / 1.1 of it, 1 / 1.5 with retained reports, on half of the targets."""
-    _, seed = commit_seed()
+    """And the best one on a task gains at least 1 / 1.5 of it; `make bench-attacks` prints how near it comes."""
     stated: list[Gain] = []
     for index in range(kind, 300, len(KINDS)):
-        stated += attack_task(index, seed)
+        stated += attack_task(index, SEED)
         if len({gain.index for gain in stated}) == TASKS:
             break
     assert max(gain.ratio for gain in stated) <= TOLERANCE, [gain for gain in stated if gain.ratio > TOLERANCE]
-    best = [
-        max(g.ratio for g in stated if (g.index, g.target) == each) for each in {(g.index, g.target) for g in stated}
-    ]
-    assert np.median(best) >= 1 / (1.5 if KINDS[kind] == "reports" else TOLERANCE)
+    for index in {gain.index for gain in stated}:
+        assert max(gain.ratio for gain in stated if gain.index == index) >= 1 / 1.5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_bits", "attack"),
-    [(16, "own bits"), (16, "weights"), (64, "own, random"), (64, "own bits, one cohort"), (64, "weights")],
+    [(16, "weights"), (64, "own bits"), (64, "own, random"), (64, "weights")],
 )
 def test_intervals_hold_with_forged_reports(num_bits: int, attack: str) -> None:
     """At least 95 % of the intervals hold the share among the honest reports, and those of the targets among them.
 
-    At most 5 % of the 20 targets are expected outside; more than `isf` of them are with probability 1e-6.
+    At most 5 % of the 12 targets are expected outside; more than `isf` of them are with probability 1e-6.
     """
-    _, seed = commit_seed()
     params = Params(num_bits=num_bits, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     total, missed, of_targets = 0, 0, 0
-    runs = 20
+    runs = 12
     for run in range(runs):
-        rng = np.random.default_rng([seed, run])
+        rng = np.random.default_rng([SEED, run])
         honest = simulate(Metric.string("word", params), POPULATION, rng)
         attacks = Attacks(honest, design_matrix(CANDIDATES, params), rng)
         target = len(CANDIDATES) - 1 if run % 2 else int(rng.integers(30))
-        forgery = next(each for each in attacks.forgeries(target, FABRICATED) if each.name == attack)
+        forgery = next(
+            each for each in attacks.forgeries(target, int(FABRICATED * honest.num_reports)) if each.name == attack
+        )
         decoding = decode(
             add_forged(honest, forgery),
             CANDIDATES,

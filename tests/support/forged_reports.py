@@ -73,14 +73,15 @@ class Attacks:
         assert self.fit.influence is not None
         return self.fit.influence(np.array([target]))
 
-    def forgeries(self, target: int, share: float, *, adaptive: bool = False) -> Iterator[Forgery]:
-        """Attacks with a share of forged reports in every cohort, or in one cohort."""
+    def forgeries(self, target: int, num_forged: int, *, adaptive: bool = False) -> Iterator[Forgery]:
+        """Attacks with so many forged reports in all cohorts together, or in one cohort, of which they are at most a tenth then."""
         influence, used = self.influence(target), np.flatnonzero(self.evidence.used)
         own, cohort = self._own_bits(target), used[influence.cohorts[0]]
         likely = self._toward_ones()
         some = self._rng.random(own.shape) < 0.5
-        everywhere = np.floor(share * self.evidence.counts.reports).astype(np.int64)
-        here = np.where(np.arange(len(own)) == cohort, np.maximum(everywhere, MIN_FORGED), 0)
+        reports = self.evidence.counts.reports
+        everywhere = np.floor(num_forged * reports / reports.sum()).astype(np.int64)
+        here = np.where(np.arange(len(own)) == cohort, min(num_forged, int(reports[cohort]) // 10), 0)
         best = own.copy()
         best[cohort] = influence.rows[0]
         yield Forgery("own bits", own ^ ~likely & 1, everywhere)
@@ -89,6 +90,14 @@ class Attacks:
         yield Forgery("weights", best, here)
         if adaptive:
             yield self._adapted(target, Forgery("adaptive", best, here), cohort)
+
+    def num_for_standard_errors(self, target: int, number: float) -> int:
+        """Number of forged reports of which the bound is so many standard errors."""
+        error, reach = (
+            float(np.sqrt(self.fit.variances[target])),
+            float(self.influence(target).highest[0] - self.fit.shares[target]),
+        )
+        return int(np.ceil(self.evidence.num_reports * number * error / reach))
 
     def gain(self, target: int, forgery: Forgery) -> float:
         """Change of the target's estimate by an attack, after a new decoding."""

@@ -107,7 +107,7 @@ def test_a_forged_detection_needs_at_most_the_reports_that_were_forged(candidate
     counts, candidates = collected(), [*candidates, "absent"]
     target = len(candidates) - 1
     attacks = attacks_on(counts, candidates)
-    forgery = next(attacks.forgeries(target, 0.012))
+    forgery = next(attacks.forgeries(target, 900))
     assert not decode(counts, candidates)[candidates[target]].detected
     found = decode(add_forged(counts, forgery), candidates)[candidates[target]]
     assert found.detected
