@@ -24,6 +24,7 @@ ARGUMENTS: dict[str, Any] = {
     "per_subject": False,
     "renew_identity_when_copied": False,
     "ca_certs": None,
+    "authorization": None,
     "automation": None,
     "has_transport": False,
     "has_disk": False,
