@@ -183,7 +183,7 @@ class PatternRows:
         p, q = mechanism.p_star, mechanism.q_star
         filters = self.table.filters[:, None] >> np.arange(k) & 1
         patterns = filters[self.filter_of[cohort, candidates]] ^ int(q < p)
-        chances = np.where(filters, q, p)
+        chances = np.clip(np.where(filters, q, p), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
         likelihood = np.exp(patterns @ np.log(chances).T + (1 - patterns) @ np.log(1 - chances).T)
         mixture = np.maximum(likelihood @ self.expected[cohort], _MIN_PROBABILITY)
         return np.asarray((likelihood * weights).sum(axis=1) / mixture)

@@ -87,8 +87,9 @@ def pattern_noise_cumulants(evidence: Evidence, design: DesignMatrix, fit: FitRe
     """
     counts, table = evidence.require(PatternCounts), FilterTable.from_params(design.params)
     filter_of = filter_indices(design, table)
-    every = -(-(len(filter_of) << design.params.num_bits) // _MAX_PATTERNS)
-    reports, filter_of, size = counts.counts.sum(axis=1)[::every], filter_of[::every], len(table.filters)
+    used = np.flatnonzero(counts.counts.any(axis=1))
+    used = used[:: -(-(len(used) << design.params.num_bits) // _MAX_PATTERNS)]
+    reports, filter_of, size = counts.counts[used].sum(axis=1), filter_of[used], len(table.filters)
     shares, unlisted = _expected_shares(fit, float(fit.totals[2]), _MIN_EXPECTED_SHARE)
     no_value = max(1 - float(shares.sum()) - unlisted, _MIN_EXPECTED_SHARE)
     others = table.fixed_patterns @ np.array([unlisted, no_value])

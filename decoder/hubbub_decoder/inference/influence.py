@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from functools import reduce
+from itertools import starmap
 
 import numpy as np
 
@@ -89,15 +91,13 @@ class ReportInfluence:
     @classmethod
     def from_changes(cls, shares: Floats, changes: Iterable[Extremes], num_reports: int) -> ReportInfluence:
         """Influence from the changes that a report of each cohort makes to shares (D,)."""
-        found: ReportInfluence | None = None
-        for cohort, each in enumerate(changes):
+        size, reports = len(shares), np.full(len(shares), float(num_reports))
+
+        def of_cohort(cohort: int, each: Extremes) -> ReportInfluence:
             low, high = shares + num_reports * each.least, shares + num_reports * each.largest
-            cohorts, reports = np.full(len(shares), cohort), np.full(len(shares), float(num_reports))
-            of_cohort = cls(low, high, cohorts, each.rows, reports, each.most_forged)
-            found = of_cohort if found is None else found._or(of_cohort)
-        if found is None:
-            raise ValueError("no cohort has a report")
-        return found
+            return cls(low, high, np.full(size, cohort), each.rows, reports, each.most_forged)
+
+        return reduce(cls._or, starmap(of_cohort, enumerate(changes)))
 
     @classmethod
     def of_bits(cls, mechanism: Mechanism, num_reports: Floats) -> ReportInfluence:
@@ -131,7 +131,8 @@ class ReportInfluence:
 
         shares : (D,) x      cut : (D,) at most x
         """
-        number = np.ceil(self.num_reports * (shares - cut) / (self.highest - cut))
+        reach = self.highest - cut
+        number = np.ceil(self.num_reports * np.minimum((shares - cut) / np.where(reach > 0, reach, np.nan), 1))
         is_stated = (number <= self.most_forged) & (self.tolerance <= TOLERANCE)
         return np.where(is_stated, number, np.nan)
 

@@ -1,0 +1,41 @@
+"""Decodings of one report, of no noise, and of reports that may all be forged: an answer or an error of ours, and no warning of numpy."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+
+from hubbub import Metric, Params
+from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub_decoder import decode
+from hubbub_decoder.simulation import simulate
+
+CHANCES = {"no noise": (0.0, 1.0, 0.0), "p > q": (0.75, 0.25, 0.0), "asymmetric": (0.0, 0.5, 0.1)}
+SIZES = ((8, 1, 1), (8, 2, 4), (16, 2, 64), (32, 2, 32))
+LISTS = (["a"], [*(f"x{i}" for i in range(40)), "a", "b"])
+
+
+@pytest.mark.parametrize("chances", CHANCES)
+@pytest.mark.parametrize(("num_bits", "hashes", "cohorts"), SIZES)
+@pytest.mark.parametrize("form", [BitCounts, PatternCounts, Reports])
+def test_extreme_reports_are_decoded(
+    chances: str, num_bits: int, hashes: int, cohorts: int, form: type[BitCounts] | type[PatternCounts] | type[Reports]
+) -> None:
+    if form is PatternCounts and num_bits > 16:
+        pytest.skip("pattern counts have at most 16 bits")
+    p, q, f = CHANCES[chances]
+    params = Params(num_bits=num_bits, num_hashes=hashes, num_cohorts=cohorts, prob_p=p, prob_q=q, prob_f=f)
+    metric, rng = Metric.string("word", params), np.random.default_rng(1)
+    for n, candidates, fabricated in itertools.product((1, 2000), LISTS, (0.0, 0.999)):
+        found = simulate(metric, {"a": n, "b": n // 2}, rng, form=form)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            decoding = decode(found, candidates, fabricated=fabricated)
+            assert decoding.document().lines
+        for each in decoding:
+            assert not each.low > each.high
+            needed = each.forged_reports_needed
+            assert needed is None or 1 <= needed <= decoding.num_reports
