@@ -436,3 +436,31 @@ def test_decode_compares_more_candidates_with_unlisted_strings(tmp_path: Path) -
     assert "cannot be read" in error_of(
         "decode", summary, "--candidates", candidates, "--more-candidates", tmp_path / "x"
     )
+
+
+def test_decode_allows_for_forged_reports(summary: Path, candidates: Path) -> None:
+    """A share is a percentage or a number; JSON, the table and the lines below it say how much was allowed for."""
+    percent, number = (
+        json.loads(hubbub("decode", summary, "--candidates", candidates, "--json", "--fabricated", share).stdout)
+        for share in (".5%", "0.005")
+    )
+    plain = json.loads(hubbub("decode", summary, "--candidates", candidates, "--json").stdout)
+    assert percent == number
+    assert percent["fabricated"] == 0.005
+    for wide, narrow in zip(percent["estimates"], plain["estimates"], strict=True):
+        assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]
+    text = hubbub("decode", summary, "--candidates", candidates, "--fabricated", ".5%").stdout
+    assert "hold for the other reports if up to 0.5% of the 100,000 are forged" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("share", ["1", "100%", "-1%", "nan", "many", "", "1%%"])
+def test_decode_refuses_a_share_that_is_none(share: str, summary: Path) -> None:
+    result = hubbub("decode", summary, "--fabricated", share)
+    assert result.exit_code == 2
+    assert f"{share!r} is no share in [0, 1). Pass .1%, for example." in result.stderr
+
+
+def test_decode_by_period_takes_no_forged_reports(summary: Path, candidates: Path) -> None:
+    result = hubbub("decode", summary, "--candidates", candidates, "--by-period", "--fabricated", "1%")
+    assert result.exit_code == 2
+    assert "--fabricated" in result.stderr
