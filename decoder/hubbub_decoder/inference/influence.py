@@ -26,7 +26,7 @@ from hubbub.mechanisms.mechanism import Mechanism
 from hubbub_decoder.array_types import Bits, Flags, Floats, Indices
 
 TOLERANCE = 1.1
-"""Forged reports also change the weights; what they move is at most so many times the bound, where one is stated."""
+"""Forged reports also change the weights: what they move is up to so many times the bound, beyond which none should be stated."""
 
 
 @dataclass(frozen=True, eq=False)
