@@ -3,9 +3,9 @@
 python -m benchmarks.forged_reports [--tasks 200] [--first 0] [--jobs 2] [--out docs/explanation/data]          (or: make bench-attacks)
 
 Attacks are those of `tests/support/forged_reports.py`, on three candidates of each task: the strongest, one near 4 standard errors, and
-one near 0, with as many reports as the bound needs for 1.5 and 4 standard errors, and with one in a hundred. Gain is the change of the target's estimate over the bound. Only gains are counted of which the bound is above one standard
-error, since messages settle to a few hundredths of one; and only those of attacks that a bound is stated for (`most_forged`).
-Then the warnings and failed tests of `decode` that an attack causes.
+one near 0, with as many reports as the bound needs for 1.5 and 4 standard errors, and with one in a hundred. Ratio is the change of the
+target's estimate over the bound that the decoding of what was received states, the forged reports among it: that is the only decoding that
+an analyst has. Then the warnings and failed tests of `decode` that an attack causes.
 
 Seeds derive from the commit's hash (HUBBUB_TEST_SEED repeats a run).
 """
@@ -54,8 +54,6 @@ def attack_task(index: int, seed: int) -> list[Gain]:
     task = draw_task(index, seed)
     if task.num_candidates > _MAX_CANDIDATES or (task.kind == "reports" and task.num_reports > _MAX_RETAINED):
         return []
-    if task.kind == "patterns" and task.params.num_hashes > 1:
-        return []  # the bound is stated for so few reports that they gain less than a standard error
     collected, candidates, _, _ = simulate_task(task)
     found = []
     with threadpool_limits(1):
@@ -65,16 +63,12 @@ def attack_task(index: int, seed: int) -> list[Gain]:
         if not np.isfinite(z).any():
             return []
         for target in {int(np.nanargmin(np.abs(z - min(each, np.nanmax(z))))) for each in _TARGETS}:
-            influence = attacks.influence(target)
-            most_forged = float(influence.most_forged[0]) if influence.tolerance <= TOLERANCE else 0.0
             sizes = {attacks.num_for_standard_errors(target, each) for each in STANDARD_ERRORS}
             for size in sorted({*sizes, max(*sizes, attacks.evidence.num_reports // 100)}):
                 adaptive = task.kind != "reports" and size == min(sizes)
                 for forgery in attacks.forgeries(target, size, adaptive=adaptive):
-                    bound = attacks.bound(target, forgery)
-                    if MIN_FORGED <= forgery.size <= most_forged and bound > errors[target]:
-                        ratio = attacks.gain(target, forgery) / bound
-                        share = forgery.size / attacks.evidence.num_reports
+                    share = forgery.size / attacks.evidence.num_reports
+                    if forgery.size >= MIN_FORGED and not math.isnan(ratio := attacks.ratio(target, forgery)):
                         found.append(Gain(index, task.kind, forgery.name, float(z[target]), share, ratio))
     return found
 

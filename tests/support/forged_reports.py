@@ -1,4 +1,4 @@
-"""Attacks with forged reports on the share of one candidate, and the gain of each against the bound of the decoding.
+"""Attacks with forged reports on the share of one candidate, and the gain of each against the bound that the decoding of all reports states.
 
 Rows of bits that attackers choose:
 
@@ -10,6 +10,7 @@ Rows of bits that attackers choose:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,7 @@ import numpy as np
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.array_types import Bits, Indices
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.inference.influence import ReportInfluence
+from hubbub_decoder.inference.influence import TOLERANCE, ReportInfluence
 from hubbub_decoder.kinds.strings import fit_columns
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected, Evidence
@@ -100,14 +101,22 @@ class Attacks:
         return int(np.ceil(self.evidence.num_reports * number * error / reach))
 
     def gain(self, target: int, forgery: Forgery) -> float:
-        """Change of the target's estimate by an attack, after a new decoding."""
-        fit = fit_columns(Evidence(add_forged(self._collected, forgery)), self._design)
-        return float(fit.shares[target] - self.fit.shares[target])
+        """Change of the target's estimate by an attack."""
+        return float(self._received(forgery).shares[target] - self.fit.shares[target])
 
-    def bound(self, target: int, forgery: Forgery) -> float:
-        """Most that so many forged reports change the estimate, by the decoding without them."""
-        n, r = self.evidence.num_reports, forgery.size
-        return r / (n + r) * float(self.influence(target).highest[0] - self.fit.shares[target])
+    def ratio(self, target: int, forgery: Forgery) -> float:
+        """Gain of an attack over the bound that a decoding of what is received states for so many forged reports; nan where none is stated."""
+        received = self._received(forgery)
+        assert received.influence is not None
+        influence = received.influence(np.array([target]))
+        if influence.tolerance > TOLERANCE:
+            return math.nan
+        share = float(received.shares[target])
+        bound = forgery.size / self.evidence.num_reports * (float(influence.highest[0]) - share)
+        return (share - float(self.fit.shares[target])) / bound
+
+    def _received(self, forgery: Forgery) -> FitResult:
+        return fit_columns(Evidence(add_forged(self._collected, forgery)), self._design)
 
     def _own_bits(self, target: int) -> Bits:
         shape = len(self.evidence.used), self._design.params.num_bits

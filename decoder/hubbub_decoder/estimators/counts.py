@@ -149,7 +149,7 @@ def fit_patterns(evidence: Evidence, design: DesignMatrix) -> FitResult:
     n = evidence.num_clients
 
     reports = counts.counts.sum(axis=1)
-    rows = PatternRows(table, expected, filter_of, design.params, reports)
+    rows = PatternRows(table, expected, filter_of, design.params)
     return FitResult.from_mixed_model(
         fit.estimates,
         (fit.beliefs.unlisted_variance, fit.variance_error),
@@ -168,14 +168,13 @@ def fit_patterns(evidence: Evidence, design: DesignMatrix) -> FitResult:
 class PatternRows:
     """Statistics of a report in pattern counts: the score R_s / pi_s of its pattern s.
 
-    expected : (m, F) shares at which pi is taken      filter_of : (m, M) of the candidates      reports : (m,)
+    expected : (m, F) shares at which pi is taken      filter_of : (m, M) of the candidates
     """
 
     table: FilterTable
     expected: Floats
     filter_of: NDArray[np.int16]
     params: Params
-    reports: NDArray[np.int64]
 
     def likely(self, cohort: int, candidates: Indices, weights: Floats) -> Floats:
         """Of the pattern with the bits of the candidate alone; its complement if p > q."""
@@ -189,19 +188,14 @@ class PatternRows:
         return np.asarray((likelihood * weights).sum(axis=1) / mixture)
 
     def extremes(self, cohort: int, weights: Floats) -> Extremes:
-        """Extremes over all patterns.
-
-        A forged pattern that is as frequent as the genuine one looks like an unlisted string, and changes the weights of pairs of bits.
-        """
+        """Extremes over all patterns."""
         pi = np.maximum(self.table.mixture(self.expected[cohort]), _MIN_PROBABILITY)
         of_patterns = np.empty((len(weights), len(pi)))
         for row, each in zip(of_patterns, weights, strict=True):
             row[:] = self.table.mixture(each) / pi
         largest = of_patterns.argmax(axis=1)
         rows = (largest[:, None] >> np.arange(self.params.num_bits) & 1).astype(np.uint8)
-        is_limited = self.params.num_hashes > 1
-        most_forged = self.reports[cohort] * pi[largest] / 2 if is_limited else np.full(len(rows), np.inf)
-        return Extremes(of_patterns.min(axis=1), of_patterns.max(axis=1), rows, most_forged)
+        return Extremes(of_patterns.min(axis=1), of_patterns.max(axis=1), rows)
 
 
 def _expected_shares(fit: MessagePassingFit, table: FilterTable, filter_of: NDArray[np.int16]) -> Floats:

@@ -9,8 +9,8 @@ and the least of these shares, over all cohorts and rows that an aggregator acce
 
     r of the N reports are forged  ->  the other N - r have an estimate of at least (N x - r highest) / (N - r), at most (N x - r lowest) / (N - r)
 
-Weights, and what the fit knows of the other candidates, are those of the decoding: to first order in r / N they are the same without the
-forged reports. docs/explanation/mathematics.md, equation (23.1). Source: Hampel 1974 for the influence; Cao, Jia & Gong 2021 for the attack.
+Weights, and what the fit knows of the other candidates, are those of all received reports, the forged ones among them.
+docs/explanation/mathematics/inference.md, equation (23.1). Source: Hampel 1974 for the influence; Cao, Jia & Gong 2021 for the attack.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hubbub.mechanisms.mechanism import Mechanism
 from hubbub_decoder.array_types import Bits, Flags, Floats, Indices
 
 TOLERANCE = 1.1
-"""Forged reports also change the weights: what they move is up to so many times the bound, beyond which none should be stated."""
+"""What forged reports can move, in bounds: without them the others have other weights, which adds up to a tenth."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,29 +35,26 @@ class Extremes:
 
     least, largest : (D,)
     rows           : (D, k) of the largest changes
-    most_forged    : (D,) number of forged reports up to which the largest change holds for each of them
     """
 
     least: Floats
     largest: Floats
     rows: Bits
-    most_forged: Floats
 
     @classmethod
     def of_bits(cls, weights: Floats, mechanism: Mechanism) -> Extremes:
         """Extremes of weights (D, k) times the debiased bits of a row."""
         zero, one = (weights * value for value in debiased_bit(mechanism))
-        unlimited = np.full(len(weights), np.inf)
         rows = (one > zero).astype(np.uint8)
-        return cls(np.minimum(zero, one).sum(axis=1), np.maximum(zero, one).sum(axis=1), rows, unlimited)
+        return cls(np.minimum(zero, one).sum(axis=1), np.maximum(zero, one).sum(axis=1), rows)
 
     def among(self, some: Flags) -> Extremes:
         """The same of some of D estimates, (D,); the others move nothing."""
         size, rows = len(some), np.zeros((len(some), self.rows.shape[1]), np.uint8)
         rows[some] = self.rows
-        least, largest, most_forged = np.inf * np.ones(size), -np.inf * np.ones(size), np.zeros(size)
-        least[some], largest[some], most_forged[some] = self.least, self.largest, self.most_forged
-        return Extremes(least, largest, rows, most_forged)
+        least, largest = np.full(size, np.inf), np.full(size, -np.inf)
+        least[some], largest[some] = self.least, self.largest
+        return Extremes(least, largest, rows)
 
     def less(self, constants: Floats) -> Extremes:
         """Extremes less constants (D,)."""
@@ -71,8 +68,7 @@ class ReportInfluence:
     lowest, highest : (D,) over cohorts and rows
     cohorts, rows   : (D,) and (D, k) of a report that stands for `highest`; a cohort is its position among those with reports
     num_reports     : (D,) N, reports behind each estimate
-    most_forged     : (D,) number of forged reports up to which the bound is stated
-    tolerance       : what forged reports can move, by changed weights too, in bounds; above 1.1 no bound is stated
+    tolerance       : what forged reports can move, in bounds, since the others alone have other weights; above 1.1 no number is stated
 
     >>> from hubbub.metrics.params import Params
     >>> coin = ReportInfluence.of_bits(Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0).mechanism, np.array([1000.0]))
@@ -85,7 +81,6 @@ class ReportInfluence:
     cohorts: Indices
     rows: Bits
     num_reports: Floats
-    most_forged: Floats
     tolerance: float = TOLERANCE
 
     @classmethod
@@ -95,7 +90,7 @@ class ReportInfluence:
 
         def of_cohort(cohort: int, each: Extremes) -> ReportInfluence:
             low, high = shares + num_reports * each.least, shares + num_reports * each.largest
-            return cls(low, high, np.full(size, cohort), each.rows, reports, each.most_forged)
+            return cls(low, high, np.full(size, cohort), each.rows, reports)
 
         return reduce(cls._or, starmap(of_cohort, enumerate(changes)))
 
@@ -105,7 +100,7 @@ class ReportInfluence:
         low, high = sorted(debiased_bit(mechanism))
         alike, size = np.ones_like(num_reports), len(num_reports)
         row = np.full((size, 1), mechanism.q_star > mechanism.p_star, np.uint8)
-        return cls(low * alike, high * alike, np.arange(size), row, num_reports, np.inf * alike)
+        return cls(low * alike, high * alike, np.arange(size), row, num_reports)
 
     def _or(self, other: ReportInfluence) -> ReportInfluence:
         """Influence of a report of either."""
@@ -116,7 +111,6 @@ class ReportInfluence:
             cohorts=np.where(higher, other.cohorts, self.cohorts),
             rows=np.where(higher[:, None], other.rows, self.rows),
             num_reports=self.num_reports,
-            most_forged=np.where(higher, other.most_forged, self.most_forged),
         )
 
     def take(self, columns: Indices) -> ReportInfluence:
@@ -127,19 +121,18 @@ class ReportInfluence:
     def num_forged(self, shares: Floats, cut: Floats) -> Floats:
         """Least number of forged reports, (D,), without which an estimate is at most `cut`: N (x - cut) / (highest - cut), rounded up.
 
-        nan where no bound is stated for so many.
+        nan where the tolerance is above 1.1.
 
         shares : (D,) x      cut : (D,) at most x
         """
         reach = self.highest - cut
         number = np.ceil(self.num_reports * np.minimum((shares - cut) / np.where(reach > 0, reach, np.nan), 1))
-        is_stated = (number <= self.most_forged) & (self.tolerance <= TOLERANCE)
-        return np.where(is_stated, number, np.nan)
+        return number if self.tolerance <= TOLERANCE else np.full_like(number, np.nan)
 
     def honest_shares(self, shares: Floats, num_forged: float) -> tuple[Floats, Floats]:
         """Least and largest estimate, (D,) each, of the other reports if so many are forged, with the tolerance; nan where all of the N may be."""
-        is_bounded = (self.num_reports > num_forged) & (num_forged <= self.most_forged)
-        most = self.tolerance * num_forged / np.where(is_bounded, self.num_reports - num_forged, np.nan)
+        left = np.where(self.num_reports > num_forged, self.num_reports - num_forged, np.nan)
+        most = self.tolerance * num_forged / left
         return shares - most * (self.highest - shares), shares + most * (shares - self.lowest)
 
 

@@ -245,5 +245,5 @@ def _warnings(
         *warnings.undetermined_totals(decoding, fit),
         *warnings.impossible_totals(decoding, None if _is_pattern_fit(whole) else fit),
         *warnings.nothing_detected(decoding),
-        *warnings.forged_reports_unknown(decoding, are_patterns=_is_pattern_fit(whole)),
+        *warnings.forged_reports_unknown(decoding),
     )

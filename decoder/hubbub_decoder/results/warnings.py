@@ -58,23 +58,16 @@ def rejected_reports(counts: BitCounts) -> Iterator[Finding]:
         )
 
 
-def forged_reports_unknown(decoding: Decoding, *, are_patterns: bool) -> Iterator[Finding]:
-    """Detected candidates without a number of forged reports, or estimates without intervals that allow for them."""
-    rows = decoding.estimates if decoding.fabricated else decoding.detected
-    unknown = sum(
-        math.isnan(each.low) > math.isnan(each.share) if decoding.fabricated else each.forged_reports_needed is None
-        for each in rows
-    )
+def forged_reports_unknown(decoding: Decoding) -> Iterator[Finding]:
+    """Detected candidates without a number of forged reports."""
+    unknown = sum(each.forged_reports_needed is None for each in decoding.detected)
     if unknown:
-        missing = "interval that allows for" if decoding.fabricated else "number of"
         yield Finding(
             "forged_reports_unknown",
-            f"No {missing} forged reports for {unknown:,} of {format_count(len(rows), 'candidate')}: so many of them would change the weights "
-            "of the estimates, and count for more.",
-            "Their bit counts have one: decode(summary.bit_counts(), candidates)."
-            if are_patterns
-            else "Pass fewer candidates, or use a metric with more cohorts or bits (num_cohorts, num_bits).",
-            level=Level.WARNING if decoding.fabricated else Level.NOTE,
+            f"No number of forged reports for {unknown:,} of {format_count(len(decoding.detected), 'detected candidate')}: in so few cohorts, "
+            "forged reports change how those of others are weighted.",
+            "Use a metric with at least 16 cohorts (num_cohorts), or pass fewer candidates.",
+            level=Level.NOTE,
         )
 
 

@@ -36,10 +36,8 @@ def influence_of_rows(
         likely = np.argsort(-values[:, d])[:_SEARCHED_COHORTS].tolist()
         found = [(*_climb(mixture, z, int(cohorts[c]), candidate, weights[d]), c) for c in likely]
         highest[d], rows[d], at[d] = max(found, key=lambda each: each[0])
-    unknown, unlimited = np.full(size, np.nan), np.full(size, np.inf)
-    return ReportInfluence(
-        unknown, estimates + _SEARCH_MARGIN * highest, at, rows, np.full(size, float(num_reports)), unlimited
-    )
+    unknown, reports = np.full(size, np.nan), np.full(size, float(num_reports))
+    return ReportInfluence(unknown, estimates + _SEARCH_MARGIN * highest, at, rows, reports)
 
 
 def _own_bits(mixture: Mixture, cohort: int, candidates: Indices) -> Bits:
