@@ -33,7 +33,7 @@ from tests.support.random_tasks import KINDS, draw_task, simulate_task
 
 STANDARD_ERRORS = 1.5, 4.0
 """Bounds of the attacks: the least that stands out from the accuracy of a decoding, and about what a detection needs."""
-_MAX_CANDIDATES, _MAX_RETAINED = 1_000, 60_000
+_MAX_CANDIDATES, _MAX_RETAINED = 1_000, 30_000
 _TARGETS = (math.inf, 4.0, 0.0)  # standard errors
 
 

@@ -54,7 +54,8 @@ _MIN_SLOPE, _LEAST_SLOPE = (
     0.05,
     1e-4,
 )  # of a posterior mean by the estimate: a column of its own; and the least that counts
-_MIN_COHORTS_FOR_BOUND, _TOLERANCE_OF_FEW = 16, 1.5  # in fewer cohorts, attacks moved estimates by up to 1.35 bounds
+_MIN_COHORTS_FOR_BOUND, _MAX_PART_FOR_BOUND = 16, 1 / 3  # of the variance, by other strings
+_WIDE_TOLERANCE = 1.5  # beyond these, attacks moved estimates by up to 1.43 bounds
 _SEARCHED_COHORTS = 4  # in which the row is sought that moves an estimate most
 _ROWS_PER_STRONG_CANDIDATE, _MAX_STRONG = 4, 300  # candidates with their own unknown in the totals
 _MORE_REPORTS = 100.0  # times as many, to tell whether more reports would determine the totals
@@ -286,7 +287,8 @@ class MessagePassingFit:
                 yield rows.extremes(c, of_rows[some]).less(constant[some]).among(some)
 
         found = ReportInfluence.from_changes(self.estimates.shares[candidates], changes(), int(reports.sum()))
-        return found if self.cohorts.num_used >= _MIN_COHORTS_FOR_BOUND else replace(found, tolerance=_TOLERANCE_OF_FEW)
+        is_exact = self.cohorts.num_used >= _MIN_COHORTS_FOR_BOUND and self._part_of_strings <= _MAX_PART_FOR_BOUND
+        return found if is_exact else replace(found, tolerance=_WIDE_TOLERANCE)
 
     def _response_weights(self, candidates: Indices) -> tuple[Floats, Floats]:
         """Weights of the responses in the estimates of D candidates, (m, D, r), and the responses that the fit expects, (m, r).
@@ -318,11 +320,15 @@ class MessagePassingFit:
         """Whether candidates were subtracted from each other."""
         return self.settled and not _is_crowded(self.cohorts)
 
+    @property
+    def _part_of_strings(self) -> float:
+        """Part of the observations' variance that the bits of the strings cause that were not subtracted."""
+        return 1 - 1 / _variance_ratio(self.cohorts, self.variance, 0.0)
+
     def crowding(self, totals: Totals) -> Crowding:
         """What the bits of other strings do to the estimates."""
-        part = 1 - 1 / _variance_ratio(self.cohorts, self.variance, 0.0)
         crowded, error = _is_crowded(self.cohorts), totals.error_with_more_reports
-        return Crowding(self.cohorts.num_used, crowded, not self.settled, part, error)
+        return Crowding(self.cohorts.num_used, crowded, not self.settled, self._part_of_strings, error)
 
 
 def too_crowded(num_cohorts: int, num_candidates: int, num_observations: int) -> bool:

@@ -64,9 +64,9 @@ def forged_reports_unknown(decoding: Decoding) -> Iterator[Finding]:
     if unknown:
         yield Finding(
             "forged_reports_unknown",
-            f"No number of forged reports for {unknown:,} of {format_count(len(decoding.detected), 'detected candidate')}: in so few cohorts, "
-            "forged reports change how those of others are weighted.",
-            "Use a metric with at least 16 cohorts (num_cohorts), or pass fewer candidates.",
+            f"No number of forged reports for {unknown:,} of {format_count(len(decoding.detected), 'detected candidate')}: in fewer "
+            "than 16 cohorts, or with so many strings for the bits, forged reports change how those of others are weighted.",
+            "Pass fewer candidates, or use a metric with more cohorts or bits (num_cohorts, num_bits).",
             level=Level.NOTE,
         )
 
