@@ -54,8 +54,7 @@ _MIN_SLOPE, _LEAST_SLOPE = (
     0.05,
     1e-4,
 )  # of a posterior mean by the estimate: a column of its own; and the least that counts
-_MIN_COHORTS_FOR_BOUND, _MAX_PART_FOR_BOUND = 16, 1 / 3  # of the variance, by other strings
-_WIDE_TOLERANCE = 1.5  # beyond these, attacks moved estimates by up to 1.43 bounds
+_MIN_COHORTS_FOR_BOUND, _WIDE_TOLERANCE = 16, 1.5  # with fewer, attacks moved estimates by up to 1.35 bounds
 _SEARCHED_COHORTS = 4  # in which the row is sought that moves an estimate most
 _ROWS_PER_STRONG_CANDIDATE, _MAX_STRONG = 4, 300  # candidates with their own unknown in the totals
 _MORE_REPORTS = 100.0  # times as many, to tell whether more reports would determine the totals
@@ -189,7 +188,14 @@ class Beliefs:
 
 
 class RowStatistics(Protocol):
-    """Statistics of one report: what a row of bits adds to those of its cohort."""
+    """Statistics of one report: what a row of bits adds to those of its cohort.
+
+    max_part_of_strings : part of the variance, caused by other strings, up to which no attack was found that exceeds the bound
+    """
+
+    @property
+    def max_part_of_strings(self) -> float:
+        """In [0, 1]."""
 
     def likely(self, cohort: int, candidates: Indices, weights: Floats) -> Floats:
         """Weighted sums of the likeliest row of each candidate, (D,), by which cohorts are searched; inf: all are. weights : (D, p)."""
@@ -287,7 +293,7 @@ class MessagePassingFit:
                 yield rows.extremes(c, of_rows[some]).less(constant[some]).among(some)
 
         found = ReportInfluence.from_changes(self.estimates.shares[candidates], changes(), int(reports.sum()))
-        is_exact = self.cohorts.num_used >= _MIN_COHORTS_FOR_BOUND and self._part_of_strings <= _MAX_PART_FOR_BOUND
+        is_exact = self.cohorts.num_used >= _MIN_COHORTS_FOR_BOUND and self._part_of_strings <= rows.max_part_of_strings
         return found if is_exact else replace(found, tolerance=_WIDE_TOLERANCE)
 
     def _response_weights(self, candidates: Indices) -> tuple[Floats, Floats]:

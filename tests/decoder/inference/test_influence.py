@@ -140,9 +140,20 @@ def test_a_pattern_attack_does_not_hide_behind_its_own_weights(hashes: int) -> N
         assert attacks.ratio(4, forgery) <= 1.1, forgery.name
 
 
-@pytest.mark.parametrize(("cohorts", "is_known"), [(16, True), (8, False)])
-def test_few_cohorts_have_the_reason_in_place_of_numbers(cohorts: int, is_known: bool) -> None:
-    decoding = decode(collected(PatternCounts, replace(WORDS, num_bits=16, num_cohorts=cohorts)), FEW)
+@pytest.mark.parametrize(
+    ("form", "bits", "cohorts", "candidates", "is_known"),
+    [
+        (PatternCounts, 16, 16, FEW, True),
+        (PatternCounts, 16, 8, FEW, False),
+        (BitCounts, 32, 16, MANY, True),
+        (BitCounts, 32, 8, MANY, False),
+        (BitCounts, 8, 32, MANY, False),  # other strings make .41 of the variance
+    ],
+)
+def test_numbers_or_the_reason(
+    form: type[BitCounts] | type[PatternCounts], bits: int, cohorts: int, candidates: list[str], is_known: bool
+) -> None:
+    decoding = decode(collected(form, replace(WORDS, num_bits=bits, num_cohorts=cohorts)), candidates)
     reasons = [each for each in decoding.warnings if each.kind == "forged_reports_unknown"]
     assert {each.forged_reports_needed is not None for each in decoding.detected} == {is_known}
     assert len(reasons) == (not is_known)
