@@ -56,6 +56,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("plots",),
         ("report",),
         ("batch_decoding",),
+        ("publishing",),
         ("planning",),
         ("audit", "demo"),
         ("typing", "cli"),

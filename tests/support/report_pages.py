@@ -91,3 +91,9 @@ def chart_data(page: Path) -> dict[str, Any]:
     assert found is not None
     data: dict[str, Any] = json.loads(found[1])
     return data
+
+
+def visible_page_text(page: Path) -> str:
+    """Text of a page, without its scripts and its style."""
+    body = re.sub(r"<(script|style).*?</\1>", "", page.read_text(), flags=re.DOTALL)
+    return " ".join(re.sub("<[^>]*>", " ", body).split())

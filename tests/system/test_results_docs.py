@@ -92,22 +92,28 @@ def test_results_reach_the_tables_of_the_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nightly_script_publishes_pages(tmp_path: Path) -> None:
-    """Reports of three days ago reach the service; the script of the page downloads and decodes them."""
+def test_nightly_script_publishes_closed_periods(tmp_path: Path) -> None:
+    """Reports of three days ago reach the service; the script downloads them, and publishes the summary of a closed period that is there already."""
     definitions = load_definitions(EXAMPLES / "app_metrics.toml")
     homepage = load_definitions(EXAMPLES / "metrics.toml")["homepage"]
-    day = datetime.now(UTC).date() - timedelta(days=3)
+    today = datetime.now(UTC).date()
     (tmp_path / "metrics.toml").write_text(
         "\n".join(with_near_expiry((EXAMPLES / name).read_text()) for name in ("metrics.toml", "app_metrics.toml"))
     )
-    (tmp_path / "candidates").mkdir()
-    (tmp_path / "candidates" / "homepage.txt").write_text("a\nb\n")
-    script = blocks(NIGHTLY, "sh")[0].replace("/var/lib/hubbub-results", str(tmp_path)).replace(" 4 5 6 7 8", "")
+    for name in ("approved", "summaries"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "approved" / "homepage.txt").write_text("a\nb\n")
+    closed = str(today - timedelta(days=40))
+    counts = simulate(homepage, {"a": 6_000, "b": 3_000}, np.random.default_rng(1), periods=[closed])
+    write_summary(counts, tmp_path / "summaries" / "closed.parquet")
+    script = (
+        blocks(NIGHTLY, "sh")[0].replace("/var/lib/hubbub-results", str(tmp_path)).replace("31 32 33 34 35 36 37", "3")
+    )
     with serving(tmp_path / "metrics.toml") as (public, local):
         for metric in (homepage, definitions["command"]):
-            bits = random_batch(metric, str(day))
+            bits = random_batch(metric, str(today - timedelta(days=3)))
             assert urllib3.request("POST", f"{public}/v1/reports", body=bits, headers=JSON).status == 202
         printed = run("sh", "-c", script, folder=tmp_path, HUBBUB_URL=local)
-    pages = {path.parent.name.partition("@")[0] for path in (tmp_path / "report").glob("*/????-??-??.html")}
-    assert pages == {"homepage", "command"}
-    assert "failed" not in printed
+    assert printed.endswith("1 published, 2 withheld in site\n")
+    pages = {path.relative_to(tmp_path / "site") for path in (tmp_path / "site").glob("*/????-??-??.html")}
+    assert pages == {Path(f"homepage@{homepage.digest[:8]}/{closed}.html")}

@@ -22,6 +22,8 @@ from hubbub.privacy.amplification import amplified, check_crowd
 from hubbub.privacy.blanket import blanket_epsilon
 from hubbub.privacy.loss import check_num_reports, epochs_of, epsilon_of_values
 
+RELEASE_DELTA = 1e-9
+"""Delta of the central epsilon of published counts."""
 _MAX_LOCAL = 50.0
 _MAX_REPORTS = 10**12
 
@@ -90,3 +92,17 @@ def _central(blocks: tuple[Params, ...], num_reports: int, delta: float, epochs:
     return (
         min(bound, blanket_epsilon(blanket, local, min(num_reports, _MAX_REPORTS), delta)) if blanket.weight else bound
     )
+
+
+def release_epsilon(metric: HasBlocks, smallest_cohort: int) -> float:
+    """Return the central epsilon of the published sums of one period, with delta 1e-9.
+
+    smallest_cohort : fewest reports of a cohort with reports. They are rounded down to two digits, which repeats cached bounds; fewer reports have
+                      a larger epsilon, so the bound holds.
+
+    >>> coin = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0)
+    >>> release_epsilon(coin, 1_234) == release_epsilon(coin, 1_200)
+    True
+    """
+    unit = int(10 ** max(0, len(str(smallest_cohort)) - 2))
+    return central_epsilon(metric, smallest_cohort // unit * unit, RELEASE_DELTA)

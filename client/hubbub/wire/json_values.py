@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import fields, is_dataclass
 from datetime import datetime
+from enum import EnumType
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -37,7 +38,7 @@ def json_value(value: Any) -> Any:
 def from_json_value(kind: Any, value: Any) -> Any:
     """Return the value of a type from its JSON representation: the inverse of `json_value` for fields of frozen dataclasses.
 
-    kind : float, a dataclass, a class with `from_dict`, `tuple[kind, ...]`, `kind | None`, or a type that JSON has
+    kind : float, an enumeration, a dataclass, a class with `from_dict`, `tuple[kind, ...]`, `kind | None`, or a type that JSON has
 
     >>> from_json_value(tuple[float, ...], [1.5, "inf", None])
     (1.5, inf, nan)
@@ -48,6 +49,8 @@ def from_json_value(kind: Any, value: Any) -> Any:
         return tuple(from_json_value(get_args(kind)[0], item) for item in value)
     if get_origin(kind) is UnionType:
         return None if value is None else from_json_value(get_args(kind)[0], value)
+    if isinstance(kind, EnumType):
+        return kind(value)
     if hasattr(kind, "from_dict"):
         return kind.from_dict(value)
     if is_dataclass(kind) and isinstance(kind, type):

@@ -120,7 +120,7 @@ def _decode_directory(
     options = Options(confidence, fdr, target, not independent_clients)
     tasks, unreadable = find_tasks(directory, candidates_path, options, suffixes)
     outcomes = run_tasks(tasks, unreadable, out, jobs or os.cpu_count() or 1)
-    return tasks, unreadable, list(_shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True)))
+    return tasks, unreadable, list(shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True)))
 
 
 def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
@@ -138,7 +138,7 @@ def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _shown(outcomes: Iterable[Outcome], number: int, stderr: Console) -> Iterator[Outcome]:
+def shown(outcomes: Iterable[Outcome], number: int, stderr: Console) -> Iterator[Outcome]:
     """Yield the outcomes; show their number on a terminal, and print which tasks were skipped or failed."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

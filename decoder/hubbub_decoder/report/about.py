@@ -38,9 +38,9 @@ def definition_rows(metric: Metric) -> Iterator[tuple[str, str]]:
 
 
 def provenance_rows(
-    decoding: Decoding, summaries: Sequence[Path], candidates: Path | None, today: date
+    decoding: Decoding, summaries: Sequence[Path], candidates: Path | None, today: date | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield labels and texts: files by name and SHA-256, the options of `decode`, the release of hubbub and the UTC date.
+    """Yield labels and texts: files by name and SHA-256, the options of `decode`, the release of hubbub and the UTC date, if it is given.
 
     candidates : file of candidates, or a map; None: no file
     """
@@ -55,7 +55,7 @@ def provenance_rows(
         "Options",
         f"confidence {decoding.confidence:g}, false discovery rate {decoding.fdr:g}, target {decoding.target}{repeated[decoding.same_clients]}",
     )
-    yield "Made with", f"hubbub {version(DISTRIBUTION)} on {today.isoformat()} (UTC)"
+    yield "Made with", f"hubbub {version(DISTRIBUTION)}{f' on {today.isoformat()} (UTC)' if today else ''}"
 
 
 def _describe(path: Path) -> str:

@@ -9,7 +9,8 @@ import pytest
 
 from hubbub import Metric
 from hubbub.privacy import central_epsilon, epsilon
-from hubbub_aggregator.api.dashboard.privacy_figures import DELTA, CentralEpsilon, last_central_epsilon
+from hubbub.privacy.central import RELEASE_DELTA
+from hubbub_aggregator.api.dashboard.privacy_figures import CentralEpsilon, last_central_epsilon
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -38,7 +39,7 @@ def test_central_epsilon_of_counts_uses_smallest_cohort_of_last_complete_period(
     )
     upkeep(store, aggregator.definitions, Settings(), now)
     crowd = last_central_epsilon(store, Settings(), homepage, smallest_cohorts(store, homepage), now)
-    assert crowd == CentralEpsilon(BEFORE, 400, central_epsilon(homepage, 400, DELTA))
+    assert crowd == CentralEpsilon(BEFORE, 400, central_epsilon(homepage, 400, RELEASE_DELTA))
     assert crowd.epsilon < epsilon(homepage)
     assert f"of {BEFORE}, among 400 or more reports" in get(aggregator, "/metric/homepage").page
 
@@ -54,6 +55,6 @@ def test_central_epsilon_of_retained_reports_uses_the_smallest_commit(
         assert aggregator.post(make_batch(metric, n=n, period=BEFORE)).status == 202
     upkeep(store, aggregator.definitions, settings, now)
     crowd = last_central_epsilon(store, settings, metric, smallest_cohorts(store, metric), now)
-    assert crowd == CentralEpsilon(BEFORE, expected, central_epsilon(metric, expected, DELTA))
+    assert crowd == CentralEpsilon(BEFORE, expected, central_epsilon(metric, expected, RELEASE_DELTA))
     page = get(aggregator, f"/metric/{name}").body.decode()
     assert "Single reports are dropped 5 days after the end of their day." in page

@@ -15,7 +15,7 @@ from hubbub_decoder.batch_decoding.run import run_tasks
 from hubbub_decoder.batch_decoding.tasks import find_tasks
 from hubbub_decoder.options import Options
 from tests.decoder.batch_decoding.test_run import DAYS, PAGE, PARAMS, name_of, write_day
-from tests.support.report_pages import chart_data
+from tests.support.report_pages import chart_data, visible_page_text
 
 DARK = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.5)
 UNLISTED = Metric.string("unlisted", PARAMS)
@@ -24,11 +24,6 @@ UNLISTED = Metric.string("unlisted", PARAMS)
 def report(place: Path) -> Result:
     arguments = ["report", str(place / "summaries"), "--candidates", str(place / "candidates"), "--jobs", "2", "--json"]
     return CliRunner().invoke(main, [*arguments, "--out-dir", str(place / "out")])
-
-
-def text_of(page: Path) -> str:
-    body = re.sub(r"<(script|style).*?</\1>", "", page.read_text(), flags=re.DOTALL)
-    return " ".join(re.sub("<[^>]*>", " ", body).split())
 
 
 @pytest.mark.slow
@@ -44,7 +39,7 @@ def test_report_lists_statuses_and_writes_again_only_what_changed(tmp_path: Path
     first = report(tmp_path)
     assert first.exit_code == 1  # a file is damaged
     assert json.loads(first.stdout)["counts"] == {"decoded": 4, "unchanged": 0, "skipped": 1, "failed": 1}
-    index = text_of(out / "index.html")
+    index = visible_page_text(out / "index.html")
     assert re.search(r"Decoded periods 4 OK Skipped periods 1 .* Failures 1 ", index)
     assert "add unlisted.txt to the directory of --candidates" in index
     assert re.search(r"damaged\.parquet FAILED not a hubbub summary", index)
@@ -70,7 +65,7 @@ def test_report_lists_statuses_and_writes_again_only_what_changed(tmp_path: Path
         path.relative_to(out).as_posix() for path in out.rglob("*.html") if before.get(path) != path.stat().st_mtime_ns
     }
     assert written == {"index.html", *(f"{name_of(name)}.html" for name in (DAYS[1], DAYS[2], "index"))}
-    assert PAGE.digest[:8] in text_of(out / "index.html")
+    assert PAGE.digest[:8] in visible_page_text(out / "index.html")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from hubbub import privacy
 from hubbub.metrics.metric import Metric
-from hubbub.privacy import central_epsilon
+from hubbub.privacy.central import release_epsilon
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.wire.dates import parse_period
@@ -49,9 +49,6 @@ def privacy_rows(metric: Metric) -> tuple[Figure, ...]:
     )
 
 
-DELTA = 1e-9
-
-
 @dataclass(frozen=True, slots=True)
 class CentralEpsilon:
     """Central privacy guarantee of one period: (epsilon, 1e-9)-DP for readers of its stored data after folding.
@@ -81,15 +78,5 @@ def last_central_epsilon(
             smallest = store.smallest_segment(metric.digest, text) or 0
             reports = smallest if metric.num_cohorts == 1 else min(smallest, 1)
         if reports:
-            return CentralEpsilon(text, reports, central_epsilon(metric, _rounded_down(reports), DELTA))
+            return CentralEpsilon(text, reports, release_epsilon(metric, reports))
     return None
-
-
-def _rounded_down(reports: int) -> int:
-    """Round down to two digits, so that cached bounds are reused; fewer reports give a larger epsilon, so the bound holds.
-
-    >>> _rounded_down(1_234_567), _rounded_down(42)
-    (1200000, 42)
-    """
-    unit = int(10 ** max(0, len(str(reports)) - 2))
-    return reports // unit * unit

@@ -1,0 +1,123 @@
+"""`hubbub publish`: a static site of the closed periods of a directory of summaries."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hubbub.cli.output import PATH, jobs_option, json_option, print_json
+from hubbub_decoder.cli.shared import fdr_option, interval_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hubbub_decoder.batch_decoding.run import Outcome
+    from hubbub_decoder.options import Target
+    from hubbub_decoder.publishing.site import PeriodResult
+
+
+@click.command()
+@click.argument("directory", type=PATH)
+@click.option(
+    "--out-dir",
+    "site",
+    required=True,
+    type=PATH,
+    metavar="DIRECTORY",
+    help="Output directory for the site: a link, which changes by one rename.",
+)
+@click.option(
+    "--candidates",
+    "candidates_path",
+    type=PATH,
+    help="Strings to look for: a directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all.",
+)
+@click.option(
+    "--min-reports",
+    default=1_000,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="REPORTS",
+    help="Reports below which a period is withheld.",
+)
+@click.option(
+    "--withhold",
+    multiple=True,
+    metavar="METRIC",
+    help="Metric of which nothing is published, also if it was; repeatable.",
+)
+@click.option(
+    "--replace",
+    multiple=True,
+    metavar="METRIC",
+    help="Metric of which changed counts replace the published ones; repeatable.",
+)
+@interval_options
+@fdr_option("candidates")
+@jobs_option("number of processors")
+@json_option
+def command(
+    directory: Path,
+    site: Path,
+    candidates_path: Path | None,
+    min_reports: int,
+    withhold: tuple[str, ...],
+    replace: tuple[str, ...],
+    confidence: float,
+    target: Target,
+    fdr: float,
+    jobs: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Publish the closed periods of all summaries below a directory as a static site.
+
+    A period is published when no more report of it is accepted, 30 days after its end, and then with the same counts for good. The site has a
+    front page, a page for each metric and period, JSON and CSV files, and a feed. It changes by one rename. The versions, the kept results
+    and the log of what was published are in a directory beside it, DIRECTORY.files.
+
+    The exit code is 1 if a period failed.
+
+    \b
+    Example:
+      hubbub publish summaries/ --candidates approved/ --out-dir /srv/www/metrics
+    """
+    from hubbub.metrics.periods import utc_now
+    from hubbub_decoder.batch_decoding.tasks import find_tasks
+    from hubbub_decoder.options import Options
+    from hubbub_decoder.publishing.site import Terms, publish
+
+    tasks, unreadable = find_tasks(directory, candidates_path, Options(confidence, fdr, target))
+    terms = Terms(min_reports, frozenset(withhold), frozenset(replace))
+    terms.check_names(task.metric.name for task in tasks)
+    results = publish(tasks, unreadable, site, terms, utc_now(), processes=jobs or os.cpu_count() or 1, show=_progress)
+    _finish(results, site, as_json=as_json)
+
+
+def _progress(outcomes: Iterator[Outcome], number: int) -> Iterator[Outcome]:
+    from rich.console import Console
+
+    from hubbub_decoder.cli.decode_all import shown
+
+    return shown(outcomes, number, Console(stderr=True))
+
+
+def _finish(results: Sequence[PeriodResult], site: Path, *, as_json: bool) -> None:
+    """Print what became of each period that is not published, and exit with 1 if one failed."""
+    from dataclasses import asdict
+
+    from hubbub_decoder.publishing.site import PeriodStatus
+
+    counts: dict[str, Any] = {status: sum(each.status is status for each in results) for status in PeriodStatus}
+    if as_json:
+        print_json({"site": str(site), "counts": counts, "periods": [asdict(each) for each in results]})
+    else:
+        for each in results:
+            if each.reason:
+                click.echo(f"{each.status}: {each.name}: {each.reason}", err=True)
+        click.echo(", ".join(f"{number:,} {status}" for status, number in counts.items() if number) + f" in {site}")
+    if counts[PeriodStatus.FAILED]:
+        raise SystemExit(1)

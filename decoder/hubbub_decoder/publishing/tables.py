@@ -1,0 +1,164 @@
+"""Files of a published site for programs: JSON and CSV of each metric, the list of metrics, and an Atom feed of the releases.
+
+Their fields are stable within a version, which is a part of the address, `v1/`. docs/how-to/nightly.md describes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.periods import Period
+from hubbub.privacy.central import RELEASE_DELTA
+from hubbub.text import DISTRIBUTION, visible_text
+from hubbub.wire.dates import parse_day
+from hubbub.wire.json_values import json_value
+from hubbub_decoder.data.csv_cells import csv_bytes
+from hubbub_decoder.publishing.releases import Release, composed_epsilon
+from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.estimates import Estimate
+
+FORMAT = "hubbub-published"
+VERSION = 1
+FOLDER = f"v{VERSION}"
+MAX_ENTRIES = 100
+_FEED = "http://www.w3.org/2005/Atom"
+_ESTIMATE = (
+    "candidate", "indistinguishable_from", "share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high",
+    "simultaneous_low", "simultaneous_high", "q_value", "detected", "forged_reports_needed",
+)  # fmt: skip
+_COLUMNS = (
+    "digest", "period", "num_reports", "confidence", "fdr", "central_epsilon", "delta", "releases", "composed_epsilon",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A period of a metric version that is published, without its estimates.
+
+    releases : all of the period, at least one; its decoding is of the last
+    folder   : of its pages in the site
+    """
+
+    metric: Metric
+    period: str
+    releases: tuple[Release, ...]
+    folder: str
+
+    @property
+    def name(self) -> str:
+        """Of its page and of its result, without a suffix."""
+        return f"{self.folder}/{self.period}"
+
+    @property
+    def address(self) -> str:
+        """Of its page, relative to the front page."""
+        return f"{self.name}.html"
+
+    @property
+    def num_reports(self) -> int:
+        """Of the last release."""
+        return self.releases[-1].num_reports
+
+    @property
+    def closed(self) -> str:
+        """Time from which it can be published, RFC 3339."""
+        return Period(parse_day(self.period), self.metric.period).closes().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    @property
+    def epsilons(self) -> tuple[float, float]:
+        """Central epsilon of the last release, and of all releases of the period together."""
+        return composed_epsilon(self.metric, self.releases[-1:]), composed_epsilon(self.metric, self.releases)
+
+
+def metric_json(periods: Sequence[tuple[Published, Decoding]]) -> bytes:
+    """JSON of the periods of a metric, in order of time, with its definitions by digest."""
+    first, _ = periods[0]
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "metric": first.metric.name,
+        "definitions": {each.metric.digest: each.metric.to_dict() for each, _ in periods},
+        "periods": [
+            _about(each, decoding)
+            | {"numbers": json_value(decoding.numbers), "estimates": [_fields(e) for e in decoding]}
+            for each, decoding in periods
+        ],
+    }
+    return _json(document)
+
+
+def metric_csv(periods: Sequence[tuple[Published, Decoding]]) -> bytes:
+    """CSV of the periods of a metric, one line for each estimate; candidates that cannot be told apart are joined by ` | `."""
+    rows = [
+        [*about.values(), *_cells(estimate)]
+        for about, decoding in ((_about(each, decoding), decoding) for each, decoding in periods)
+        for estimate in decoding
+    ]
+    return csv_bytes((*_COLUMNS, *_ESTIMATE), rows)
+
+
+def _about(each: Published, decoding: Decoding) -> dict[str, Any]:
+    """What holds for all shares of a period, by the names of the columns."""
+    own, composed = each.epsilons
+    versions = len({release.counts for release in each.releases})
+    values = (
+        each.metric.digest, each.period, each.num_reports, decoding.confidence, decoding.fdr, own, RELEASE_DELTA, versions, composed,
+    )  # fmt: skip
+    return dict(zip(_COLUMNS, values, strict=True))
+
+
+def _fields(estimate: Estimate) -> dict[str, Any]:
+    return {name: json_value(getattr(estimate, name)) for name in _ESTIMATE}
+
+
+def _cells(estimate: Estimate) -> Iterator[Any]:
+    for value in _fields(estimate).values():
+        yield " | ".join(value) if isinstance(value, list) else value
+
+
+def index_json(metrics: Mapping[str, Sequence[Published]]) -> bytes:
+    """JSON of all metrics with their last period, and the addresses of their files."""
+    entries = [
+        {
+            "metric": name,
+            "description": published[-1].metric.description,
+            "owner": published[-1].metric.owner,
+            "kind": str(published[-1].metric.kind),
+            "last_period": published[-1].period,
+            "num_reports": published[-1].num_reports,
+            "json": f"{name}.json",
+            "csv": f"{name}.csv",
+        }
+        for name, published in metrics.items()
+    ]
+    return _json({"format": FORMAT, "version": VERSION, "hubbub": version(DISTRIBUTION), "metrics": entries})
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    return (json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n").encode()
+
+
+def feed(published: Sequence[Published]) -> bytes:
+    """Atom feed of the last periods that were closed. Source: RFC 4287; its addresses are relative to that of the feed."""
+    latest = sorted(published, key=lambda each: (each.closed, each.address), reverse=True)[:MAX_ENTRIES]
+    root = Element("feed", xmlns=_FEED)
+    SubElement(root, "title").text = "Published metrics"
+    SubElement(root, "id").text = "urn:hubbub:published"
+    SubElement(root, "updated").text = latest[0].closed if latest else "1970-01-01T00:00:00Z"
+    SubElement(SubElement(root, "author"), "name").text = "hubbub"
+    for each in latest:
+        entry = SubElement(root, "entry")
+        SubElement(entry, "title").text = f"{each.metric.name}, {each.period}"
+        SubElement(entry, "id").text = f"urn:hubbub:published:{each.metric.digest}:{each.period}"
+        SubElement(entry, "updated").text = each.closed
+        SubElement(entry, "link", href=each.address)
+        reports = f"{each.num_reports:,} reports"
+        SubElement(entry, "summary").text = visible_text(f"{each.metric.description} {reports}".strip())
+    indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'.encode()

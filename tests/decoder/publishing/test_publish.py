@@ -1,0 +1,315 @@
+"""`hubbub publish`: what a site has, what is withheld, and what stays the same over nights, changes, damage and kills."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import stat
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import fromstring
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hubbub import Metric, Params
+from hubbub.cli import main
+from hubbub.privacy import epsilon
+from hubbub.privacy.central import release_epsilon
+from hubbub.summary import BitCounts, read_summary, write_summary
+from hubbub_decoder import decode, simulate
+from hubbub_decoder.batch_decoding import run as batch_run
+from hubbub_decoder.batch_decoding.tasks import find_tasks
+from hubbub_decoder.errors import OutputError
+from hubbub_decoder.options import Options
+from hubbub_decoder.publishing import site as publishing
+from hubbub_decoder.publishing.releases import Release
+from hubbub_decoder.publishing.site import PeriodResult, PeriodStatus, Terms, publish
+from tests.support.report_pages import visible_page_text
+
+PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.0)
+PAGE = Metric.string("page", PARAMS, description="First page", owner="web")
+DARK = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25)
+DAYS = "2026-03-02", "2026-03-03"
+CLOSED = datetime(2026, 4, 3, tzinfo=UTC)
+"""The 3rd of March ends on the 4th, and accepts reports for 30 days more."""
+
+
+def write_day(place: Path, day: str, metric: Metric = PAGE, *, seed: int = 1, people: int = 3_000) -> BitCounts:
+    values = {"a": people // 2, "unlisted": people // 3} if metric.name == "page" else {"true": people}
+    counts = simulate(metric, values, np.random.default_rng(seed), no_value=people // 6, periods=[day])
+    (place / "summaries").mkdir(exist_ok=True)
+    write_summary(counts, place / "summaries" / f"{metric.name}-{day}.parquet")
+    return counts
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(
+        batch_run, "map_in_processes", lambda function, items, _: ((item, function(item)) for item in items)
+    )
+    for seed, day in enumerate(DAYS):
+        write_day(tmp_path, day, seed=seed)
+    write_day(tmp_path, DAYS[0], DARK)
+    (tmp_path / "candidates").mkdir()
+    (tmp_path / "candidates" / "page.txt").write_text("a\nb\n=1+1\n")
+    return tmp_path
+
+
+def run(
+    place: Path, now: datetime = CLOSED, *, to: str = "site", min_reports: int = 1_000, **terms: Iterable[str]
+) -> dict[str, PeriodResult]:
+    """Results by metric and period."""
+    tasks, unreadable = find_tasks(place / "summaries", place / "candidates", Options())
+    sets = {name: frozenset(names) for name, names in terms.items()}
+    results = publish(tasks, unreadable, place / to, Terms(min_reports, **sets), now)
+    return {re.sub("@.*/", " ", each.name): each for each in results}
+
+
+def statuses(results: dict[str, PeriodResult]) -> dict[str, str]:
+    return {name: each.status.value for name, each in results.items()}
+
+
+def files(site: Path) -> dict[str, bytes]:
+    """All files by their relative paths."""
+    version = site.resolve()
+    return {path.relative_to(version).as_posix(): path.read_bytes() for path in version.rglob("*") if path.is_file()}
+
+
+def document(place: Path, name: str = "page") -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((place / "site" / "v1" / f"{name}.json").read_text())
+    return read
+
+
+def test_a_site_has_pages_and_files_with_the_numbers_of_decode(place: Path) -> None:
+    assert set(statuses(run(place)).values()) == {"published"}
+    folder = f"page@{PAGE.digest[:8]}"
+    assert {name for name in files(place / "site") if "dark" not in name} == {
+        "feed.xml", "index.html", "report.js", "v1/index.json", "v1/page.json", "v1/page.csv",
+        *(f"{folder}/{name}.html" for name in ("index", *DAYS)),
+    }  # fmt: skip
+    counts = read_summary(place / "summaries" / f"page-{DAYS[1]}.parquet")
+    assert isinstance(counts, BitCounts)
+    decoding = decode(counts, ["a", "b", "=1+1"])
+    period = document(place)["periods"][1]
+    assert [each["share"] for each in period["estimates"]] == [each.share for each in decoding]
+    assert period["central_epsilon"] == period["composed_epsilon"] == release_epsilon(PAGE, int(counts.reports.min()))
+    assert (period["period"], period["num_reports"], period["releases"]) == (DAYS[1], decoding.num_reports, 1)
+    assert document(place)["definitions"] == {PAGE.digest: PAGE.to_dict()}
+    rows = list(csv.DictReader(io.StringIO((place / "site" / "v1" / "page.csv").read_text())))
+    assert [float(row["share"]) for row in rows if row["period"] == DAYS[1]] == [each.share for each in decoding]
+    assert "'=1+1" in {row["candidate"] for row in rows}
+    front = visible_page_text(place / "site" / "index.html")
+    assert "First page" in front
+    assert f"{decoding.num_reports:,} reports" in front
+    entries = fromstring((place / "site" / "feed.xml").read_bytes()).findall("{http://www.w3.org/2005/Atom}entry")  # noqa: S314  (our file)
+    assert len(entries) == 3
+
+
+def test_the_same_inputs_give_the_same_bytes_at_any_time_and_place(place: Path) -> None:
+    run(place)
+    run(place, CLOSED + timedelta(days=400), to="other")
+    assert files(place / "site") == files(place / "other")
+    before = (place / "site").readlink()
+    run(place, CLOSED + timedelta(days=1))
+    assert (place / "site").readlink() == before  # nothing has changed
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (CLOSED - timedelta(days=1, seconds=1), set()),
+        (CLOSED - timedelta(days=1), {DAYS[0]}),
+        (CLOSED - timedelta(seconds=1), {DAYS[0]}),
+        (CLOSED, {*DAYS}),
+    ],
+)
+def test_only_closed_periods_are_published(place: Path, now: datetime, expected: set[str]) -> None:
+    results = run(place, now)
+    assert {day for day in DAYS if results[f"page {day}"].status is PeriodStatus.PUBLISHED} == expected
+    assert all(
+        "open until 2026-04-0" in each.reason for each in results.values() if each.status is PeriodStatus.WITHHELD
+    )
+    assert {path[-15:-5] for path in files(place / "site") if re.search(r"page@.*/\d", path)} == expected
+
+
+def test_small_withheld_and_multiple_periods_are_not_published(place: Path) -> None:
+    write_day(place, "2026-03-01", people=900)
+    write_summary(
+        BitCounts(PAGE, [0] * 8, np.zeros((8, 32), np.int64), ["2026-02-28"]), place / "summaries" / "empty.parquet"
+    )
+    both = simulate(DARK, {"true": 5_000}, np.random.default_rng(1), periods=[*DAYS])
+    write_summary(both, place / "summaries" / "both.parquet")
+    results = run(place, withheld={"dark"})
+    assert results["page 2026-02-28"].reason == results["page 2026-03-01"].reason
+    assert results["page 2026-03-01"] == PeriodResult(
+        f"page@{PAGE.digest[:8]}/2026-03-01", PeriodStatus.WITHHELD, "fewer than 1,000 reports"
+    )
+    assert results[f"dark {DAYS[0]}"].reason == "--withhold names the metric"
+    shown = files(place / "site")
+    assert not any("dark" in name or "2026-03-01" in name for name in shown)
+    assert b"dark@" not in shown["index.html"] + shown["feed.xml"] + shown["v1/index.json"]
+    results = run(place)
+    assert "adds up 2 periods" in results[f"dark {DAYS[0]}..{DAYS[1]}"].reason
+    assert f"dark@{DARK.digest[:8]}/{DAYS[0]}.html" in files(place / "site")
+
+
+def test_withdrawn_metrics_and_deleted_summaries_disappear_with_their_results(place: Path) -> None:
+    run(place)
+    (place / "summaries" / f"page-{DAYS[0]}.parquet").unlink()
+    run(place, withheld={"dark"})
+    left = {
+        path.relative_to(place / "site.files" / "private").as_posix()
+        for path in (place / "site.files" / "private").rglob("*.json")
+    }
+    assert left == {f"page@{PAGE.digest[:8]}/{DAYS[1]}.json"}
+    shown = files(place / "site")
+    assert not any(DAYS[0] in name or "dark@" in name for name in shown)
+    assert DAYS[0].encode() not in shown["feed.xml"] + shown["v1/page.json"]
+
+
+def test_changed_counts_of_a_published_period_are_refused_until_they_replace_it(place: Path) -> None:
+    run(place)
+    before, counts = files(place / "site"), write_day(place, DAYS[0], seed=9)
+    results = run(place)
+    assert results[f"page {DAYS[0]}"].status is PeriodStatus.FAILED
+    assert "--replace" in results[f"page {DAYS[0]}"].reason
+    assert files(place / "site") == before
+    assert set(statuses(run(place, replaced={"page"})).values()) == {"published"}
+    period = document(place)["periods"][0]
+    assert period["releases"] == 2
+    assert period["central_epsilon"] == release_epsilon(PAGE, int(counts.reports.min()))
+    assert period["composed_epsilon"] == epsilon(PAGE) > period["central_epsilon"]
+    assert set(statuses(run(place)).values()) == {"published"}  # the replaced counts are now those that stay
+
+
+def test_withdrawn_counts_are_remembered(place: Path) -> None:
+    """A reader may have kept them, so other counts of the period are refused also after the page has disappeared."""
+    run(place)
+    run(place, withheld={"page"})
+    write_day(place, DAYS[0], seed=9)
+    results = run(place)
+    assert results[f"page {DAYS[0]}"].status is PeriodStatus.FAILED
+    assert f"page@{PAGE.digest[:8]}/{DAYS[0]}.html" not in files(place / "site")
+
+
+def test_the_bits_of_unlisted_strings_are_not_published(place: Path) -> None:
+    counts = read_summary(place / "summaries" / f"page-{DAYS[0]}.parquet")
+    assert decode(counts, ["a", "b"]).unlisted_strings[0].signature
+    run(place)
+    assert not any(
+        b"signature" in data or b"unlisted_strings" in data
+        for name, data in files(place / "site").items()
+        if name.startswith("v1/")
+    )
+
+
+def test_a_table_of_results_is_no_list_of_approved_strings(place: Path) -> None:
+    (place / "candidates" / "page.txt").unlink()
+    decode(read_summary(place / "summaries" / f"page-{DAYS[0]}.parquet"), ["a", "b"]).save(
+        place / "candidates" / "page.csv"
+    )
+    results = run(place)
+    assert "list the strings that may be published" in results[f"page {DAYS[0]}"].reason.lower()
+    assert results[f"dark {DAYS[0]}"].status is PeriodStatus.PUBLISHED
+
+
+def test_the_site_is_private_where_it_must_be_and_keeps_two_versions(place: Path) -> None:
+    for names in ((), ("dark",), (), ("dark",)):
+        run(place, withheld=names)
+    assert stat.S_IMODE((place / "site.files" / "private").stat().st_mode) == 0o700
+    assert sorted(path.name for path in (place / "site.files").iterdir()) == ["000003", "000004", "private"]
+    assert (place / "site").readlink() == Path("site.files/000004")
+
+
+def test_a_run_that_fails_at_any_write_leaves_the_site_as_it_was(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step of a run fails once; the run after the last failure publishes everything."""
+    run(place, withheld={"dark"})
+    before = files(place / "site")
+    for name in (
+        "_delete_results",
+        "_write_version",
+        "_write_period",
+        "_write_metric",
+        "metric_json",
+        "feed",
+        "render_front",
+        "_show_version",
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                publishing, name, lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+            )
+            with pytest.raises(OutputError, match="No space left"):
+                run(place)
+        assert files(place / "site") == before, name
+    assert set(statuses(run(place)).values()) == {"published"}
+    assert any("dark@" in name for name in files(place / "site"))
+
+
+@pytest.mark.parametrize("rest", [b'{"digest": "a', b"\x00\xff"])
+def test_a_truncated_log_is_continued_and_a_damaged_one_is_refused(place: Path, rest: bytes) -> None:
+    run(place)
+    log = place / "site.files" / "private" / "releases.jsonl"
+    complete = log.read_bytes()
+    log.write_bytes(complete + rest)
+    run(place)
+    assert log.read_bytes() == complete
+    log.write_bytes(complete + rest + b"\n")
+    with pytest.raises(
+        OutputError, match=r"releases\.jsonl is damaged, so it is not known which counts were published"
+    ):
+        run(place)
+
+
+def test_only_its_own_site_is_replaced_and_by_one_process(place: Path) -> None:
+    (place / "site").mkdir()
+    with pytest.raises(OutputError, match="is not a site that `hubbub publish` made"):
+        run(place)
+    (place / "site").rmdir()
+    (place / "site").symlink_to(place / "candidates")
+    with pytest.raises(OutputError, match="did not make"):
+        run(place)
+    (place / "site").unlink()
+    with publishing._files_of(place / "site"), pytest.raises(OutputError, match="by another process"):
+        run(place)
+    with pytest.raises(OutputError, match="No such file or directory"):
+        run(place, to="missing/site")
+
+
+def test_a_release_is_equal_for_equal_counts_alone(place: Path) -> None:
+    counts = read_summary(place / "summaries" / f"page-{DAYS[0]}.parquet")
+    assert isinstance(counts, BitCounts)
+    release = Release.of(counts, DAYS[0])
+    assert release == Release.of(read_summary(place / "summaries" / f"page-{DAYS[0]}.parquet"), DAYS[0])
+    moved = counts.ones.copy()
+    moved[0, 0] += 1
+    assert release != Release.of(BitCounts(PAGE, counts.reports, moved, [DAYS[0]]), DAYS[0])
+
+
+def test_command(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # in processes
+    arguments = [
+        "publish",
+        str(place / "summaries"),
+        "--candidates",
+        str(place / "candidates"),
+        "--out-dir",
+        str(place / "site"),
+    ]
+    done = CliRunner().invoke(main, [*arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["counts"] == {"published": 3, "withheld": 0, "failed": 0}
+    (place / "summaries" / "damaged.parquet").write_bytes(b"x")
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 1
+    assert "failed: " in done.stderr
+    assert done.stdout.startswith("3 published, 1 failed in ")
+    done = CliRunner().invoke(main, [*arguments, "--withhold", "pgae"])
+    assert done.exit_code == 1
+    assert "pgae. Did you mean 'page'?" in done.output
