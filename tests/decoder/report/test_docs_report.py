@@ -1,4 +1,4 @@
-"""docs/how-to/report.md: its code runs, and its commands and sections exist."""
+"""docs/how-to/report.md: its code runs, and its commands exist."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ def test_example_writes_a_page_with_residuals(tmp_path: Path, monkeypatch: pytes
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(compile(code, "docs/how-to/report.md", "exec"), {})  # noqa: S102
     assert "residuals" in chart_data(tmp_path / "homepage.html")
-    sections = re.findall(r"<h2 id=[^>]*>([^<]*)<", (tmp_path / "homepage.html").read_text())
-    documented = re.findall(r"^\| ([A-Z][\w ,]+) \|", PAGE, re.MULTILINE)
-    assert {*sections} <= {*documented}
 
 
 def test_options_of_the_commands_exist() -> None:
