@@ -15,6 +15,7 @@ from hubbub.summary import BitCounts
 from hubbub_decoder import Decoding, Trends, decode, decode_by_period, simulate
 from hubbub_decoder.report.index_page import MetricRow, Problem, render_index
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
+from hubbub_decoder.report.published_page import MetricCard, render_front
 from hubbub_decoder.report.rendering import SHARED_SCRIPT, inline_scripts, shared_script, shared_scripts
 from hubbub_decoder.report.write import write_report, write_trend_report
 
@@ -62,8 +63,9 @@ def decode_load() -> Trends:
 
 
 def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends) -> dict[str, Path]:
-    """Write pages by kind: `string`, `ordinal`, `categories` and `trend` of one file each, and `metric` and `index` of a directory."""
-    files = {kind: out / f"{kind}.html" for kind in ("string", "ordinal", "categories", "trend", "metric", "index")}
+    """Write pages by kind: `string`, `ordinal`, `categories` and `trend` of one file each, and `metric`, `index` and `published` of a directory."""
+    kinds = ("string", "ordinal", "categories", "trend", "metric", "index", "published")
+    files = {kind: out / f"{kind}.html" for kind in kinds}
     write_trend_report(trends, files["trend"])
     sources = [("Summary", "page-<b>.parquet")]
     write_report(decodings[0], files["string"], count_pages(DAYS[0], 0), provenance=sources)
@@ -81,6 +83,12 @@ def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends)
     metrics = [MetricRow(PAGE, "metric.html", rows), MetricRow(LOAD, "ordinal.html", ())]
     problems = [Problem("page", "FAILED", "2026-03-23", "no <report>"), Problem("a.parquet", "FAILED", "", "damaged")]
     files["index"].write_text(render_index(metrics, problems, shared_scripts("")))
+    none = decode(count_pages(DAYS[0], 0), ["absent"])
+    cards = [
+        MetricCard.of(each, DAYS[0], 3, address="metric.html", data="v1/page", epsilon="0.125")
+        for each in (decodings[0], none, trends.decodings[0])
+    ]
+    files["published"].write_text(render_front(cards, shared_scripts("")))
     assert inline_scripts().elements in files["string"].read_text()
     return files
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import stat
 from collections.abc import Iterable
@@ -227,27 +228,37 @@ def test_the_site_is_private_where_it_must_be_and_keeps_two_versions(place: Path
     assert (place / "site").readlink() == Path("site.files/000004")
 
 
-def test_a_run_that_fails_at_any_write_leaves_the_site_as_it_was(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step of a run fails once; the run after the last failure publishes everything."""
+STEPS = (
+    "ReleaseLog", "_release_of", "run_tasks", "_delete_results", "_write_version", "_write_period", "_write_metric", "metric_json", "feed",
+    "render_front", "_show_version", "_content",
+)  # fmt: skip
+
+
+def no_space(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def killed(*_: object, **__: object) -> None:
+    os._exit(9)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_that_fails_or_is_killed_at_any_step_leaves_the_site_as_it_was(
+    place: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     run(place, withheld={"dark"})
     before = files(place / "site")
-    for name in (
-        "_delete_results",
-        "_write_version",
-        "_write_period",
-        "_write_metric",
-        "metric_json",
-        "feed",
-        "render_front",
-        "_show_version",
-    ):
-        with monkeypatch.context() as patched:
-            patched.setattr(
-                publishing, name, lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device"))
-            )
-            with pytest.raises(OutputError, match="No space left"):
-                run(place)
-        assert files(place / "site") == before, name
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, step, no_space)
+        with pytest.raises(OutputError, match="No space left"):
+            run(place)
+        assert files(place / "site") == before
+        patched.setattr(publishing, step, killed)
+        if not (child := os.fork()):
+            run(place)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        assert files(place / "site") == before
     assert set(statuses(run(place)).values()) == {"published"}
     assert any("dark@" in name for name in files(place / "site"))
 
