@@ -132,6 +132,16 @@ def test_retained_reports_have_numbers() -> None:
         assert all(each.forged_reports_needed for each in decoding.detected)
 
 
+def test_the_bound_of_retained_reports_is_near_an_attack() -> None:
+    """It is 1.2 times what the search finds, which lies between the bound / 1.5 and the bound, after a new decoding."""
+    people = {value: number // 10 for value, number in POPULATION.items()}
+    reports = simulate(Metric.string("word", WORDS), people, np.random.default_rng(5), no_value=500, form=Reports)
+    attacks = Attacks(reports, design_matrix(FEW, WORDS), np.random.default_rng(1))
+    for target in (0, 19):
+        ratios = [attacks.ratio(target, forgery) for forgery in attacks.forgeries(target, 60)]
+        assert 1 / 1.5 <= max(ratios) <= 1.1
+
+
 @pytest.mark.parametrize("hashes", [1, 2])
 def test_a_pattern_attack_does_not_hide_behind_its_own_weights(hashes: int) -> None:
     """A tenth of a cohort with one pattern looks like a string, and changes all weights; the received reports still bound its gain."""
