@@ -64,8 +64,13 @@ def test_kubernetes_pods_get_no_variables_of_services() -> None:
     """The service `hubbub` would set HUBBUB_PORT=tcp://10.0.0.1:8000 in every pod, which --port refuses."""
     resources = [each for manifest in MANIFESTS for each in yaml.safe_load_all(manifest.read_text())]
     assert "hubbub" in {each["metadata"]["name"] for each in resources if each["kind"] == "Service"}
-    pods = [each["spec"]["template"]["spec"] for each in resources if "template" in each.get("spec", {})]
-    assert [pod["enableServiceLinks"] for pod in pods] == [False, False]
+    specs = [each.get("spec", {}) for each in resources]
+    pods = [
+        spec.get("jobTemplate", {}).get("spec", spec)["template"]["spec"]
+        for spec in specs
+        if {"template", "jobTemplate"} & spec.keys()
+    ]
+    assert [pod["enableServiceLinks"] for pod in pods] == [False] * 3
 
 
 @pytest.fixture
