@@ -105,12 +105,14 @@ def warnings_by_attack(tasks: int, seed: int) -> Iterator[str]:
         if task.num_candidates > _MAX_CANDIDATES or not task.absent:
             continue
         collected, candidates, _, _ = simulate_task(task)
-        attacks = Attacks(collected, design_matrix(candidates, task.params), np.random.default_rng(task.seed))
-        target, before = len(candidates) - 1, {each.kind for each in decode(collected, candidates).warnings}
+        design = design_matrix(candidates, task.params)
+        attacks = Attacks(collected, design, np.random.default_rng(task.seed))
+        target = next(column for column, group in enumerate(design.groups) if candidates[-1] in group)
+        before = {each.kind for each in decode(collected, candidates).warnings}
         for forgery in attacks.forgeries(target, attacks.evidence.num_reports // 100):
             after = decode(add_forged(collected, forgery), candidates)
             new = {each.kind for each in after.warnings} - before - {"forged_reports_unknown"}
-            detected.setdefault(forgery.name, []).append((after[candidates[target]].detected, bool(new)))
+            detected.setdefault(forgery.name, []).append((after[design.groups[target][0]].detected, bool(new)))
     for name, seen in detected.items():
         found, warned = (sum(column) for column in zip(*seen, strict=True))
         yield f"{name}: detected in {found} of {len(seen)} tasks, new warnings in {warned}"

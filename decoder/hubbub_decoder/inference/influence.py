@@ -26,7 +26,7 @@ from hubbub.mechanisms.mechanism import Mechanism
 from hubbub_decoder.array_types import Bits, Flags, Floats, Indices
 
 TOLERANCE = 1.1
-"""What forged reports can move, in bounds: without them the others have other weights, which adds up to a tenth."""
+"""What forged reports can move, in bounds: without them the others have other weights, which adds a tenth at most in 552 of 557 attacks."""
 
 
 @dataclass(frozen=True, eq=False)
