@@ -258,6 +258,7 @@ def _write_metric(place: Path, periods: Sequence[tuple[Published, Decoding]]) ->
         [decoding.to_dict() for _, decoding in periods],
         shared_scripts("../"),
         path=[("All metrics", "../index.html")],
+        comparisons=(),
     )
     (place / first.folder / "index.html").write_text(page, encoding="utf-8")
 

@@ -33,7 +33,7 @@ _ESTIMATE = (
     "simultaneous_low", "simultaneous_high", "q_value", "detected", "forged_reports_needed",
 )  # fmt: skip
 _COLUMNS = (
-    "digest", "period", "num_reports", "confidence", "fdr", "central_epsilon", "delta", "releases", "composed_epsilon",
+    "metric", "digest", "period", "num_reports", "confidence", "fdr", "central_epsilon", "delta", "releases", "composed_epsilon",
 )  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def _about(each: Published, decoding: Decoding) -> dict[str, Any]:
     own, composed = each.epsilons
     versions = len({release.counts for release in each.releases})
     values = (
-        each.metric.digest, each.period, each.num_reports, decoding.confidence, decoding.fdr, own, RELEASE_DELTA, versions, composed,
+        each.metric.name, each.metric.digest, each.period, each.num_reports, decoding.confidence, decoding.fdr, own, RELEASE_DELTA, versions, composed,
     )  # fmt: skip
     return dict(zip(_COLUMNS, values, strict=True))
 
@@ -158,7 +158,8 @@ def feed(published: Sequence[Published]) -> bytes:
         SubElement(entry, "id").text = f"urn:hubbub:published:{each.metric.digest}:{each.period}"
         SubElement(entry, "updated").text = each.closed
         SubElement(entry, "link", href=each.address)
-        reports = f"{each.num_reports:,} reports"
-        SubElement(entry, "summary").text = visible_text(f"{each.metric.description} {reports}".strip())
+        SubElement(entry, "summary").text = visible_text(
+            " ".join(filter(None, (f"{each.num_reports:,} reports.", each.metric.description)))
+        )
     indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'.encode()

@@ -110,6 +110,7 @@ def test_a_site_has_pages_and_files_with_the_numbers_of_decode(place: Path) -> N
     assert f"{decoding.num_reports:,} reports" in front
     entries = fromstring((place / "site" / "feed.xml").read_bytes()).findall("{http://www.w3.org/2005/Atom}entry")  # noqa: S314  (our file)
     assert len(entries) == 3
+    assert "hubbub decode" not in visible_page_text(place / "site" / folder / "index.html")  # readers have no summaries
 
 
 def test_the_same_inputs_give_the_same_bytes_at_any_time_and_place(place: Path) -> None:
