@@ -28,7 +28,7 @@ from tests.support.many_metrics import definitions_text, fill
 from tests.support.report_pages import NAMES, PAGE, decode_load, decode_pages, write_report_pages
 
 STATIC = (
-    "catalogue/index", "catalogue/metric/dark_mode", "catalogue/metric/os", "state", "plan", "plans", "string", "ordinal", "categories", "trend", "metric", "index", "published",
+    "catalogue/index", "catalogue/metric/dark_mode", "catalogue/metric/os", "state", "plan", "plans", "string", "noise", "noise-trend", "ordinal", "categories", "trend", "metric", "index", "published",
     "demo/index", "demo/page",
 )  # fmt: skip
 SERVED = (

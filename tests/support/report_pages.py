@@ -63,13 +63,24 @@ def decode_load() -> Trends:
 
 
 def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends) -> dict[str, Path]:
-    """Write pages by kind: `string`, `ordinal`, `categories` and `trend` of one file each, and `metric`, `index` and `published` of a directory."""
-    kinds = ("string", "ordinal", "categories", "trend", "metric", "index", "published")
+    """Write pages by kind: `string`, `noise`, `noise-trend`, `ordinal`, `categories` and `trend` of one file each, and `metric`, `index` and `published` of a directory."""
+    kinds = ("string", "noise", "noise-trend", "ordinal", "categories", "trend", "metric", "index", "published")
     files = {kind: out / f"{kind}.html" for kind in kinds}
     write_trend_report(trends, files["trend"])
     sources = [("Summary", "page-<b>.parquet")]
     write_report(decodings[0], files["string"], count_pages(DAYS[0], 0), provenance=sources)
     rng = np.random.default_rng(0)
+    few_rng = np.random.default_rng(1)
+    few = [
+        decode(
+            simulate(PAGE, {f"site-{i}": 1 for i in range(50)}, few_rng, periods=[day]),
+            ["search", "mail", *HOSTILE, *(f"site-{i}" for i in range(190))],
+        )
+        for day in DAYS
+    ]
+    write_report(few[0], files["noise"])
+    noise = [PeriodRow.from_decoding(each) for each in few]
+    files["noise-trend"].write_text(render_metric(PAGE, noise, [each.to_dict() for each in few], inline_scripts()))
     for kind, metric, people in (
         ("ordinal", LOAD, {"5": 5_000, "70": 3_000}),
         ("categories", SYSTEM, {"linux": 20, "macos": 5}),

@@ -14,7 +14,7 @@ from hubbub.text import format_count
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.report.about import definition_rows, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
-from hubbub_decoder.results.decoding import Decoding, match_lines, needed_reports, summary_lines
+from hubbub_decoder.results.decoding import Decoding, detection_limit_lines, match_lines, needed_reports, summary_lines
 from hubbub_decoder.results.diagnosis import Residuals
 from hubbub_decoder.results.document import format_level, group_name
 from hubbub_decoder.results.estimates import Estimate, FitTest
@@ -96,6 +96,7 @@ def render_decoding(
         sentences=[*match_lines(decoding), *summary_lines(decoding, quantiles=False)],
         quantiles=[] if decoding.numbers is None else list(quantile_rows(decoding.numbers)),
         smaller_limits=list(needed_reports(decoding)),
+        detection_limit=" ".join(detection_limit_lines(decoding)),
         fit_tests=list(fit_test_rows(decoding.fit_tests)),
         residual_summary=None if summary is None else str(summary),
         largest_residuals=[] if summary is None else summary.largest,
@@ -119,7 +120,9 @@ def period_text(periods: Sequence[str]) -> str:
 
 
 def _shown(decoding: Decoding) -> list[Estimate]:
-    """Estimates in the order of the terminal's table, at most MAX_ROWS."""
+    """Estimates in the order of the terminal's table, at most MAX_ROWS; by name if none is detected, since noise has no ranking."""
+    if decoding.is_tested and not decoding.detected:
+        return sorted(decoding, key=lambda estimate: estimate.group)[:MAX_ROWS]
     preferred = sorted(range(len(decoding)), key=lambda i: not decoding[i].detected)[:MAX_ROWS]
     kept = {id(decoding[i]) for i in preferred}
     return [estimate for estimate in decoding.in_order(decoding) if id(estimate) in kept]

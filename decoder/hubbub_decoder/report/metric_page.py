@@ -78,6 +78,10 @@ def render_metric(
     trends = read_trends(dated)
     levels = {format_level(each["confidence"]) for each in dated}
     days = [each["periods"][0] for each in dated]
+    tested = any(each["detection_limit"] is not None for each in decodings)
+    is_noise = tested and not any(any(trend.detected) for trend in trends)
+    if is_noise:
+        trends.sort(key=lambda trend: trend.label)
     means = list(read_means(dated))
     numbers = next((each for each in dated if each.get("numbers") is not None), None)
     buckets = None if numbers is None else Buckets.from_dict(numbers["metric"]["buckets"])
@@ -93,7 +97,8 @@ def render_metric(
             "means": mean_chart(means, unit),
         },
         metric=metric,
-        tested=any(each["detection_limit"] is not None for each in decodings),
+        tested=tested,
+        is_noise=is_noise,
         level=min(levels, default=""),
         trends=trends[:MAX_ROWS],
         num_trends=len(trends),

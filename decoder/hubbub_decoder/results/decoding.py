@@ -531,6 +531,11 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
         yield "Intervals are for the population, of which the reporters are taken for a random sample."
     if decoding.same_clients is not None:
         yield _period_assumption(decoding)
+    yield from detection_limit_lines(decoding)
+
+
+def detection_limit_lines(decoding: Decoding) -> Iterator[str]:
+    """Yield the detection limit, and the reports that a smaller one needs; nothing if it is not determined."""
     limit = decoding.detection_limit
     if decoding.fabricated:
         yield f"Detection limit: {limit:.2%}, most of it by what forged reports could add."

@@ -229,3 +229,22 @@ def test_pages_without_changes_name_the_command_that_tests_them(pages: dict[str,
 def test_charts_say_what_they_need(pages: dict[str, Path]) -> None:
     assert "This chart needs JavaScript. " in pages["string"].read_text()
     assert "This chart needs JavaScript and the file report.js, " in pages["metric"].read_text()
+
+
+def test_noise_has_no_ranking_and_says_how_many_reports_a_detection_needs(pages: dict[str, Path]) -> None:
+    """50 reports of three days: no candidate is detected, so no chart compares them, and tables are in the order of names."""
+    for kind in ("noise", "noise-trend"):
+        page = pages[kind].read_text()
+        assert "may all be noise: there is no ranking and no chart" in page
+        assert 'data-chart="' not in page.partition('id="totals"')[0].partition('id="periods"')[0]
+        names = re.findall(r'<tr data-i="\d+">\s*<th scope="row"><bdi>([^<]*)</bdi>', page)
+        sites = [name for name in names if name.startswith("site-")]
+        assert len(sites) > 180
+        assert sites == sorted(sites)
+        assert "data-detected" not in page
+    assert re.search(
+        r"Detection limit: [\d.]+% .* A limit of [\d.]+% needs [\d,]+ reports\.</p>", pages["noise"].read_text()
+    )
+    assert (
+        "no ranking" not in pages["string"].read_text() + pages["trend"].read_text() + pages["categories"].read_text()
+    )

@@ -17,8 +17,18 @@ from tests.support.report_pages import FAMILY, HOSTILE, NAMES, UNUSUAL
 
 pytestmark = pytest.mark.slow
 
-KINDS = ("string", "ordinal", "categories", "trend", "metric", "index", "published")
-CHARTS = {"string": 2, "ordinal": 2, "categories": 1, "trend": 2, "metric": 1, "index": 0, "published": 0}
+KINDS = ("string", "noise", "noise-trend", "ordinal", "categories", "trend", "metric", "index", "published")
+CHARTS = {
+    "string": 2,
+    "noise": 0,
+    "noise-trend": 0,
+    "ordinal": 2,
+    "categories": 1,
+    "trend": 2,
+    "metric": 1,
+    "index": 0,
+    "published": 0,
+}
 SHARED = {"metric", "index", "published"}  # pages that load the script of their directory
 _PATIENCE = 20.0
 
