@@ -37,6 +37,11 @@ PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.
 PAGE = Metric.string("page", PARAMS, description="First page", owner="web")
 DARK = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25)
 DAYS = "2026-03-02", "2026-03-03"
+COLUMNS = (
+    "metric digest period num_reports confidence fdr central_epsilon delta releases composed_epsilon candidate indistinguishable_from share std_error low high "
+    "selection_adjusted_low selection_adjusted_high simultaneous_low simultaneous_high q_value detected forged_reports_needed"
+)
+"""Of a CSV file of version 1: more may be added at the end."""
 CLOSED = datetime(2026, 4, 3, tzinfo=UTC)
 """The 3rd of March ends on the 4th, and accepts reports for 30 days more."""
 
@@ -105,6 +110,7 @@ def test_a_site_has_pages_and_files_with_the_numbers_of_decode(place: Path) -> N
     rows = list(csv.DictReader(io.StringIO((place / "site" / "v1" / "page.csv").read_text())))
     assert [float(row["share"]) for row in rows if row["period"] == DAYS[1]] == [each.share for each in decoding]
     assert "'=1+1" in {row["candidate"] for row in rows}
+    assert " ".join(rows[0]) == COLUMNS
     front = visible_page_text(place / "site" / "index.html")
     assert "First page" in front
     assert f"{decoding.num_reports:,} reports" in front
