@@ -249,6 +249,7 @@ def killed(*_: object, **__: object) -> None:
     os._exit(9)
 
 
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")  # of Python 3.12 and later, with threads
 @pytest.mark.parametrize("step", STEPS)
 def test_a_run_that_fails_or_is_killed_at_any_step_leaves_the_site_as_it_was(
     place: Path, monkeypatch: pytest.MonkeyPatch, step: str
