@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubbub.cli.output import PATH, jobs_option, json_option, print_json
-from hubbub_decoder.cli.shared import Decorator, fdr_option, independent_clients_option, interval_options, print_message
+from hubbub_decoder.cli.shared import (
+    Decorator,
+    candidates_directory_option,
+    fdr_option,
+    independent_clients_option,
+    interval_options,
+    print_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,12 +38,7 @@ def batch_options(out: str) -> Decorator:
                 click.option(
                     "--out-dir", "out", required=True, type=PATH, metavar="DIRECTORY", help=f"Output directory {out}"
                 ),
-                click.option(
-                    "--candidates",
-                    "candidates_path",
-                    type=PATH,
-                    help="Strings to look for: a directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all.",
-                ),
+                candidates_directory_option,
                 jobs_option("number of processors"),
                 json_option,
                 interval_options,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubbub.cli.output import PATH, jobs_option, json_option, print_json
-from hubbub_decoder.cli.shared import fdr_option, interval_options
+from hubbub_decoder.cli.shared import candidates_directory_option, fdr_option, interval_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,12 +29,7 @@ if TYPE_CHECKING:
     metavar="DIRECTORY",
     help="Output directory for the site: a link, which changes by one rename.",
 )
-@click.option(
-    "--candidates",
-    "candidates_path",
-    type=PATH,
-    help="Strings to look for: a directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all.",
-)
+@candidates_directory_option
 @click.option(
     "--min-reports",
     default=1_000,

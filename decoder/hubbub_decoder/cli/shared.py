@@ -50,6 +50,12 @@ candidates_option = click.option(
 
 statistics_option = section("Intervals and tests")
 _output_option = section("Output")
+candidates_directory_option = click.option(
+    "--candidates",
+    "candidates_path",
+    type=PATH,
+    help="Strings to look for: a directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all.",
+)
 
 
 def interval_options(function: Callable[..., Any]) -> Callable[..., Any]:
