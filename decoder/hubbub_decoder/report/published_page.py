@@ -31,7 +31,8 @@ class MetricCard:
     """A metric with its last period.
 
     address : of its page                     data : of its files, without their suffix
-    shares  : the largest detected ones, or those of categories
+    shares  : the largest detected ones, or those of categories; num_more : how many more there are
+    epsilon : central epsilon of the period, as text
     mean    : of an ordinal metric, as text
     """
 
