@@ -74,6 +74,8 @@ def command(
     front page, a page for each metric and period, JSON and CSV files, and a feed. It changes by one rename. The versions, the kept results
     and the log of what was published are in a directory beside it, DIRECTORY.files.
 
+    The clock of this machine decides which periods are closed. The log knows this site alone, so publish a metric on one site.
+
     The exit code is 1 if a period failed.
 
     \b
