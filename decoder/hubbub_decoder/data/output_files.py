@@ -100,10 +100,14 @@ def check_result_paths(
 def write_figure(figure: Figure, path: Path) -> None:
     """Write a figure; raises OutputError for another suffix than .svg, .png or .pdf, or if the file cannot be written."""
     check_plot_path(path)
-    kind = path.suffix.lower().removeprefix(".")
-    metadata = {"Date": None} if kind == "svg" else None
     with atomic_write(path) as file:
-        figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+        draw_figure(figure, file, path.suffix.lower())
+
+
+def draw_figure(figure: Figure, file: IO[bytes], suffix: str) -> None:
+    """Write a figure as .svg, .png or .pdf into an open file; an SVG file has no date, so that the same figure has the same bytes."""
+    kind = suffix.removeprefix(".")
+    figure.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
 
 
 def check_parquet_path(path: Path) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from hubbub_decoder.data.csv_cells import csv_bytes
-from hubbub_decoder.data.output_files import atomic_write, check_table_path
+from hubbub_decoder.data.output_files import TABLES, atomic_write, check_table_path, join_suffixes
+from hubbub_decoder.errors import OutputError
 from hubbub_decoder.results.document import Document
 
 if TYPE_CHECKING:
@@ -232,19 +233,41 @@ class TableResult(Sequence[R]):
         """
         path = Path(path)
         check_table_path(path)
-        self._check_format(path)
-        match path.suffix.lower():
-            case ".json":
-                data = (json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n").encode()
-            case ".csv":
-                rows = (list(map(_csv_value, cells.values())) for cells in self._cells())
-                data = csv_bytes(list(self._columns), rows)
-            case _:
-                data = self._parquet()
+        data = self.to_bytes(path.suffix.lower())
         with atomic_write(path) as file:
             file.write(data)
 
-    def _check_format(self, path: Path) -> None:
+    def to_bytes(self, suffix: str) -> bytes:
+        """Return the content of the file that `save` writes.
+
+        Parameters
+        ----------
+        suffix
+            Format: ".csv", ".parquet" or ".json".
+
+        Returns
+        -------
+        bytes
+            Content of the file.
+
+        Raises
+        ------
+        OutputError
+            The suffix is another one, or the file would be empty.
+        """
+        self._check_format(suffix)
+        match suffix:
+            case ".json":
+                return (json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n").encode()
+            case ".csv":
+                return csv_bytes(
+                    list(self._columns), (list(map(_csv_value, cells.values())) for cells in self._cells())
+                )
+            case ".parquet":
+                return self._parquet()
+        raise OutputError(f"{suffix} is no format of a table. Pass {join_suffixes(TABLES)}.")
+
+    def _check_format(self, suffix: str) -> None:
         """Raise OutputError if a file of this suffix would be empty."""
 
     def _parquet(self) -> bytes:
