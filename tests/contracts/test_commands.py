@@ -37,13 +37,15 @@ MEANINGS = {
     "out-dir": "Output directory for the ",
     "periods": "Number of periods ",
     "plot": "Also draw ",
+    "port": "Port to listen on; 0 takes a free one.",
     "reports": "Number of reports",
     "seed": "Seed for a reproducible result: ",
     "target": "Results for the reporters, or for the population of which they are a random sample",
     "top": "Show at most N rows: ",
 }
 """Beginning of the help of each option that several commands have: its meaning."""
-WITHOUT_JSON = {"serve": "It runs until it is stopped, and prints no result."}
+WITHOUT_JSON = {"serve", "explore"}
+"""They run until they are stopped, and print no result."""
 UNITS = {"SECONDS", "BYTES", "BYTES/S", "REQUESTS/S", "REPORTS/S", "FACTOR"}
 QUANTITIES = re.compile(r"seconds|interval|timeout|window|began|body|bytes|memory|disk|burst|rate\b|rate-factor")
 """Names of options that are a duration, a size or a rate."""

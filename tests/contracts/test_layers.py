@@ -56,7 +56,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("plots",),
         ("report",),
         ("batch_decoding",),
-        ("publishing",),
+        ("publishing", "explore"),
         ("planning",),
         ("audit", "demo"),
         ("typing", "cli"),

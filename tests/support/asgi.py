@@ -47,6 +47,7 @@ class Caller:
         headers: Headers = (),
         chunks: Sequence[bytes] = (),
         *,
+        host: str = "localhost",
         hangs_up: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> AppResponse:
@@ -74,7 +75,7 @@ class Caller:
             "raw_path": path.encode(),
             "query_string": query.encode(),
             "root_path": "",
-            "headers": [(b"host", b"localhost"), *headers],
+            "headers": [(b"host", host.encode()), *headers],
             "client": ("127.0.0.1", 50_000),
             "server": ADDRESS,
             "state": self.state.copy(),

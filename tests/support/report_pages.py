@@ -13,6 +13,7 @@ import numpy as np
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import Decoding, Trends, decode, decode_by_period, simulate
+from hubbub_decoder.report.highlights import Highlights
 from hubbub_decoder.report.index_page import MetricRow, Problem, render_index
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.published_page import MetricCard, render_front
@@ -96,7 +97,7 @@ def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends)
     files["index"].write_text(render_index(metrics, problems, shared_scripts("")))
     none = decode(count_pages(DAYS[0], 0), ["absent"])
     cards = [
-        MetricCard.of(each, DAYS[0], 3, address="metric.html", data="v1/page", epsilon="0.125")
+        MetricCard(each.metric, "metric.html", "v1/page", DAYS[0], 3, "0.125", Highlights.of(each))
         for each in (decodings[0], none, trends.decodings[0])
     ]
     files["published"].write_text(render_front(cards, shared_scripts("")))

@@ -30,7 +30,18 @@ SECTIONS = {
     "First steps": ("demo", "plan", "serve", "pull", "decode"),
     "App": ("metrics", "encode", "inspect", "ledger", "state"),
     "Service": ("token", "doctor", "db", "fold"),
-    "Analysis": ("report", "publish", "decode-all", "compare", "discover", "associate", "simulate", "import", "audit"),
+    "Analysis": (
+        "report",
+        "explore",
+        "publish",
+        "decode-all",
+        "compare",
+        "discover",
+        "associate",
+        "simulate",
+        "import",
+        "audit",
+    ),
 }
 """Commands by their user, in the order of `hubbub --help`: the first five are those that a newcomer needs."""
 

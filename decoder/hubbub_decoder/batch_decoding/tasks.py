@@ -58,7 +58,7 @@ class Task:
         return operations_of(self.metric).reason_to_skip(has_candidates=self.candidates is not None)
 
     def fingerprint(self, hash_of: Callable[[Path], str]) -> str:
-        """SHA-256, in hex, of all that the result depends on: the files' contents, the options and this release of hubbub.
+        """SHA-256, in hex, of all that the result depends on: the files' contents, the options, and the releases of hubbub and its libraries.
 
         hash_of : `content_hash`, or its results of the same run
 
@@ -68,7 +68,7 @@ class Task:
         contents = [hash_of(path) for path in paths]
         candidates = None if self.candidates is None else self.candidates.suffix.lower()
         options = {**asdict(self.options), "suffixes": self.suffixes}
-        fields = [_release(), options, contents, candidates]
+        fields = [releases(), options, contents, candidates]
         return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
 
@@ -78,8 +78,9 @@ def content_hash(path: Path) -> str:
 
 
 @cache
-def _release() -> str:
-    return version(DISTRIBUTION)  # parses the package's metadata
+def releases() -> tuple[str, ...]:
+    """Releases of hubbub and of the libraries whose arithmetic a result depends on."""
+    return tuple(version(name) for name in (DISTRIBUTION, "numpy", "scipy", "scikit-learn"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +96,21 @@ class UnreadableFile:
         return str(self.path).encode(errors="backslashreplace").decode()
 
 
+Header = tuple[Metric, tuple[str, ...]]
+"""Metric and first days of the periods of a file."""
+
+
 def find_tasks(
-    directory: Path, candidates: Path | None, options: Options, suffixes: tuple[str, ...] = (".json",)
+    directory: Path,
+    candidates: Path | None,
+    options: Options,
+    suffixes: tuple[str, ...] = (".json",),
+    read_header: Callable[[Path], Header] | None = None,
 ) -> tuple[list[Task], list[UnreadableFile]]:
     """Tasks of all .parquet files in a directory and below it, in the order of metric and period, and what is no summary or cannot be read.
 
     candidates : directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all of them
+    read_header : `header_of` (None), or one that remembers its results
 
     Raises SummaryError if there is no such directory, or no .parquet file in it.
     """
@@ -110,7 +120,7 @@ def find_tasks(
     unreadable: list[UnreadableFile] = []
     for path in sorted(_parquet_files(directory, unreadable)):
         try:
-            metric, periods = _header(path)
+            metric, periods = (read_header or header_of)(path)
         except SummaryError as problem:
             unreadable.append(UnreadableFile(path, str(problem)))
         else:
@@ -135,8 +145,8 @@ def _parquet_files(directory: Path, unreadable: list[UnreadableFile]) -> Iterato
         yield from (Path(place, name) for name in names if name.endswith(".parquet"))
 
 
-def _header(path: Path) -> tuple[Metric, tuple[str, ...]]:
-    """Metric and periods of a summary or report file, without reading its counts."""
+def header_of(path: Path) -> Header:
+    """Metric and periods of a summary or report file, without reading its counts. Raises SummaryError for any other file."""
     try:
         about = json.loads((pq.read_schema(path).metadata or {})[b"hubbub"])
         metric, periods = Metric.from_dict(about["metric"]), tuple(sorted(map(str, about["periods"])))

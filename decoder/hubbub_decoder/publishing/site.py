@@ -34,6 +34,7 @@ from hubbub_decoder.publishing.releases import Release, ReleaseLog, reason_to_wi
 from hubbub_decoder.publishing.tables import FOLDER, Published, feed, index_json, metric_csv, metric_json
 from hubbub_decoder.report.about import provenance_rows
 from hubbub_decoder.report.decoding_page import render_decoding
+from hubbub_decoder.report.highlights import Highlights
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.published_page import MetricCard, render_front
 from hubbub_decoder.report.rendering import SHARED_SCRIPT, shared_script, shared_scripts
@@ -202,9 +203,10 @@ def _write_version(place: Path, private: Path, published: Sequence[Published]) -
         (place / FOLDER / f"{name}.json").write_bytes(metric_json(both))
         (place / FOLDER / f"{name}.csv").write_bytes(metric_csv(both))
         last, decoding = both[-1]
-        addresses = {"address": f"{last.folder}/index.html", "data": f"{FOLDER}/{name}"}
+        epsilon, address = shown_epsilon(last.epsilons[0]), f"{last.folder}/index.html"
+        highlights = Highlights.of(decoding)
         cards.append(
-            MetricCard.of(decoding, last.period, len(periods), epsilon=shown_epsilon(last.epsilons[0]), **addresses)
+            MetricCard(last.metric, address, f"{FOLDER}/{name}", last.period, len(periods), epsilon, highlights)
         )
     (place / FOLDER / "index.json").write_bytes(index_json(by_metric))
     (place / "feed.xml").write_bytes(feed(published))

@@ -14,7 +14,14 @@ from hubbub.text import format_count
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.report.about import definition_rows, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
-from hubbub_decoder.results.decoding import Decoding, detection_limit_lines, match_lines, needed_reports, summary_lines
+from hubbub_decoder.results.decoding import (
+    Decoding,
+    detection_limit_lines,
+    forged_lines,
+    match_lines,
+    needed_reports,
+    summary_lines,
+)
 from hubbub_decoder.results.diagnosis import Residuals
 from hubbub_decoder.results.document import format_level, group_name
 from hubbub_decoder.results.estimates import Estimate, FitTest
@@ -70,13 +77,17 @@ def render_decoding(
     provenance: Iterable[tuple[str, str]] = (),
     path: Sequence[tuple[str, str]] = (),
     truth: Truth | None = None,
+    view: Mapping[str, Any] | None = None,
 ) -> str:
     """HTML page of one decoding.
 
     residuals  : (m, k), `bit_residuals`; None: not known
     provenance : rows of label and text
     path       : labels and addresses of the pages above this one
+    view       : what `view.html.j2` lets the reader choose; None: nothing
     """
+    forged = list(forged_lines(decoding))
+    sentences = [*match_lines(decoding), *summary_lines(decoding, quantiles=False)]
     rows = [
         Row(group_name(e.group), e, None if truth is None else e.true_share(truth.shares)) for e in _shown(decoding)
     ]
@@ -93,7 +104,9 @@ def render_decoding(
         level=format_level(decoding.confidence),
         figures=list(_figures(decoding)),
         periods=period_text(decoding.periods),
-        sentences=[*match_lines(decoding), *summary_lines(decoding, quantiles=False)],
+        verdict=decoding.diagnose().verdict,
+        forged=forged,
+        sentences=[each for each in sentences if each not in forged],
         quantiles=[] if decoding.numbers is None else list(quantile_rows(decoding.numbers)),
         smaller_limits=list(needed_reports(decoding)),
         detection_limit=" ".join(detection_limit_lines(decoding)),
@@ -105,6 +118,7 @@ def render_decoding(
         definition=list(definition_rows(decoding.metric)),
         provenance=list(provenance),
         path=path,
+        view=view,
     )
 
 

@@ -66,6 +66,7 @@ def render_metric(
     provenance: Iterable[tuple[str, str]] = (),
     path: Sequence[tuple[str, str]] = (),
     comparisons: Sequence[Comparison] | None = None,
+    view: Mapping[str, Any] | None = None,
 ) -> str:
     """HTML page of one metric.
 
@@ -73,6 +74,7 @@ def render_metric(
     decodings : documents of `Decoding.to_dict`; those of single periods are drawn over time
     path      : labels and addresses of the pages above this one
     comparisons : of successive periods; None: the page names the command that makes them
+    view      : what `view.html.j2` lets the reader choose; None: nothing
     """
     dated = sorted((each for each in decodings if len(each["periods"]) == 1), key=lambda each: str(each["periods"][0]))
     trends = read_trends(dated)
@@ -115,6 +117,7 @@ def render_metric(
         definition=list(definition_rows(metric)),
         provenance=list(provenance),
         path=path,
+        view=view,
     )
 
 

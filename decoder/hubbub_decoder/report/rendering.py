@@ -27,23 +27,44 @@ SHARED_SCRIPT = "report.js"
 
 @dataclass(frozen=True, slots=True)
 class Scripts:
-    """Script elements of a page, the sources that its Content-Security-Policy allows, and the end of the sentence "The chart needs ..."."""
+    """Script elements of a page, and what its Content-Security-Policy allows.
+
+    sources : of scripts      forms : addresses to which forms may be sent
+    needs   : end of the sentence "The chart needs ..."
+    """
 
     elements: Markup
     sources: str
     needs: str
+    forms: str = "'none'"
+
+
+NO_SCRIPTS = Scripts(Markup(), "'none'", "", "'self'")
+"""Of a served page without charts."""
 
 
 @cache
 def inline_scripts() -> Scripts:
     """Scripts inside the page, each allowed by its SHA-256."""
     texts = [_static(name) for name in SCRIPTS]
-    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
     return Scripts(
         Markup("\n").join(Markup("<script>{}</script>").format(Markup(text)) for text in texts),  # noqa: S704  (our files)
-        " ".join(f"'sha256-{each}'" for each in hashes),
+        " ".join(f"'{_integrity(text)}'" for text in texts),
         "JavaScript",
     )
+
+
+def _integrity(text: str) -> str:
+    """Digest of a script, as an attribute and a Content-Security-Policy name it."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+@cache
+def served_scripts(folder: str) -> Scripts:
+    """One script that a server has, allowed by its SHA-256; folder : its relative address, ending in "/"."""
+    digest = _integrity(shared_script())
+    element = Markup('<script integrity="{}" src="{}"></script>').format(digest, folder + SHARED_SCRIPT)
+    return Scripts(element, f"'{digest}'", "JavaScript", "'self'")
 
 
 def shared_scripts(folder: str) -> Scripts:
@@ -65,6 +86,7 @@ def shared_script() -> str:
 
 def render(template: str, scripts: Scripts, data: Any, **variables: Any) -> str:
     """Page from a template; data : JSON values for the charts."""
+    variables.setdefault("view", None)
     page = (
         _environment()
         .get_template(template)

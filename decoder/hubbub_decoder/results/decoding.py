@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import SummaryError
@@ -395,10 +394,10 @@ class Decoding(TableResult[Estimate], Loadable, Result):
             limit=self.detection_limit,
         )
 
-    def _check_format(self, path: Path) -> None:
-        if not self.estimates and path.suffix.lower() != ".json":
+    def _check_format(self, suffix: str) -> None:
+        if not self.estimates and suffix != ".json":
             raise OutputError(
-                f'{path} would have no rows: {self.metric.name} estimates a mean (estimate = "mean"). Use .json.'
+                f'A {suffix} file would have no rows: {self.metric.name} estimates a mean (estimate = "mean"). Use .json.'
             )
 
 
@@ -520,6 +519,16 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
         return
     detected, number = len(decoding.detected), len(decoding)
     yield f"Detected: {detected:,} of {number:,} (false discovery rate {decoding.fdr:.0%}); {number - detected:,} not detected."
+    yield from forged_lines(decoding)
+    if decoding.target == "population":
+        yield "Intervals are for the population, of which the reporters are taken for a random sample."
+    if decoding.same_clients is not None:
+        yield _period_assumption(decoding)
+    yield from detection_limit_lines(decoding)
+
+
+def forged_lines(decoding: Decoding) -> Iterator[str]:
+    """Yield how many forged reports the detections would need; nothing if no detection has a bound."""
     needed = [each.forged_reports_needed for each in decoding.detected if each.forged_reports_needed is not None]
     if needed:
         least, most = f"{min(needed):,}", f"{max(needed):,}"
@@ -527,11 +536,6 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
             f"Forged reports that a detection would need: {least if least == most else f'{least} to {most}'} "
             f"of the {decoding.num_reports:,}."
         )
-    if decoding.target == "population":
-        yield "Intervals are for the population, of which the reporters are taken for a random sample."
-    if decoding.same_clients is not None:
-        yield _period_assumption(decoding)
-    yield from detection_limit_lines(decoding)
 
 
 def detection_limit_lines(decoding: Decoding) -> Iterator[str]:

@@ -41,7 +41,7 @@
 
   /** Return estimates with their intervals, one row for each index. */
   function intervals(box, indices, width) {
-    const { labels, share, low, high, joint_low, joint_high, truth, detected } = data.estimates;
+    const { axis, labels, share, low, high, joint_low, joint_high, truth, detected } = data.estimates;
     const shown = indices.filter((i) => share[i] !== null);
     const room = Math.max(56, Math.min(280, width * 0.36));
     const names = new Map(shown.map((i) => [i, shorten(labels[i], room)]));
@@ -60,8 +60,8 @@
       height: shown.length * 20 + 56,
       marginLeft: Math.ceil(longest) + 14,
       marginBottom: 36,
-      ariaLabel: `Estimated shares with intervals of ${shown.length} rows of the table below`,
-      x: shareAxis("share of reports (%)"),
+      ariaLabel: `${axis ?? "Estimated shares"} with intervals of ${shown.length} rows of the table below`,
+      x: shareAxis(axis ?? "share of reports (%)"),
       y: { domain: shown.map(String), label: null, tickSize: 0, tickFormat: (i) => names.get(Number(i)) },
       marks: [
         Plot.ruleX([0], { stroke: "var(--dim)" }),

@@ -1,0 +1,51 @@
+"""`hubbub explore`: look at the results of a directory of summaries in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hubbub.cli.output import PATH
+from hubbub_decoder.cli.shared import candidates_directory_option, fdr_option, interval_options
+
+if TYPE_CHECKING:
+    from hubbub_decoder.options import Target
+
+
+@click.command()
+@click.argument("directory", type=PATH)
+@candidates_directory_option
+@click.option(
+    "--port", default=8001, show_default=True, type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on; 0 takes a free one."
+)  # fmt: skip
+@click.option(
+    "--cache", "cache_path", type=PATH, metavar="DIRECTORY", help="Directory that keeps what was decoded for the next time. Default: a temporary one."
+)  # fmt: skip
+@interval_options
+@fdr_option("candidates and changes")
+def command(
+    directory: Path,
+    candidates_path: Path | None,
+    port: int,
+    cache_path: Path | None,
+    confidence: float,
+    target: Target,
+    fdr: float,
+) -> None:
+    """Show the results of all summaries below a directory in a browser of this machine.
+
+    The front page has a card for each metric. The page of a metric shows the shares of any periods, their changes, tests and warnings, and takes other strings.
+    What is closed is shown first. New files appear when a page is loaded again.
+
+    A process of its own decodes, without secrets, network and write access, with at most 2 GB and 60 seconds for a page.
+
+    \b
+    Example:
+      hubbub explore summaries/ --candidates candidates/
+    """
+    from hubbub_decoder.explore.serving import serve
+    from hubbub_decoder.options import Options
+
+    serve(directory, candidates_path, Options(confidence, fdr, target), cache_path, port, click.echo)

@@ -1,0 +1,143 @@
+"""What `hubbub explore` knows: the metrics of a directory, their cards and their pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from hubbub.errors import HubbubError
+from hubbub.wire.json_values import from_json_value
+from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile
+from hubbub_decoder.explore.answers import Answers
+from hubbub_decoder.explore.cache import Cache
+from hubbub_decoder.explore.decoding_process import FailedError
+from hubbub_decoder.explore.front_page import FAILED, SKIPPED, WAITING, Card
+from hubbub_decoder.explore.job import Job, Show
+from hubbub_decoder.explore.library import Library, MetricVersion, name_of
+from hubbub_decoder.explore.view import View, ViewError
+from hubbub_decoder.kinds.operations import operations_of
+from hubbub_decoder.report.highlights import Highlights
+
+HISTORY = 12
+"""Closed periods of which a card shows the largest share."""
+
+
+class Explorer:
+    """Metrics of a library, with answers of the decoding process."""
+
+    def __init__(self, library: Library, cache: Cache, answers: Answers) -> None:
+        self.library, self.cache, self.answers = library, cache, answers
+        self._inputs: set[str] = set()
+        self._highlights: dict[tuple[str, ...], Highlights] = {}  # by inputs
+
+    def read(self) -> tuple[dict[str, MetricVersion], list[UnreadableFile]]:
+        """Versions of metrics by folder, and files that are no summaries; answers of files that are gone are deleted."""
+        versions, unreadable = self.library.read()
+        inputs = {digest for version in versions.values() for task in version.tasks for digest in self._inputs_of(task)}
+        if inputs != self._inputs:
+            self._highlights = {used: found for used, found in self._highlights.items() if inputs.issuperset(used)}
+            self.cache.keep(inputs)
+            self._inputs = inputs
+        return versions, unreadable
+
+    def _inputs_of(self, task: Task) -> tuple[str, ...]:
+        return tuple(map(self.library.hash_of, (*task.files, *([task.candidates] if task.candidates else []))))
+
+    def job(self, version: MetricVersion, view: View, suffix: str, page: dict[str, Any] | None = None) -> Job:
+        """Job of a view. Raises ViewError for a view that cannot be decoded."""
+        return self._job(view.show, view.samples(version), suffix, page, view.strings)
+
+    def _job(
+        self,
+        show: Show,
+        samples: list[tuple[Task, ...]],
+        suffix: str = ".json",
+        page: dict[str, Any] | None = None,
+        strings: str = "",
+    ) -> Job:
+        task = samples[0][0]
+        candidates = self.cache.strings(strings) if strings else task.candidates
+        if strings and candidates is None:
+            raise ViewError("The strings of this address are not kept any more: enter them again.")
+        reason = operations_of(task.metric).reason_to_skip(has_candidates=candidates is not None)
+        if reason is not None:
+            raise ViewError(f"{task.metric.name} cannot be shown: {reason}.")
+        files = [[path for task in sample for path in task.files] for sample in samples]
+        paths = [*(path for sample in files for path in sample), *([candidates] if candidates else [])]
+        return Job(
+            show,
+            tuple(tuple(map(str, sample)) for sample in files),
+            None if candidates is None else str(candidates),
+            tuple(map(self.library.hash_of, paths)),
+            task.options,
+            suffix,
+            page,
+        )
+
+    def cards(self, versions: Mapping[str, MetricVersion], now: datetime) -> list[Card]:
+        """Card of each version; it is waiting if its last period is not decoded."""
+        names = [version.metric.name for version in versions.values()]
+        return [self._card(version, now, names.count(version.metric.name) > 1) for version in versions.values()]
+
+    def _card(self, version: MetricVersion, now: datetime, with_digest: bool) -> Card:
+        tasks = _history(version, now)
+        state, reason, history = WAITING, "", list[Highlights | None]()
+        for task in tasks:
+            try:
+                history.append(self._highlights_of(task))
+            except (ViewError, FailedError, OSError) as problem:
+                history.append(None)
+                if task is tasks[-1]:
+                    state, reason = (SKIPPED if isinstance(problem, ViewError) else FAILED), str(problem)
+        last = history[-1]
+        return Card(
+            metric=version.metric,
+            address=f"{version.folder}/",
+            title=version.folder if with_digest else version.metric.name,
+            period=name_of(tasks[-1]),
+            num_periods=len(version.tasks),
+            num_open=len(version.tasks) - len(version.closed(now)),
+            state=state if last is None else last.state,
+            history=tuple(history),
+            reason=reason,
+        )
+
+    def _highlights_of(self, task: Task) -> Highlights | None:
+        """Highlights of a task; None: they are not known yet. Raises ViewError or FailedError if there are none."""
+        inputs = self._inputs_of(task)
+        if inputs not in self._highlights:
+            answer = self.answers.known(self._job(Show.HIGHLIGHTS, [(task,)]))
+            if answer is None:
+                return None
+            self._highlights[inputs] = from_json_value(Highlights, json.loads(answer))
+        return self._highlights[inputs]
+
+    def unknown_highlights(self, versions: Mapping[str, MetricVersion], now: datetime) -> Iterator[Job]:
+        """Yield the jobs of all cards whose answers are not known: the last periods of all metrics first."""
+        histories = [_history(version, now)[::-1] for version in versions.values()]
+        for number in range(HISTORY):
+            for tasks in histories:
+                if number < len(tasks):
+                    with suppress(HubbubError, OSError):
+                        if self._highlights_of(tasks[number]) is None:
+                            yield self._job(Show.HIGHLIGHTS, [(tasks[number],)])
+
+
+def _history(version: MetricVersion, now: datetime) -> tuple[Task, ...]:
+    """The last closed periods; the last period if all are open."""
+    return version.closed(now)[-HISTORY:] or version.tasks[-1:]
+
+
+def strings_of(text: str) -> str:
+    """Strings that were entered, one per line, without empty lines. Raises ViewError if there is none.
+
+    >>> strings_of("a\\r\\n\\r\\nb")
+    'a\\nb\\n'
+    """
+    lines = [line for line in text.replace("\r\n", "\n").split("\n") if line]
+    if not lines:
+        raise ViewError("No string was entered. Write one per line.")
+    return "".join(f"{line}\n" for line in lines)

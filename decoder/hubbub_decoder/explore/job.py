@@ -1,0 +1,160 @@
+"""What the decoding process is asked for, and its answer."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from hubbub.privacy.central import RELEASE_DELTA, release_epsilon
+from hubbub.privacy.pricing import shown_epsilon
+from hubbub.summary import read_collected
+from hubbub.wire.json_values import from_json_value, json_value
+from hubbub_decoder.batch_decoding.tasks import releases
+from hubbub_decoder.comparison.compare import compare
+from hubbub_decoder.comparison.results import Comparison
+from hubbub_decoder.comparison.trends import Trends, decode_by_period
+from hubbub_decoder.data.candidates import read_candidates
+from hubbub_decoder.data.output_files import draw_figure
+from hubbub_decoder.model.evidence import Collected, Evidence, combine
+from hubbub_decoder.options import Options
+from hubbub_decoder.pipeline import decode
+from hubbub_decoder.report.about import provenance_rows
+from hubbub_decoder.report.comparison_page import render_comparison
+from hubbub_decoder.report.decoding_page import render_decoding
+from hubbub_decoder.report.highlights import Highlights
+from hubbub_decoder.report.metric_page import PeriodRow, render_metric
+from hubbub_decoder.report.rendering import served_scripts
+from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.goodness_of_fit import bit_residuals
+
+_KEPT_RESULTS = 4
+
+
+class Show(StrEnum):
+    """What is estimated: shares over all periods, in each period, their change, or the highlights of the shares."""
+
+    SUM = "sum"
+    PERIODS = "periods"
+    CHANGE = "change"
+    HIGHLIGHTS = "highlights"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One question.
+
+    samples    : paths of summaries; those of a sample are added up. CHANGE has two samples, PERIODS one or more, the others one
+    candidates : path of a file; None: the metric needs none
+    inputs     : `content_hash` of all these files
+    suffix     : format of the answer: .html, .csv, .json, .parquet, .png or .svg
+    page       : what `view.html.j2` lets the reader choose, of .html
+    """
+
+    show: Show
+    samples: tuple[tuple[str, ...], ...]
+    candidates: str | None
+    inputs: tuple[str, ...]
+    options: Options
+    suffix: str
+    page: dict[str, Any] | None = None
+
+    @property
+    def key(self) -> str:
+        """SHA-256, in hex, of all that the answer depends on."""
+        return hashlib.sha256(json.dumps([releases(), self.to_json()]).encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps({each.name: json_value(getattr(self, each.name)) for each in fields(self)})
+
+    @classmethod
+    def from_json(cls, line: bytes) -> Job:
+        """Job of a line of `to_json`."""
+        read: Job = from_json_value(cls, json.loads(line))
+        return read
+
+    def answer(self) -> bytes:
+        """Content of the page or file; raises HubbubError for what cannot be estimated or drawn."""
+        result, summary = _result(self.show, self.samples, self.candidates, self.inputs, self.options)
+        if self.show is Show.HIGHLIGHTS and isinstance(result, Decoding):
+            return json.dumps(json_value(Highlights.of(result))).encode()
+        if self.suffix == ".html":
+            return self._page(result, summary).encode()
+        if self.suffix in (".png", ".svg"):
+            return _figure(result, self.suffix)
+        return result.to_bytes(self.suffix)
+
+    def _page(self, result: Decoding | Trends | Comparison, summary: Collected | None) -> str:
+        shared: dict[str, Any] = {"path": [("All metrics", "../")], "view": self.page}
+        scripts, files = served_scripts("../"), [Path(path) for sample in self.samples for path in sample]
+        candidates = None if self.candidates is None else Path(self.candidates)
+        match result:
+            case Decoding():
+                shared["provenance"] = [*_central(summary), *provenance_rows(result, files, candidates)]
+                residuals = None if summary is None else bit_residuals(summary, result)
+                return render_decoding(result, scripts, residuals=residuals, **shared)
+            case Trends():
+                shared["provenance"] = provenance_rows(result.decodings[0], files, candidates)
+                rows = [PeriodRow.from_decoding(each) for each in result.decodings]
+                documents = [each.to_dict() for each in result.decodings]
+                return render_metric(result.metric, rows, documents, scripts, comparisons=result.comparisons, **shared)
+            case Comparison():
+                shared["provenance"] = provenance_rows(result.b, files, candidates)
+                return render_comparison(result, scripts, **shared)
+
+
+@lru_cache(_KEPT_RESULTS)  # the downloads of a page follow it
+def _result(
+    show: Show, samples: tuple[tuple[str, ...], ...], candidates: str | None, _inputs: tuple[str, ...], options: Options
+) -> tuple[Decoding | Trends | Comparison, Collected | None]:
+    """Result, and the counts of a decoding."""
+    strings = None if candidates is None else read_candidates(candidates)
+    read = [[read_collected(path) for path in sample] for sample in samples]
+    chosen = asdict(options)
+    fabricated = chosen.pop("fabricated")
+    match show:
+        case Show.PERIODS:
+            return decode_by_period([combine(each) for each in read], strings, **chosen), None
+        case Show.CHANGE:
+            before, after = read
+            return compare(before, after, strings, **chosen), None
+        case _:
+            summary = combine(read[0])
+            return decode(summary, strings, fabricated=fabricated, **chosen), summary
+
+
+def _central(summary: Collected | None) -> Sequence[tuple[str, str]]:
+    """Row with the central epsilon of the counts of one period."""
+    counts = None if summary is None else Evidence(summary).counts
+    if counts is None or len(counts.periods) != 1:
+        return ()
+    smallest = min(counts.reports[counts.reports > 0].tolist())
+    shown = shown_epsilon(release_epsilon(counts.metric, smallest))
+    return [
+        (
+            "Central epsilon of these counts",
+            f"{shown}, with delta {RELEASE_DELTA:g}, if no other counts of the period are read",
+        )
+    ]
+
+
+def _figure(result: Decoding | Trends | Comparison, suffix: str) -> bytes:
+    from matplotlib.figure import Figure
+
+    from hubbub_decoder.results.diagnostic_plots import plot_numbers
+
+    figure = Figure()
+    if isinstance(result, Decoding) and result.numbers is not None:
+        plot_numbers(result, figure)
+    else:
+        result.plot(figure)
+    file = io.BytesIO()
+    draw_figure(figure, file, suffix)
+    return file.getvalue()

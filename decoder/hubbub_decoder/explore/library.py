@@ -1,0 +1,89 @@
+"""Summaries of a directory: the versions of metrics, each with its periods, as they are at the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import TypeVar
+
+from hubbub.errors import DefinitionError
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.periods import Period
+from hubbub.wire.dates import parse_day
+from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, find_tasks, header_of
+from hubbub_decoder.options import Options
+
+_MAX_REMEMBERED = 1 << 16
+T = TypeVar("T")
+
+
+def remembered(function: Callable[[Path], T]) -> Callable[[Path], T]:
+    """Function of a file's content that remembers its values while a file keeps its time and size."""
+
+    @lru_cache(_MAX_REMEMBERED)
+    def value(path: Path, _modified: int, _size: int) -> T:
+        return function(path)
+
+    def of_file(path: Path) -> T:
+        state = path.stat()
+        return value(path, state.st_mtime_ns, state.st_size)
+
+    return of_file
+
+
+@dataclass(frozen=True, slots=True)
+class MetricVersion:
+    """A definition with the decodings of its periods; tasks : at least one, in order of time."""
+
+    tasks: tuple[Task, ...]
+
+    @property
+    def metric(self) -> Metric:
+        """The definition."""
+        return self.tasks[0].metric
+
+    @property
+    def folder(self) -> str:
+        """Part of its addresses: name and first digits of the digest."""
+        return self.tasks[0].name.partition("/")[0]
+
+    def is_open(self, task: Task, now: datetime) -> bool:
+        """Whether more reports of the periods of a task may be accepted."""
+        return any(closes is None or now < closes for closes in map(self._closes, task.periods))
+
+    def closed(self, now: datetime) -> tuple[Task, ...]:
+        """Tasks of which no more report is accepted."""
+        return tuple(task for task in self.tasks if not self.is_open(task, now))
+
+    def _closes(self, day: str) -> datetime | None:
+        try:
+            return Period(parse_day(day), self.metric.period).closes()
+        except (DefinitionError, ValueError):  # not the first day of a period, in a file from elsewhere
+            return None
+
+
+def name_of(task: Task) -> str:
+    """Periods of a task, as its pages and its addresses name them."""
+    return task.name.partition("/")[2]
+
+
+class Library:
+    """Directory of summaries and a directory, or a file, of candidates. It reads again what has changed."""
+
+    def __init__(self, directory: Path, candidates: Path | None, options: Options) -> None:
+        self._directory, self._candidates, self._options = directory, candidates, options
+        self._header_of, self.hash_of = remembered(header_of), remembered(content_hash)
+
+    def read(self) -> tuple[dict[str, MetricVersion], list[UnreadableFile]]:
+        """Versions of metrics by folder, and the files that are no summaries; raises SummaryError for a directory without summaries."""
+        tasks, unreadable = find_tasks(self._directory, self._candidates, self._options, read_header=self._header_of)
+        versions: dict[str, MetricVersion] = {}
+        for folder, group in groupby(
+            sorted(tasks, key=lambda task: task.name), key=lambda task: task.name.partition("/")[0]
+        ):
+            versions[folder] = MetricVersion(tuple(group))
+        return versions, unreadable

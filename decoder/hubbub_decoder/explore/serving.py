@@ -1,0 +1,72 @@
+"""Serve the pages of `hubbub explore` on the loopback interface until a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import uvicorn
+
+from hubbub.metrics.periods import utc_now
+from hubbub_decoder.errors import OutputError
+from hubbub_decoder.explore.answers import Answers
+from hubbub_decoder.explore.app import explore_app
+from hubbub_decoder.explore.cache import Cache
+from hubbub_decoder.explore.decoding_process import DecodingProcess
+from hubbub_decoder.explore.explorer import Explorer
+from hubbub_decoder.explore.library import Library
+from hubbub_decoder.options import Options
+
+_HOST = "127.0.0.1"
+
+
+def serve(
+    directory: Path,
+    candidates: Path | None,
+    options: Options,
+    cache: Path | None,
+    port: int,
+    tell: Callable[[str], object],
+) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    cache : directory for answers; None: a temporary one
+    tell  : is told the address
+
+    Raises SummaryError for a directory without summaries, and OutputError if the port is taken or the cache cannot be written.
+    """
+    library = Library(directory.resolve(), None if candidates is None else candidates.resolve(), options)
+    library.read()
+    with tempfile.TemporaryDirectory() if cache is None else nullcontext(cache) as place:
+        try:
+            kept = Cache(Path(place, "explore").resolve())
+        except OSError as problem:
+            raise OutputError(f"{problem.filename} cannot be written: {problem.strerror}.") from None
+        with _listen(port) as listener:
+            tell(f"http://{_HOST}:{listener.getsockname()[1]}/ shows {directory} (Ctrl+C ends it)")
+            asyncio.run(_serve(library, kept, listener))
+
+
+async def _serve(library: Library, cache: Cache, listener: socket.socket) -> None:
+    explorer = Explorer(library, cache, Answers(cache, DecodingProcess()))
+    config = uvicorn.Config(
+        explore_app(explorer, utc_now),
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=1,
+    )
+    await uvicorn.Server(config).serve([listener])
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server((_HOST, port))
+    except OSError as problem:
+        raise OutputError(
+            f"Port {port} of {_HOST} cannot be used: {problem.strerror}. Choose another with --port."
+        ) from None

@@ -1,0 +1,144 @@
+"""A view: which periods of a metric are shown, how, and against which. It is the query of an address, so that a link carries all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from hubbub.errors import HubbubError
+from hubbub.metrics.periods import OPEN_FOR
+from hubbub.privacy import epsilon
+from hubbub.privacy.pricing import shown_epsilon
+from hubbub.text import did_you_mean, escape_untrusted, format_count
+from hubbub_decoder.batch_decoding.tasks import Task
+from hubbub_decoder.explore.job import Show
+from hubbub_decoder.explore.library import MetricVersion, name_of
+from hubbub_decoder.kinds.operations import operations_of
+
+FORMATS = {"CSV": ".csv", "JSON": ".json", "Parquet": ".parquet", "PNG": ".png", "SVG": ".svg"}
+"""Downloads with their suffixes."""
+_SHOWS = {Show.SUM: "all these periods together", Show.PERIODS: "each period", Show.CHANGE: "their change"}
+
+
+class ViewError(HubbubError):
+    """The address asks for periods that there are not."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A choice of the reader.
+
+    first, last             : names of tasks, all between which are shown
+    since_first, since_last : of CHANGE: those against which they are compared
+    strings                 : digest of strings that the reader entered; "": those of the directory of candidates
+    """
+
+    show: Show
+    first: str
+    last: str
+    since_first: str = ""
+    since_last: str = ""
+    strings: str = ""
+
+    @classmethod
+    def of_query(cls, query: Mapping[str, str], version: MetricVersion, now: datetime) -> View:
+        """View of an address. Raises ViewError for unknown periods, and for a change since no period.
+
+        Without a period, it is the last closed one, or the last one if all are open.
+        """
+        names = list(map(name_of, version.tasks))
+        default = name_of((version.closed(now) or version.tasks)[-1])
+        try:
+            show = Show(query.get("show") or Show.SUM)
+            if show not in _SHOWS:
+                raise ValueError
+        except ValueError:
+            raise ViewError(f"show={escape_untrusted(query['show'])} is none of {', '.join(_SHOWS)}.") from None
+        last = query.get("to") or query.get("from") or default
+        first = query.get("from") or last
+        view = cls(show, first, last, strings=query.get("strings", ""))
+        if show is Show.CHANGE:
+            end = query.get("since_to") or query.get("since_from") or _before(names, first)
+            view = replace(view, since_first=query.get("since_from") or end, since_last=end)
+        for each in (view.first, view.last, view.since_first, view.since_last):
+            if each and each not in names:
+                raise ViewError(
+                    f"{version.metric.name} has no period {escape_untrusted(each)}.{did_you_mean(each, names)}"
+                )
+        if names.index(view.first) > names.index(view.last):
+            raise ViewError(f"{view.first} is after {view.last}: choose the earlier period first.")
+        return view
+
+    def samples(self, version: MetricVersion) -> list[tuple[Task, ...]]:
+        """Tasks of each sample of the job. Raises ViewError if two files have the same period."""
+        shown = _between(version.tasks, self.first, self.last)
+        if self.show is Show.PERIODS:
+            return [(task,) for task in shown]
+        if self.show is Show.CHANGE:
+            return [_between(version.tasks, self.since_first, self.since_last), shown]
+        return [shown]
+
+    def query(self, strings: str | None = None) -> str:
+        """Query of the address of this view, or of the same view of other strings."""
+        view = self if strings is None else replace(self, strings=strings)
+        fields = {
+            "show": view.show, "from": view.first, "to": view.last, "since_from": view.since_first, "since_to": view.since_last, "strings": view.strings,
+        }  # fmt: skip
+        return urlencode({name: value for name, value in fields.items() if value})
+
+    def page(self, version: MetricVersion, now: datetime) -> dict[str, Any]:
+        """What `view.html.j2` lets the reader choose."""
+        query, metric = self.query(), version.metric
+        return {
+            "periods": [{"name": name_of(each), "open": version.is_open(each, now)} for each in version.tasks],
+            "shows": list(_SHOWS.items()),
+            "show": self.show,
+            "first": self.first,
+            "last": self.last,
+            "since_first": self.since_first,
+            "since_last": self.since_last,
+            "downloads": [(label, f"data{suffix}?{query}") for label, suffix in FORMATS.items()],
+            "takes_strings": metric.kind.needs_candidates
+            and operations_of(metric).reason_to_skip(has_candidates=True) is None,
+            "post": f"strings?{query}",
+            "strings": self.strings,
+            "without_strings": f"./?{self.query(strings='')}",
+            "notes": list(self._notes(version, now)),
+        }
+
+    def _notes(self, version: MetricVersion, now: datetime) -> Iterator[str]:
+        """Yield what an open period means."""
+        num_open = sum(version.is_open(task, now) for sample in self.samples(version) for task in sample)
+        if num_open:
+            local = shown_epsilon(epsilon(version.metric))
+            subject = f"{format_count(num_open, 'period')} shown here {'is' if num_open == 1 else 'are'} open"
+            yield (
+                f"{subject}: reports are accepted until {OPEN_FOR.days} days after the end. Who reads the counts of an open period twice learns the "
+                f"reports between, and the epsilon of a single one is then {local}, the local one, instead of the central epsilon. Publish closed "
+                "periods only."
+            )
+
+
+def _before(names: Sequence[str], first: str) -> str:
+    """Name before `first`; `first` itself if it is unknown. Raises ViewError if there is none."""
+    if names[0] == first:
+        raise ViewError(
+            f"There is no period before {first} with which it could be compared. Choose later periods, or those to compare with."
+        )
+    return names[names.index(first) - 1] if first in names else first
+
+
+def _between(tasks: Sequence[Task], first: str, last: str) -> tuple[Task, ...]:
+    names = list(map(name_of, tasks))
+    found = tuple(tasks[names.index(first) : names.index(last) + 1])
+    seen: set[str] = set()
+    for task in found:
+        if not seen.isdisjoint(task.periods):
+            raise ViewError(
+                f"Two of the files between {first} and {last} have the same period. Choose periods of which each is in one file."
+            )
+        seen.update(task.periods)
+    return found

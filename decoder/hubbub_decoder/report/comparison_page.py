@@ -1,0 +1,62 @@
+"""Page of a comparison: the change of each share, with its interval and its test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hubbub_decoder.comparison.results import Comparison, summary_lines
+from hubbub_decoder.report.about import definition_rows, privacy_rows
+from hubbub_decoder.report.decoding_page import period_text
+from hubbub_decoder.report.rendering import Scripts, json_numbers, render
+from hubbub_decoder.results.document import format_level, group_name
+
+MAX_ROWS = 2_000
+"""Largest number of changes on a page: detected ones first, then the largest."""
+
+
+def render_comparison(
+    comparison: Comparison,
+    scripts: Scripts,
+    *,
+    provenance: Iterable[tuple[str, str]] = (),
+    path: Sequence[tuple[str, str]] = (),
+    view: Mapping[str, Any] | None = None,
+) -> str:
+    """HTML page of the changes between two samples; for the arguments see `render_decoding`."""
+    is_noise = not comparison.detected
+    changes = [(group_name(each.group), each) for each in comparison.changes[:MAX_ROWS]]
+    if is_noise:
+        changes.sort(key=lambda row: row[0])
+    level = format_level(comparison.confidence)
+    return render(
+        "comparison.html.j2",
+        scripts,
+        {
+            "level": level,
+            "estimates": {
+                "axis": "change of the share of reports (percentage points)",
+                "labels": [label for label, _ in changes],
+                "share": json_numbers([each.change for _, each in changes]),
+                "low": json_numbers([each.low for _, each in changes]),
+                "high": json_numbers([each.high for _, each in changes]),
+                "joint_low": None,
+                "joint_high": None,
+                "truth": None,
+                "detected": [int(each.detected) for _, each in changes],
+            },
+        },
+        comparison=comparison,
+        metric=comparison.metric,
+        before=period_text(comparison.a.periods),
+        after=period_text(comparison.b.periods),
+        changes=changes,
+        is_noise=is_noise,
+        level=level,
+        lines=list(summary_lines(comparison)),
+        privacy=list(privacy_rows(comparison.metric)),
+        definition=list(definition_rows(comparison.metric)),
+        provenance=list(provenance),
+        path=path,
+        view=view,
+    )

@@ -1,0 +1,74 @@
+"""Highlights of a decoding: the few numbers that the card of a metric shows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.document import group_name
+from hubbub_decoder.results.estimates import Estimate, Level
+from hubbub_decoder.results.ordinal import number_texts
+
+_MOST_SHARES = 20
+
+
+class State(StrEnum):
+    """What a metric's last period says about itself, the most urgent first."""
+
+    PROBLEM = "problem"
+    WARNING = "warning"
+    NOISE = "nothing detected"
+    GOOD = "good"
+
+
+@dataclass(frozen=True, slots=True)
+class Highlight:
+    """A share with its interval."""
+
+    label: str
+    share: float
+    low: float
+    high: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Both ends."""
+        return self.low, self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Highlights:
+    """The largest shares of a decoding.
+
+    shares     : the largest detected ones, or those of categories, which are not tested; at most 20
+    num_listed : number of all of these
+    mean       : of an ordinal metric, as text
+    """
+
+    num_reports: int
+    shares: tuple[Highlight, ...]
+    num_listed: int
+    mean: str
+    state: State
+
+    @classmethod
+    def of(cls, decoding: Decoding) -> Highlights:
+        """Highlights of a decoding."""
+        known = [each for each in decoding if not math.isnan(each.share)]
+        listed = [each for each in known if each.detected] if decoding.is_tested else known
+        mean = "" if decoding.numbers is None else number_texts(decoding.numbers.mean)[0]
+        shares = tuple(map(_highlight, listed[:_MOST_SHARES]))
+        return cls(decoding.num_reports, shares, len(listed), mean, _state(decoding, is_empty=not (listed or mean)))
+
+
+def _highlight(estimate: Estimate) -> Highlight:
+    return Highlight(group_name(estimate.group), estimate.share, *estimate.interval)
+
+
+def _state(decoding: Decoding, *, is_empty: bool) -> State:
+    levels = {finding.level for finding in decoding.warnings}
+    if Level.PROBLEM in levels or not decoding.diagnose().fits:
+        return State.PROBLEM
+    return State.WARNING if Level.WARNING in levels else State.NOISE if is_empty else State.GOOD

@@ -1,0 +1,574 @@
+"""`hubbub explore`: what the pages show for every kind of metric, what they refuse, and what becomes of hostile and failing jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hubbub import Metric, Params
+from hubbub.cli import main
+from hubbub.errors import HubbubError
+from hubbub.metrics.kinds import JointKind
+from hubbub.summary import BitCounts, Reports, read_summary, write_summary
+from hubbub_decoder import compare, decode, decode_by_period, simulate
+from hubbub_decoder.data.output_files import write_report_file
+from hubbub_decoder.explore import answers as answering
+from hubbub_decoder.explore.answers import Answers
+from hubbub_decoder.explore.app import explore_app
+from hubbub_decoder.explore.cache import Cache
+from hubbub_decoder.explore.decoding_process import DecodingProcess, FailedError
+from hubbub_decoder.explore.explorer import Explorer
+from hubbub_decoder.explore.job import Job, Show
+from hubbub_decoder.explore.library import Library
+from hubbub_decoder.options import Options
+from hubbub_decoder.results.table_result import TableResult
+from hubbub_decoder.simulation import JointPopulation
+from tests.support.asgi import AppResponse, Caller, started
+from tests.support.every_kind import METRICS
+from tests.support.report_pages import HOSTILE
+
+PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.0)
+PAGE = Metric.string("page", PARAMS, description="First <page>", owner="web")
+TEXT = Metric.string("text", Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25))
+DAYS = "2026-03-02", "2026-03-09", "2026-03-16"
+NOW = datetime(2026, 4, 12, tzinfo=UTC)
+"""The first two days are closed, the third is open."""
+FORM = (b"content-type", b"application/x-www-form-urlencoded")
+SAME_ORIGIN = (b"origin", b"http://localhost")
+
+
+class InProcess(DecodingProcess):
+    """Answers in this process, and counts the jobs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: list[Job] = []
+        self.problem: str | None = None
+
+    async def answer(self, job: str) -> bytes:
+        self.jobs.append(Job.from_json(job.encode()))
+        if self.problem is not None:
+            raise FailedError(self.problem)
+        try:
+            return self.jobs[-1].answer()
+        except HubbubError as problem:
+            raise FailedError(str(problem)) from None
+
+
+class Explored:
+    """An application over a directory, and its parts."""
+
+    def __init__(self, place: Path, process: DecodingProcess | None = None, most_bytes: int = 10**8) -> None:
+        self.place = place
+        self.process = process or InProcess()
+        self.cache = Cache(place / "cache", most_bytes)
+        library = Library(place / "summaries", place / "candidates", Options())
+        self.explorer = Explorer(library, self.cache, Answers(self.cache, self.process))
+        self._app = explore_app(self.explorer, lambda: NOW)
+
+    def __enter__(self) -> Explored:
+        self._context = started(self._app)
+        self.caller: Caller = self._context.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._context.__exit__(None, None, None)
+
+    def get(self, path: str, **headers: str) -> AppResponse:
+        return self.caller.call("GET", path, [(name.encode(), value.encode()) for name, value in headers.items()])
+
+    def post(self, path: str, body: bytes, *headers: tuple[bytes, bytes]) -> AppResponse:
+        return self.caller.call("POST", path, headers or (FORM, SAME_ORIGIN), [body])
+
+
+def folder(metric: Metric) -> str:
+    return f"/{metric.name}@{metric.digest[:8]}"
+
+
+def text_of(response: AppResponse) -> str:
+    page = re.sub(r"<(style|script)\b.*?</\1>", "", response.body.decode(), flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page))
+
+
+def write(place: Path, metric: Metric, day: str, population: JointPopulation, seed: int = 1) -> None:
+    path, rng = place / "summaries" / f"{metric.name}-{metric.digest[:8]}-{day}.parquet", np.random.default_rng(seed)
+    if isinstance(metric.kind, JointKind):
+        reports = simulate(metric, population, rng, form=Reports, periods=[day])
+        write_report_file(metric, [(reports.cohorts, reports.rows)], path, [day])
+    else:
+        write_summary(simulate(metric, population, rng, periods=[day]), path)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "summaries").mkdir()
+    (tmp_path / "candidates").mkdir()
+    (tmp_path / "candidates" / "page.txt").write_text("a\nb\nabsent\n")
+    for seed, day in enumerate(DAYS):
+        write(tmp_path, PAGE, day, {"a": 2_000 - 900 * (seed == 1), "b": 1_000, "unlisted": 500}, seed)
+    return tmp_path
+
+
+@pytest.fixture
+def explored(place: Path) -> Iterator[Explored]:
+    with Explored(place) as made:
+        yield made
+
+
+def test_files_have_the_numbers_of_decode_compare_and_decode_by_period(explored: Explored) -> None:
+    first, second, _ = (read_summary(path) for path in sorted((explored.place / "summaries").iterdir()))
+    assert isinstance(first, BitCounts)
+    assert isinstance(second, BitCounts)
+    names = ["a", "b", "absent"]
+    expected: dict[str, TableResult[Any]] = {
+        f"from={DAYS[0]}&to={DAYS[0]}": decode(first, names),
+        f"from={DAYS[0]}&to={DAYS[1]}": decode(first + second, names),
+        f"from={DAYS[0]}&to={DAYS[1]}&show=periods": decode_by_period([first, second], names),
+        f"from={DAYS[1]}&show=change": compare(first, second, names),
+        f"from={DAYS[0]}&show=change&since_from={DAYS[1]}": compare(second, first, names),
+    }
+    for query, result in expected.items():
+        for suffix in (".csv", ".json", ".parquet"):
+            found = explored.get(f"{folder(PAGE)}/data{suffix}?{query}")
+            assert (found.status, found.body) == (200, result.to_bytes(suffix)), (query, suffix)
+            assert found.headers["content-disposition"].endswith(f'{suffix}"')
+        assert explored.get(f"{folder(PAGE)}/data.png?{query}").body.startswith(b"\x89PNG")
+        assert b"<svg" in explored.get(f"{folder(PAGE)}/data.svg?{query}").body
+        page = explored.get(f"{folder(PAGE)}/?{query}")
+        assert page.status == 200
+        assert "First &lt;page&gt;" in page.body.decode()
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_every_kind_has_pages_or_a_reason(tmp_path: Path, metric: Metric) -> None:
+    (tmp_path / "summaries").mkdir()
+    (tmp_path / "candidates").mkdir()
+    if metric.kind.needs_candidates:
+        (tmp_path / "candidates" / f"{metric.name}.txt").write_text("linux\nmail\n")
+    values: dict[str, JointPopulation] = {
+        "os": {"linux": 3_000}, "browser": {"firefox": 3_000}, "dark": {"true": 3_000}, "theme": {"dark": 3_000}, "delay": {"5": 3_000},
+        "size": {"5": 3_000}, "plugins": {"spelling": 3_000}, "os_and_page": {("linux", "mail"): 3_000}, "theme_and_page": {("dark", "mail"): 3_000},
+    }  # fmt: skip
+    for seed, day in enumerate(DAYS):
+        write(tmp_path, metric, day, values.get(metric.name, {"mail": 3_000}), seed)
+    with Explored(tmp_path) as explored:
+        statuses = {
+            query: explored.get(f"{folder(metric)}/?{query}")
+            for query in (
+                "",
+                "show=change",
+                f"show=periods&from={DAYS[0]}&to={DAYS[2]}",
+                f"from={DAYS[0]}&to={DAYS[2]}",
+            )
+        }
+        front = text_of(explored.get("/"))
+    for query, response in statuses.items():
+        if response.status != 200:
+            assert response.status in (400, 503), query
+            assert metric.name in text_of(response)
+            assert "unexpected" not in text_of(response), text_of(response)
+    assert (statuses[""].status == 200) is (metric.name not in ("os_and_page", "theme_and_page", "words"))
+    assert metric.name in front
+
+
+def test_closed_periods_are_shown_first_and_open_ones_say_what_they_cost(explored: Explored) -> None:
+    shown = text_of(explored.get(f"{folder(PAGE)}/"))
+    assert f"Reporting period: {DAYS[1]}" in shown
+    assert "are open" not in shown
+    assert f"{DAYS[2]} (open)" in shown
+    assert "Central epsilon of these counts" in shown
+    shown = text_of(explored.get(f"{folder(PAGE)}/?from={DAYS[1]}&to={DAYS[2]}"))
+    assert "1 period shown here is open" in shown
+    assert "Who reads the counts of an open period twice learns the reports between" in shown
+
+
+def test_a_page_says_whether_it_can_be_trusted(explored: Explored) -> None:
+    shown = text_of(explored.get(f"{folder(PAGE)}/"))
+    assert "Can these results be trusted? The reports fit the metric" in shown
+    assert "Forged reports that a detection would need:" in shown.partition("Estimates")[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("from=2026-03-03", "page has no period 2026-03-03. Did you mean"),
+        (f"from={DAYS[1]}&to={DAYS[0]}", f"{DAYS[1]} is after {DAYS[0]}"),
+        (f"show=change&from={DAYS[0]}", f"There is no period before {DAYS[0]}"),
+        ("show=highlights", "show=highlights is none of sum, periods, change"),
+        ("show=<b>", "show=&lt;b&gt; is none of"),
+        ("strings=" + "0" * 64, "The strings of this address are not kept any more"),
+        ("strings=../../etc/passwd", "The strings of this address are not kept any more"),
+    ],
+)
+def test_an_address_of_nothing_says_what_there_is(explored: Explored, query: str, said: str) -> None:
+    response = explored.get(f"{folder(PAGE)}/?{query}")
+    assert response.status == 400
+    assert said in text_of(response)
+
+
+@pytest.mark.parametrize(
+    "path", ["/page@00000000/", "/a/b/c", "/page/data.csv", f"{folder(PAGE)}/data.exe", f"{folder(PAGE)}/strings"]
+)
+def test_unknown_addresses_are_pages_too(explored: Explored, path: str) -> None:
+    response = explored.get(path)
+    assert response.status == (405 if path.endswith("strings") else 404)
+    assert "<h1>Metrics</h1>" in response.body.decode()
+
+
+def test_files_with_the_same_period_are_not_added_up(explored: Explored) -> None:
+    counts = simulate(PAGE, {"a": 100}, np.random.default_rng(1), periods=list(DAYS[:2]))
+    write_summary(counts, explored.place / "summaries" / "both.parquet")
+    response = explored.get(f"{folder(PAGE)}/?from={DAYS[0]}&to={DAYS[1]}")
+    assert response.status == 400
+    assert "Two of the files" in text_of(response)
+    assert explored.get(f"{folder(PAGE)}/?from={DAYS[0]}..{DAYS[1]}").status == 200
+
+
+def test_other_strings_are_decoded_at_an_address_that_has_them(explored: Explored) -> None:
+    (explored.place / "candidates" / "page.txt").unlink()
+    response = explored.get(f"{folder(PAGE)}/")
+    assert response.status == 400
+    assert "cannot be shown" in text_of(response)
+    assert "Other strings" in text_of(response)  # so it has a way out
+    for given in (
+        "unlisted\r\n\r\nb",
+        "שלום\n<script>alert(1)</script>\n=1+1\n" + "x" * 10_000,
+        "\n".join(HOSTILE).replace("\x00", ""),
+    ):
+        sent = explored.post(f"{folder(PAGE)}/strings?from={DAYS[0]}", f"strings={quote_plus(given)}".encode())
+        assert sent.status == 303
+        address = sent.headers["location"].removeprefix("./")
+        assert f"from={DAYS[0]}" in address
+        page = explored.get(f"{folder(PAGE)}/{address}")
+        assert page.status == 200
+        assert "<script>alert" not in page.body.decode()
+        rows = json.loads(explored.get(f"{folder(PAGE)}/data.json{address}").body)["estimates"]
+        assert {row["candidate"] for row in rows} == {line for line in given.replace("\r\n", "\n").split("\n") if line}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers"),
+    [
+        (403, b"strings=a", (FORM, (b"origin", b"http://evil.example"))),
+        (403, b"strings=a", (FORM, (b"origin", b"null"))),
+        (403, b"strings=a", (FORM,)),
+        (413, b"strings=" + b"a%0A" * 300_000, (FORM, SAME_ORIGIN)),
+        (415, b"\x1f\x8b" + bytes(1_000), (FORM, SAME_ORIGIN, (b"content-encoding", b"gzip"))),
+        (415, b"PK\x03\x04", ((b"content-type", b"multipart/form-data; boundary=x"), SAME_ORIGIN)),
+        (400, b"strings=%FF", (FORM, SAME_ORIGIN)),
+        (400, b"strings=\xff", (FORM, SAME_ORIGIN)),
+        (400, b"strings=a&b=c", (FORM, SAME_ORIGIN)),
+        (400, b"strings=%0A%0D%0A", (FORM, SAME_ORIGIN)),
+        (400, b"", (FORM, SAME_ORIGIN)),
+    ],
+)
+def test_a_hostile_form_costs_one_refused_request(
+    explored: Explored, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...]
+) -> None:
+    assert explored.post(f"{folder(PAGE)}/strings", body, *headers).status == status
+    assert not list((explored.place / "cache").glob("*.txt"))
+    assert explored.get(f"{folder(PAGE)}/").status == 200
+
+
+def test_pages_are_for_browsers_of_this_machine(explored: Explored) -> None:
+    for host, status in (
+        ("evil.example", 400), ("localhost.evil.example", 400), ("10.0.0.1:8001", 400), ("127.0.0.1:8001", 200), ("[::1]:8001", 200), ("localhost", 200),
+    ):  # fmt: skip
+        assert explored.caller.call("GET", "/", host=host).status == status, host
+    response = explored.get(f"{folder(PAGE)}/")
+    assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "samesite=strict" in response.headers["set-cookie"].lower()
+    policy = re.search(r'content="(default-src[^"]*)"', response.body.decode())
+    assert policy is not None
+    assert "script-src &#39;sha256-" in policy[1] or "script-src 'sha256-" in policy[1]
+    assert "nonce" not in policy[1]
+
+
+def fill(explored: Explored) -> None:
+    """Let the background decode what the cards show."""
+    versions, _ = explored.explorer.read()
+    for job in list(explored.explorer.unknown_highlights(versions, NOW)):
+        explored.cache.add_answer(job.key, job.inputs, job.answer())
+
+
+def test_cards_are_found_filtered_and_sorted(explored: Explored) -> None:
+    dark = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25, description="Dark mode", owner="apps")
+    rare = Metric.string("rare", PARAMS, owner="apps")
+    (explored.place / "candidates" / "rare.txt").write_text("x\n")
+    write(explored.place, dark, DAYS[0], {"true": 9_000})
+    write(explored.place, rare, DAYS[0], {"x": 3})
+    write(explored.place, Metric.joint("both", (dark, TEXT)), DAYS[0], {("true", "a"): 1_000})
+    (explored.place / "summaries" / "broken.parquet").write_bytes(b"PAR1")
+    fill(explored)
+    shown = text_of(explored.get("/"))
+    assert "4 of 4 metrics " in shown
+    assert "broken.parquetnot a hubbub summary" in shown
+    assert f"{DAYS[1]}, 2,600 reports, 1 open, web" in shown
+
+    def names(query: str) -> list[str]:
+        return re.findall(r'<h2><a href="(\w+)@', explored.get(f"/?{query}").body.decode())
+
+    assert names("") == ["rare", "dark", "page", "both"]  # the most urgent state first: a warning, good, not decoded
+    assert names("sort=name") == ["both", "dark", "page", "rare"]
+    assert names("sort=reports") == ["dark", "page", "rare", "both"]
+    assert names("sort=newest+period") == ["page", "both", "dark", "rare"]
+    assert names("sort=nonsense") == names("")
+    assert names("owner=apps") == ["rare", "dark"]
+    assert names("kind=string&owner=apps") == ["rare"]
+    assert names("state=good") == ["dark", "page"]
+    assert names("q=DARK+mode") == ["dark"]
+    assert names("q=%3Cscript%3E" * 100) == []
+
+
+def test_two_versions_of_a_metric_are_told_apart(explored: Explored) -> None:
+    other = Metric.string(
+        "page", Params(num_bits=64, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.0)
+    )
+    write(explored.place, other, DAYS[0], {"a": 1_000})
+    shown = text_of(explored.get("/"))
+    assert f"page@{other.digest[:8]}" in shown
+    assert f"page@{PAGE.digest[:8]}" in shown
+
+
+def test_an_answer_is_computed_once_and_again_when_a_file_changes(explored: Explored) -> None:
+    process = explored.process
+    assert isinstance(process, InProcess)
+    first = explored.get(f"{folder(PAGE)}/").body
+    assert explored.get(f"{folder(PAGE)}/").body == first
+    jobs = [job for job in process.jobs if job.suffix == ".html"]
+    assert len(jobs) == 1
+    write(explored.place, PAGE, DAYS[1], {"a": 10_000}, seed=9)
+    second = text_of(explored.get(f"{folder(PAGE)}/"))
+    assert "10,000" in second
+    assert jobs[0].inputs[0] not in {
+        line for path in kept(explored) for line in json.loads(path.read_bytes().partition(b"\n")[0])
+    }
+
+
+def kept(explored: Explored) -> list[Path]:
+    return [path for path in (explored.place / "cache").iterdir() if path.suffix == ""]
+
+
+def test_answers_of_deleted_summaries_are_deleted(explored: Explored) -> None:
+    explored.get(f"{folder(PAGE)}/")
+    sent = explored.post(f"{folder(PAGE)}/strings", b"strings=a")
+    explored.get(f"{folder(PAGE)}/{sent.headers['location'].removeprefix('./')}")
+    assert kept(explored)
+    write(explored.place, Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25), DAYS[0], {"true": 10})
+    for path in (explored.place / "summaries").glob("page-*"):
+        path.unlink()
+    explored.get("/")
+    assert not kept(explored)
+
+
+def test_kept_files_are_private_and_their_size_is_bounded(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", most_bytes=1_000)
+    for number in range(20):
+        cache.add_answer(f"{number:02}", [], b"x" * 100)
+        cache.answer("00")
+        time.sleep(0.002)  # times of files tell their order
+    files = list((tmp_path / "cache").iterdir())
+    assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert sum(path.stat().st_size for path in files) <= 1_000
+    assert {path.name for path in files} > {"00", "19"}  # used last
+    assert cache.answer("05") is None
+
+
+class Blocked(InProcess):
+    """Answers nothing until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = asyncio.Event()
+
+    async def answer(self, job: str) -> bytes:
+        await self.go.wait()
+        return await super().answer(job)
+
+
+def test_a_page_waits_and_one_asker_has_one_job(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hubbub_decoder.explore.app._PATIENCE", 0.01)
+    monkeypatch.setattr(answering, "MAX_WAITING", 3)
+    process = Blocked()
+    with Explored(place, process) as explored:  # the background has a job, too
+        first, second = f"{folder(PAGE)}/", f"{folder(PAGE)}/?from={DAYS[0]}"
+        for _ in range(2):  # loading a page again is no other job
+            waiting = explored.get(first, cookie="hubbub-explore=one")
+            assert (waiting.status, waiting.headers["refresh"]) == (202, "3")
+            assert "The reports are being decoded. This page loads again by itself." in text_of(waiting)
+        refused = explored.get(second, cookie="hubbub-explore=one")
+        assert (refused.status, refused.headers["retry-after"]) == (429, "3")
+        assert "Another page of yours is being decoded" in text_of(refused)
+        assert explored.get(second, cookie="hubbub-explore=two").status == 202
+        full = explored.get(f"{folder(PAGE)}/?from={DAYS[2]}", cookie="hubbub-explore=three")
+        assert full.status == 429
+        assert "3 pages wait" in text_of(full)
+        process.go.set()
+        while explored.get(first, cookie="hubbub-explore=one").status != 200:
+            pass
+        while explored.get(second, cookie="hubbub-explore=one").status != 200:
+            pass
+
+
+def test_a_failed_job_is_not_tried_again_at_once(explored: Explored) -> None:
+    process = explored.process
+    assert isinstance(process, InProcess)
+    fill(explored)
+    process.problem = "Decoding took too long."
+    before = len(process.jobs)
+    for _ in range(3):
+        response = explored.get(f"{folder(PAGE)}/")
+        assert response.status == 503
+        assert "Decoding took too long." in text_of(response)
+        assert "First period" in text_of(response)
+    assert len(process.jobs) == before + 1
+
+
+PROBE = """
+import os, socket, subprocess, sys
+from hubbub_decoder.explore.decoding_process import limit_this_process
+import numpy as np
+limit_this_process()
+place = sys.argv[1]
+def refused(action):
+    try:
+        action()
+    except (OSError, MemoryError) as problem:
+        return type(problem).__name__
+    return "allowed"
+print([refused(each) for each in (
+    lambda: open(place + "/a", "w"), lambda: open(place + "/kept", "r+"), lambda: os.open(place + "/b", os.O_CREAT), lambda: os.mkdir(place + "/c"),
+    lambda: os.remove(place + "/kept"), lambda: os.rename(place + "/kept", place + "/d"), lambda: os.truncate(place + "/kept", 0), lambda: os.symlink("/", place + "/e"),
+    lambda: os.chmod(place + "/kept", 0), lambda: socket.create_connection(("127.0.0.1", 1)), lambda: socket.socket(),
+    lambda: subprocess.run(["true"]), lambda: os.system("true"), lambda: os.fork(), lambda: os.kill(os.getppid(), 0), lambda: np.ones(3 << 27),
+)], refused(lambda: open(place + "/kept").read()), os.nice(0))
+"""
+
+
+def test_the_decoding_process_gives_up_what_it_does_not_need(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("kept")
+    ran = subprocess.run([sys.executable, "-c", PROBE, str(tmp_path)], capture_output=True, text=True, check=True)
+    refusals = ["PermissionError"] * 15 + ["MemoryError" if sys.platform == "linux" else "allowed"]
+    assert ran.stdout.replace("_ArrayMemoryError", "MemoryError").strip() == f"{refusals} allowed 19"
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+async def _answer(process: DecodingProcess, job: Job) -> bytes | str:
+    try:
+        return await process.answer(job.to_json())
+    except FailedError as problem:
+        return str(problem)
+
+
+def job_of(place: Path) -> Job:
+    explorer = Explored(place).explorer
+    versions, _ = explorer.read()
+    return next(explorer.unknown_highlights(versions, NOW))
+
+
+def test_the_decoding_process_answers_like_this_one_without_its_secrets(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUBBUB_TOKEN", "hubbub_secret")
+
+    async def run() -> None:
+        process, job = DecodingProcess(), job_of(place)
+        for suffix in (".json", ".html", ".png"):
+            each = replace(job, suffix=suffix, show=Show.HIGHLIGHTS if suffix == ".json" else Show.SUM)
+            answer = await _answer(process, each)
+            assert answer == each.answer() or suffix == ".png", answer
+            assert isinstance(answer, bytes)
+        running = process._process
+        assert running is not None
+        if sys.platform == "linux":
+            assert b"hubbub_secret" not in Path(f"/proc/{running.pid}/environ").read_bytes()
+        missing = replace(job, samples=(("/nowhere.parquet",),))
+        assert "/nowhere.parquet" in str(await _answer(process, missing))
+        assert process._process is running  # an error is an answer
+        await process.end()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("harm", "said"), [(signal.SIGKILL, "died"), (signal.SIGSTOP, "took more than 2 seconds")])
+def test_a_decoding_process_that_dies_or_hangs_costs_one_answer(place: Path, harm: signal.Signals, said: str) -> None:
+    async def run() -> None:
+        process, job = DecodingProcess(), job_of(place)
+        assert await _answer(process, job) == job.answer()
+        running = process._process
+        assert running is not None
+        process._seconds = 2
+        os.kill(running.pid, harm)
+        assert said in str(await _answer(process, job))
+        process._seconds = 60
+        assert await _answer(process, job) == job.answer()
+        await process.end()
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def served(place: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    command = [
+        sys.executable,
+        "-m",
+        "hubbub",
+        "explore",
+        str(place / "summaries"),
+        "--candidates",
+        str(place / "candidates"),
+    ]
+    with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        yield running, running.stdout.readline().split()[0]
+        running.terminate()
+
+
+def test_the_command_serves_until_it_is_told_to_end(served: tuple[subprocess.Popen[str], str]) -> None:
+    running, url = served
+    while "still being decoded" in (page := urlopen(url).read().decode()):  # noqa: S310  (ours)
+        time.sleep(0.1)
+    assert "page" in page
+    with urlopen(f"{url}{folder(PAGE)[1:]}/") as response:  # noqa: S310  (ours)
+        assert response.status == 200
+    running.terminate()
+    assert running.wait(20) in (0, -signal.SIGTERM)
+
+
+def test_the_command_refuses_what_it_cannot_show(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "has no .parquet file" in CliRunner().invoke(main, ["explore", str(tmp_path / "empty")]).output
+    write_summary(simulate(PAGE, {"a": 10}, np.random.default_rng(1)), tmp_path / "empty" / "a.parquet")
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = str(taken.getsockname()[1])
+        failed = CliRunner().invoke(main, ["explore", str(tmp_path / "empty"), "--port", port])
+    assert failed.exit_code == 1
+    assert f"Port {port} of 127.0.0.1 cannot be used" in failed.output
+    (tmp_path / "file").touch()
+    failed = CliRunner().invoke(
+        main, ["explore", str(tmp_path / "empty"), "--port", "0", "--cache", str(tmp_path / "file")]
+    )
+    assert failed.exit_code == 1
+    assert "cannot be written" in failed.output
