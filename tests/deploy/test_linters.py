@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.deploy.conftest import Certificate
 
 HUBBUB = Path(sys.executable).with_name("hubbub")
-UNITS = ("hubbub.service", "hubbub@.service", "hubbub-results.service")
+UNITS = ("hubbub.service", "hubbub@.service", "hubbub-results.service", "hubbub-explore.service")
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 OLDEST_KUBERNETES, NEWEST_KUBERNETES = "1.30", "1.37"
 MAX_EXPOSURE = 15

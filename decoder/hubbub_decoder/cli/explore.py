@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 @click.option(
     "--cache", "cache_path", type=PATH, metavar="DIRECTORY", help="Directory that keeps what was decoded for the next time. Default: a temporary one."
 )  # fmt: skip
+@click.option(
+    "--hostname",
+    "hostnames",
+    multiple=True,
+    metavar="NAME",
+    help="Host name under which a proxy of this machine shows the pages, which signs readers in; repeatable.",
+)
 @interval_options
 @fdr_option("candidates and changes")
 def command(
@@ -30,6 +37,7 @@ def command(
     candidates_path: Path | None,
     port: int,
     cache_path: Path | None,
+    hostnames: tuple[str, ...],
     confidence: float,
     target: Target,
     fdr: float,
@@ -39,7 +47,7 @@ def command(
     The front page has a card for each metric. The page of a metric shows the shares of any periods, their changes, tests and warnings, and takes other strings.
     What is closed is shown first. New files appear when a page is loaded again.
 
-    A process of its own decodes, without secrets, network and write access, with at most 2 GB and 60 seconds for a page.
+    Only browsers of this machine are answered: others need a proxy that signs readers in, and --hostname. A process of its own decodes, without secrets, network and write access, with at most 2 GB and 60 seconds for a page.
 
     \b
     Example:
@@ -48,4 +56,12 @@ def command(
     from hubbub_decoder.explore.serving import serve
     from hubbub_decoder.options import Options
 
-    serve(directory, candidates_path, Options(confidence, fdr, target), cache_path, port, click.echo)
+    serve(
+        directory,
+        candidates_path,
+        Options(confidence, fdr, target),
+        cache=cache_path,
+        port=port,
+        hostnames=hostnames,
+        tell=click.echo,
+    )

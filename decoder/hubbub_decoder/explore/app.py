@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any
@@ -46,8 +46,8 @@ _HEADERS = {
 }
 
 
-def explore_app(explorer: Explorer, now: Callable[[], datetime]) -> Starlette:
-    """Application that shows the metrics of an explorer.
+def explore_app(explorer: Explorer, now: Callable[[], datetime], hostnames: Sequence[str] = ()) -> Starlette:
+    """Application that shows the metrics of an explorer; hostnames : by which it is called, besides HOSTS.
 
     /                            cards of all metrics
     /METRIC@DIGEST/?VIEW         page of a view (`View`)
@@ -73,7 +73,7 @@ def explore_app(explorer: Explorer, now: Callable[[], datetime]) -> Starlette:
             Route("/{folder}/data{suffix}", pages.download),
             Route("/{folder}/strings", pages.take_strings, methods=["POST"]),
         ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[*HOSTS], www_redirect=False)],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[*HOSTS, *hostnames], www_redirect=False)],
         exception_handlers={
             ViewError: _problem(400),
             FailedError: _problem(503),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -28,14 +28,18 @@ def serve(
     directory: Path,
     candidates: Path | None,
     options: Options,
-    cache: Path | None,
-    port: int,
+    *,
+    cache: Path | None = None,
+    port: int = 0,
+    hostnames: Sequence[str] = (),
     tell: Callable[[str], object],
 ) -> None:
     """Serve until SIGINT or SIGTERM.
 
-    cache : directory for answers; None: a temporary one
-    tell  : is told the address
+    cache     : directory for answers; None: a temporary one
+    port      : 0: any free one
+    hostnames : of a proxy, besides those of this machine
+    tell      : is told the address
 
     Raises SummaryError for a directory without summaries, and OutputError if the port is taken or the cache cannot be written.
     """
@@ -48,13 +52,13 @@ def serve(
             raise OutputError(f"{problem.filename} cannot be written: {problem.strerror}.") from None
         with _listen(port) as listener:
             tell(f"http://{_HOST}:{listener.getsockname()[1]}/ shows {directory} (Ctrl+C ends it)")
-            asyncio.run(_serve(library, kept, listener))
+            asyncio.run(_serve(library, kept, listener, hostnames))
 
 
-async def _serve(library: Library, cache: Cache, listener: socket.socket) -> None:
+async def _serve(library: Library, cache: Cache, listener: socket.socket, hostnames: Sequence[str]) -> None:
     explorer = Explorer(library, cache, Answers(cache, DecodingProcess()))
     config = uvicorn.Config(
-        explore_app(explorer, utc_now),
+        explore_app(explorer, utc_now, hostnames),
         log_level="warning",
         server_header=False,
         date_header=False,
