@@ -39,6 +39,7 @@ SEARCHES = {
     "overload limits": "how-to/overload.md",
     "behind proxy": "how-to/proxy.md",
     "alerts": "how-to/alerts.md",
+    "results in the browser": "how-to/exploring.md",
 }
 """What a person types into the search, and the page that answers it."""
 

@@ -33,9 +33,11 @@ from hubbub.text import visible_text
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_decoder import Decoding, Finding, Wishes, decode, plan
+from hubbub_decoder.batch_decoding.tasks import UnreadableFile
+from hubbub_decoder.explore.front_page import Card, render_explore
 from hubbub_decoder.planning.page import render_page
 from hubbub_decoder.report.decoding_page import render_decoding
-from hubbub_decoder.report.index_page import MetricRow, Problem, render_index
+from hubbub_decoder.report.highlights import Highlights
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.rendering import inline_scripts
 from tests.aggregator.conftest import running
@@ -116,13 +118,16 @@ def of_metric(texts: list[str]) -> str:
     )
 
 
-def of_index(texts: list[str]) -> str:
-    rows = [MetricRow(each.metric, texts[4], (PeriodRow.from_decoding(each),)) for each in decodings(texts)]
-    return render_index(rows, [Problem(*texts[:4])], inline_scripts())
+def of_front_page(texts: list[str]) -> str:
+    cards = [
+        Card(each.metric, texts[4], each.metric.name, texts[3], 1, 0, "good", (Highlights.of(each),))
+        for each in decodings(texts)
+    ]
+    return render_explore(cards, [UnreadableFile(Path("a.parquet"), texts[5])], {"q": texts[6]})
 
 
 PRINTERS: list[Callable[[list[str]], str]] = [
-    markup, catalogue, state, of_plan, of_decoding, of_metric, of_index,
+    markup, catalogue, state, of_plan, of_decoding, of_metric, of_front_page,
 ]  # fmt: skip
 
 
@@ -139,7 +144,12 @@ def require_visible(shown: str) -> None:
 @pytest.mark.filterwarnings("ignore:Glyph .* missing from font")  # of the labels in the plan's curves
 @pytest.mark.parametrize("printer", PRINTERS, ids=lambda printer: printer.__name__)
 def test_pages_show_every_character(printer: Callable[[list[str]], str]) -> None:
-    examples: dict[Any, int] = {of_plan: 2, of_decoding: 4, of_metric: 4, of_index: 4}  # they draw charts or decode
+    examples: dict[Any, int] = {
+        of_plan: 2,
+        of_decoding: 4,
+        of_metric: 4,
+        of_front_page: 4,
+    }  # they draw charts or decode
 
     @settings(max_examples=examples.get(printer, 50), suppress_health_check=[HealthCheck.too_slow])
     @given(TEXTS)

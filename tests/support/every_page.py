@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -9,13 +12,16 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
+import urllib3
 
 from hubbub import Definitions, Metric, parse_definitions
 from hubbub.cli.catalogue import catalogue_pages
+from hubbub.summary import write_summary
 from hubbub.testing import ManualClock, RecordingTransport
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_decoder import Wishes, decode, describe, plan, simulate
+from hubbub_decoder.data.csv_cells import csv_bytes
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.demo.page import write_pages
 from hubbub_decoder.planning.page import render_page
@@ -25,12 +31,27 @@ from tests.client.conftest import HOMEPAGE, SURVEY, Rig
 from tests.client.conftest import TODAY as CLIENT_DAY
 from tests.client.transparency.test_state_page import OS, used_client
 from tests.support.many_metrics import definitions_text, fill
-from tests.support.report_pages import NAMES, PAGE, decode_load, decode_pages, write_report_pages
+from tests.support.report_pages import (
+    DAYS,
+    LOAD,
+    NAMES,
+    PAGE,
+    SYSTEM,
+    count_pages,
+    decode_load,
+    decode_pages,
+    write_report_pages,
+)
 
 STATIC = (
-    "catalogue/index", "catalogue/metric/dark_mode", "catalogue/metric/os", "state", "plan", "plans", "string", "noise", "noise-trend", "ordinal", "categories", "trend", "metric", "index", "published",
+    "catalogue/index", "catalogue/metric/dark_mode", "catalogue/metric/os", "state", "plan", "plans", "string", "noise", "noise-trend", "ordinal", "categories", "trend", "metric", "published",
     "demo/index", "demo/page",
 )  # fmt: skip
+EXPLORED = (
+    "", "?q=page&state=good", "?q=nothing", "PAGE/", "PAGE/?from=2026-03-02&to=2026-03-16", "PAGE/?show=periods&from=2026-03-02&to=2026-03-16", "PAGE/?show=change",
+    "LOAD/?show=periods&from=2026-03-02&to=2026-03-16", "LOAD/", "RARE/", "RARE/?show=change", "SYSTEM/", "PAGE/?from=2026-03-03", "nothing/",
+)  # fmt: skip
+"""Addresses of `hubbub explore`, with a metric in place of PAGE, LOAD, RARE and SYSTEM."""
 SERVED = (
     "/", "/?q=search&problems=1", "/?q=nothing+matches+this", "/metric/search.first_page", "/metric/from_jfk", "/metric/gone",
     "/metric/carrier", "/metric/unknown", "/unknown", "/sign-in",
@@ -80,3 +101,55 @@ def served_pages(directory: Path, num_metrics: int = 60) -> Iterator[str]:
             fill(store, Definitions(metrics), NOON.date() - timedelta(days=days), 5 + 12 * days)
         aggregator = stack.enter_context(running(definitions, store, Settings(local_reads_without_token=True)))
         yield aggregator.url
+
+
+@contextmanager
+def explored_pages(directory: Path) -> Iterator[dict[str, str]]:
+    """Run `hubbub explore` over summaries with hostile strings, numbers, categories and noise, and yield the addresses of EXPLORED."""
+    rare = replace(PAGE, name="rare")
+    people = {
+        "PAGE": (PAGE, None),
+        "LOAD": (LOAD, {"5": 5_000, "70": 3_000}),
+        "RARE": (rare, {"site-1": 40}),
+        "SYSTEM": (SYSTEM, {"linux": 2_000, "macos": 500}),
+    }
+    (directory / "summaries").mkdir()
+    (directory / "candidates").mkdir()
+    for seed, day in enumerate(DAYS):
+        for name, (metric, population) in people.items():
+            counts = (
+                count_pages(day, seed)
+                if population is None
+                else simulate(metric, population, np.random.default_rng(seed), periods=[day])
+            )
+            write_summary(counts, directory / "summaries" / f"{name}-{day}.parquet")
+    for name in ("page", "rare"):
+        (directory / "candidates" / f"{name}.csv").write_bytes(
+            csv_bytes(["candidate"], ([each] for each in NAMES[:200] if "\0" not in each))
+        )
+    (directory / "summaries" / "damaged.parquet").write_bytes(b"damaged")
+    command = [
+        sys.executable,
+        "-m",
+        "hubbub",
+        "explore",
+        str(directory / "summaries"),
+        "--candidates",
+        str(directory / "candidates"),
+        "--port",
+        "0",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().split()[0]
+            while "still being decoded" in urllib3.request("GET", url).data.decode():
+                time.sleep(0.2)
+            addresses = {}
+            for path in EXPLORED:
+                name, slash, query = path.partition("/")
+                folder = f"{people[name][0].name}@{people[name][0].digest[:8]}" if name in people else name
+                addresses[f"explore {path}"] = url + folder + slash + query
+            yield addresses
+        finally:
+            process.terminate()

@@ -14,7 +14,6 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import Decoding, Trends, decode, decode_by_period, simulate
 from hubbub_decoder.report.highlights import Highlights
-from hubbub_decoder.report.index_page import MetricRow, Problem, render_index
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.published_page import MetricCard, render_front
 from hubbub_decoder.report.rendering import SHARED_SCRIPT, inline_scripts, shared_script, shared_scripts
@@ -65,7 +64,7 @@ def decode_load() -> Trends:
 
 def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends) -> dict[str, Path]:
     """Write pages by kind: `string`, `noise`, `noise-trend`, `ordinal`, `categories` and `trend` of one file each, and `metric`, `index` and `published` of a directory."""
-    kinds = ("string", "noise", "noise-trend", "ordinal", "categories", "trend", "metric", "index", "published")
+    kinds = ("string", "noise", "noise-trend", "ordinal", "categories", "trend", "metric", "published")
     files = {kind: out / f"{kind}.html" for kind in kinds}
     write_trend_report(trends, files["trend"])
     sources = [("Summary", "page-<b>.parquet")]
@@ -89,12 +88,9 @@ def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends)
         counts = simulate(metric, people, rng)
         write_report(decode(counts), files[kind], counts)
     (out / SHARED_SCRIPT).write_text(shared_script())
-    rows = (*(PeriodRow.from_decoding(each) for each in decodings), PeriodRow("2026-03-23", "FAILED", "no <report>"))
+    rows = [PeriodRow.from_decoding(each) for each in decodings]
     documents = [each.to_dict() for each in decodings]
     files["metric"].write_text(render_metric(PAGE, rows, documents, shared_scripts(""), path=[("All", "index.html")]))
-    metrics = [MetricRow(PAGE, "metric.html", rows), MetricRow(LOAD, "ordinal.html", ())]
-    problems = [Problem("page", "FAILED", "2026-03-23", "no <report>"), Problem("a.parquet", "FAILED", "", "damaged")]
-    files["index"].write_text(render_index(metrics, problems, shared_scripts("")))
     none = decode(count_pages(DAYS[0], 0), ["absent"])
     cards = [
         MetricCard(each.metric, "metric.html", "v1/page", DAYS[0], 3, "0.125", Highlights.of(each))

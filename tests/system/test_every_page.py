@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.browsers import Browser, axe_violations, start_browser
-from tests.support.every_page import SERVED, STATIC, served_pages, write_static_pages
+from tests.support.every_page import EXPLORED, SERVED, STATIC, explored_pages, served_pages, write_static_pages
 
 _BROKEN_NUMBERS = r"""
 const found = [];
@@ -25,7 +25,7 @@ while (walker.nextNode()) {
 }
 return found;
 """
-_EXPECTED = "Failed to load resource: the server responded with a status of 404"
+_EXPECTED = "Failed to load resource: the server responded with a status of 4"
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,11 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     """URLs of the pages by name."""
     files = write_static_pages(tmp_path_factory.mktemp("pages"))
     assert files.keys() == {*STATIC}
-    with served_pages(tmp_path_factory.mktemp("served")) as url:
-        yield {name: file.as_uri() for name, file in files.items()} | {path: url + path for path in SERVED}
+    with (
+        served_pages(tmp_path_factory.mktemp("served")) as url,
+        explored_pages(tmp_path_factory.mktemp("explored")) as explored,
+    ):
+        yield {name: file.as_uri() for name, file in files.items()} | {path: url + path for path in SERVED} | explored
 
 
 @pytest.fixture(scope="module", params=["chromium", "firefox"])
@@ -47,7 +50,7 @@ def browser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # Marionette leaves pipes of Firefox open
-@pytest.mark.parametrize("name", [*STATIC, *SERVED])
+@pytest.mark.parametrize("name", [*STATIC, *SERVED, *(f"explore {path}" for path in EXPLORED)])
 def test_page_is_accessible_at_every_width(browser: Browser, addresses: dict[str, str], name: str) -> None:
     for width in (390, 1280):
         for scheme in ("light", "dark"):

@@ -22,12 +22,10 @@ def blocks(language: str) -> list[str]:
 
 def test_example_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    old, new = blocks("toml")
-    for name, text in {
-        "old": old,
-        "edited": old.replace("prob_f = 0.5", "prob_f = 0.75"),
-        "metrics": f"{old}\n{new}",
-    }.items():
+    (old,) = blocks("toml")
+    edited = old.replace("prob_f = 0.5", "prob_f = 0.75")
+    reviewed = edited.replace("reviews/12", "reviews/15")
+    for name, text in {"old": old, "edited": edited, "metrics": f"{old}\n{reviewed}"}.items():
         Path(f"{name}.toml").write_text(text)
     exit_codes = []
     for block in blocks("console"):

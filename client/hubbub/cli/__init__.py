@@ -31,7 +31,6 @@ SECTIONS = {
     "App": ("metrics", "encode", "inspect", "ledger", "state"),
     "Service": ("token", "doctor", "db", "fold"),
     "Analysis": (
-        "report",
         "explore",
         "publish",
         "decode-all",

@@ -13,7 +13,6 @@ from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -25,17 +24,11 @@ from hubbub.summary import read_collected
 from hubbub.worker_processes import worker_pool
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash
 from hubbub_decoder.data.candidates import distinct_candidates, read_candidates
-from hubbub_decoder.data.output_files import PAGE, atomic_write
+from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
-from hubbub_decoder.model.evidence import Collected, combine
+from hubbub_decoder.model.evidence import combine
 from hubbub_decoder.pipeline import decode
-from hubbub_decoder.report.about import provenance_rows
-from hubbub_decoder.report.decoding_page import render_decoding
-from hubbub_decoder.report.rendering import shared_scripts
-from hubbub_decoder.report.write import write_page
-from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.goodness_of_fit import bit_residuals
 
 INDEX = "index.jsonl"
 _DIED = "its process was ended, probably for lack of memory: decode it with `hubbub decode`, or with fewer --jobs"
@@ -134,10 +127,7 @@ def _decode(task: Task, out: Path) -> Outcome:
         )
         for path in result_paths(out, task):
             _make_directory(path.parent)
-            if path.suffix == PAGE:
-                _write_page(decoding, path, summary, task)
-            else:
-                decoding.save(path)
+            decoding.save(path)
     except HubbubError as problem:
         return Outcome(task.name, Status.FAILED, str(problem))
     except Exception as problem:  # noqa: BLE001  (the other tasks go on)
@@ -155,15 +145,6 @@ def _decode(task: Task, out: Path) -> Outcome:
 def result_paths(out: Path, task: Task) -> list[Path]:
     """Files of the result of a task, one for each suffix."""
     return [out / f"{task.name}{suffix}" for suffix in task.suffixes]
-
-
-def _write_page(decoding: Decoding, path: Path, summary: Collected, task: Task) -> None:
-    """Write a page that uses the script of the directory."""
-    provenance = provenance_rows(decoding, task.files, task.candidates, datetime.now(UTC).date())
-    links = [("All metrics", "../index.html"), (task.metric.name, "index.html")]
-    residuals = bit_residuals(summary, decoding)
-    scripts = shared_scripts("../")
-    write_page(path, render_decoding(decoding, scripts, residuals=residuals, provenance=provenance, path=links))
 
 
 @lru_cache(maxsize=1)  # tasks of one metric follow each other

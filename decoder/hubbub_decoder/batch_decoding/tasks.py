@@ -33,7 +33,7 @@ class Task:
 
     files      : summaries or reports of one definition and the same periods, which are added up
     candidates : file with the candidates of a string metric; None: the metric has none, or needs none
-    suffixes   : of the results: .json, .csv, .parquet or .html
+    suffixes   : of the results: .json, .csv or .parquet
     """
 
     metric: Metric

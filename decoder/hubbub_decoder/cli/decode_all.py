@@ -1,16 +1,15 @@
-"""`hubbub decode-all` and `hubbub report`: decode all summaries in a directory, on all processors, and only what has changed."""
+"""`hubbub decode-all`: decode all summaries in a directory, on all processors, and only what has changed."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from hubbub.cli.output import PATH, jobs_option, json_option, print_json
 from hubbub_decoder.cli.shared import (
-    Decorator,
     candidates_directory_option,
     fdr_option,
     independent_clients_option,
@@ -19,46 +18,47 @@ from hubbub_decoder.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import Console
 
     from hubbub_decoder.batch_decoding.run import Outcome
-    from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile
     from hubbub_decoder.options import Target
 
 
-def batch_options(out: str) -> Decorator:
-    """Argument and options of a command that decodes a directory; out : what is written into --out-dir."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(
-            (
-                click.argument("directory", type=PATH),
-                click.option(
-                    "--out-dir", "out", required=True, type=PATH, metavar="DIRECTORY", help=f"Output directory {out}"
-                ),
-                candidates_directory_option,
-                jobs_option("number of processors"),
-                json_option,
-                interval_options,
-                fdr_option("candidates"),
-                independent_clients_option("the same clients with the same values, for which intervals are wider"),
-            )
-        ):
-            function = option(function)
-        return function
-
-    return decorate
-
-
 @click.command()
-@batch_options("for the results and their index; created if it does not exist.")
+@click.argument("directory", type=PATH)
+@click.option(
+    "--out-dir",
+    "out",
+    required=True,
+    type=PATH,
+    metavar="DIRECTORY",
+    help="Output directory for the results and their index; created if it does not exist.",
+)
+@candidates_directory_option
 @click.option(
     "--format", "suffix", default="json", show_default=True, type=click.Choice(["json", "csv", "parquet"]),
     help="Format of the results.",
 )  # fmt: skip
-def command(suffix: str, directory: Path, out: Path, *, as_json: bool, **options: Any) -> None:
+@jobs_option("number of processors")
+@json_option
+@interval_options
+@fdr_option("candidates")
+@independent_clients_option("the same clients with the same values, for which intervals are wider")
+def command(
+    directory: Path,
+    out: Path,
+    candidates_path: Path | None,
+    suffix: str,
+    jobs: int | None,
+    confidence: float,
+    target: Target,
+    fdr: float,
+    *,
+    as_json: bool,
+    independent_clients: bool,
+) -> None:
     """Decode all summaries below a directory.
 
     Files of one definition and the same periods are added up. A result is kept while its inputs, the options and the release of hubbub
@@ -70,59 +70,20 @@ def command(suffix: str, directory: Path, out: Path, *, as_json: bool, **options
     Example:
       hubbub decode-all summaries/ --candidates candidates/ --out-dir estimates/
     """
-    if suffix == "parquet" and out.resolve().is_relative_to(directory.resolve()):
-        raise click.UsageError(
-            f"--out-dir {out} is in {directory}, so the next run would take its .parquet results for summaries. Pass a directory outside."
-        )
-    _finish(_decode_directory(directory=directory, out=out, suffixes=(f".{suffix}",), **options)[2], as_json=as_json)
-
-
-@click.command("report")
-@batch_options("for the pages; created if it does not exist. Open index.html in it.")
-def report(out: Path, *, as_json: bool, **options: Any) -> None:
-    """Make HTML pages of all summaries below a directory.
-
-    index.html in --out-dir lists the metrics with their status, and their definitions. Each metric has a page with its shares by period, and each
-    period one like that of `hubbub decode --out FILE.html`. The pages need no network. Only what has changed is decoded again, as by
-    `hubbub decode-all`. Its JSON results are kept beside the pages.
-
-    The exit code is 1 if a task failed.
-
-    \b
-    Example:
-      hubbub report summaries/ --candidates candidates/ --out-dir report/
-    """
-    from hubbub_decoder.batch_decoding.pages import write_pages
-
-    tasks, unreadable, outcomes = _decode_directory(out=out, suffixes=(".json", ".html"), **options)
-    index = write_pages(out, tasks, unreadable, {outcome.name: outcome for outcome in outcomes})
-    click.echo(f"wrote {index}", err=True)
-    _finish(outcomes, as_json=as_json)
-
-
-def _decode_directory(
-    *,
-    directory: Path,
-    out: Path,
-    candidates_path: Path | None,
-    jobs: int | None,
-    confidence: float,
-    target: Target,
-    fdr: float,
-    independent_clients: bool,
-    suffixes: tuple[str, ...],
-) -> tuple[list[Task], list[UnreadableFile], list[Outcome]]:
-    """Decode all summaries below a directory, with progress on a terminal; tasks, files that are no summaries, and the outcomes of both."""
     from rich.console import Console
 
     from hubbub_decoder.batch_decoding.run import run_tasks
     from hubbub_decoder.batch_decoding.tasks import find_tasks
     from hubbub_decoder.options import Options
 
+    if suffix == "parquet" and out.resolve().is_relative_to(directory.resolve()):
+        raise click.UsageError(
+            f"--out-dir {out} is in {directory}, so the next run would take its .parquet results for summaries. Pass a directory outside."
+        )
     options = Options(confidence, fdr, target, not independent_clients)
-    tasks, unreadable = find_tasks(directory, candidates_path, options, suffixes)
+    tasks, unreadable = find_tasks(directory, candidates_path, options, (f".{suffix}",))
     outcomes = run_tasks(tasks, unreadable, out, jobs or os.cpu_count() or 1)
-    return tasks, unreadable, list(shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True)))
+    _finish(list(shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True))), as_json=as_json)
 
 
 def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:

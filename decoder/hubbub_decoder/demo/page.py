@@ -8,9 +8,8 @@ from pathlib import Path
 from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.report.decoding_page import Row, Truth, estimates_data, render_decoding
-from hubbub_decoder.report.index_page import MetricRow, render_index
-from hubbub_decoder.report.metric_page import PeriodRow
-from hubbub_decoder.report.rendering import SHARED_SCRIPT, shared_script, shared_scripts
+from hubbub_decoder.report.highlights import Highlights
+from hubbub_decoder.report.rendering import SHARED_SCRIPT, render, shared_script, shared_scripts
 from hubbub_decoder.report.write import write_page
 from hubbub_decoder.results.document import format_level
 
@@ -20,40 +19,38 @@ _PICTURE_ROWS = 30
 
 
 def write_pages(out: Path, comparisons: Sequence[Comparison], names: Mapping[str, str]) -> Path:
-    """Write a page for each metric and their index, with the shares of the first metric at the top; return the path of the index.
+    """Write a page for each metric and a front page, with the shares of the first metric at the top; return the path of the front page.
 
     names : long names of candidates
     """
-    scripts, rows = shared_scripts(""), []
+    scripts = shared_scripts("")
     for comparison in comparisons:
         decoding = comparison.decoding
         page = f"{decoding.metric.name}.html"
         links, truth = [("All metrics", "index.html")], Truth(comparison.truth, names)
         text = render_decoding(decoding, scripts, provenance=[("Data", _SOURCE)], path=links, truth=truth)
         write_page(out / page, text)
-        rows.append(MetricRow(decoding.metric, page, (PeriodRow.from_decoding(decoding),)))
     index = out / "index.html"
-    for path, text in ((out / SHARED_SCRIPT, shared_script()), (index, _front_page(comparisons[0], names, rows))):
+    for path, text in ((out / SHARED_SCRIPT, shared_script()), (index, _front_page(comparisons, names))):
         with atomic_write(path) as file:
             file.write(text.encode())
     return index
 
 
-def _front_page(comparison: Comparison, names: Mapping[str, str], metrics: Sequence[MetricRow]) -> str:
-    decoding = comparison.decoding
+def _front_page(comparisons: Sequence[Comparison], names: Mapping[str, str]) -> str:
+    first = comparisons[0].decoding
     rows = [
-        Row(f"{e.candidate} {names.get(e.candidate, '')}", e, e.true_share(comparison.truth))
-        for e in decoding.in_order(decoding)[:_PICTURE_ROWS]
+        Row(f"{e.candidate} {names.get(e.candidate, '')}", e, e.true_share(comparisons[0].truth))
+        for e in first.in_order(first)[:_PICTURE_ROWS]
     ]
-    return render_index(
-        metrics,
-        [],
+    return render(
+        "demo.html.j2",
         shared_scripts(""),
-        template="demo.html.j2",
-        data=estimates_data(decoding, rows),
-        decoding=decoding,
-        flights=f"{decoding.num_reports:,}",
-        level=format_level(decoding.confidence),
-        page=metrics[0].address,
-        summary=comparison.summary(len(rows)),
+        estimates_data(first, rows),
+        decoding=first,
+        flights=f"{first.num_reports:,}",
+        level=format_level(first.confidence),
+        summary=comparisons[0].summary(len(rows)),
+        cards=[(each.decoding.metric, Highlights.of(each.decoding)) for each in comparisons],
+        path=(),
     )

@@ -241,18 +241,7 @@ def _write_period(place: Path, each: Published, decoding: Decoding) -> None:
 
 def _write_metric(place: Path, periods: Sequence[tuple[Published, Decoding]]) -> None:
     """Write the page of a metric version."""
-    rows = [
-        PeriodRow(
-            each.period,
-            "OK",
-            "",
-            f"{each.period}.html",
-            each.num_reports,
-            len(decoding.detected),
-            len(decoding.warnings),
-        )
-        for each, decoding in periods
-    ]
+    rows = [PeriodRow.from_decoding(decoding, f"{each.period}.html") for each, decoding in periods]
     first, _ = periods[0]
     page = render_metric(
         first.metric,
@@ -260,7 +249,6 @@ def _write_metric(place: Path, periods: Sequence[tuple[Published, Decoding]]) ->
         [decoding.to_dict() for _, decoding in periods],
         shared_scripts("../"),
         path=[("All metrics", "../index.html")],
-        comparisons=(),
     )
     (place / first.folder / "index.html").write_text(page, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Page of one metric over its periods: shares and means by period, changes, status of each period, privacy and definition."""
+"""Page of one metric over its periods: shares and means by period, changes, figures of each period, privacy and definition."""
 
 from __future__ import annotations
 
@@ -23,21 +23,19 @@ MAX_ROWS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PeriodRow:
-    """Status of one period, with figures if it was decoded; address : of its page, "" without one."""
+    """Figures of one period; address : of its page, "" without one."""
 
     period: str
-    status: str
-    reason: str = ""
-    address: str = ""
-    num_reports: int = 0
-    num_detected: int = 0
-    num_warnings: int = 0
+    address: str
+    num_reports: int
+    num_detected: int
+    num_warnings: int
 
     @classmethod
-    def from_decoding(cls, decoding: Decoding) -> PeriodRow:
-        """Row of a decoding without a page of its own."""
+    def from_decoding(cls, decoding: Decoding, address: str = "") -> PeriodRow:
+        """Row of a decoding."""
         period = ", ".join(decoding.periods) or "undated"
-        return cls(period, "OK", "", "", decoding.num_reports, len(decoding.detected), len(decoding.warnings))
+        return cls(period, address, decoding.num_reports, len(decoding.detected), len(decoding.warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +63,15 @@ def render_metric(
     *,
     provenance: Iterable[tuple[str, str]] = (),
     path: Sequence[tuple[str, str]] = (),
-    comparisons: Sequence[Comparison] | None = None,
+    comparisons: Sequence[Comparison] = (),
     view: Mapping[str, Any] | None = None,
 ) -> str:
     """HTML page of one metric.
 
-    periods   : in order of time, including those that were not decoded
+    periods   : in order of time
     decodings : documents of `Decoding.to_dict`; those of single periods are drawn over time
     path      : labels and addresses of the pages above this one
-    comparisons : of successive periods; None: the page names the command that makes them
+    comparisons : of successive periods
     view      : what `view.html.j2` lets the reader choose; None: nothing
     """
     dated = sorted((each for each in decodings if len(each["periods"]) == 1), key=lambda each: str(each["periods"][0]))
@@ -89,7 +87,7 @@ def render_metric(
     buckets = None if numbers is None else Buckets.from_dict(numbers["metric"]["buckets"])
     unit = (buckets.unit if buckets is not None else "") or metric.name
     has_buckets = numbers is not None and numbers["numbers"]["buckets"]
-    changes = list(change_rows(comparisons or ()))
+    changes = list(change_rows(comparisons))
     return render(
         "metric.html.j2",
         scripts,
@@ -111,7 +109,7 @@ def render_metric(
         comparisons=comparisons,
         changes=changes[:MAX_ROWS],
         num_changes=len(changes),
-        change_lines=list(change_lines(comparisons or ())),
+        change_lines=list(change_lines(comparisons)),
         periods=periods,
         privacy=list(privacy_rows(metric)),
         definition=list(definition_rows(metric)),

@@ -218,14 +218,6 @@ def test_changes_have_the_figures_of_the_terminal(pages: dict[str, Path], trends
     assert number in pages["trend"].read_text()
 
 
-def test_pages_without_changes_name_the_command_that_tests_them(pages: dict[str, Path]) -> None:
-    command = "hubbub decode SUMMARIES --candidates FILE --by-period --out changes.html"
-    assert command in pages["metric"].read_text()
-    assert "SUMMARIES" not in pages["trend"].read_text()
-    usage = CliRunner().invoke(main, ["decode", "--help"]).output
-    assert all(option in usage for option in re.findall(r"--[\w-]+", command))
-
-
 def test_charts_say_what_they_need(pages: dict[str, Path]) -> None:
     assert "This chart needs JavaScript. " in pages["string"].read_text()
     assert "This chart needs JavaScript and the file report.js, " in pages["metric"].read_text()

@@ -17,7 +17,7 @@ from tests.support.report_pages import FAMILY, HOSTILE, NAMES, UNUSUAL
 
 pytestmark = pytest.mark.slow
 
-KINDS = ("string", "noise", "noise-trend", "ordinal", "categories", "trend", "metric", "index", "published")
+KINDS = ("string", "noise", "noise-trend", "ordinal", "categories", "trend", "metric", "published")
 CHARTS = {
     "string": 2,
     "noise": 0,
@@ -26,10 +26,9 @@ CHARTS = {
     "categories": 1,
     "trend": 2,
     "metric": 1,
-    "index": 0,
     "published": 0,
 }
-SHARED = {"metric", "index", "published"}  # pages that load the script of their directory
+SHARED = {"metric", "published"}  # pages that load the script of their directory
 _PATIENCE = 20.0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +58,7 @@ def test_every_surface_shows_every_kind(metric: Metric, number: int, tmp_path: P
     assert (tmp_path / "page.html").exists() == (number > 0)
 
 
-def test_report_of_every_kind(tmp_path: Path) -> None:
+def test_publish_every_kind(tmp_path: Path) -> None:
     summaries, candidates = tmp_path / "summaries", tmp_path / "candidates"
     summaries.mkdir()
     candidates.mkdir()
@@ -68,15 +68,14 @@ def test_report_of_every_kind(tmp_path: Path) -> None:
         for day in DAYS[:2]:
             counts = simulate(metric, dict.fromkeys(values_of(metric), 500), np.random.default_rng(3), periods=[day])
             write_summary(counts, summaries / f"{metric.name} {day}.parquet")
-    options = ["--candidates", str(candidates), "--out-dir", str(tmp_path / "out")]
-    done = CliRunner().invoke(main, ["report", str(summaries), *options])
+    options = ["--candidates", str(candidates), "--out-dir", str(tmp_path / "site"), "--min-reports", "1"]
+    done = CliRunner().invoke(main, ["publish", str(summaries), *options])
     assert (done.exit_code, done.exception) == (0, None), done.output
-    index = (tmp_path / "out" / "index.html").read_text()
-    metrics = index.partition('<h2 id="metrics">')[2].partition("</table>")[0]
-    detected = dict(re.findall(r'<a href="[^"]+">(\w+)</a>.*?<td class="n extra"[^>]*>([^<]*)', metrics, re.DOTALL))
-    assert {name for name, shown in detected.items() if shown.isdigit()} == {"homepage", "imported", "plugins"}
-    assert detected.keys() == {metric.name for metric in SINGLE}
-    assert len(list((tmp_path / "out").glob("*/*.html"))) == 3 * len(SINGLE) - 2  # strings with `discover` are skipped
+    assert done.output.count("withheld: words@") == 2  # its strings are found by `hubbub discover`
+    index = json.loads((tmp_path / "site" / "v1" / "index.json").read_text())
+    published = {each["metric"] for each in index["metrics"]}
+    assert published == {metric.name for metric in SINGLE} - {"words"}
+    assert len(list((tmp_path / "site").glob("*@*/*.html"))) == 3 * len(published)
 
 
 def test_mean_number_of_items_is_a_number_in_texts_and_warnings() -> None:

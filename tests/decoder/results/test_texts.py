@@ -11,9 +11,6 @@ import pytest
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.report.index_page import MetricRow, Problem, render_index
-from hubbub_decoder.report.metric_page import PeriodRow
-from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.report.write import write_report
 from hubbub_decoder.results.decoding import needed_reports
 from hubbub_decoder.results.unlisted_strings import UnlistedString
@@ -62,21 +59,3 @@ def test_undated_reports_have_a_title(counts: BitCounts, decoding: Decoding, tmp
     assert "<title>homepage, undated reports" in text
     assert "The file names no reporting period." in text
     assert "not known" not in text.partition("<script")[0].partition("Detection limit")[0]
-
-
-@pytest.mark.parametrize("number", [0, 3])
-def test_index_names_reasons_only_where_there_are_problems(number: int) -> None:
-    problems = [Problem(f"file{i}", "FAILED", "", "no summary") for i in range(number)]
-    text = render_index([], problems, inline_scripts())
-    failures = text.partition("<dt>Failures</dt>")[2].partition("</div>")[0]
-    assert failures == f"<dd>{number}{'<small>reasons below</small>' if number else ''}</dd>"
-    assert "below" not in text.partition("<dt>Skipped periods</dt>")[2].partition("</div>")[0]
-
-
-def test_index_shows_the_number_of_detected_candidates(decoding: Decoding) -> None:
-    """Regression: it was a hyphen for every metric. Categories are not tested, so theirs is one."""
-    period = PeriodRow("2026-03-02", "OK", num_reports=1000, num_detected=37)
-    survey = Metric.boolean("dark", prob_p=0.1, prob_q=0.9, prob_f=0)
-    for metric, shown in ((decoding.metric, "37"), (survey, "-")):
-        text = render_index([MetricRow(metric, "page.html", (period,))], [], inline_scripts())
-        assert f'<td class="n extra" data-v="37">{shown}</td>' in text
