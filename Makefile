@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 
 .DEFAULT_GOAL := check
-.PHONY: audit bench-attacks demo docs figures test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood mutants
+.PHONY: audit bench-attacks demo docs figures test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-explore bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood mutants
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -132,7 +132,7 @@ types: .venv/.dev-installed
 audit: .venv/.dev-installed          ## measure the privacy of the client for every definition in examples/ and the demo, against the printed epsilons
 	$(BIN)/python -m benchmarks.audit
 
-bench: bench-client bench-encode bench-ingest                ## print figures; nothing is asserted
+bench: bench-client bench-encode bench-explore bench-ingest                ## print figures; nothing is asserted
 
 bench-client: .venv/.dev-installed
 	$(BIN)/python benchmarks/client.py
@@ -149,6 +149,9 @@ bench-ingest: .venv/.dev-installed
 
 bench-pages: .venv/.dev-installed               ## the page, a metric's page and /metrics at 500 metrics x 90 periods
 	$(BIN)/python -m benchmarks.dashboard
+
+bench-explore: .venv/.dev-installed             ## times of ingestion without and with 20 people who explore results on the same machine
+	$(BIN)/python -m benchmarks.exploring
 
 bench-scale: .venv/.spark-installed             ## `hubbub fold` with each engine at four sizes: time, memory, ratios to the kernel and to DuckDB
 	$(BIN)/python -m benchmarks.scale --out docs/explanation/data --plot docs/images/scale.svg

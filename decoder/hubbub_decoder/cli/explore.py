@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from hubbub.cli.output import PATH
+from hubbub.cli.output import PATH, jobs_option
 from hubbub_decoder.cli.shared import candidates_directory_option, fdr_option, interval_options
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Host name under which a proxy of this machine shows the pages, which signs readers in; repeatable.",
 )
+@jobs_option("half of the processors")
 @interval_options
 @fdr_option("candidates and changes")
 def command(
@@ -38,6 +40,7 @@ def command(
     port: int,
     cache_path: Path | None,
     hostnames: tuple[str, ...],
+    jobs: int | None,
     confidence: float,
     target: Target,
     fdr: float,
@@ -63,5 +66,6 @@ def command(
         cache=cache_path,
         port=port,
         hostnames=hostnames,
+        processes=jobs or max(1, (os.cpu_count() or 1) // 2),
         tell=click.echo,
     )

@@ -1,9 +1,10 @@
-"""Answers to jobs: from the cache, or from the decoding process, of which nobody gets more than one at a time."""
+"""Answers to jobs: from the cache, or from a decoding process, of which nobody has more than one at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hubbub.errors import HubbubError
@@ -12,7 +13,7 @@ from hubbub_decoder.explore.decoding_process import DecodingProcess, FailedError
 from hubbub_decoder.explore.job import Job
 
 MAX_WAITING = 32
-"""Jobs that may wait for the decoding process."""
+"""Jobs that may run and wait."""
 _FAILURE_SECONDS = 600.0
 _MAX_FAILURES = 4_096
 
@@ -32,10 +33,13 @@ class _Failure:
 
 
 class Answers:
-    """Cache and decoding process together."""
+    """Cache and decoding processes together; a job waits for the first process that is idle."""
 
-    def __init__(self, cache: Cache, process: DecodingProcess) -> None:
-        self._cache, self._process = cache, process
+    def __init__(self, cache: Cache, processes: Sequence[DecodingProcess]) -> None:
+        self._cache, self._processes = cache, processes
+        self._idle: asyncio.Queue[DecodingProcess] = asyncio.Queue()
+        for process in processes:
+            self._idle.put_nowait(process)
         self._running: dict[str, asyncio.Task[bytes]] = {}
         self._askers: dict[str, str] = {}  # asker -> key
         self._failures: dict[str, _Failure] = {}
@@ -75,7 +79,11 @@ class Answers:
 
     async def _run(self, job: Job, key: str, asker: str) -> bytes:
         try:
-            answer = await self._process.answer(job.to_json())
+            process = await self._idle.get()
+            try:
+                answer = await process.answer(job.to_json())
+            finally:
+                self._idle.put_nowait(process)
             self._cache.add_answer(key, job.inputs, answer)
         except FailedError as problem:
             while len(self._failures) >= _MAX_FAILURES:
@@ -87,9 +95,10 @@ class Answers:
         return answer
 
     async def end(self) -> None:
-        """End the decoding process and give up the jobs that wait."""
+        """End the decoding processes and give up the jobs that wait."""
         running = list(self._running.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await self._process.end()
+        for process in self._processes:
+            await process.end()

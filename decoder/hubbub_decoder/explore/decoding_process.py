@@ -38,27 +38,25 @@ class DecodingProcess:
     def __init__(self, seconds: float = MAX_SECONDS) -> None:
         self._seconds = seconds
         self._process: Process | None = None
-        self._turn = asyncio.Lock()
 
     async def answer(self, job: str) -> bytes:
-        """Answer to a job (`Job.to_json`), after those that were asked before. Raises FailedError."""
-        async with self._turn:
-            try:
-                async with asyncio.timeout(self._seconds):
-                    return await self._ask(job)
-            except TimeoutError:
-                await self.end()
-                raise FailedError(
-                    f"Decoding took more than {self._seconds:.0f} seconds, and was ended. Choose fewer periods or strings, or run `hubbub decode`."
-                ) from None
-            except (asyncio.IncompleteReadError, OSError, ValueError):
-                await self.end()
-                raise FailedError(
-                    f"The decoding process died, probably because it needed more than {MAX_MEMORY >> 30} GB. Choose fewer strings, or run `hubbub decode`."
-                ) from None
-            except asyncio.CancelledError:
-                await self.end()
-                raise
+        """Answer to a job (`Job.to_json`); one at a time. Raises FailedError."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._ask(job)
+        except TimeoutError:
+            await self.end()
+            raise FailedError(
+                f"Decoding took more than {self._seconds:.0f} seconds, and was ended. Choose fewer periods or strings, or run `hubbub decode`."
+            ) from None
+        except (asyncio.IncompleteReadError, OSError, ValueError):
+            await self.end()
+            raise FailedError(
+                f"The decoding process died, probably because it needed more than {MAX_MEMORY >> 30} GB. Choose fewer strings, or run `hubbub decode`."
+            ) from None
+        except asyncio.CancelledError:
+            await self.end()
+            raise
 
     async def _ask(self, job: str) -> bytes:
         if self._process is None:

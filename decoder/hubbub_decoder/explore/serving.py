@@ -32,6 +32,7 @@ def serve(
     cache: Path | None = None,
     port: int = 0,
     hostnames: Sequence[str] = (),
+    processes: int = 1,
     tell: Callable[[str], object],
 ) -> None:
     """Serve until SIGINT or SIGTERM.
@@ -39,6 +40,7 @@ def serve(
     cache     : directory for answers; None: a temporary one
     port      : 0: any free one
     hostnames : of a proxy, besides those of this machine
+    processes : that decode
     tell      : is told the address
 
     Raises SummaryError for a directory without summaries, and OutputError if the port is taken or the cache cannot be written.
@@ -50,13 +52,13 @@ def serve(
             kept = Cache(Path(place, "explore").resolve())
         except OSError as problem:
             raise OutputError(f"{problem.filename} cannot be written: {problem.strerror}.") from None
+        answers = Answers(kept, [DecodingProcess() for _ in range(processes)])
         with _listen(port) as listener:
             tell(f"http://{_HOST}:{listener.getsockname()[1]}/ shows {directory} (Ctrl+C ends it)")
-            asyncio.run(_serve(library, kept, listener, hostnames))
+            asyncio.run(_serve(Explorer(library, kept, answers), listener, hostnames))
 
 
-async def _serve(library: Library, cache: Cache, listener: socket.socket, hostnames: Sequence[str]) -> None:
-    explorer = Explorer(library, cache, Answers(cache, DecodingProcess()))
+async def _serve(explorer: Explorer, listener: socket.socket, hostnames: Sequence[str]) -> None:
     config = uvicorn.Config(
         explore_app(explorer, utc_now, hostnames),
         log_level="warning",

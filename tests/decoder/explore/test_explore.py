@@ -83,7 +83,7 @@ class Explored:
         self.process = process or InProcess()
         self.cache = Cache(place / "cache", most_bytes)
         library = Library(place / "summaries", place / "candidates", Options())
-        self.explorer = Explorer(library, self.cache, Answers(self.cache, self.process))
+        self.explorer = Explorer(library, self.cache, Answers(self.cache, [self.process]))
         self._app = explore_app(self.explorer, lambda: NOW)
 
     def __enter__(self) -> Explored:
