@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from hubbub.errors import HubbubError
@@ -84,7 +85,8 @@ class Answers:
                 answer = await process.answer(job.to_json())
             finally:
                 self._idle.put_nowait(process)
-            self._cache.add_answer(key, job.inputs, answer)
+            with suppress(OSError):  # such as a full disk
+                self._cache.add_answer(key, job.inputs, answer)
         except FailedError as problem:
             while len(self._failures) >= _MAX_FAILURES:
                 self._failures.pop(next(iter(self._failures)))

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from hubbub.errors import HubbubError, SummaryError
 from hubbub_decoder.explore.answers import BusyError, UnfinishedError
 from hubbub_decoder.explore.decoding_process import MAX_SECONDS, FailedError
-from hubbub_decoder.explore.explorer import Explorer, strings_of
+from hubbub_decoder.explore.explorer import Explorer, problem_text, strings_of
 from hubbub_decoder.explore.front_page import render_explore
 from hubbub_decoder.explore.library import MetricVersion
 from hubbub_decoder.explore.view import FORMATS, View, ViewError
@@ -77,7 +77,8 @@ def explore_app(explorer: Explorer, now: Callable[[], datetime], hostnames: Sequ
         exception_handlers={
             ViewError: _problem(400),
             FailedError: _problem(503),
-            SummaryError: _problem(500),
+            SummaryError: _problem(503),
+            OSError: _problem(503),
             BusyError: _again(429),
             UnfinishedError: _again(202),
             HTTPException: _http_problem,
@@ -136,10 +137,10 @@ class _Pages:
     async def decode_highlights(self) -> None:
         """Decode what the cards show, as long as the application runs."""
         while True:
-            with suppress(SummaryError):
+            with suppress(HubbubError, OSError):
                 versions, _ = await asyncio.to_thread(self._explorer.read)
                 for job in self._explorer.unknown_highlights(versions, self._now()):
-                    with suppress(HubbubError):
+                    with suppress(FailedError, UnfinishedError, BusyError):
                         await self._explorer.answers.get(job, _OF_BACKGROUND, 2 * MAX_SECONDS)
             await asyncio.sleep(_PAUSE)
 
@@ -165,16 +166,15 @@ def _asker(request: Request) -> str:
 def _message(
     request: Request, status: int, text: str, level: str = "problem", headers: Mapping[str, str] | None = None
 ) -> Response:
-    state: dict[str, Any] = request.state._state
     is_front = request.url.path == "/"
     html = render(
         "message.html.j2",
         NO_SCRIPTS,
         {},
-        title=state.get("title", "Metrics"),
+        title=getattr(request.state, "title", "Metrics"),
         text=text,
         level=level,
-        view=state.get("view"),
+        view=getattr(request.state, "view", None),
         path=() if is_front else [("All metrics", "../")],
     )
     return _page(html, request, status, headers)
@@ -184,7 +184,7 @@ Handler = Callable[[Request, Exception], Response]
 
 
 def _problem(status: int) -> Handler:
-    return lambda request, problem: _message(request, status, str(problem))
+    return lambda request, problem: _message(request, status, problem_text(problem))
 
 
 def _again(status: int) -> Handler:

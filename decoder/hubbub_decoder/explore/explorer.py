@@ -36,7 +36,10 @@ class Explorer:
     def read(self) -> tuple[dict[str, MetricVersion], list[UnreadableFile]]:
         """Versions of metrics by folder, and files that are no summaries; answers of files that are gone are deleted."""
         versions, unreadable = self.library.read()
-        inputs = {digest for version in versions.values() for task in version.tasks for digest in self._inputs_of(task)}
+        inputs = set[str]()
+        for task in (task for version in versions.values() for task in version.tasks):
+            with suppress(OSError):  # its own page and card say so
+                inputs.update(self._inputs_of(task))
         if inputs != self._inputs:
             self._highlights = {used: found for used, found in self._highlights.items() if inputs.issuperset(used)}
             self.cache.keep(inputs)
@@ -91,7 +94,7 @@ class Explorer:
             except (ViewError, FailedError, OSError) as problem:
                 history.append(None)
                 if task is tasks[-1]:
-                    state, reason = (SKIPPED if isinstance(problem, ViewError) else FAILED), str(problem)
+                    state, reason = (SKIPPED if isinstance(problem, ViewError) else FAILED), problem_text(problem)
         last = history[-1]
         return Card(
             metric=version.metric,
@@ -129,6 +132,11 @@ class Explorer:
 def _history(version: MetricVersion, now: datetime) -> tuple[Task, ...]:
     """The last closed periods; the last period if all are open."""
     return version.closed(now)[-HISTORY:] or version.tasks[-1:]
+
+
+def problem_text(problem: Exception) -> str:
+    """Message of an error; of a file that cannot be read, with its name."""
+    return f"{problem.filename} cannot be read: {problem.strerror}." if isinstance(problem, OSError) else str(problem)
 
 
 def strings_of(text: str) -> str:

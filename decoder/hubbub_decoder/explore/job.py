@@ -82,6 +82,11 @@ class Job:
 
     def answer(self) -> bytes:
         """Content of the page or file; raises HubbubError for what cannot be estimated or drawn."""
+        if (
+            self.show is Show.HIGHLIGHTS
+            and combine([read_collected(path) for path in self.samples[0]]).num_reports == 0
+        ):
+            return json.dumps(json_value(Highlights.of_nothing())).encode()
         result, summary = _result(self.show, self.samples, self.candidates, self.inputs, self.options)
         if self.show is Show.HIGHLIGHTS and isinstance(result, Decoding):
             return json.dumps(json_value(Highlights.of(result))).encode()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -55,7 +57,9 @@ def serve(
         answers = Answers(kept, [DecodingProcess() for _ in range(processes)])
         with _listen(port) as listener:
             tell(f"http://{_HOST}:{listener.getsockname()[1]}/ shows {directory} (Ctrl+C ends it)")
-            asyncio.run(_serve(Explorer(library, kept, answers), listener, hostnames))
+            signal.signal(signal.SIGTERM, _exit)  # uvicorn ends its work, and then lets the signal pass
+            with suppress(KeyboardInterrupt):
+                asyncio.run(_serve(Explorer(library, kept, answers), listener, hostnames))
 
 
 async def _serve(explorer: Explorer, listener: socket.socket, hostnames: Sequence[str]) -> None:
@@ -67,6 +71,10 @@ async def _serve(explorer: Explorer, listener: socket.socket, hostnames: Sequenc
         timeout_graceful_shutdown=1,
     )
     await uvicorn.Server(config).serve([listener])
+
+
+def _exit(_signal: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
 
 
 def _listen(port: int) -> socket.socket:

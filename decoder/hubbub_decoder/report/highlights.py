@@ -20,6 +20,7 @@ class State(StrEnum):
     PROBLEM = "problem"
     WARNING = "warning"
     NOISE = "nothing detected"
+    EMPTY = "no reports"
     GOOD = "good"
 
 
@@ -52,6 +53,11 @@ class Highlights:
     num_listed: int
     mean: str
     state: State
+
+    @classmethod
+    def of_nothing(cls) -> Highlights:
+        """Highlights of a period without a report."""
+        return cls(0, (), 0, "", State.EMPTY)
 
     @classmethod
     def of(cls, decoding: Decoding) -> Highlights:

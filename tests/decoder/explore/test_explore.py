@@ -396,6 +396,78 @@ def test_kept_files_are_private_and_their_size_is_bounded(tmp_path: Path) -> Non
     assert cache.answer("05") is None
 
 
+def test_random_damage_of_kept_files_changes_no_page(explored: Explored, unseen_seed: int) -> None:
+    rng = np.random.default_rng(unseen_seed)
+    sent = explored.post(f"{folder(PAGE)}/strings", b"strings=a")
+    paths = [
+        f"{folder(PAGE)}/?from={DAYS[0]}",
+        f"{folder(PAGE)}/data.csv",
+        f"{folder(PAGE)}/{sent.headers['location'].removeprefix('./')}",
+        "/",
+    ]
+    fill(explored)
+    before = [explored.get(path).body for path in paths]
+    for _ in range(30):
+        for path in (explored.place / "cache").iterdir():
+            content, kind = bytearray(path.read_bytes()), rng.integers(4)
+            if kind == 0 and path.suffix == "":
+                path.write_bytes(content[: rng.integers(len(content))])
+            elif kind == 1 and path.suffix == "":
+                content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+                path.write_bytes(content)
+        assert [explored.get(path).body for path in paths[:-1]] == before[:-1]
+        assert explored.get("/").status == 200
+        write(
+            explored.place,
+            Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25),
+            DAYS[0],
+            {"true": int(rng.integers(1, 99))},
+        )
+    (entered,) = (explored.place / "cache").glob("*.txt")
+    entered.write_text("b\n")
+    assert explored.get(paths[2]).status == 400  # not the strings of this address
+
+
+def test_files_that_cannot_be_read_cost_their_own_page_alone(
+    explored: Explored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dark = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25)
+    write(explored.place, dark, DAYS[0], {"true": 10_000})
+    hash_of = explored.explorer.library.hash_of
+
+    def fails(path: Path) -> str:
+        if path.name == "page.txt":
+            raise PermissionError(13, "Permission denied", str(path))
+        return hash_of(path)
+
+    monkeypatch.setattr(explored.explorer.library, "hash_of", fails)
+    front = explored.get("/")
+    assert front.status == 200
+    assert "page.txt cannot be read: Permission denied." in text_of(front)
+    refused = explored.get(f"{folder(PAGE)}/")
+    assert (refused.status, "page.txt cannot be read: Permission denied." in text_of(refused)) == (503, True)
+    assert explored.get(f"{folder(dark)}/").status == 200
+
+
+def test_a_full_disk_costs_the_cache_alone(explored: Explored, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device", "cache")
+
+    monkeypatch.setattr(explored.cache, "_write", fails)
+    assert explored.get(f"{folder(PAGE)}/").status == 200
+    refused = explored.post(f"{folder(PAGE)}/strings", b"strings=a")
+    assert (refused.status, "No space left on device" in text_of(refused)) == (503, True)
+
+
+def test_a_period_without_reports_says_so(explored: Explored) -> None:
+    empty = BitCounts(PAGE, [0] * 8, [[0] * 32] * 8, periods=("2026-03-10",))
+    write_summary(empty, explored.place / "summaries" / "empty.parquet")
+    fill(explored)
+    shown = text_of(explored.get("/"))
+    assert "no reports 2026-03-10, 0 reports" in shown
+    assert "holds no report" in text_of(explored.get(f"{folder(PAGE)}/"))
+
+
 class Blocked(InProcess):
     """Answers nothing until it is told to."""
 
@@ -530,7 +602,14 @@ def test_a_decoding_process_that_dies_or_hangs_costs_one_answer(place: Path, har
 
 
 @pytest.fixture
-def served(place: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def temporary(tmp_path: Path) -> Path:
+    made = tmp_path / "temporary"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def served(place: Path, temporary: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     command = [
         sys.executable,
         "-m",
@@ -540,13 +619,14 @@ def served(place: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         "--candidates",
         str(place / "candidates"),
     ]
-    with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as running:
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True, env=environment) as running:
         assert running.stdout is not None
         yield running, running.stdout.readline().split()[0]
         running.terminate()
 
 
-def test_the_command_serves_until_it_is_told_to_end(served: tuple[subprocess.Popen[str], str]) -> None:
+def test_the_command_serves_until_it_is_told_to_end(served: tuple[subprocess.Popen[str], str], temporary: Path) -> None:
     running, url = served
     while "still being decoded" in (page := urlopen(url).read().decode()):  # noqa: S310  (ours)
         time.sleep(0.1)
@@ -554,7 +634,8 @@ def test_the_command_serves_until_it_is_told_to_end(served: tuple[subprocess.Pop
     with urlopen(f"{url}{folder(PAGE)[1:]}/") as response:  # noqa: S310  (ours)
         assert response.status == 200
     running.terminate()
-    assert running.wait(20) in (0, -signal.SIGTERM)
+    assert running.wait(20) == 0
+    assert not list(temporary.iterdir())
 
 
 def test_the_command_refuses_what_it_cannot_show(tmp_path: Path) -> None:
