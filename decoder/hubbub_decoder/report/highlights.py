@@ -70,7 +70,7 @@ class Highlights:
 
 
 def _highlight(estimate: Estimate) -> Highlight:
-    return Highlight(group_name(estimate.group), estimate.share, *estimate.interval)
+    return Highlight(group_name(estimate.group), estimate.share, estimate.low, estimate.high)
 
 
 def _state(decoding: Decoding, *, is_empty: bool) -> State:

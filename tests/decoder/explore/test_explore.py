@@ -29,7 +29,7 @@ from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.errors import HubbubError
 from hubbub.metrics.kinds import JointKind
-from hubbub.summary import BitCounts, Reports, read_summary, write_summary
+from hubbub.summary import BitCounts, Reports, read_collected, read_summary, write_summary
 from hubbub_decoder import compare, decode, decode_by_period, simulate
 from hubbub_decoder.data.output_files import write_report_file
 from hubbub_decoder.explore import answers as answering
@@ -41,6 +41,7 @@ from hubbub_decoder.explore.explorer import Explorer
 from hubbub_decoder.explore.job import Job, Show
 from hubbub_decoder.explore.library import Library
 from hubbub_decoder.options import Options
+from hubbub_decoder.report.highlights import Highlights
 from hubbub_decoder.results.table_result import TableResult
 from hubbub_decoder.simulation import JointPopulation
 from tests.support.asgi import AppResponse, Caller, started
@@ -182,6 +183,11 @@ def test_every_kind_has_pages_or_a_reason(tmp_path: Path, metric: Metric) -> Non
             )
         }
         front = text_of(explored.get("/"))
+    task = next(iter(explored.explorer.read()[0].values())).tasks[0]
+    if statuses[""].status == 200:
+        found = Highlights.of(decode(read_collected(task.files[0]), ["linux", "mail"] if task.candidates else None))
+        assert all(each.low <= each.share <= each.high for each in found.shares)
+        assert found.shares or found.mean
     for query, response in statuses.items():
         if response.status != 200:
             assert response.status in (400, 503), query
