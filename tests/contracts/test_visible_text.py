@@ -32,10 +32,11 @@ from hubbub.summary import BitCounts
 from hubbub.text import visible_text
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_decoder import Decoding, Finding, Wishes, decode, plan
+from hubbub_decoder import Decoding, Finding, Wishes, compare, decode, plan
 from hubbub_decoder.batch_decoding.tasks import UnreadableFile
 from hubbub_decoder.explore.front_page import Card, render_explore
 from hubbub_decoder.planning.page import render_page
+from hubbub_decoder.report.comparison_page import render_comparison
 from hubbub_decoder.report.decoding_page import render_decoding
 from hubbub_decoder.report.highlights import Highlights
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
@@ -118,6 +119,20 @@ def of_metric(texts: list[str]) -> str:
     )
 
 
+def of_comparison(texts: list[str]) -> str:
+    counts = [
+        [
+            BitCounts(each, [1000], [[ones] * each.params.num_bits], periods=[day])
+            for ones, day in ((300, "2026-11-20"), (500, "2026-11-21"))
+        ]
+        for each in metrics(texts)
+    ]
+    shown = (
+        replace(compare(before, after), warnings=(Finding("kind", texts[6], texts[7]),)) for before, after in counts
+    )
+    return "".join(render_comparison(each, inline_scripts(), provenance=[(texts[3], texts[4])]) for each in shown)
+
+
 def of_front_page(texts: list[str]) -> str:
     cards = [
         Card(each.metric, texts[4], each.metric.name, texts[3], 1, 0, "good", (Highlights.of(each),))
@@ -127,7 +142,7 @@ def of_front_page(texts: list[str]) -> str:
 
 
 PRINTERS: list[Callable[[list[str]], str]] = [
-    markup, catalogue, state, of_plan, of_decoding, of_metric, of_front_page,
+    markup, catalogue, state, of_plan, of_decoding, of_metric, of_comparison, of_front_page,
 ]  # fmt: skip
 
 

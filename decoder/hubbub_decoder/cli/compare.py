@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("--and-b", "more_b", multiple=True, type=PATH, help="Another file of the second sample; repeatable.")
 @candidates_option
 @json_option
-@output_options("the changes", ".csv, .json or .parquet", "the largest changes")
+@output_options("the changes", ".csv, .json, .parquet or .html", "the largest changes")
 @everything_option("every candidate, not only those with a detected change")
 @top_option("detected changes first, then the largest; also in --plot")
 @interval_options
@@ -76,13 +76,18 @@ def command(
     Example:
       hubbub compare march.parquet april.parquet --candidates names.txt --plot changes.svg
     """
+    from datetime import UTC, datetime
+
     from rich.console import Console
 
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.output_files import check_result_paths
+    from hubbub_decoder.data.output_files import PAGE, TABLES, check_result_paths
+    from hubbub_decoder.report.about import provenance_rows
+    from hubbub_decoder.report.write import write_comparison_report
 
-    check_result_paths(out, plot, inputs=[candidates_path])
+    inputs = (a, *more_a, b, *more_b)
+    check_result_paths(out, plot, (*TABLES, PAGE), (*inputs, candidates_path))
     candidates = None if candidates_path is None else read_candidates(candidates_path)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
@@ -98,5 +103,13 @@ def command(
             same_clients=not independent_clients,
             overlap=overlap,
         )
-    write_outputs(stderr, out, comparison.save, plot, lambda figure: comparison.plot(figure, top=top))
+
+    def save(path: Path) -> None:
+        if path.suffix.lower() == PAGE:
+            rows = provenance_rows(comparison.b, inputs, candidates_path, datetime.now(UTC).date())
+            write_comparison_report(comparison, path, rows)
+        else:
+            comparison.save(path)
+
+    write_outputs(stderr, out, save, plot, lambda figure: comparison.plot(figure, top=top))
     print_result(comparison, as_json=as_json, everything=everything, top=top)

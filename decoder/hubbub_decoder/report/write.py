@@ -1,4 +1,4 @@
-"""Write the page of one decoding, or of one metric's periods, to a self-contained HTML file."""
+"""Write the page of one decoding, of one metric's periods, or of a comparison, to a self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from hubbub_decoder.comparison.results import Comparison
 from hubbub_decoder.comparison.trends import Trends
 from hubbub_decoder.data.output_files import PAGE, atomic_write, check_table_path
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected
+from hubbub_decoder.report.comparison_page import render_comparison
 from hubbub_decoder.report.decoding_page import render_decoding
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.rendering import inline_scripts
@@ -60,6 +62,14 @@ def write_trend_report(trends: Trends, path: Path, provenance: Iterable[tuple[st
         trends.metric, periods, documents, inline_scripts(), provenance=provenance, comparisons=trends.comparisons
     )
     write_page(path, page)
+
+
+def write_comparison_report(comparison: Comparison, path: Path, provenance: Iterable[tuple[str, str]] = ()) -> None:
+    """Write a self-contained HTML page of the changes between two samples.
+
+    Raises OutputError for another suffix than .html, or if the file cannot be written.
+    """
+    write_page(path, render_comparison(comparison, inline_scripts(), provenance=provenance))
 
 
 def write_page(path: Path, page: str) -> None:

@@ -18,6 +18,7 @@ from hubbub.summary import BitCounts, write_summary
 from hubbub_decoder import OutputError, Trends, compare, decode_by_period, simulate_two_periods
 from hubbub_decoder.data.output_files import write_figure
 from hubbub_decoder.results.terminal import sparkline
+from tests.support.report_pages import chart_data, visible_page_text
 
 WEEKS = ("2026-03-02", "2026-03-09")
 METRIC = Metric.string(
@@ -128,6 +129,20 @@ def test_compare_prints_changes_and_json(files: list[str], tmp_path: Path) -> No
     assert (tmp_path / "c.svg").exists()
     assert (tmp_path / "c.csv").exists()
     assert "Intervals take a and b for different clients." in run("compare", *files, "--independent-clients").stdout
+
+
+def test_compare_writes_a_page_with_the_changes_of_its_table(files: list[str], tmp_path: Path) -> None:
+    saved = run("compare", *files, "--json", "--out", str(tmp_path / "c.html"))
+    page = (tmp_path / "c.html").read_text()
+    changes = json.loads(saved.stdout)["changes"]
+    shown = visible_page_text(tmp_path / "c.html")
+    for change in changes:
+        figures = [f"{change['share_a']:z.2%}", f"{change['share_b']:z.2%}", f"{change['change']:+z.2%}"]
+        assert " ".join((change["candidate"], *figures)) in shown
+    assert ("no ranking" in page) is not any(change["detected"] for change in changes)
+    assert chart_data(tmp_path / "c.html")["estimates"]["labels"]
+    assert shown.count(", SHA-256 ") == 3  # two summaries and the candidates
+    assert "is an input" in run("compare", *files, "--out", files[0]).output
 
 
 def test_decode_by_period_prints_trends_and_json(files: list[str], tmp_path: Path) -> None:
