@@ -27,7 +27,7 @@ from hubbub_decoder.explore.library import MetricVersion
 from hubbub_decoder.explore.view import FORMATS, View, ViewError
 from hubbub_decoder.report.rendering import NO_SCRIPTS, SHARED_SCRIPT, render, shared_script
 
-HOSTS = ("localhost", "127.0.0.1", "[::1]")
+HOSTS = ("localhost", "127.0.0.1")
 """Names by which a browser of this machine calls it; another name may be of a foreign page, whose address leads here."""
 MAX_FORM_BYTES = 1_000_000
 _COOKIE = "hubbub-explore"
