@@ -13,6 +13,7 @@ import resource
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from hubbub.errors import HubbubError
@@ -33,10 +34,13 @@ class FailedError(HubbubError):
 
 
 class DecodingProcess:
-    """A process that is started when it is needed, and ended when a job exceeds its limits."""
+    """A process that is started when it is needed, and ended when a job exceeds its limits.
 
-    def __init__(self, seconds: float = MAX_SECONDS) -> None:
-        self._seconds = seconds
+    place : a directory that this user can write, as Matplotlib requires; nothing is written there
+    """
+
+    def __init__(self, place: Path, seconds: float = MAX_SECONDS) -> None:
+        self._place, self._seconds = place, seconds
         self._process: Process | None = None
 
     async def answer(self, job: str) -> bytes:
@@ -60,9 +64,7 @@ class DecodingProcess:
 
     async def _ask(self, job: str) -> bytes:
         if self._process is None:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", __name__, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=_environment(), cwd="/"
-            )
+            self._process = await self._start()
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # noqa: S101  (it is a pipe)
         assert stdout is not None  # noqa: S101
@@ -75,6 +77,17 @@ class DecodingProcess:
             raise ValueError(head)
         return await stdout.readexactly(head["length"])
 
+    async def _start(self) -> Process:
+        command = (sys.executable, "-m", __name__)
+        try:
+            return await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=_environment(self._place), cwd="/"
+            )
+        except OSError as problem:
+            raise FailedError(
+                f"The decoding process cannot be started ({sys.executable}: {problem.strerror}). Run the command as a user who can start it."
+            ) from None
+
     async def end(self) -> None:
         """End the process; the next job starts another."""
         process, self._process = self._process, None
@@ -84,14 +97,14 @@ class DecodingProcess:
             await process.wait()
 
 
-def _environment() -> dict[str, str]:
+def _environment(place: Path) -> dict[str, str]:
     """Nothing of this process's environment but where Python finds its modules, and which arithmetic the libraries use."""
     return {name: value for name, value in os.environ.items() if name.startswith(("OPENBLAS_", "NPY_"))} | {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "MPLBACKEND": "agg",
-        "MPLCONFIGDIR": "/",  # it is not written
+        "MPLCONFIGDIR": str(place),
         "HOME": "/",
     }
 

@@ -54,7 +54,7 @@ def serve(
             kept = Cache(Path(place, "explore").resolve())
         except OSError as problem:
             raise OutputError(f"{problem.filename} cannot be written: {problem.strerror}.") from None
-        answers = Answers(kept, [DecodingProcess() for _ in range(processes)])
+        answers = Answers(kept, [DecodingProcess(Path(place).resolve()) for _ in range(processes)])
         with _listen(port) as listener:
             tell(f"http://{_HOST}:{listener.getsockname()[1]}/ shows {directory} (Ctrl+C ends it)")
             signal.signal(signal.SIGTERM, _exit)  # uvicorn ends its work, and then lets the signal pass

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -17,6 +18,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote_plus
 from urllib.request import urlopen
@@ -62,7 +64,7 @@ class InProcess(DecodingProcess):
     """Answers in this process, and counts the jobs."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(Path())
         self.jobs: list[Job] = []
         self.problem: str | None = None
 
@@ -572,7 +574,7 @@ def test_the_decoding_process_answers_like_this_one_without_its_secrets(
     monkeypatch.setenv("HUBBUB_TOKEN", "hubbub_secret")
 
     async def run() -> None:
-        process, job = DecodingProcess(), job_of(place)
+        process, job = DecodingProcess(place), job_of(place)
         for suffix in (".json", ".html", ".png"):
             each = replace(job, suffix=suffix, show=Show.HIGHLIGHTS if suffix == ".json" else Show.SUM)
             answer = await _answer(process, each)
@@ -590,10 +592,44 @@ def test_the_decoding_process_answers_like_this_one_without_its_secrets(
     asyncio.run(run())
 
 
+AS_NOBODY = """
+import asyncio, os, sys
+from pathlib import Path
+from hubbub_decoder.explore.decoding_process import DecodingProcess
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+async def run():
+    process = DecodingProcess(Path(sys.argv[1]))
+    print(len(await process.answer(sys.argv[2])))
+    await process.end()
+asyncio.run(run())
+"""
+
+
+def test_a_user_without_privileges_gets_figures(place: Path) -> None:
+    """Matplotlib refuses a directory that its user cannot write. Directories of pytest are closed to others."""
+    with TemporaryDirectory() as name:
+        shared, writable = Path(name), Path(name, "writable")
+        shutil.copytree(place, shared, dirs_exist_ok=True)
+        writable.mkdir()
+        job = replace(job_of(shared), show=Show.SUM, suffix=".png").to_json()
+        for path in (shared, *shared.rglob("*")):
+            path.chmod(0o777 if path == writable else 0o755)
+        command = [sys.executable, "-c", AS_NOBODY, str(writable), job]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        if "cannot be started" in ran.stderr:
+            pytest.skip(f"another user cannot run {sys.executable}")
+        assert ran.returncode == 0, ran.stderr
+        assert int(ran.stdout) > 10_000
+        assert not list(writable.iterdir())
+
+
 @pytest.mark.parametrize(("harm", "said"), [(signal.SIGKILL, "died"), (signal.SIGSTOP, "took more than 2 seconds")])
 def test_a_decoding_process_that_dies_or_hangs_costs_one_answer(place: Path, harm: signal.Signals, said: str) -> None:
     async def run() -> None:
-        process, job = DecodingProcess(), job_of(place)
+        process, job = DecodingProcess(place), job_of(place)
         assert await _answer(process, job) == job.answer()
         running = process._process
         assert running is not None
