@@ -41,7 +41,7 @@ METRICS = tuple(Metric.string(f"page{number}", PARAMS) for number in range(4))
 DAYS = tuple((date(2026, 3, 2) + timedelta(days=number)).isoformat() for number in range(PERIODS))
 
 
-def write_library(place: Path) -> None:
+def write_summaries(place: Path) -> None:
     """Twelve days of four metrics with 100 candidates."""
     (place / "summaries").mkdir()
     names = [f"site-{number}" for number in range(100)]
@@ -65,7 +65,7 @@ def exploring(place: Path) -> Iterator[str]:
 
 
 def views() -> list[str]:
-    """All views of the library, in random order."""
+    """views of these summaries, in random order."""
     shows = [
         f"{metric.name}@{metric.digest[:8]}/?show={show}&from={DAYS[first]}&to={DAYS[last]}"
         for metric in METRICS
@@ -149,7 +149,7 @@ def main() -> None:
     shows, p99s = views(), []
     with TemporaryDirectory(prefix="hubbub-bench-") as directory:
         place = Path(directory)
-        write_library(place)
+        write_summaries(place)
         (place / "metrics.toml").write_text(DEFINITIONS, encoding="utf-8")
         ours = ["-m", "hubbub", "serve", str(place / "metrics.toml"), "--port", "0"]
         ours += ["--database", str(place / "reports.db"), "--create", "--local-rate-factor", "1e6"]

@@ -23,7 +23,7 @@ from hubbub_decoder.explore.answers import BusyError, UnfinishedError
 from hubbub_decoder.explore.decoding_process import MAX_SECONDS, FailedError
 from hubbub_decoder.explore.explorer import Explorer, problem_text, strings_of
 from hubbub_decoder.explore.front_page import render_explore
-from hubbub_decoder.explore.library import MetricVersion
+from hubbub_decoder.explore.summary_directory import MetricVersion
 from hubbub_decoder.explore.view import FORMATS, View, ViewError
 from hubbub_decoder.report.rendering import NO_SCRIPTS, SHARED_SCRIPT, render, shared_script
 

@@ -16,7 +16,7 @@ from hubbub_decoder.explore.cache import Cache
 from hubbub_decoder.explore.decoding_process import FailedError
 from hubbub_decoder.explore.front_page import FAILED, SKIPPED, WAITING, Card
 from hubbub_decoder.explore.job import Job, Show
-from hubbub_decoder.explore.library import Library, MetricVersion, name_of
+from hubbub_decoder.explore.summary_directory import MetricVersion, SummaryDirectory, name_of
 from hubbub_decoder.explore.view import View, ViewError
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.report.highlights import Highlights
@@ -26,16 +26,16 @@ HISTORY = 12
 
 
 class Explorer:
-    """Metrics of a library, with answers of the decoding process."""
+    """Metrics of a directory, with answers of the decoding process."""
 
-    def __init__(self, library: Library, cache: Cache, answers: Answers) -> None:
-        self.library, self.cache, self.answers = library, cache, answers
+    def __init__(self, summaries: SummaryDirectory, cache: Cache, answers: Answers) -> None:
+        self.summaries, self.cache, self.answers = summaries, cache, answers
         self._inputs: set[str] = set()
         self._highlights: dict[tuple[str, ...], Highlights] = {}  # by inputs
 
     def read(self) -> tuple[dict[str, MetricVersion], list[UnreadableFile]]:
         """Versions of metrics by folder, and files that are no summaries; answers of files that are gone are deleted."""
-        versions, unreadable = self.library.read()
+        versions, unreadable = self.summaries.read()
         inputs = set[str]()
         for task in (task for version in versions.values() for task in version.tasks):
             with suppress(OSError):  # its own page and card say so
@@ -47,7 +47,7 @@ class Explorer:
         return versions, unreadable
 
     def _inputs_of(self, task: Task) -> tuple[str, ...]:
-        return tuple(map(self.library.hash_of, (*task.files, *([task.candidates] if task.candidates else []))))
+        return tuple(map(self.summaries.hash_of, (*task.files, *([task.candidates] if task.candidates else []))))
 
     def job(self, version: MetricVersion, view: View, suffix: str, page: dict[str, Any] | None = None) -> Job:
         """Job of a view. Raises ViewError for a view that cannot be decoded."""
@@ -74,7 +74,7 @@ class Explorer:
             show,
             tuple(tuple(map(str, sample)) for sample in files),
             None if candidates is None else str(candidates),
-            tuple(map(self.library.hash_of, paths)),
+            tuple(map(self.summaries.hash_of, paths)),
             task.options,
             suffix,
             page,
@@ -101,7 +101,6 @@ class Explorer:
             address=f"{version.folder}/",
             title=version.folder if with_digest else version.metric.name,
             period=name_of(tasks[-1]),
-            num_periods=len(version.tasks),
             num_open=len(version.tasks) - len(version.closed(now)),
             state=state if last is None else last.state,
             history=tuple(history),

@@ -30,7 +30,6 @@ class Card:
     address: str
     title: str
     period: str
-    num_periods: int
     num_open: int
     state: str
     history: tuple[Highlights | None, ...]

@@ -82,19 +82,20 @@ class Job:
 
     def answer(self) -> bytes:
         """Content of the page or file; raises HubbubError for what cannot be estimated or drawn."""
-        if (
-            self.show is Show.HIGHLIGHTS
-            and combine([read_collected(path) for path in self.samples[0]]).num_reports == 0
-        ):
-            return json.dumps(json_value(Highlights.of_nothing())).encode()
+        if self.show is Show.HIGHLIGHTS:
+            return json.dumps(json_value(self._highlights())).encode()
         result, summary = _result(self.show, self.samples, self.candidates, self.inputs, self.options)
-        if self.show is Show.HIGHLIGHTS and isinstance(result, Decoding):
-            return json.dumps(json_value(Highlights.of(result))).encode()
         if self.suffix == ".html":
             return self._page(result, summary).encode()
         if self.suffix in (".png", ".svg"):
             return _figure(result, self.suffix)
         return result.to_bytes(self.suffix)
+
+    def _highlights(self) -> Highlights:
+        summary = combine([read_collected(path) for path in self.samples[0]])
+        if summary.num_reports == 0:
+            return Highlights.of_nothing()
+        return Highlights.of(decode(summary, _strings(self.candidates), **asdict(self.options)))
 
     def _page(self, result: Decoding | Trends | Comparison, summary: Collected | None) -> str:
         shared: dict[str, Any] = {"path": [("All metrics", "../")], "view": self.page}
@@ -120,7 +121,7 @@ def _result(
     show: Show, samples: tuple[tuple[str, ...], ...], candidates: str | None, _inputs: tuple[str, ...], options: Options
 ) -> tuple[Decoding | Trends | Comparison, Collected | None]:
     """Result, and the counts of a decoding."""
-    strings = None if candidates is None else read_candidates(candidates)
+    strings = _strings(candidates)
     read = [[read_collected(path) for path in sample] for sample in samples]
     chosen = asdict(options)
     fabricated = chosen.pop("fabricated")
@@ -133,6 +134,10 @@ def _result(
         case _:
             summary = combine(read[0])
             return decode(summary, strings, fabricated=fabricated, **chosen), summary
+
+
+def _strings(candidates: str | None) -> list[str] | None:
+    return None if candidates is None else read_candidates(candidates)
 
 
 def _central(summary: Collected | None) -> Sequence[tuple[str, str]]:

@@ -20,7 +20,7 @@ from hubbub_decoder.explore.app import explore_app
 from hubbub_decoder.explore.cache import Cache
 from hubbub_decoder.explore.decoding_process import DecodingProcess
 from hubbub_decoder.explore.explorer import Explorer
-from hubbub_decoder.explore.library import Library
+from hubbub_decoder.explore.summary_directory import SummaryDirectory
 from hubbub_decoder.options import Options
 
 _HOST = "127.0.0.1"
@@ -47,8 +47,8 @@ def serve(
 
     Raises SummaryError for a directory without summaries, and OutputError if the port is taken or the cache cannot be written.
     """
-    library = Library(directory.resolve(), None if candidates is None else candidates.resolve(), options)
-    library.read()
+    summaries = SummaryDirectory(directory.resolve(), None if candidates is None else candidates.resolve(), options)
+    summaries.read()
     with tempfile.TemporaryDirectory() if cache is None else nullcontext(cache) as place:
         try:
             kept = Cache(Path(place, "explore").resolve())
@@ -59,7 +59,7 @@ def serve(
             tell(f"http://{_HOST}:{listener.getsockname()[1]}/ shows {directory} (Ctrl+C ends it)")
             signal.signal(signal.SIGTERM, _exit)  # uvicorn ends its work, and then lets the signal pass
             with suppress(KeyboardInterrupt):
-                asyncio.run(_serve(Explorer(library, kept, answers), listener, hostnames))
+                asyncio.run(_serve(Explorer(summaries, kept, answers), listener, hostnames))
 
 
 async def _serve(explorer: Explorer, listener: socket.socket, hostnames: Sequence[str]) -> None:

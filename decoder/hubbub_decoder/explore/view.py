@@ -15,7 +15,7 @@ from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import did_you_mean, escape_untrusted, format_count
 from hubbub_decoder.batch_decoding.tasks import Task
 from hubbub_decoder.explore.job import Show
-from hubbub_decoder.explore.library import MetricVersion, name_of
+from hubbub_decoder.explore.summary_directory import MetricVersion, name_of
 from hubbub_decoder.kinds.operations import operations_of
 
 FORMATS = {"CSV": ".csv", "JSON": ".json", "Parquet": ".parquet", "PNG": ".png", "SVG": ".svg"}

@@ -41,7 +41,7 @@ from hubbub_decoder.explore.cache import Cache
 from hubbub_decoder.explore.decoding_process import DecodingProcess, FailedError
 from hubbub_decoder.explore.explorer import Explorer
 from hubbub_decoder.explore.job import Job, Show
-from hubbub_decoder.explore.library import Library
+from hubbub_decoder.explore.summary_directory import SummaryDirectory
 from hubbub_decoder.options import Options
 from hubbub_decoder.report.highlights import Highlights
 from hubbub_decoder.results.table_result import TableResult
@@ -85,8 +85,8 @@ class Explored:
         self.place = place
         self.process = process or InProcess()
         self.cache = Cache(place / "cache", most_bytes)
-        library = Library(place / "summaries", place / "candidates", Options())
-        self.explorer = Explorer(library, self.cache, Answers(self.cache, [self.process]))
+        summaries = SummaryDirectory(place / "summaries", place / "candidates", Options())
+        self.explorer = Explorer(summaries, self.cache, Answers(self.cache, [self.process]))
         self._app = explore_app(self.explorer, lambda: NOW)
 
     def __enter__(self) -> Explored:
@@ -441,14 +441,14 @@ def test_files_that_cannot_be_read_cost_their_own_page_alone(
 ) -> None:
     dark = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25)
     write(explored.place, dark, DAYS[0], {"true": 10_000})
-    hash_of = explored.explorer.library.hash_of
+    hash_of = explored.explorer.summaries.hash_of
 
     def fails(path: Path) -> str:
         if path.name == "page.txt":
             raise PermissionError(13, "Permission denied", str(path))
         return hash_of(path)
 
-    monkeypatch.setattr(explored.explorer.library, "hash_of", fails)
+    monkeypatch.setattr(explored.explorer.summaries, "hash_of", fails)
     front = explored.get("/")
     assert front.status == 200
     assert "page.txt cannot be read: Permission denied." in text_of(front)

@@ -71,7 +71,7 @@ def name_of(task: Task) -> str:
     return task.name.partition("/")[2]
 
 
-class Library:
+class SummaryDirectory:
     """Directory of summaries and a directory, or a file, of candidates. It reads again what has changed."""
 
     def __init__(self, directory: Path, candidates: Path | None, options: Options) -> None:
