@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.errors import SummaryError
 from hubbub.summary import BitCounts, write_summary
-from hubbub_decoder import OutputError, Trends, compare, decode_by_period, simulate_two_periods
+from hubbub_decoder import OutputError, Trends, compare, decode_by_period, simulate, simulate_two_periods
 from hubbub_decoder.data.output_files import write_figure
 from hubbub_decoder.results.terminal import sparkline
 from tests.support.report_pages import chart_data, visible_page_text
@@ -143,6 +144,22 @@ def test_compare_writes_a_page_with_the_changes_of_its_table(files: list[str], t
     assert chart_data(tmp_path / "c.html")["estimates"]["labels"]
     assert shown.count(", SHA-256 ") == 3  # two summaries and the candidates
     assert "is an input" in run("compare", *files, "--out", files[0]).output
+
+
+def test_a_page_without_a_detected_change_has_no_ranking_and_no_chart(tmp_path: Path) -> None:
+    """Of 40 reports a week, too few for any change."""
+    names = [f"n{number:02}" for number in range(20)]
+    (tmp_path / "names.txt").write_text("\n".join(names))
+    for seed, week in enumerate(WEEKS):
+        counts = simulate(METRIC, dict.fromkeys(names, 2), np.random.default_rng(seed), periods=[week])
+        write_summary(counts, tmp_path / f"{week}.parquet")
+    paths = [str(tmp_path / f"{week}.parquet") for week in WEEKS]
+    saved = run("compare", *paths, "--candidates", str(tmp_path / "names.txt"), "--out", str(tmp_path / "c.html"))
+    assert saved.exit_code == 0, saved.output
+    page = (tmp_path / "c.html").read_text()
+    assert "there is no ranking and no chart" in page
+    assert 'data-chart="intervals"' not in page
+    assert re.findall(r'<th scope="row"><bdi>([^<]*)</bdi>', page) == names
 
 
 def test_decode_by_period_prints_trends_and_json(files: list[str], tmp_path: Path) -> None:
