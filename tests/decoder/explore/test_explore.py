@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
-import signal
 import socket
 import stat
 import subprocess
@@ -15,10 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote_plus
 from urllib.request import urlopen
@@ -29,113 +24,29 @@ from click.testing import CliRunner
 
 from hubbub import Metric, Params
 from hubbub.cli import main
-from hubbub.errors import HubbubError
-from hubbub.metrics.kinds import JointKind
-from hubbub.summary import BitCounts, Reports, read_collected, read_summary, write_summary
+from hubbub.summary import BitCounts, read_collected, read_summary, write_summary
 from hubbub_decoder import compare, decode, decode_by_period, simulate
-from hubbub_decoder.data.output_files import write_report_file
 from hubbub_decoder.explore import answers as answering
-from hubbub_decoder.explore.answers import Answers
-from hubbub_decoder.explore.app import explore_app
 from hubbub_decoder.explore.cache import Cache
-from hubbub_decoder.explore.decoding_process import DecodingProcess, FailedError
-from hubbub_decoder.explore.explorer import Explorer
-from hubbub_decoder.explore.job import Job, Show
-from hubbub_decoder.explore.summary_directory import SummaryDirectory
-from hubbub_decoder.options import Options
 from hubbub_decoder.report.highlights import Highlights
 from hubbub_decoder.results.table_result import TableResult
 from hubbub_decoder.simulation import JointPopulation
-from tests.support.asgi import AppResponse, Caller, started
 from tests.support.every_kind import METRICS
+from tests.support.explored import (
+    DAYS,
+    FORM,
+    NOW,
+    PAGE,
+    PARAMS,
+    SAME_ORIGIN,
+    TEXT,
+    Explored,
+    InProcess,
+    folder,
+    text_of,
+    write,
+)
 from tests.support.report_pages import HOSTILE
-
-PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.0)
-PAGE = Metric.string("page", PARAMS, description="First <page>", owner="web")
-TEXT = Metric.string("text", Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25))
-DAYS = "2026-03-02", "2026-03-09", "2026-03-16"
-NOW = datetime(2026, 4, 12, tzinfo=UTC)
-"""The first two days are closed, the third is open."""
-FORM = (b"content-type", b"application/x-www-form-urlencoded")
-SAME_ORIGIN = (b"origin", b"http://localhost")
-
-
-class InProcess(DecodingProcess):
-    """Answers in this process, and counts the jobs."""
-
-    def __init__(self) -> None:
-        super().__init__(Path())
-        self.jobs: list[Job] = []
-        self.problem: str | None = None
-
-    async def answer(self, job: str) -> bytes:
-        self.jobs.append(Job.from_json(job.encode()))
-        if self.problem is not None:
-            raise FailedError(self.problem)
-        try:
-            return self.jobs[-1].answer()
-        except HubbubError as problem:
-            raise FailedError(str(problem)) from None
-
-
-class Explored:
-    """An application over a directory, and its parts."""
-
-    def __init__(self, place: Path, process: DecodingProcess | None = None, most_bytes: int = 10**8) -> None:
-        self.place = place
-        self.process = process or InProcess()
-        self.cache = Cache(place / "cache", most_bytes)
-        summaries = SummaryDirectory(place / "summaries", place / "candidates", Options())
-        self.explorer = Explorer(summaries, self.cache, Answers(self.cache, [self.process]))
-        self._app = explore_app(self.explorer, lambda: NOW)
-
-    def __enter__(self) -> Explored:
-        self._context = started(self._app)
-        self.caller: Caller = self._context.__enter__()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._context.__exit__(None, None, None)
-
-    def get(self, path: str, **headers: str) -> AppResponse:
-        return self.caller.call("GET", path, [(name.encode(), value.encode()) for name, value in headers.items()])
-
-    def post(self, path: str, body: bytes, *headers: tuple[bytes, bytes]) -> AppResponse:
-        return self.caller.call("POST", path, headers or (FORM, SAME_ORIGIN), [body])
-
-
-def folder(metric: Metric) -> str:
-    return f"/{metric.name}@{metric.digest[:8]}"
-
-
-def text_of(response: AppResponse) -> str:
-    page = re.sub(r"<(style|script)\b.*?</\1>", "", response.body.decode(), flags=re.DOTALL)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page))
-
-
-def write(place: Path, metric: Metric, day: str, population: JointPopulation, seed: int = 1) -> None:
-    path, rng = place / "summaries" / f"{metric.name}-{metric.digest[:8]}-{day}.parquet", np.random.default_rng(seed)
-    if isinstance(metric.kind, JointKind):
-        reports = simulate(metric, population, rng, form=Reports, periods=[day])
-        write_report_file(metric, [(reports.cohorts, reports.rows)], path, [day])
-    else:
-        write_summary(simulate(metric, population, rng, periods=[day]), path)
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "summaries").mkdir()
-    (tmp_path / "candidates").mkdir()
-    (tmp_path / "candidates" / "page.txt").write_text("a\nb\nabsent\n")
-    for seed, day in enumerate(DAYS):
-        write(tmp_path, PAGE, day, {"a": 2_000 - 900 * (seed == 1), "b": 1_000, "unlisted": 500}, seed)
-    return tmp_path
-
-
-@pytest.fixture
-def explored(place: Path) -> Iterator[Explored]:
-    with Explored(place) as made:
-        yield made
 
 
 def test_files_have_the_numbers_of_decode_compare_and_decode_by_period(explored: Explored) -> None:
@@ -524,123 +435,6 @@ def test_a_failed_job_is_not_tried_again_at_once(explored: Explored) -> None:
         assert "Decoding took too long." in text_of(response)
         assert "First period" in text_of(response)
     assert len(process.jobs) == before + 1
-
-
-PROBE = """
-import os, socket, subprocess, sys
-from hubbub_decoder.explore.decoding_process import limit_this_process
-import numpy as np
-limit_this_process()
-place = sys.argv[1]
-def refused(action):
-    try:
-        action()
-    except (OSError, MemoryError) as problem:
-        return type(problem).__name__
-    return "allowed"
-print([refused(each) for each in (
-    lambda: open(place + "/a", "w"), lambda: open(place + "/kept", "r+"), lambda: os.open(place + "/b", os.O_CREAT), lambda: os.mkdir(place + "/c"),
-    lambda: os.remove(place + "/kept"), lambda: os.rename(place + "/kept", place + "/d"), lambda: os.truncate(place + "/kept", 0), lambda: os.symlink("/", place + "/e"),
-    lambda: os.chmod(place + "/kept", 0), lambda: socket.create_connection(("127.0.0.1", 1)), lambda: socket.socket(),
-    lambda: subprocess.run(["true"]), lambda: os.system("true"), lambda: os.fork(), lambda: os.kill(os.getppid(), 0), lambda: np.ones(3 << 27),
-)], refused(lambda: open(place + "/kept").read()), os.nice(0))
-"""
-
-
-def test_the_decoding_process_gives_up_what_it_does_not_need(tmp_path: Path) -> None:
-    (tmp_path / "kept").write_text("kept")
-    ran = subprocess.run([sys.executable, "-c", PROBE, str(tmp_path)], capture_output=True, text=True, check=True)
-    refusals = ["PermissionError"] * 15 + ["MemoryError" if sys.platform == "linux" else "allowed"]
-    assert ran.stdout.replace("_ArrayMemoryError", "MemoryError").strip() == f"{refusals} allowed 19"
-    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
-
-
-async def _answer(process: DecodingProcess, job: Job) -> bytes | str:
-    try:
-        return await process.answer(job.to_json())
-    except FailedError as problem:
-        return str(problem)
-
-
-def job_of(place: Path) -> Job:
-    explorer = Explored(place).explorer
-    versions, _ = explorer.read()
-    return next(explorer.unknown_highlights(versions, NOW))
-
-
-def test_the_decoding_process_answers_like_this_one_without_its_secrets(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HUBBUB_TOKEN", "hubbub_secret")
-
-    async def run() -> None:
-        process, job = DecodingProcess(place), job_of(place)
-        for suffix in (".json", ".html", ".png"):
-            each = replace(job, suffix=suffix, show=Show.HIGHLIGHTS if suffix == ".json" else Show.SUM)
-            answer = await _answer(process, each)
-            assert answer == each.answer() or suffix == ".png", answer
-            assert isinstance(answer, bytes)
-        running = process._process
-        assert running is not None
-        if sys.platform == "linux":
-            assert b"hubbub_secret" not in Path(f"/proc/{running.pid}/environ").read_bytes()
-        missing = replace(job, samples=(("/nowhere.parquet",),))
-        assert "/nowhere.parquet" in str(await _answer(process, missing))
-        assert process._process is running  # an error is an answer
-        await process.end()
-
-    asyncio.run(run())
-
-
-AS_NOBODY = """
-import asyncio, os, sys
-from pathlib import Path
-from hubbub_decoder.explore.decoding_process import DecodingProcess
-if os.getuid() == 0:
-    os.setgroups([])
-    os.setgid(65534)
-    os.setuid(65534)
-async def run():
-    process = DecodingProcess(Path(sys.argv[1]))
-    print(len(await process.answer(sys.argv[2])))
-    await process.end()
-asyncio.run(run())
-"""
-
-
-def test_a_user_without_privileges_gets_figures(place: Path) -> None:
-    """Matplotlib refuses a directory that its user cannot write. Directories of pytest are closed to others."""
-    with TemporaryDirectory() as name:
-        shared, writable = Path(name), Path(name, "writable")
-        shutil.copytree(place, shared, dirs_exist_ok=True)
-        writable.mkdir()
-        job = replace(job_of(shared), show=Show.SUM, suffix=".png").to_json()
-        for path in (shared, *shared.rglob("*")):
-            path.chmod(0o777 if path == writable else 0o755)
-        command = [sys.executable, "-c", AS_NOBODY, str(writable), job]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if "cannot be started" in ran.stderr:
-            pytest.skip(f"another user cannot run {sys.executable}")
-        assert ran.returncode == 0, ran.stderr
-        assert int(ran.stdout) > 10_000
-        assert not list(writable.iterdir())
-
-
-@pytest.mark.parametrize(("harm", "said"), [(signal.SIGKILL, "died"), (signal.SIGSTOP, "took more than 2 seconds")])
-def test_a_decoding_process_that_dies_or_hangs_costs_one_answer(place: Path, harm: signal.Signals, said: str) -> None:
-    async def run() -> None:
-        process, job = DecodingProcess(place), job_of(place)
-        assert await _answer(process, job) == job.answer()
-        running = process._process
-        assert running is not None
-        process._seconds = 2
-        os.kill(running.pid, harm)
-        assert said in str(await _answer(process, job))
-        process._seconds = 60
-        assert await _answer(process, job) == job.answer()
-        await process.end()
-
-    asyncio.run(run())
 
 
 @pytest.fixture
