@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from threading import Lock
 from typing import Any
 
 from hubbub.errors import HubbubError
@@ -31,20 +32,22 @@ class Explorer:
     def __init__(self, summaries: SummaryDirectory, cache: Cache, answers: Answers) -> None:
         self.summaries, self.cache, self.answers = summaries, cache, answers
         self._inputs: set[str] = set()
+        self._reading = Lock()  # an older listing must not delete the answers of a newer one
         self._highlights: dict[tuple[str, ...], Highlights] = {}  # by inputs
 
     def read(self) -> tuple[dict[str, MetricVersion], list[UnreadableFile]]:
         """Versions of metrics by folder, and files that are no summaries; answers of files that are gone are deleted."""
-        versions, unreadable = self.summaries.read()
-        inputs = set[str]()
-        for task in (task for version in versions.values() for task in version.tasks):
-            with suppress(OSError):  # its own page and card say so
-                inputs.update(self._inputs_of(task))
-        if inputs != self._inputs:
-            self._highlights = {used: found for used, found in self._highlights.items() if inputs.issuperset(used)}
-            self.cache.keep(inputs)
-            self._inputs = inputs
-        return versions, unreadable
+        with self._reading:
+            versions, unreadable = self.summaries.read()
+            inputs = set[str]()
+            for task in (task for version in versions.values() for task in version.tasks):
+                with suppress(OSError):  # its own page and card say so
+                    inputs.update(self._inputs_of(task))
+            if inputs != self._inputs:
+                self._highlights = {used: found for used, found in self._highlights.items() if inputs.issuperset(used)}
+                self.cache.keep(inputs)
+                self._inputs = inputs
+            return versions, unreadable
 
     def _inputs_of(self, task: Task) -> tuple[str, ...]:
         return tuple(map(self.summaries.hash_of, (*task.files, *([task.candidates] if task.candidates else []))))
