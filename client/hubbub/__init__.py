@@ -10,6 +10,7 @@ from hubbub.errors import DefinitionError, HubbubError, InvalidValueError, Param
 from hubbub.metrics.buckets import Buckets, Estimand, Several
 from hubbub.metrics.definitions import Definitions, load_definitions, parse_definitions
 from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.group import Group
 from hubbub.metrics.kinds import Kind, KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
@@ -35,6 +36,7 @@ __all__ = [
     "Discovery",
     "Encoder",
     "Estimand",
+    "Group",
     "HubbubError",
     "Inspection",
     "InvalidValueError",

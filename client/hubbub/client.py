@@ -68,6 +68,10 @@ class Client:
         The largest epsilon that the client may spend. Only your code can change it. None: the default `Policy`.
     limits
         Limits on queued reports. None: the default `Limits`.
+    groups
+        Public labels of this app by the names of the groups of the definitions, such as ``{"version": "1.4.2"}``. They
+        are sent in clear. A report has the label that held when the client reached its period; a change in the middle
+        of a period counts from the next one on. A label must not depend on what is recorded.
     detached
         For programs that end at once. At most once a day a background process sends due reports, and this process
         sends only after it has run for a minute. A frozen program (PyInstaller) sends due reports itself, at its
@@ -105,6 +109,7 @@ class Client:
         durability: Durability = "process",
         policy: Policy | None = None,
         limits: Limits | None = None,
+        groups: Mapping[str, str] | None = None,
         detached: bool = False,
         per_subject: bool = False,
         renew_identity_when_copied: bool = False,
@@ -130,6 +135,7 @@ class Client:
             durability=durability,
             policy=policy,
             limits=limits,
+            groups=groups,
             detached=detached,
             per_subject=per_subject,
             renew_identity_when_copied=renew_identity_when_copied,
@@ -435,6 +441,7 @@ class Client:
             return False, False
         parts = self._parts
         parts.consent_manager.enroll(state)
+        parts.builder.fix_groups(state)
         if not parts.detaches or parts.limit.effective(state.consent) is not Consent.ON:
             return True, False
         from hubbub.sdk.upload.detached import claim_daily_run

@@ -20,6 +20,7 @@ ARGUMENTS: dict[str, Any] = {
     "durability": "process",
     "policy": None,
     "limits": None,
+    "groups": None,
     "detached": False,
     "per_subject": False,
     "renew_identity_when_copied": False,

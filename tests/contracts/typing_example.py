@@ -25,6 +25,7 @@ from hubbub import (
     Discovery,
     Encoder,
     Estimand,
+    Group,
     HubbubError,
     Inspection,
     InvalidValueError,
@@ -131,6 +132,7 @@ def definitions_of_metrics(text: str) -> None:
     assert_type(consent_notice(definitions, app="Editor", recipient="Example Ltd", policy=Policy()), str)
     assert_type(definitions.version("homepage", "0123abcd"), Metric | None)
     assert_type(definitions.versions(), Iterator[Metric])
+    assert_type(definitions.collections(), Iterator[Metric])
     as_mapping: Mapping[str, Metric] = definitions
     assert_type(as_mapping.get("homepage"), Metric | None)
 
@@ -181,6 +183,12 @@ def metrics() -> Metric:
     discovery.check_cohorts(64)
     assert_type((discovery.digest_fields(64), discovery.to_dict()), tuple[dict[str, Any], dict[str, Any]])
     assert_type(Discovery.from_dict(discovery.to_dict()), Discovery)
+    group = Group("version", ("1.x", "2.x", "other"))
+    assert_type((group.name, group.values, group.value), tuple[str, tuple[str, ...], str | None])
+    assert_type((group.value_of("1.4.2"), group.of("1.x")), tuple[str, Group])
+    assert_type(Group.from_dict(group.to_dict()), Group)
+    assert_type((metric.group, metric.title, metric.in_group("1.x")), tuple[Group | None, str, Metric])
+    assert_type((metric.collections, metric.group_value({"version": "1.4.2"})), tuple[tuple[Metric, ...], str])
     assert_type((metric.lifetime_epsilon, metric.reports_per_unit), tuple[float | None, float])
     plugins = Metric.set("plugins", ("vim", "preview"), prob_p=0, prob_q=1, prob_f=0.5)
     assert_type(plugins.kind.word is KindWord.SET, bool)
@@ -206,6 +214,7 @@ def metrics() -> Metric:
     assert_type([component.params for component in kind.components.values()], list[Params])
     assert_type((kind.change.unchanged, kind.bounded_histories), tuple[str, str])
     assert_type((kind.distinct_values, kind.is_valid_at_sight("a")), tuple[float, bool])
+    kind.check_group()
     assert_type((kind.canonical(), kind.to_dict()), tuple[dict[str, Any], dict[str, Any]])
     assert_type(Kind.from_dict(kind.to_dict()), Kind)
     assert_type(kind.fields_of_table({"kind": "string"}), tuple[str, ...])
@@ -255,6 +264,7 @@ def one_report(metric: Metric) -> bytes:
     batch.require_fit(metric, max_reports=100)
     assert_type((batch.batch_id, batch.metric, batch.digest, batch.period), tuple[uuid.UUID, str, str, str])
     assert_type((batch.cohorts, batch.rows), tuple[bytes, bytes])
+    assert_type((batch.group, batch.collection_digest), tuple[str, str])
     return batch.to_json()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from hubbub import Buckets, Discovery, Estimand, Metric, Params, Several
 from hubbub.mechanisms.subset import SubsetSelection
+from hubbub.metrics.group import Group
 from hubbub.metrics.kinds import CategoricalKind, NumberKind
 
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
@@ -16,6 +17,7 @@ OS = Metric.categorical("os", ("linux", "macos", "other"), other="other", **NOIS
 DELAY = Metric.ordinal("delay", Buckets((0, 10, 50, 100), several=Several.MAX, unit="ms", default=0), **NOISE)
 ROWS = SubsetSelection(num_values=4, num_ones=1, prob_q=0.7, permanent_q=0.75)
 THEME = Metric("theme", CategoricalKind.one_hot(("dark", "light", "system"), None, ROWS))
+VERSION = Group("version", ("1.x", "2.x", "other"))
 METRICS = (
     Metric.string("homepage", PARAMS, hold=4, description="start page", owner="a@example.org"),
     Metric.string("imported", replace(PARAMS, hash_scheme="google-md5")),
@@ -23,6 +25,7 @@ METRICS = (
     Metric.categorical("browser", ("firefox", "chromium"), **ASYMMETRIC),
     OS,
     Metric.boolean("dark", **NOISE),
+    Metric.boolean("updated", group=VERSION, **NOISE),
     DELAY,
     Metric.ordinal("size", Buckets((0, 512), estimate=Estimand.MEAN, default=0), **NOISE),
     Metric.set("plugins", ("spelling", "preview", "vim"), **NOISE),

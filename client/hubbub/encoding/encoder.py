@@ -62,7 +62,7 @@ class Encoder:
             raise ParameterError(
                 f"secret must be a Secret, got {type(secret).__name__}: pass Secret(key) or Secret.generate()"
             )
-        self.metric = metric.require_collectable()
+        self.metric = metric = metric.require_collectable().in_group(None)
         m, kind = metric.num_cohorts, metric.kind
         self.cohort = secret.metric_cohort(metric.name, m) if kind.has_own_cohort else secret.cohort(m)
         self._threshold = secret.threshold(metric.name, self.cohort, m) if kind.has_threshold else None

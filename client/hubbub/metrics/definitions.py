@@ -11,6 +11,7 @@ A categorical metric has `categories`, and optionally `other`, instead of num_bi
 A string metric may have a table `[metric.discover]` (`hubbub.metrics.discovery`).
 A joint metric has two or three [[metric.part]] tables after it, with `name`, `kind` and the fields of their mechanism.
 An ordinal metric has `edges`, and optionally `several`, `unit`, `representatives` and `default` (`buckets.py`).
+Reports of a metric may have a public label, `group = { name = "version", values = ["1.x", "other"] }` (`group.py`).
 Every metric may have `purpose`, and `review`, the address of its review.
 A file may contain several versions of a metric. The last one is current; an aggregator accepts reports of each until it expires.
 """
@@ -23,13 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import DefinitionError, HubbubError
+from hubbub.metrics.group import Group
 from hubbub.metrics.kinds import KINDS, KindWord, kind_from_table
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count, format_names, with_article
 
 _REQUIRED = ("name", "kind", "description", "owner", "expires")
 _REGISTRY = ("purpose", "review")
-_OPTIONAL = ("period", "hold", "lifetime_epsilon", *_REGISTRY)
+_OPTIONAL = ("period", "hold", "lifetime_epsilon", "group", *_REGISTRY)
 
 
 class Definitions(Mapping[str, Metric]):
@@ -95,6 +97,17 @@ class Definitions(Mapping[str, Metric]):
         """
         for versions in self._versions.values():
             yield from versions.values()
+
+    def collections(self) -> Iterator[Metric]:
+        """Yield what is counted separately: every version, or the metric of each value of its group, in file order.
+
+        Yields
+        ------
+        Metric
+            A version, or the metric of one value of its group.
+        """
+        for metric in self.versions():
+            yield from metric.collections
 
 
 def load_definitions(path: str | Path) -> Definitions:
@@ -209,4 +222,8 @@ def _parse_metric(table: dict[str, Any]) -> Metric:
     if not isinstance(table["expires"], date) or isinstance(table["expires"], datetime):
         raise DefinitionError(f"expires must be a date such as 2027-01-01, got {table['expires']!r}")
     shared = {field: table[field] for field in (*_OPTIONAL, "description", "owner", "expires") if field in table}
+    if "group" in table:
+        shared["group"] = Group.from_dict(table["group"])
+        if shared["group"].value is not None:
+            raise DefinitionError("group must have name and values alone: a value belongs to reports")
     return Metric(table["name"], kind, **shared)

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from hubbub.errors import DefinitionError, HubbubError, InvalidValueError
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.group import Group
 from hubbub.metrics.kinds import (
     BooleanKind,
     CategoricalKind,
@@ -63,6 +64,8 @@ class Metric:
         Largest epsilon of all reports that a client ever sends under the metric's name, in all versions and under all
         its secrets. A client keeps the lowest limit that it has seen. None: the client's policy alone limits it. Reports
         do not depend on it, so it is not in the digest.
+    group
+        Public label of the reports, such as the version of the app. None: reports have no label.
     description, owner, purpose
         Documentation for users. The reports do not depend on it.
     review
@@ -71,7 +74,7 @@ class Metric:
     Raises
     ------
     DefinitionError
-        A field has the wrong type or value, or `lifetime_epsilon` is below the epsilon of one unit of the budget.
+        A field has the wrong type or value, the kind takes no `group`, or `lifetime_epsilon` is below the epsilon of one unit of the budget.
     ParameterError
         `hold` is not an integer above 0, or `lifetime_epsilon` is not a number above 0.
 
@@ -87,6 +90,7 @@ class Metric:
     hold: int | None = None
     expires: date | None = None
     lifetime_epsilon: float | None = None
+    group: Group | None = None
     description: str = ""
     owner: str = ""
     purpose: str = ""
@@ -104,6 +108,11 @@ class Metric:
         if self.hold is not None:
             check_integer(f"{self.name}: hold", self.hold, 1, hint="leave it out for reports without epochs")
         check_review(self.name, self.review)
+        if self.group is not None:
+            if not isinstance(self.group, Group):
+                raise DefinitionError(f"{self.name}: group must be a Group, got {self.group!r}")
+            with name_errors(self.name):
+                self.kind.check_group()
         if self.lifetime_epsilon is not None:
             self._check_lifetime(self.lifetime_epsilon)
 
@@ -392,10 +401,10 @@ class Metric:
         if not all(isinstance(part, Metric) for part in parts):
             raise DefinitionError(f"{name}: parts must be metrics, such as Metric.string(...), got {parts!r}")
         for part in parts:
-            own = (part.hold, part.expires, part.lifetime_epsilon)
+            own = (part.hold, part.expires, part.lifetime_epsilon, part.group)
             if any(each is not None for each in own) or part.period is not PeriodKind.DAY:
                 raise DefinitionError(
-                    f"{name}: part {part.name} must not have period, hold, expires or lifetime_epsilon: set them for the joint metric"
+                    f"{name}: part {part.name} must not have period, hold, expires, lifetime_epsilon or group: set them for the joint metric"
                 )
         with name_errors(name):
             kind = JointKind.of_pairs((part.name, part.kind) for part in parts)
@@ -493,11 +502,77 @@ class Metric:
         return tuple(Metric(name, kind) for name, kind in self.kind.components.items())
 
     @cached_property
+    def title(self) -> str:
+        """Name, with the value of the group if the reports are of one alone.
+
+        Examples
+        --------
+        >>> dark = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, group=Group("arm", ("a", "other")))
+        >>> dark.title, dark.in_group("a").title
+        ('dark', 'dark (arm a)')
+        """
+        if self.group is None or self.group.value is None:
+            return self.name
+        return f"{self.name} ({self.group.name} {self.group.value})"
+
+    def in_group(self, value: str | None) -> Metric:
+        """Return the metric of the reports with one value of the group.
+
+        Parameters
+        ----------
+        value
+            A value of the group. None: all reports.
+
+        Returns
+        -------
+        Metric
+            Metric with a digest of its own, or for None that of the definition.
+
+        Raises
+        ------
+        DefinitionError
+            The metric has no group, or not this value.
+        """
+        if self.group is None:
+            if value is None:
+                return self
+            raise DefinitionError(f"{self.name} has no group, got the value {value!r}: leave it out")
+        if self.group.value == value:
+            return self
+        with name_errors(self.name):
+            return replace(self, group=self.group.of(value))
+
+    @cached_property
+    def collections(self) -> tuple[Metric, ...]:
+        """What is counted separately: the metric of each value of its group, or the metric itself."""
+        if self.group is None or self.group.value is not None:
+            return (self,)
+        return tuple(map(self.in_group, self.group.values))
+
+    def group_value(self, labels: Mapping[str, str]) -> str:
+        """Return the value of the group under an app's labels.
+
+        Parameters
+        ----------
+        labels
+            Labels by the names of groups, such as ``{"version": "1.4.2"}``.
+
+        Returns
+        -------
+        str
+            Value of the group: "other" without a label. "": the metric has no group.
+        """
+        return "" if self.group is None else self.group.value_of(labels.get(self.group.name, ""))
+
+    @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of every field on which the bits of a report depend, in canonical JSON."""
+        """SHA-256, in hex, of every field on which the bits of a report depend, and of the group, in canonical JSON."""
         fields = {**self.kind.canonical(), "name": self.name, "hold": self.hold, "period": self.period}
+        if self.group is not None:
+            fields["group"] = self.group.of(None).to_dict()
         canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(b"hubbub-metric-v1\n" + canonical.encode()).hexdigest()
+        digest = hashlib.sha256(b"hubbub-metric-v1\n" + canonical.encode()).hexdigest()
+        return digest if self.group is None else collection_digest(digest, self.group.value or "")
 
     def facts(self) -> Iterator[Fact]:
         """Yield what the definition says about reports and values, for people.
@@ -510,6 +585,9 @@ class Metric:
         yield Fact("reports", f"one per {self.period} and client, also without a value")
         if self.hold is not None:
             yield Fact("hold", f"{format_count(self.hold, str(self.period))}, then new permanent noise")
+        if self.group is not None:
+            shown = self.group.values if self.group.value is None else (self.group.value,)
+            yield Fact("group", f"{self.group.name}, sent in clear with each report", shown)
         if self.lifetime_epsilon is not None:
             yield Fact(
                 "limit", f"epsilon {self.lifetime_epsilon:g} for all reports of a client, in all versions of the metric"
@@ -535,6 +613,7 @@ class Metric:
             "hold": self.hold,
             "expires": self.expires.isoformat() if self.expires else None,
             **({} if self.lifetime_epsilon is None else {"lifetime_epsilon": self.lifetime_epsilon}),
+            **({} if self.group is None else {"group": self.group.to_dict()}),
             "digest": self.digest,
         }
 
@@ -568,6 +647,7 @@ class Metric:
                 hold=fields["hold"],
                 expires=date.fromisoformat(fields["expires"]) if fields["expires"] else None,
                 lifetime_epsilon=fields.get("lifetime_epsilon"),
+                group=Group.from_dict(fields["group"]) if fields.get("group") is not None else None,
                 description=fields["description"],
                 owner=fields["owner"],
                 purpose=fields.get("purpose", ""),
@@ -586,6 +666,13 @@ class Metric:
                 "the definition was changed or damaged after it was written"
             )
         return metric
+
+
+def collection_digest(digest: str, value: str) -> str:
+    """Return the digest under which the reports of a definition and a value of its group are counted; without a value the definition's."""
+    if not value:
+        return digest
+    return hashlib.sha256(f"hubbub-group-v1\n{digest}\n{value}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def has_expired(metric: Metric, day: date) -> bool:

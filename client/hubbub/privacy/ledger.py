@@ -82,6 +82,7 @@ class Account(NamedTuple):
     newest_epoch      : largest epoch ever charged in this enrollment (metrics with `hold`)
     response          : number of the permanent response of `epoch`, see `response_number`
     lifetime_epsilon  : the lowest limit of the metric's name that this client has seen; see `allocation.py`
+    group             : value of the metric's group in the next period, set when the account reached it; "": the metric has none
     """
 
     subject: str
@@ -105,6 +106,7 @@ class Account(NamedTuple):
     newest_epoch: int | None = None
     response: int | None = None
     lifetime_epsilon: float = math.inf
+    group: str = ""
 
     @property
     def key(self) -> Key:
@@ -176,6 +178,8 @@ class Account(NamedTuple):
             del fields["replanned_before"]
         if self.lifetime_epsilon == math.inf:
             del fields["lifetime_epsilon"]
+        if not self.group:
+            del fields["group"]
         if self.response == self.epoch == self.newest_epoch:  # the clock was never ahead
             del fields["newest_epoch"], fields["response"]
         return fields | {

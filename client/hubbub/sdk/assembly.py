@@ -102,11 +102,25 @@ def build(configuration: Configuration, seams: Seams) -> Collaborators:
     today, limit = PeriodClock(clock), ConsentLimit(configuration.consent_limit)
     lease = DefinitionLease(configuration.directory, disk, (metric.digest for metric in definitions.values()))
     encoders = SubjectEncoders(journal, secret_file.load, random_bytes)
+    labels = configuration.groups
     enrollment = Enrollment(
-        journal, definitions, configuration.policy, today, include_client=not configuration.per_subject, lease=lease
+        journal,
+        definitions,
+        configuration.policy,
+        today,
+        labels=labels,
+        include_client=not configuration.per_subject,
+        lease=lease,
     )
     builder = BatchBuilder(
-        journal, definitions, encoders, enrollment, today, limits=configuration.limits, random_bytes=random_bytes
+        journal,
+        definitions,
+        encoders,
+        enrollment,
+        today,
+        labels=labels,
+        limits=configuration.limits,
+        random_bytes=random_bytes,
     )
     recorder = seams.recorder(journal, definitions, encoders, enrollment, builder, today, limit, random_bytes)
     machine_id = (lambda: None) if in_memory else seams.machine_id

@@ -25,6 +25,7 @@ from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.number_checks import check_number
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.recording.batch_builder import Limits
+from hubbub.text import did_you_mean
 from hubbub.wire.urls import check_url
 
 T = TypeVar("T")
@@ -61,6 +62,7 @@ class Configuration:
     durability: Durability
     policy: Policy
     limits: Limits
+    groups: Mapping[str, str]
     detached: bool
     per_subject: bool
     renew_identity_when_copied: bool
@@ -86,6 +88,7 @@ def configure(
     durability: Durability,
     policy: Policy | None,
     limits: Limits | None,
+    groups: Mapping[str, str] | None,
     detached: bool,
     per_subject: bool,
     renew_identity_when_copied: bool,
@@ -124,13 +127,15 @@ def configure(
         messages.append(
             (logging.INFO, f"paused, {paused}: this process records, stores and sends nothing. Consent stays as it is")
         )
+    definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
     configuration = Configuration(
-        definitions=definitions if isinstance(definitions, Definitions) else load_definitions(definitions),
+        definitions=definitions,
         directory=_absolute("state", state),
         url=url if settings.url is None else settings.url,
         durability=durability,
         policy=_instance_or_default("policy", policy, Policy),
         limits=_instance_or_default("limits", limits, Limits),
+        groups=_check_groups({} if groups is None else groups, definitions),
         detached=detached and not paused,
         per_subject=per_subject,
         renew_identity_when_copied=renew_identity_when_copied,
@@ -200,6 +205,22 @@ def _absolute(name: str, path: str | Path) -> Path:
         raise ParameterError(
             f"{name}: the path {str(path)!r} cannot be resolved ({problem}): pass an absolute path"
         ) from None
+
+
+def _check_groups(groups: Mapping[str, str], definitions: Definitions) -> Mapping[str, str]:
+    """Return the labels of the app, checked: one for each group of the definitions."""
+    is_mapping = isinstance(groups, Mapping)
+    if not is_mapping or not all(isinstance(text, str) for item in groups.items() for text in item):
+        raise ParameterError(f'groups must be texts by name, such as {{"version": "1.4.2"}}, got {groups!r}')
+    needed = {metric.group.name: metric.name for metric in definitions.values() if metric.group is not None}
+    for name, metric in needed.items():
+        if name not in groups:
+            raise ParameterError(f'groups has no {name!r}, by which {metric} is divided: pass groups={{"{name}": ...}}')
+    unknown = next((name for name in groups if name not in needed), None)
+    if unknown is not None:
+        listed = f"the definitions have {', '.join(needed)}" if needed else "no metric has a group"
+        raise ParameterError(f"groups has {unknown!r}, but {listed}.{did_you_mean(unknown, needed)}")
+    return dict(groups)
 
 
 def _check_ca_certs(ca_certs: str | None) -> str | None:

@@ -3,6 +3,8 @@
     {"batch_id": uuid4, "metric": name, "digest": hex, "period": "YYYY-MM-DD",
      "cohorts": [c, ...], "bits": base64 of n rows of ceil(k / 8) bytes}
 
+and "group": value, if the metric has a group.
+
 Conventions: bit i of a report is bit i % 8 (least significant first) of byte i // 8 of its row. Padding bits are zero. Cohorts
 and rows have the same order. Unknown fields are ignored, so fields can be added to `/v1`.
 """
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitarray import frozenbitarray
 
-from hubbub.metrics.metric import Metric
+from hubbub.metrics.metric import Metric, collection_digest
 from hubbub.metrics.periods import Period
 from hubbub.metrics.rules import MAX_CLIENT_COHORTS
 from hubbub.randomness import RandomBytes, system_random_bytes
@@ -90,8 +92,8 @@ SINGLE_REPORT_BYTES = 512
 _UUID4 = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
-BatchFields = tuple[str, str, str, str, list[int], str]
-"""The fields batch_id, metric, digest, period, cohorts and bits of a body."""
+BatchFields = tuple[str, str, str, str, list[int], str, str]
+"""The fields batch_id, metric, digest, period, cohorts, bits and group ("" without one) of a body."""
 
 _MAX_FIELDS = 64
 _MAX_NAME_LENGTH = 64  # characters
@@ -133,6 +135,8 @@ class Batch:
         n bytes, the cohort of each report.
     rows
         n * ceil(k / 8) bytes, the bits of the reports.
+    group
+        Value of the metric's group. Empty: the metric has none.
     """
 
     batch_id: UUID
@@ -141,9 +145,15 @@ class Batch:
     period: str
     cohorts: bytes
     rows: bytes
+    group: str = ""
 
     def __len__(self) -> int:
         return len(self.cohorts)
+
+    @property
+    def collection_digest(self) -> str:
+        """Digest under which the reports are counted: that of the definition and the value of its group."""
+        return collection_digest(self.digest, self.group)
 
     def __repr__(self) -> str:
         return f"<Batch {self.batch_id} of {self.metric}, {self.period}: {format_count(len(self), 'report')}>"
@@ -173,10 +183,11 @@ class Batch:
         return cls(
             batch_id=new_batch_id(random_bytes),
             metric=metric.name,
-            digest=metric.digest,
+            digest=metric.in_group(None).digest,
             period=str(period),
             cohorts=bytes(report.cohort for report in reports),
             rows=b"".join(report.to_bytes() for report in reports),
+            group="" if metric.group is None else metric.group.value or "",
         )
 
     def to_json(self) -> bytes:
@@ -192,6 +203,7 @@ class Batch:
                 "batch_id": str(self.batch_id),
                 "metric": self.metric,
                 "digest": self.digest,
+                **({"group": self.group} if self.group else {}),
                 "period": self.period,
                 "cohorts": list(self.cohorts),
                 "bits": binascii.b2a_base64(self.rows, newline=False).decode(),
@@ -222,12 +234,12 @@ class Batch:
         RefusedError
             The body is not a batch. No other exception is raised.
         """
-        batch_id, metric, digest, period, cohorts, bits = (read_fields or _read_fields)(body)
+        batch_id, metric, digest, period, cohorts, bits, group = (read_fields or _read_fields)(body)
         parse_day(period)
-        return cls(_batch_id(batch_id), metric, digest, period, _cohorts(cohorts), _rows(bits))
+        return cls(_batch_id(batch_id), metric, digest, period, _cohorts(cohorts), _rows(bits), group)
 
     def require_fit(self, metric: Metric, max_reports: int) -> None:
-        """Check that the numbers of reports and bytes, the cohorts and the padding bits fit the metric.
+        """Check that the group, the numbers of reports and bytes, the cohorts and the padding bits fit the metric.
 
         Parameters
         ----------
@@ -241,6 +253,7 @@ class Batch:
         RefusedError
             The batch does not fit. The problem type names the field.
         """
+        _check_group(metric, self.group)
         n, row_bytes = len(self), metric.row_bytes
         if n == 0:
             raise RefusedError(ProblemType.NO_REPORTS, "cohorts is empty: a batch needs at least one report")
@@ -267,6 +280,14 @@ class Batch:
             )
 
 
+def _check_group(metric: Metric, value: str) -> None:
+    values = () if metric.group is None else metric.group.values
+    if value in (values or ("",)):
+        return
+    rule = f"group must be one of {', '.join(values)}" if values else f"{metric.name} has no group: leave it out"
+    raise RefusedError(ProblemType.WRONG_GROUP, f"{rule}, got {value[:64]!r}")
+
+
 def new_batch_id(random_bytes: RandomBytes) -> UUID:
     """Return a random batch id (UUID version 4)."""
     from uuid import UUID  # imported late: its import takes 2 ms
@@ -291,7 +312,7 @@ def _read_fields(body: bytes) -> BatchFields:
     batch_id, metric, digest, period, bits = (
         _text(fields, name) for name in ("batch_id", "metric", "digest", "period", "bits")
     )
-    return batch_id, metric, digest, period, cohorts, bits
+    return batch_id, metric, digest, period, cohorts, bits, _text(fields, "group") if "group" in fields else ""
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

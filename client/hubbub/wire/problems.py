@@ -48,6 +48,7 @@ class ProblemType(Enum):
     TOO_LARGE = ("too-large", 413, "The body exceeds this aggregator's size limit, compressed or decompressed.")
     UNSUPPORTED_MEDIA_TYPE = ("unsupported-media-type", 415, "A batch must be application/json, uncompressed or gzip.")
     COHORT_OUT_OF_RANGE = ("cohort-out-of-range", 422, "A cohort is not below num_cohorts of the metric.")
+    WRONG_GROUP = ("wrong-group", 422, "The field group is not a value of the metric's group.")
     WRONG_SIZE = ("wrong-size", 422, "The field bits does not have ceil(k / 8) bytes for each report.")
     PADDING_SET = ("padding-set", 422, "A padding bit after the k bits of a report is set.")
     NO_REPORTS = ("no-reports", 422, "The batch contains no report.")

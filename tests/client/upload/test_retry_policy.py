@@ -40,6 +40,7 @@ TABLE = [
     (400, None, A.QUARANTINE, A.RETRY),
     (400, "not-http", A.PAUSE, A.PAUSE),
     (422, "cohort-out-of-range", A.QUARANTINE, A.RETRY),
+    (422, "wrong-group", A.QUARANTINE, A.RETRY),
     (422, "wrong-size", A.QUARANTINE, A.RETRY),
     (422, "padding-set", A.QUARANTINE, A.RETRY),
     (422, "no-reports", A.QUARANTINE, A.RETRY),

@@ -89,6 +89,11 @@ class JointKind(Kind):
     def distinct_values(self) -> float:
         return math.prod(part.distinct_values for part in self.parts.values())
 
+    def check_group(self) -> None:
+        raise DefinitionError(
+            "a joint metric takes no group: make the label a categorical part, which answers the same question without sending it in clear"
+        )
+
     def facts(self) -> Iterator[Fact]:
         for name, part in self.parts.items():
             yield from (fact.of_part(name) for fact in part.facts())

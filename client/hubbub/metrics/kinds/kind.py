@@ -257,6 +257,16 @@ class Kind(ABC):
             The text does not stand for a value of the metric.
         """
 
+    def check_group(self) -> None:
+        """Check that reports of this kind may have a public label.
+
+        Raises
+        ------
+        DefinitionError
+            They may not.
+        """
+        return
+
     @property
     def labels(self) -> tuple[str, ...]:
         """Name of each bit; () if the bits are hashed or those of parts."""

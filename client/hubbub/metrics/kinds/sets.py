@@ -66,6 +66,11 @@ class SetKind(BlockKind):
             "a client answers for one item, so use a boolean part for each item that matters"
         )
 
+    def check_group(self) -> None:
+        raise DefinitionError(
+            "a set metric takes no group: its clients are divided among the items already. Use a boolean metric with a group for each item that matters"
+        )
+
     @property
     def named_values(self) -> tuple[str, ...]:
         return self.items

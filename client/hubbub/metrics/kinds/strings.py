@@ -66,6 +66,13 @@ class StringKind(BlockKind):
         if self.discover is not None:
             raise DefinitionError(f"part {name} must not have a discover table: its cohort is that of the joint metric")
 
+    def check_group(self) -> None:
+        if self.discover is not None:
+            raise DefinitionError(
+                "a metric with a discover table takes no group: its clients are divided among the lengths already. Discover strings without "
+                "a group, and look for them in a second metric with one"
+            )
+
     @property
     def whole_cohorts(self) -> range:
         if self.discover is None:

@@ -2,13 +2,15 @@
 
 Exception: an account of a metric with `hold` or f = 0 sends no more reports once its share of the budget is spent.
 
+A report has the value of the metric's group that held when its account reached the period, whatever was recorded, and a batch has one value.
+
 When a period has ended, its draft, or an empty report, becomes part of a batch, once. One journal event holds the batch with its id and
 the accounts that it charges. Call every method inside `with journal`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
@@ -72,6 +74,7 @@ class BatchBuilder:
         enrollment: Enrollment,
         clock: PeriodClock,
         *,
+        labels: Mapping[str, str],
         limits: Limits,
         random_bytes: RandomBytes,
     ) -> None:
@@ -80,6 +83,7 @@ class BatchBuilder:
         self._encoders = encoders
         self._enrollment = enrollment
         self._clock = clock
+        self._labels = labels
         self._limits = limits
         self._random_bytes = random_bytes
         self._unchecked: list[Key] = []
@@ -125,6 +129,16 @@ class BatchBuilder:
             self._build_for_account(state, account)
             account = state.accounts[account.key]
         return account
+
+    def fix_groups(self, state: State) -> None:
+        """Bring the client's accounts of metrics with a group to the current period, at the start of a process: its reports get their label.
+
+        So the label depends on when the app ran, and not on what it recorded.
+        """
+        for metric in self._definitions.values():
+            account = state.accounts.get(("", metric.digest))
+            if metric.group is not None and account is not None and not account.refused:
+                self.catch_up(state, account, self._clock.current(account.period))
 
     def _build_for_account(self, state: State, account: Account) -> None:
         secret = self._encoders.secret(state)
@@ -220,7 +234,7 @@ class BatchBuilder:
 
     def _build(self, state: State, secret: Secret, keys: Sequence[Key], until: date) -> None:
         """Write one event for each batch of the periods of these accounts that end by `until`."""
-        by_batch: dict[tuple[str, str], list[tuple[EncodedReport, Account]]] = {}
+        by_batch: dict[tuple[str, str, str], list[tuple[EncodedReport, Account]]] = {}
         without_report: list[AccountChange] = []
         accounts = [state.accounts[key] for key in keys if key in state.accounts]
         queued: set[tuple[str, str]] = set()
@@ -229,18 +243,21 @@ class BatchBuilder:
         for saved in accounts:
             written = account = saved
             end = min(until, self._clock.current(saved.period).period.next().start)
-            for period, report, account in self._reports(state, secret, saved, end, queued):
+            for period, report, after in self._reports(state, secret, saved, end, queued):
                 if report is not None:
-                    by_batch.setdefault((account.digest, period), []).append((report, account))
-                    written = account
+                    by_batch.setdefault((period, account.digest, account.group), []).append((report, after))
+                    written = after
+                account = after
             if account.next_period_start != written.next_period_start:  # the last periods have no report
                 without_report.append(AccountChange(account))
         events: list[BatchCreation] = []
         formed = state.formed
-        for (_, period), reports in sorted(by_batch.items(), key=lambda item: item[0][1]):
+        for (period, _, group), reports in sorted(by_batch.items(), key=lambda item: item[0][0]):
             formed += len(reports)
             local = state.consent is Consent.LOCAL
-            events.append(_batch_created(period, reports, formed, self._clock.now(), self._random_bytes, local=local))
+            events.append(
+                _batch_created(period, group, reports, formed, self._clock.now(), self._random_bytes, local=local)
+            )
             if events[-1].stood_in:
                 self._warn_stood_in(reports)
         if events or without_report:
@@ -254,18 +271,19 @@ class BatchBuilder:
         Under consent `local` the ledger is not charged, because these reports are never sent.
         """
         metric, charged = self._definitions.get(account.metric), state.consent is not Consent.LOCAL
+        group = account.group if metric is None else metric.group_value(self._labels)
         oldest = date.fromordinal(max(1, self._clock.now().toordinal() - MAX_BATCH_AGE.days))
         start = max(account.next_period_start, str(Period.containing(account.period, oldest)))
         if start < state.reports_from <= str(self._clock.now().date()):  # a later day was set under a wrong clock
             start = max(start, str(Period.containing(account.period, date.fromisoformat(state.reports_from))))
         if start != account.next_period_start:
-            account = account._replace(next_period_start=start)
+            account = account._replace(next_period_start=start, group=group)
             yield start, None, account
         while (period := account.next_period()).next().start <= until:
             if metric is None or not self._is_current(state, account, period):
                 return  # not even a draft: its report would reveal that a value was recorded
             name = account.next_period_start
-            account = account._replace(next_period_start=str(period.next()))
+            account = account._replace(next_period_start=str(period.next()), group=group)
             if name < account.replanned_before and (
                 (account.digest, name) in queued or state.was_attempted(account.digest, name)
             ):
@@ -289,6 +307,7 @@ class BatchBuilder:
 
 def _batch_created(
     period: str,
+    group: str,
     reports: list[tuple[EncodedReport, Account]],
     formed: int,
     now: datetime,
@@ -308,6 +327,7 @@ def _batch_created(
         period,
         bytes(report.cohort for report in rows),
         b"".join(report.bits for report in rows),
+        group,
     )
     following = Period(date.fromisoformat(period), account.period).next()
     end, following_end = midnight(following.start), midnight(following.next().start)

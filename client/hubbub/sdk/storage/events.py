@@ -105,6 +105,7 @@ def encode_batch(batch: Batch) -> dict[str, Any]:
         "period": batch.period,
         "cohorts": batch.cohorts.hex(),
         "rows": batch.rows.hex(),
+        **({"group": batch.group} if batch.group else {}),
     }
 
 
@@ -117,6 +118,7 @@ def decode_batch(fields: Mapping[str, Any]) -> Batch:
         fields["period"],
         bytes.fromhex(fields["cohorts"]),
         bytes.fromhex(fields["rows"]),
+        fields.get("group", ""),
     )
 
 

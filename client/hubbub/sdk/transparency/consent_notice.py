@@ -102,7 +102,15 @@ def consent_notice(
 def _collected(metric: Metric) -> Iterator[str]:
     until = f", until {metric.expires}" if metric.expires is not None else ""
     purpose = f" Purpose: {metric.purpose.rstrip('.')}." if metric.purpose else ""
-    yield f"- {metric.description.rstrip('.') or metric.name} ({metric.name}). One report each {metric.period}{until}.{purpose}"
+    yield f"- {metric.description.rstrip('.') or metric.name} ({metric.name}). One report each {metric.period}{until}.{purpose}{_label(metric)}"
+
+
+def _label(metric: Metric) -> str:
+    """Sentence about what a report says in clear."""
+    if metric.group is None:
+        return ""
+    values = ", ".join(metric.group.values)
+    return f" Each report also says, without any randomness: {metric.group.name.replace('_', ' ')} ({values})."
 
 
 def _certainties(metric: Metric, figures: PrivacyFigures) -> Iterator[str]:
