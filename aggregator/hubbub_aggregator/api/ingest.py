@@ -134,6 +134,7 @@ class _Fields(msgspec.Struct):
     period: str
     cohorts: list[int]
     bits: str
+    group: str = ""
 
 
 class _Name(str):
@@ -143,6 +144,7 @@ class _Name(str):
 
 
 _decoder = msgspec.json.Decoder(_Fields)
+_NUM_REQUIRED = 6
 
 
 def decode_batch(body: bytes) -> Batch:
@@ -158,16 +160,16 @@ def decode_batch(body: bytes) -> Batch:
 def _read_fields(body: bytes) -> BatchFields:
     """Return the fields of a body.
 
-    A body with six colons and all six required fields has no repeated and no other field, so that only the names in other
-    bodies are checked one by one.
+    A body with all six required fields and no more colons than fields has no repeated and no other field, so that only the names in
+    other bodies are checked one by one. It has a seventh if it has a group.
     """
     try:
         fields = _decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
         raise RefusedError(ProblemType.MALFORMED, _describe(problem, len(body))) from None
-    if body.count(b":") != len(_Fields.__struct_fields__):
+    if body.count(b":") != _NUM_REQUIRED + bool(fields.group):
         _check_field_names(body)
-    return fields.batch_id, fields.metric, fields.digest, fields.period, fields.cohorts, fields.bits
+    return fields.batch_id, fields.metric, fields.digest, fields.period, fields.cohorts, fields.bits, fields.group
 
 
 def _describe(problem: Exception, size: int) -> str:

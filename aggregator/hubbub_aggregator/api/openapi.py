@@ -38,6 +38,7 @@ class BatchBody(BaseModel):
         description="One row of ceil(k / 8) bytes per report; bit i is bit i % 8, least significant first, of byte i // 8.",
         json_schema_extra={"contentEncoding": "base64"},
     )
+    group: str = Field(default="", description="Value of the metric's group; only of metrics that have one.")
 
 
 class StoredBatch(BaseModel):

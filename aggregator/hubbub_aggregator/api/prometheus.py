@@ -112,7 +112,7 @@ class ServiceCollector:
             "Start of the last complete `hubbub db backup`; 0: none.",
             [({}, service.periods.last_backup() or 0)],
         )
-        names = {each.digest: each.name for each in service.definitions.versions()}
+        names = {each.digest: each.name for each in service.definitions.collections()}
         implausible = Counter[tuple[str, str]]()
         for (digest, kind), periods in service.periods.implausible_periods().items():
             if digest in names:

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Body, Depends, Query, Request, Security
 from fastapi.security import HTTPBearer
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
+from hubbub.errors import DefinitionError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import privacy_figures
@@ -40,6 +41,7 @@ _BEARER = HTTPBearer(auto_error=False, description="A token of `hubbub token cre
 
 Periods = Annotated[list[str] | None, Query(description="First day of a period; repeatable. Default: all.")]
 Digest = Annotated[str | None, Query(description="Digest of a version of the metric. Default: the current version.")]
+Group = Annotated[str | None, Query(description="A value of the metric's group. Default: all values together.")]
 
 routes = APIRouter()
 
@@ -119,13 +121,14 @@ def get_summary(
     name: str,
     period: Periods = None,
     digest: Digest = None,
+    group: Group = None,
     kind: Annotated[
         Literal["bits", "patterns"], Query(description="Patterns: only for metrics with at most 16 bits.")
     ] = "bits",
 ) -> Response:
     """Current counts of all reports of a metric version: the summary file."""
     service: Service = request.state.service
-    metric = _requested_metric(service.definitions, name, digest)
+    metric = _requested_metric(service.definitions, name, digest, group)
     if kind == "patterns" and metric.num_bits > MAX_PATTERN_BITS:
         raise RefusedError(
             ProblemType.INVALID_QUERY,
@@ -137,7 +140,7 @@ def get_summary(
     file = SummaryResponse(
         summary_to_bytes(replace(summary, implausible_rejected=_implausible_rejected(service, name)))
     )
-    return _as_download(file, name, *_single_period(summary.periods))
+    return _as_download(file, name, *([group] if group else []), *_single_period(summary.periods))
 
 
 @get_and_head(
@@ -152,10 +155,16 @@ def get_reports(
     name: str,
     period: Periods = None,
     digest: Digest = None,
+    group: Group = None,
 ) -> Response:
     """The retained reports of a metric version in random order: the report file."""
     service: Service = request.state.service
-    metric = _requested_metric(service.definitions, name, digest)
+    metric = _requested_metric(service.definitions, name, digest, group)
+    if metric.group is not None and metric.group.value is None:
+        raise RefusedError(
+            ProblemType.INVALID_QUERY,
+            f"group: reports of {name} are exported for one value of its group, {', '.join(metric.group.values)}",
+        )
     if name not in service.settings.keep_reports:
         raise RefusedError(
             ProblemType.NOT_FOUND,
@@ -169,7 +178,7 @@ def get_reports(
     file = FileResponse(
         reports_file(service.periods, metric, available, implausible_rejected=_implausible_rejected(service, name))
     )
-    return _as_download(file, name, "reports", *_single_period(available))
+    return _as_download(file, name, "reports", *([group] if group else []), *_single_period(available))
 
 
 @get_and_head(
@@ -224,7 +233,7 @@ def _implausible_rejected(service: Service, name: str) -> bool:
     )
 
 
-def _requested_metric(definitions: Definitions, name: str, digest: str | None) -> Metric:
+def _requested_metric(definitions: Definitions, name: str, digest: str | None, group: str | None) -> Metric:
     current = definitions.get(name)
     if current is None:
         raise RefusedError(
@@ -237,7 +246,10 @@ def _requested_metric(definitions: Definitions, name: str, digest: str | None) -
             ProblemType.INVALID_QUERY,
             f"digest: {name} has no version {digest!r:.80}; the current version is {current.digest}",
         )
-    return version
+    try:
+        return version if group is None else version.in_group(group)
+    except DefinitionError as problem:
+        raise RefusedError(ProblemType.INVALID_QUERY, f"group: {problem}"[:500]) from None
 
 
 def _requested_periods(metric: Metric, texts: list[str]) -> list[str]:

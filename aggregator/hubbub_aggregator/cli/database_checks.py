@@ -206,7 +206,7 @@ def check_periods(
     store: PeriodStore, clock: ClockStore, definitions: Definitions, settings: Settings, now: datetime
 ) -> Iterator[Finding]:
     """Check for periods that the service does not close, fold or purge, and for unexpected retained reports."""
-    known = {metric.digest: metric for metric in definitions.versions()}
+    known = {metric.digest: metric for metric in definitions.collections()}
     open_ = store.open_periods()
     of_known = [(known[digest], day) for digest, day in open_ if digest in known]
     retained = [(known[digest], day) for digest, day in store.periods_retained() if digest in known]

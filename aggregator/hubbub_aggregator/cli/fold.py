@@ -81,7 +81,7 @@ def command(
     from hubbub_aggregator.segments.object_store import ObjectStore
 
     begun = time.monotonic()
-    metrics = {metric.digest: metric for metric in load_definitions(definitions).versions()}
+    metrics = {metric.digest: metric for metric in load_definitions(definitions).collections()}
     objects = ObjectStore.open(segments)
     with _chosen_engine(engine, jobs, spark_master, spark_conf) as chosen:
         results = [_result(*each, out) for each in _fold_all(objects, definitions, metrics, chosen, keep=keep_segments)]

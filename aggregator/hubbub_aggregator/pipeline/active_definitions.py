@@ -102,12 +102,12 @@ def check_no_open_metric_removed(old: Definitions, new: Definitions, open_period
     The aggregator would refuse the reports of that version. Editing a definition in place removes its version.
     """
     periods = _by_digest(open_periods)
-    for metric in old.versions():
+    for metric in old.collections():
         still_open = periods.get(metric.digest, [])
-        if still_open and new.version(metric.name, metric.digest) is None:
+        if still_open and new.version(metric.name, metric.in_group(None).digest) is None:
             closes = parse_period(metric.period, still_open[-1]).closes()
             raise DefinitionError(
-                f"{metric.name} with digest {metric.digest[:12]} is changed or removed, but has open periods "
+                f"{metric.title} with digest {metric.in_group(None).digest[:12]} is changed or removed, but has open periods "
                 f"({format_names(still_open)}), whose reports would be refused: keep its table in the file, above the "
                 f"new version, until {closes:%Y-%m-%d}"
             )
@@ -118,7 +118,7 @@ def warn_of_removed_metrics(definitions: Definitions, store: PeriodStore) -> Non
 
     The start is not refused: that would lose the reports of all metrics because of one.
     """
-    known = {metric.digest for metric in definitions.versions()}
+    known = {metric.digest for metric in definitions.collections()}
     for digest, periods in _by_digest(store.open_periods()).items():
         if digest not in known:
             logger.warning(

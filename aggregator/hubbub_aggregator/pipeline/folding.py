@@ -39,8 +39,8 @@ def summarize(metric: Metric, stored: StoredPeriod) -> Summary:
 
 
 def read_summary(store: PeriodStore, metric: Metric, periods: Collection[str] | None = None) -> Summary:
-    """Return the exact summary of a metric version as of now, folded or not; periods None: of all periods."""
-    summaries = (summarize(metric, stored) for stored in store.read(metric.digest, periods))
+    """Return the exact summary of a metric version as of now, folded or not; periods None: of all periods. With a group, the sum over it."""
+    summaries = (summarize(each, stored) for each in metric.collections for stored in store.read(each.digest, periods))
     return reduce(add, summaries, summary_type(metric).empty(metric))
 
 
@@ -79,7 +79,7 @@ def compute_figures(store: PeriodStore, definitions: Definitions, most: int = _M
 
     Raises JobError, after all others are stored, with the metrics that have unreadable summaries.
     """
-    metrics = {metric.digest: metric for metric in definitions.versions()}
+    metrics = {metric.digest: metric for metric in definitions.collections()}
     rows, failed = list[StoredFigures](), dict[str, str]()
     for digest, period, revision in store.stale_figures():
         if digest not in metrics:

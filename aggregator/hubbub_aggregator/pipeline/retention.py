@@ -76,7 +76,7 @@ class _Round:
                 _by_digest,
                 (self._store.open_periods(), self._store.half_closed_periods(), self._store.periods_retained()),
             )
-            for metric in self._definitions.versions():
+            for metric in self._definitions.collections():
                 due = [text for text in open_.get(metric.digest, []) if self._is_over(metric, text)]
                 to_close = [*half_closed.get(metric.digest, []), *due]
                 with self._guard(metric):
@@ -86,7 +86,7 @@ class _Round:
 
     def _fold_all(self) -> None:
         unfolded = {digest for digest, _ in self._store.unfolded_reports()}
-        for metric in self._definitions.versions():
+        for metric in self._definitions.collections():
             if metric.digest in unfolded:
                 with self._guard(metric):
                     fold(self._store, metric, keeps_reports=partial(self._retains, metric))

@@ -96,4 +96,4 @@ class SegmentStore(SqlStore):
 
 
 def _folder_of(batch_: Batch) -> SegmentFolder:
-    return SegmentFolder(batch_.metric, batch_.digest, batch_.period)
+    return SegmentFolder(batch_.metric, batch_.collection_digest, batch_.period)

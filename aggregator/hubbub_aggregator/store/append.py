@@ -67,7 +67,7 @@ class Collections:
 
         The period cannot be closed until this transaction ends.
         """
-        is_this = {"digest": of.digest, "period": of.period}
+        is_this = {"digest": of.collection_digest, "period": of.period}
         found = self._find.execute(connection, is_this).one_or_none()
         if found is None:
             new = is_this | {"metric": of.metric, "revision": 0, "closed": False}
@@ -90,13 +90,13 @@ class Appender:
     def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         groups: dict[tuple[str, str], dict[bytes, Batch]] = {}
         for each in batches:
-            groups.setdefault((each.digest, each.period), {}).setdefault(each.batch_id.bytes, each)
+            groups.setdefault((each.collection_digest, each.period), {}).setdefault(each.batch_id.bytes, each)
         reach("append: before its transaction")
         with transaction(self._engine, writes=True) as connection:
             fresh = {key: self._append_group(connection, group) for key, group in sorted(groups.items())}
             reach("append: before its commit")
         reach("append: after its commit")
-        return [_result_of(fresh[each.digest, each.period], each.batch_id.bytes) for each in batches]
+        return [_result_of(fresh[each.collection_digest, each.period], each.batch_id.bytes) for each in batches]
 
     def _append_group(self, connection: Connection, group: dict[bytes, Batch]) -> set[bytes] | None:
         """Store the new batches of one period; return their ids; None: the period is closed."""

@@ -163,7 +163,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         stored = (
             select(batch.c.batch_id)
             .join(collection)
-            .where(collection.c.digest == batch_.digest, collection.c.period == batch_.period)
+            .where(collection.c.digest == batch_.collection_digest, collection.c.period == batch_.period)
             .where(batch.c.batch_id == batch_.batch_id.bytes, collection.c.closed.is_(False))
         )
         return bool(fetch_all(self._engine, stored))

@@ -110,13 +110,20 @@ class ReportData(ABC):
         return cls.from_rows(metric, b"", b"")
 
     def _merged_fields(self, other: Self) -> dict[str, Any]:
-        """Return periods and implausible_rejected of a sum; raises SummaryError for different definitions."""
-        if other.metric.digest != self.metric.digest:
+        """Return metric, periods and implausible_rejected of a sum; raises SummaryError for different definitions.
+
+        The sum over values of a group is of the metric without a value.
+        """
+        metric, same = self.metric, other.metric.digest == self.metric.digest
+        if not same:
+            metric = metric.in_group(None)
+        if not same and other.metric.in_group(None).digest != metric.digest:
             raise SummaryError(
                 f"reports of different definitions cannot be added: {self.metric.name} {self.metric.digest[:12]} "
                 f"and {other.metric.name} {other.metric.digest[:12]}; decode each separately"
             )
         return {
+            "metric": metric,
             "periods": (*self.periods, *other.periods),
             "implausible_rejected": self.implausible_rejected or other.implausible_rejected,
         }
@@ -163,7 +170,7 @@ def describe_reports(metric: Metric, num_reports: int, periods: Sequence[str]) -
     """
     shape = f"{format_count(metric.num_cohorts, 'cohort')} x {format_count(metric.num_bits, 'bit')}"
     dates = f", {format_count(len(periods), 'period')}" if periods else ""
-    return f"{metric.name}: {format_count(num_reports, 'report')}, {shape}{dates}"
+    return f"{metric.title}: {format_count(num_reports, 'report')}, {shape}{dates}"
 
 
 ByteData = bytes | NDArray[np.uint8]

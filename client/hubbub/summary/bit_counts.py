@@ -150,9 +150,8 @@ class BitCounts(ReportData):
     def __add__(self, other: BitCounts) -> BitCounts:
         merged = self._merged_fields(other)
         return BitCounts(
-            self.metric,
-            self.reports + other.reports,
-            self.ones + other.ones,
+            reports=self.reports + other.reports,
+            ones=self.ones + other.ones,
             ones_histogram=None
             if self.ones_histogram is None or other.ones_histogram is None
             else self.ones_histogram + other.ones_histogram,

@@ -127,7 +127,7 @@ class PatternCounts(ReportData):
 
     def __add__(self, other: PatternCounts) -> PatternCounts:
         merged = self._merged_fields(other)
-        return PatternCounts(self.metric, self.counts + other.counts, **merged)
+        return PatternCounts(counts=self.counts + other.counts, **merged)
 
 
 def _check_num_bits(metric: Metric) -> None:

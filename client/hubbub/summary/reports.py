@@ -145,9 +145,8 @@ class Reports(ReportData):
     def __add__(self, other: Reports) -> Reports:
         merged = self._merged_fields(other)
         return Reports(
-            self.metric,
-            np.concatenate([self.cohorts, other.cohorts]),
-            np.concatenate([self.rows, other.rows]),
+            cohorts=np.concatenate([self.cohorts, other.cohorts]),
+            rows=np.concatenate([self.rows, other.rows]),
             **merged,
         )
 

@@ -158,6 +158,11 @@ def test_rejects_cohort_out_of_range(aggregator: Aggregator, good: Batch) -> Non
         assert_refused(aggregator.post(body), ProblemType.COHORT_OUT_OF_RANGE)
 
 
+def test_rejects_a_group_of_a_metric_without_one(aggregator: Aggregator, good: Batch) -> None:
+    assert_refused(aggregator.post(altered(good, group="1.x")), ProblemType.WRONG_GROUP)
+    assert_refused(aggregator.post(altered(good, group=1)), ProblemType.MALFORMED)
+
+
 def test_rejects_wrong_number_of_rows(aggregator: Aggregator, good: Batch) -> None:
     for rows in (good.rows[:-1], good.rows + b"\0", b""):
         body = altered(good, bits=base64.b64encode(rows).decode())
@@ -334,10 +339,13 @@ def test_invalid_parameter_shows_value_and_allowed_ones(aggregator: Aggregator) 
         ("/v1/metrics?a=1", "unknown parameter 'a'; this address has no parameters"),
         (
             "/v1/metrics/homepage/summary?perod=2024-06-15",
-            "unknown parameter 'perod'; parameters are digest, kind, period",
+            "unknown parameter 'perod'; parameters are digest, group, kind, period",
         ),
-        ("/v1/metrics/homepage/summary?counts=bits", "unknown parameter 'counts'; parameters are digest, kind, period"),
-        ("/v1/metrics/homepage/reports?kind=bits", "unknown parameter 'kind'; parameters are digest, period"),
+        (
+            "/v1/metrics/homepage/summary?counts=bits",
+            "unknown parameter 'counts'; parameters are digest, group, kind, period",
+        ),
+        ("/v1/metrics/homepage/reports?kind=bits", "unknown parameter 'kind'; parameters are digest, group, period"),
     ],
 )
 def test_rejects_unknown_query_parameters(aggregator: Aggregator, path: str, detail: str) -> None:

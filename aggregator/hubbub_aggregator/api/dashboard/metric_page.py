@@ -27,7 +27,7 @@ _MAX_ITEMS = 20
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a metric, with its privacy figures."""
+    """One version of a metric, with its privacy figures; groups : its values and their reports, of a metric with a group."""
 
     digest: str
     is_current: bool
@@ -35,6 +35,7 @@ class Version:
     reports: int
     privacy: tuple[Figure, ...]
     central: CentralEpsilon | None
+    groups: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ def build_metric_page(service: Service, name: str) -> MetricPage | None:
     if current is None:
         return None
     service.outcomes.flush(service.periods)
-    versions = {metric.digest: metric for metric in definitions.versions() if metric.name == name}
+    named = [metric for metric in definitions.versions() if metric.name == name]
+    versions = {each.digest: each for metric in named for each in metric.collections}
     rows = service.periods.period_rows(versions)
     reports = {(row.digest, row.period): row.figures.reports for row in rows if row.figures}
     for (digest, period), (_, unfolded) in service.periods.unfolded_reports().items():
@@ -109,10 +111,7 @@ def build_metric_page(service: Service, name: str) -> MetricPage | None:
         reports=sum(line.reports for line in lines),
         periods=lines,
         chart=build_chart(current, lines) if lines else None,
-        versions=tuple(
-            _version(service, metric, metric is current, [row for row in rows if row.digest == digest], reports, now)
-            for digest, metric in reversed(versions.items())
-        ),
+        versions=tuple(_version(service, metric, metric is current, rows, reports, now) for metric in reversed(named)),
         refusals=refusals,
     )
 
@@ -177,14 +176,21 @@ def _version(
     reports: Mapping[tuple[str, str], int],
     now: datetime,
 ) -> Version:
-    smallest = {row.period: row.figures.smallest_cohort for row in rows if row.figures and row.figures.reports}
+    counted = {each.digest: each for each in metric.collections}
+    smallest: dict[str, int] = {}
+    for row in rows:
+        if row.digest in counted and row.figures and row.figures.reports:
+            fewest = row.figures.smallest_cohort
+            smallest[row.period] = min(fewest, smallest.get(row.period, fewest))
+    by_digest = {digest: sum(count for (of, _), count in reports.items() if of == digest) for digest in counted}
     return Version(
         digest=metric.digest,
         is_current=is_current,
         facts=tuple((fact.label.capitalize(), fact.line(_MAX_ITEMS)) for fact in metric.facts()),
-        reports=sum(count for (digest, _), count in reports.items() if digest == metric.digest),
+        reports=sum(by_digest.values()),
         privacy=privacy_rows(metric),
         central=last_central_epsilon(service.periods, service.settings, metric, smallest, now),
+        groups=tuple((each.group.value or "", by_digest[each.digest]) for each in counted.values() if each.group),
     )
 
 

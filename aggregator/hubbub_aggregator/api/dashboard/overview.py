@@ -148,7 +148,7 @@ def build_overview(
     store, now = service.periods, service.clock()
     totals, unfolded, refusals = store.version_totals(), store.unfolded_reports(), store.refusals()
     definitions = service.definitions
-    versions = versions_by_name(definitions.versions())
+    versions = versions_by_name(definitions.collections())
     refused = Counter[str]()
     for (name, _), batches in refusals.items():
         refused[name] += batches
@@ -165,7 +165,7 @@ def build_overview(
     lines.sort(key=lambda line: line.name)
     lines.sort(key=_SORT_KEYS[sort.column], reverse=sort.is_descending)
     free = service.disk.free
-    defined = {metric.digest for metric in definitions.versions()}
+    defined = {metric.digest for metric in definitions.collections()}
     return Overview(
         service=ServiceState(
             not_ready=readiness_error(service.readiness, writer),

@@ -68,14 +68,15 @@ def last_central_epsilon(
 ) -> CentralEpsilon | None:
     """Return the central epsilon of the last complete period: the period after it has also ended, so its reports have arrived.
 
-    smallest_cohorts : fewest reports of a cohort with reports, by folded period
+    smallest_cohorts : fewest reports of a cohort with reports, in any value of the group, by folded period
     """
     for text, smallest_cohort in sorted(smallest_cohorts.items(), reverse=True):
         if now < parse_period(metric.period, text).next().closes(timedelta(0)):
             continue
         reports = smallest_cohort
         if keeps_reports(metric, settings, text, now):
-            smallest = store.smallest_segment(metric.digest, text) or 0
+            sizes = [store.smallest_segment(each.digest, text) for each in metric.collections]
+            smallest = min((size for size in sizes if size is not None), default=0)
             reports = smallest if metric.num_cohorts == 1 else min(smallest, 1)
         if reports:
             return CentralEpsilon(text, reports, release_epsilon(metric, reports))

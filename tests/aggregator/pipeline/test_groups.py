@@ -1,0 +1,231 @@
+"""Metrics with a group in an aggregator: each value is counted by itself, their sum is the metric, and nothing is counted twice."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from contextlib import closing
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hubbub import Batch, Definitions, Metric
+from hubbub.cli import main
+from hubbub.metrics.group import Group
+from hubbub.summary import BitCounts, read_collected
+from hubbub_aggregator.api.dashboard.privacy_figures import last_central_epsilon
+from hubbub_aggregator.pipeline.folding import fold, read_summary
+from hubbub_aggregator.pipeline.retention import upkeep
+from hubbub_aggregator.segments.object_store import ObjectStore
+from hubbub_aggregator.segments.segment_store import SegmentStore
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_decoder.planning.definition import toml_lines
+from tests.aggregator.conftest import NOON, TODAY
+from tests.aggregator.segments.test_spark import properties, with_spark  # noqa: F401  (a fixture)
+from tests.support.every_kind import METRICS, NOISE, PARAMS, VERSION
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch, StartAggregator
+
+NAMES = ("browser", "dark", "size", "delay")
+GROUPED = [replace(metric, group=VERSION) for metric in METRICS if metric.name in NAMES]
+PAGE = Metric.string("homepage", PARAMS, group=Group("arm", ("a", "b", "other")))
+PLAIN = Metric.boolean("plain", **NOISE)
+
+
+@pytest.fixture
+def definitions() -> Definitions:
+    return Definitions([*GROUPED, PAGE, PLAIN])
+
+
+def random_batches(make_batch: MakeBatch, metrics: list[Metric], seed: int, number: int = 40) -> list[Batch]:
+    """Batches of random values and periods; some are sent twice."""
+    rng, batches = np.random.default_rng(seed), list[Batch]()
+    for _ in range(number):
+        if batches and rng.random() < 0.2:
+            batches.append(batches[rng.integers(len(batches))])
+            continue
+        metric = metrics[rng.integers(len(metrics))]
+        value = metric.group.values[rng.integers(len(metric.group.values))] if metric.group else ""
+        period = (TODAY, "2024-06-14")[rng.integers(2)]
+        sizes = {"n": int(rng.integers(1, 6)), "period": period, "group": value}
+        batches.append(make_batch(metric, batch_id=uuid.UUID(bytes=rng.bytes(16), version=4), **sizes))
+    return batches
+
+
+def expected(batches: list[Batch], metric: Metric, value: str | None) -> BitCounts:
+    """Counts of the batches of a metric with a value, None: any, each once."""
+    of_value = metric if value is None else metric.in_group(value)
+    total = BitCounts.empty(of_value)
+    for batch in {each.batch_id: each for each in batches}.values():
+        if batch.metric == metric.name and value in (None, batch.group):
+            total = total + BitCounts.from_rows(of_value, batch.cohorts, batch.rows, [batch.period])
+    return total
+
+
+def test_each_value_is_counted_once_and_the_sum_is_the_metric(
+    start: StartAggregator, store: SqlStore, definitions: Definitions, make_batch: MakeBatch, unseen_seed: int
+) -> None:
+    aggregator, metrics = start(store), list(definitions.versions())
+    batches = random_batches(make_batch, metrics, unseen_seed)
+    seen: defaultdict[uuid.UUID, int] = defaultdict(int)
+    for number, batch in enumerate(batches):
+        assert aggregator.post(batch).status == (202 if not seen[batch.batch_id] else 200)
+        seen[batch.batch_id] += 1
+        if number % 10 == 0:
+            for each in definitions.collections():
+                fold(store, each)
+    for metric in metrics:
+        for value in (None, *(metric.group.values if metric.group else ())):
+            query = "" if value is None else f"?group={value}"
+            found = aggregator.summary(metric.name, query).bit_counts()
+            assert found == expected(batches, metric, value)
+            assert found.metric == metric.in_group(value)
+    assert aggregator.stored() == sum(len(each) for each in {batch.batch_id: batch for batch in batches}.values())
+
+
+def test_a_value_in_two_batches_of_one_id_is_two_collections(store: SqlStore, make_batch: MakeBatch) -> None:
+    first = make_batch(PAGE, group="a")
+    second = replace(first, group="b")
+    assert [each.value for each in store.append([first, second, first])] == ["stored", "stored", "duplicate"]
+    assert store.contains(first)
+    assert not store.contains(replace(first, group="other"))
+    assert not store.contains(replace(first, group="\ud800"))
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "detail"),
+    [
+        (PAGE, "", "group must be one of a, b, other, got ''"),
+        (PAGE, "c", "group must be one of a, b, other, got 'c'"),
+        (PAGE, "A", "group must be one of a, b, other, got 'A'"),
+        (PLAIN, "a", "plain has no group: leave it out, got 'a'"),
+    ],
+)
+def test_other_values_are_refused(
+    metric: Metric, value: str, detail: str, start: StartAggregator, store: SqlStore, make_batch: MakeBatch
+) -> None:
+    answer = start(store).post(make_batch(metric, group=value))
+    assert (answer.status, answer.json["type"].rpartition("/")[2]) == (422, "wrong-group")
+    assert detail in answer.json["detail"]
+    assert list(store.open_periods()) == []
+
+
+@pytest.mark.parametrize("value", ["1", "null", "[]", '{"a": 1}', '"a","group":"b"', '"a","\\u0067roup":"b"'])
+def test_a_group_that_is_no_text_or_repeated_is_malformed(
+    value: str, start: StartAggregator, store: SqlStore, make_batch: MakeBatch
+) -> None:
+    body = make_batch(PAGE, group="a").to_json().replace(b'"group":"a"', b'"group":%b' % value.encode())
+    answer = start(store).post(body)
+    assert (answer.status, answer.json["type"].rpartition("/")[2]) == (400, "malformed")
+
+
+def test_digests_of_values_are_no_definitions(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
+    """A client names the definition and the value; a value's own digest is the aggregator's."""
+    answer = start(store).post(make_batch(PAGE.in_group("a")))
+    assert answer.status == 409
+
+
+def test_queries(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
+    aggregator = start(store, keep_reports={"homepage": 2})
+    aggregator.post(make_batch(PAGE, group="a"))
+    assert aggregator.summary("homepage", f"?digest={PAGE.digest}&group=a").num_reports == 3
+    assert aggregator.summary("homepage", "?group=b").num_reports == 0
+    for query, detail in (("group=c", "has no value 'c'"), ("group=", "has no value ''")):
+        answer = aggregator.get(f"/v1/metrics/homepage/summary?{query}")
+        assert (answer.status, detail in answer.json["detail"]) == (422, True)
+    assert "plain has no group" in aggregator.get("/v1/metrics/plain/summary?group=a").json["detail"]
+    answer = aggregator.get("/v1/metrics/homepage/reports")
+    assert "exported for one value of its group, a, b, other" in answer.json["detail"]
+    assert aggregator.get("/v1/metrics/homepage/reports?group=a").status == 200
+
+
+def test_periods_of_all_values_are_closed_and_purged(
+    store: SqlStore, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    store.append([make_batch(PAGE, group=value) for value in ("a", "b")] + [make_batch(PLAIN)])
+    settings = Settings(keep_counts={"homepage": 40})
+    upkeep(store, definitions, settings, NOON)
+    assert store.segments_waiting() == 0
+    assert read_summary(store, PAGE).num_reports == 6
+    upkeep(store, definitions, settings, NOON + timedelta(days=32))
+    assert store.open_periods() == []
+    assert store.append([make_batch(PAGE, group="a")])[0].value == "closed"
+    upkeep(store, definitions, settings, NOON + timedelta(days=42))
+    assert (read_summary(store, PAGE).num_reports, read_summary(store, PLAIN).num_reports) == (0, 3)
+
+
+def test_pages_have_the_sum_and_a_link_for_each_value(
+    start: StartAggregator, store: SqlStore, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    aggregator = start(store, fold_interval=3600)
+    for value, number in (("a", 5), ("b", 2)):
+        aggregator.post(make_batch(PAGE, n=number, group=value))
+    page = aggregator.get("/metric/homepage").page
+    assert '<a href="/v1/metrics/homepage/summary?group=a">Counts of a</a> <span class="dim">5 reports</span>' in page
+    assert "7 reports in 1 period" in page
+    assert "arm, sent in clear with each report: a, b, other" in page
+    overview = aggregator.get("/").page
+    assert overview.count('href="/metric/homepage"') == 1
+    assert 'metric="homepage"' in aggregator.get("/metrics").body.decode()
+    assert len(aggregator.get("/v1/metrics").json["metrics"]) == len(definitions)
+    upkeep(store, definitions, Settings(), NOON)
+    sizes = {TODAY: min(read_summary(store, each).bit_counts().reports.max() for each in PAGE.collections[:2])}
+    central = last_central_epsilon(store, Settings(), PAGE, sizes, NOON + timedelta(days=5))
+    assert central is not None
+    assert central.reports == sizes[TODAY]
+
+
+@pytest.mark.parametrize("engine", ["arrow", pytest.param("spark", marks=pytest.mark.slow)])
+def test_segments_are_folded_by_value(
+    engine: str,
+    definitions: Definitions,
+    make_batch: MakeBatch,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    unseen_seed: int,
+) -> None:
+    if engine == "spark":
+        request.getfixturevalue("with_spark")
+    metrics = [PAGE, *GROUPED[:2]]
+    batches = random_batches(make_batch, metrics, unseen_seed)
+    with closing(
+        SegmentStore.open_with(tmp_path / "db", ObjectStore.open(str(tmp_path / "segments")), uuid.uuid4)
+    ) as store:
+        store.append(batches)
+    (tmp_path / "metrics.toml").write_text(toml(metrics))
+    command = [
+        "fold",
+        str(tmp_path / "metrics.toml"),
+        str(tmp_path / "segments"),
+        "--out-dir",
+        str(tmp_path / "out"),
+        "--engine",
+        engine,
+        "--json",
+    ]
+    if engine == "spark":
+        command += [text for each in properties(tmp_path).items() for text in ("--spark-conf", "=".join(each))]
+    ran = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert {each["status"] for each in json.loads(ran.stdout)} == {"folded"}
+    found: dict[str, BitCounts] = {}
+    for path in (tmp_path / "out").iterdir():
+        counts = read_collected(path).bit_counts()
+        key = counts.metric.digest
+        found[key] = found[key] + counts if key in found else counts
+    for metric in metrics:
+        for value in {batch.group for batch in batches if batch.metric == metric.name}:
+            assert found[metric.in_group(value).digest] == expected(batches, metric, value)
+
+
+def toml(metrics: list[Metric]) -> str:
+    """Definitions of these metrics."""
+    texts: dict[str, Any] = {"description": "d", "owner": "o", "expires": date(2030, 1, 1)}
+    return "\n".join(line for metric in metrics for line in toml_lines(replace(metric, **texts)))
