@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from hubbub import Buckets, Estimand, Metric, Params
 from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.group import Group
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.clients import AuditedValue, ClientReports
-from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.distinguisher import num_cohorts, true_bits
 
 NOISE: dict[str, float] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 COINS: dict[str, float] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.5}
@@ -45,6 +46,7 @@ METRICS: dict[str, Metric] = {
     ),
     "categorical": _OS,
     "boolean": Metric.boolean("paid", **COINS),
+    "boolean, group": Metric.boolean("paid", group=Group("version", ("1.x", "2.x", "other")), **NOISE),
     "boolean, hold": Metric.boolean("paid", **NOISE, hold=8),
     "ordinal": Metric.ordinal("use", Buckets((0, 10, 20, 30), default=0), **NOISE),
     "mean": Metric.ordinal("use", Buckets((0, 50), default=0, estimate=Estimand.MEAN), **NOISE),
@@ -86,7 +88,7 @@ class SimulatedClient:
 
     def cohorts(self, values: Sequence[AuditedValue], clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Cohort of each client."""
-        return rng.integers(self.metric.num_cohorts, size=clients)
+        return rng.integers(num_cohorts(self.metric), size=clients)
 
     def response(self, value: AuditedValue, period: int) -> Hashable:
         """Name of the permanent response: reports with one name repeat it."""
@@ -126,14 +128,14 @@ class CohortOfTheValue(SimulatedClient):
     """The cohort is a hash of the value."""
 
     def cohorts(self, values: Sequence[AuditedValue], clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        return np.full(clients, zlib.crc32(repr(values[0]).encode()) % self.metric.num_cohorts)
+        return np.full(clients, zlib.crc32(repr(values[0]).encode()) % num_cohorts(self.metric))
 
 
 class CohortSometimesOfTheValue(SimulatedClient):
     """The cohort is a hash of the value for half of the clients."""
 
     def cohorts(self, values: Sequence[AuditedValue], clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        hashed = zlib.crc32(repr(values[0]).encode()) % self.metric.num_cohorts
+        hashed = zlib.crc32(repr(values[0]).encode()) % num_cohorts(self.metric)
         return np.where(rng.random(clients) < 0.5, hashed, super().cohorts(values, clients, rng))
 
 
@@ -305,7 +307,7 @@ def faults(metric: Metric) -> Iterator[Fault]:
     yield fault(OneResponse)
     if any(part.params.mechanism.prob_p > 0 or part.params.mechanism.prob_q < 1 for part in metric.components):
         yield fault(OneInstantaneousNoise)
-    if metric.num_cohorts > 1:
+    if num_cohorts(metric) > 1:
         yield fault(CohortOfTheValue)
         yield fault(CohortSometimesOfTheValue)
     if metric.hold is not None:
@@ -322,7 +324,7 @@ def faults(metric: Metric) -> Iterator[Fault]:
 def harmless_faults(metric: Metric) -> Iterator[Fault]:
     """Faults that spoil estimates and keep epsilon: an audit cannot see them."""
     yield Fault("exchanged p and q", ExchangedProbabilities(metric))
-    if metric.num_cohorts > 1:
+    if num_cohorts(metric) > 1:
         yield Fault("unused cohorts", UnusedCohorts(metric))
 
 

@@ -10,7 +10,7 @@ from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.pages.html_page import SEARCH, element, page
 from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
-from hubbub.privacy.linkability import linkability_warning
+from hubbub.privacy.linkability import group_warning, linkability_warning
 from hubbub.privacy.plain_words import CERTAIN, certainty_text
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
@@ -164,10 +164,9 @@ def _registry(metric: Metric) -> Iterator[Element]:
 
 def _version(metric: Metric) -> Iterator[Element]:
     """Yield what a version collects, its epsilons in words, its parameters and its digest."""
-    linked = linkability_warning(metric)
-    if linked is not None:
+    for warning in filter(None, (linkability_warning(metric), group_warning(metric))):
         yield element(
-            "p", element("strong", "Warning:"), " " + linked.removeprefix(f"{metric.name}: "), class_="note warning"
+            "p", element("strong", "Warning:"), " " + warning.removeprefix(f"{metric.name}: "), class_="note warning"
         )
     rows = [(fact.label.capitalize(), fact.line()) for fact in metric.facts()]
     rows.append(("Digest of this version", metric.digest))

@@ -64,7 +64,7 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
     from hubbub.metrics.definitions import load_definitions
     from hubbub.metrics.metric import has_expired
     from hubbub.privacy.allocation import policy_problems, policy_warnings
-    from hubbub.privacy.linkability import linkability_warning
+    from hubbub.privacy.linkability import group_warning, linkability_warning
     from hubbub.privacy.policy import Policy
 
     loaded = load_definitions(definitions)
@@ -78,6 +78,7 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
     ]
     warnings += (f"under the default Policy: {text}" for text in policy_warnings(Policy(), collected, today))
     warnings += filter(None, map(linkability_warning, collected))
+    warnings += filter(None, map(group_warning, collected))
     warnings += (
         f"{metric.name}: num_cohorts = {metric.num_cohorts}: a detected candidate may be a frequent unlisted string. "
         "Use 8 or more cohorts."
@@ -272,7 +273,7 @@ def _describe(metric: Metric, reports: int | None) -> dict[str, Any]:
 
     central = {}
     if reports is not None:
-        per_cohort = max(1, reports // metric.num_cohorts)
+        per_cohort = max(1, reports // (metric.num_cohorts * len(metric.collections)))
         central = {"central_epsilon": central_epsilon(metric, per_cohort, _DELTA), "delta": _DELTA}
         central["reports_per_cohort"] = per_cohort
     return {
@@ -323,7 +324,7 @@ def _format(metric: Metric, about: dict[str, Any]) -> str:
         lines.insert(
             -1,
             f"  central epsilon = {about['central_epsilon']:.3g} at delta = {about['delta']:g}, for {about['reports_per_cohort']:,} reports in an average "
-            "cohort. It holds for the final totals of one period if the other reports are genuine, and not against the operator "
+            f"cohort{'' if metric.group is None else f' of an average {metric.group.name}'}. It holds for the final totals of one period if the other reports are genuine, and not against the operator "
             "of the aggregator",
         )
     return "\n".join(lines)

@@ -111,3 +111,25 @@ def linkability_warning(metric: Metric) -> str | None:
         f"{metric.name}: two reports of one client can be linked by their permanent noise, among up to {group_size:,.3g} clients. "
         f"To reduce this, bring prob_p and prob_q closer together, use fewer bits, or set hold = 1"
     )
+
+
+def group_warning(metric: Metric) -> str | None:
+    """Return what the public label of a metric reveals, None for a metric without a group.
+
+    >>> from hubbub.metrics.group import Group
+    >>> dark = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, group=Group("version", ("1.x", "other")))
+    >>> group_warning(dark).partition(":")[0]
+    'dark'
+    """
+    if metric.group is None:
+        return None
+    name = metric.group.name
+    linked = (
+        f" Permanent noise links the reports of one client, so a reader of the reports can also see when its {name} changed."
+        if metric.reports_per_unit > 1
+        else ""
+    )
+    return (
+        f"{metric.name}: {name} is sent in clear with each report.{linked} A reader of the counts subtracts those of all other values from the sum. "
+        f"The central epsilon is that of the smallest cohort of the smallest value"
+    )

@@ -21,7 +21,7 @@ from hubbub.privacy.loss import epsilon
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.bound import Bound, Event, bound_of_event
 from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedClient, AuditedValue, EncoderClient
-from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.distinguisher import num_cohorts, true_bits
 from hubbub_decoder.audit.pair_search import (
     Candidate,
     choose,
@@ -159,7 +159,7 @@ def audit_metric(
     laboratory = Laboratory(
         client or EncoderClient(metric),
         metric.num_bits,
-        metric.num_cohorts,
+        num_cohorts(metric),
         schedule,
         np.random.default_rng(seed),
         count_trials(progress, trials),

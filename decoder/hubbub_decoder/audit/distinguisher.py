@@ -132,12 +132,18 @@ def declared_noise(metric: Metric, reports: int) -> Floats:
     )
 
 
+def num_cohorts(metric: Metric) -> int:
+    """Number of cohorts that an audit tells apart: m, or with a group G m, where value g and cohort c are the number g m + c."""
+    return len(metric.collections) * metric.num_cohorts
+
+
 def true_bits(metric: Metric, value: AuditedValue) -> Bits:
-    """(m, k) Bloom bits of a value in every cohort."""
+    """(m, k) Bloom bits of a value in every cohort, the same for every value of a group."""
     k, width = metric.num_bits, metric.row_bytes
     rows = [bloom_bits(metric, value, cohort).to_bytes(width, "little") for cohort in range(metric.num_cohorts)]
     packed = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, width)
-    return np.unpackbits(packed, axis=1, count=k, bitorder="little")
+    bits = np.unpackbits(packed, axis=1, count=k, bitorder="little")
+    return np.tile(bits, (len(metric.collections), 1))
 
 
 def row_ratios(metric: Metric, bits: Bits, bits_other: Bits) -> tuple[RowRatio, ...]:

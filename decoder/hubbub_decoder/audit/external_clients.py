@@ -6,6 +6,9 @@ Both have the arguments of `clients.AuditedClient`: values, seed, clients.
 - A command has them as its last three arguments, the values as a JSON array (null: no value). It prints a line for each report of
   each client, the reports of a client one after another. A line is the bits (`0110`), a cohort and the bits (`3 0110`), or JSON (`{"cohort": 3, "bits": "0110"}`).
 
+The label of a metric with a group is a part of the cohort: value number g of the list and cohort c of m are the number g m + c.
+A label that depends on the value is so found as any other difference is.
+
 A value of a joint metric is the tuple of its parts' values (JSON: an array). If several metrics are audited, a value is the tuple of their
 values, a report has the bits of all metrics, one metric after another, and a client has one cohort for each metric: an array
 (clients, metrics), a line `3,0 0110`, or `{"cohort": [3, 0], "bits": "0110"}`.
@@ -24,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from hubbub.metrics.group import MAX_VALUES
 from hubbub.text import format_count
 from hubbub_decoder.array_types import Bits
 from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedValue, ClientReports
@@ -230,9 +234,9 @@ def _checked(name: str, cohorts: Any, bits: Any, sizes: tuple[int, int, int]) ->
         )
     if array.dtype.kind not in "buif" or not np.isin(array, (0, 1)).all():
         raise AuditError(f"{name} returned bits other than 0 and 1. They are not reports. Return an array of 0 and 1.")
-    if numbers.dtype.kind not in "ui" or numbers.min() < 0 or numbers.max() >= MAX_COHORTS:
+    if numbers.dtype.kind not in "ui" or numbers.min() < 0 or numbers.max() >= MAX_COHORTS * MAX_VALUES:
         raise AuditError(
-            f"{name} returned cohorts that are not integers in [0, {MAX_COHORTS - 1}]. The audit learns each cohort on its own. "
+            f"{name} returned cohorts that are not integers in [0, {MAX_COHORTS * MAX_VALUES - 1}]. The audit learns each cohort on its own. "
             "Reduce the number of cohorts."
         )
     checked: Bits = array.astype(np.uint8)

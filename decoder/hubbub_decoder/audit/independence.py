@@ -26,7 +26,7 @@ from scipy.special import rel_entr
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, EncoderClient, SeveralEncoders, value_text
-from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.distinguisher import num_cohorts, true_bits
 from hubbub_decoder.audit.replay import FALSE_ALARM, NoiseTest
 from hubbub_decoder.audit.trials import Laboratory, Schedule
 from hubbub_decoder.kinds.operations import operations_of
@@ -135,7 +135,7 @@ def _observe(
     laboratory = Laboratory(
         client,
         len(middles),
-        max(metric.num_cohorts for metric in metrics),
+        max(num_cohorts(metric) for metric in metrics),
         Schedule.of(1, None),
         rng,
         lambda _: None,
