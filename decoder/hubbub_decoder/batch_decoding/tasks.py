@@ -1,4 +1,7 @@
-"""Tasks of batch decoding: the summaries of one definition and the same periods, with their candidates."""
+"""Tasks of batch decoding: the summaries of one definition and the same periods, with their candidates.
+
+A metric with a group has a task for each value, and one for their sum.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
@@ -45,12 +48,12 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Path of the result without its suffix: metric, first 8 digits of the digest, first and last period.
+        """Path of the result without its suffix: metric, first 8 digits of the digest, value of its group, first and last period.
 
         Two versions of a metric have two folders, so that a new version changes no path.
         """
         first, last = (self.periods[0], self.periods[-1]) if self.periods else ("no period", "no period")
-        return f"{self.metric.name}@{self.metric.digest[:8]}/{first if first == last else f'{first}..{last}'}"
+        return f"{folder_of(self.metric)}/{first if first == last else f'{first}..{last}'}"
 
     @property
     def reason_to_skip(self) -> str | None:
@@ -70,6 +73,12 @@ class Task:
         options = {**asdict(self.options), "suffixes": self.suffixes}
         fields = [releases(), options, contents, candidates]
         return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+
+
+def folder_of(metric: Metric) -> str:
+    """Name of the folder of a metric version, or of one value of its group."""
+    folder, group = f"{metric.name}@{metric.in_group(None).digest[:8]}", metric.group
+    return folder if group is None or group.value is None else f"{folder}-{group.value}"
 
 
 def content_hash(path: Path) -> str:
@@ -96,6 +105,7 @@ class UnreadableFile:
         return str(self.path).encode(errors="backslashreplace").decode()
 
 
+_Key = tuple[str, tuple[str, ...]]
 Header = tuple[Metric, tuple[str, ...]]
 """Metric and first days of the periods of a file."""
 
@@ -108,6 +118,8 @@ def find_tasks(
     read_header: Callable[[Path], Header] | None = None,
 ) -> tuple[list[Task], list[UnreadableFile]]:
     """Tasks of all .parquet files in a directory and below it, in the order of metric and period, and what is no summary or cannot be read.
+
+    The sum over the values of a group is that of their files, if there is no file of all values.
 
     candidates : directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all of them
     read_header : `header_of` (None), or one that remembers its results
@@ -125,6 +137,8 @@ def find_tasks(
             unreadable.append(UnreadableFile(path, str(problem)))
         else:
             groups.setdefault((metric.digest, periods), (metric, []))[1].append(path)
+    for (digest, periods), (metric, paths) in _sums_over_groups(groups).items():
+        groups.setdefault((digest, periods), (metric, paths))
     if not groups and not unreadable:
         raise SummaryError(f"{directory} has no .parquet file. `hubbub pull` writes one for each metric.")
     tasks = [
@@ -132,6 +146,16 @@ def find_tasks(
         for (_, periods), (metric, files) in groups.items()
     ]
     return sorted(tasks, key=lambda task: (task.metric.name, task.periods, task.metric.digest)), unreadable
+
+
+def _sums_over_groups(groups: Mapping[_Key, tuple[Metric, list[Path]]]) -> dict[_Key, tuple[Metric, list[Path]]]:
+    """Return metric and files of the sum over the values of each group."""
+    sums: dict[_Key, tuple[Metric, list[Path]]] = {}
+    for (_, periods), (metric, paths) in groups.items():
+        if metric.group is not None and metric.group.value is not None:
+            whole = metric.in_group(None)
+            sums.setdefault((whole.digest, periods), (whole, []))[1].extend(paths)
+    return sums
 
 
 def _parquet_files(directory: Path, unreadable: list[UnreadableFile]) -> Iterator[Path]:

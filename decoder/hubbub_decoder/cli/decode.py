@@ -50,11 +50,12 @@ if TYPE_CHECKING:
 @output_options(
     "the estimates",
     ".csv, .json, .parquet or .html",
-    "the estimates with their intervals, or with --by-period the shares of each period",
+    "the estimates with their intervals, or with --by the shares of each period or value",
 )
 @click.option(
-    "--by-period", is_flag=True,
-    help="Decode each period by itself, and show the changes between successive periods. Needs one file or more for each period.",
+    "--by", metavar="NAME",
+    help="Decode each period by itself (period), or each value of the metric's group (its name, such as version), and show the changes from each to "
+    "the next. Needs one file or more for each.",
 )  # fmt: skip
 @everything_option("every candidate, not only the detected ones")
 @top_option("the largest shares, also in --plot")
@@ -80,7 +81,7 @@ def command(
     words_path: Path | None,
     as_json: bool,
     out: Path | None,
-    by_period: bool,
+    by: str | None,
     plot: Path | None,
     everything: bool,
     top: int | None,
@@ -99,14 +100,15 @@ def command(
     \b
     Example:
       hubbub decode monday.parquet tuesday.parquet --candidates names.txt --out estimates.csv
-      hubbub decode monday.parquet tuesday.parquet --candidates names.txt --by-period --plot trend.svg
+      hubbub decode monday.parquet tuesday.parquet --candidates names.txt --by period --plot trend.svg
     """
     from dataclasses import replace
     from datetime import UTC, datetime
 
     from rich.console import Console
 
-    from hubbub_decoder.comparison.trends import Trends, decode_by_period
+    from hubbub.metrics.group import PERIOD
+    from hubbub_decoder.comparison.trends import Trends, decode_by_group, decode_by_period
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import PAGE, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
@@ -119,10 +121,8 @@ def command(
 
     if candidates_path is not None and map_path is not None:
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
-    if by_period and (words_path is not None or weights_path is not None or method != "auto" or fabricated):
-        raise click.UsageError(
-            "--by-period takes no --more-candidates, --weights, --method or --fabricated. Leave them out."
-        )
+    if by is not None and (words_path is not None or weights_path is not None or method != "auto" or fabricated):
+        raise click.UsageError("--by takes no --more-candidates, --weights, --method or --fabricated. Leave them out.")
     check_result_paths(out, plot, (*TABLES, PAGE), (*summaries, candidates_path, map_path, words_path, weights_path))
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
@@ -140,8 +140,11 @@ def command(
             "progress": show_stage,
         }  # fmt: skip
         found: Decoding | Trends
-        if by_period:
+        if by == PERIOD:
             found = decode_by_period(parts, candidates, **options)
+        elif by is not None:
+            _check_group_name(by, summary.metric)
+            found = decode_by_group(parts, candidates, **options)
         else:
             found = decode(summary, candidates, method=method, weights=weights, fabricated=fabricated, **options)
             if plot is not None:
@@ -163,6 +166,15 @@ def command(
 
     write_outputs(stderr, out, save, plot, lambda figure: _draw(found, figure, top))
     print_result(found, as_json=as_json, everything=everything, top=top)
+
+
+def _check_group_name(name: str, metric: Metric) -> None:
+    """Raise UsageError for a name that is not that of the metric's group."""
+    if metric.group is None or metric.group.name != name:
+        known = "it has no group" if metric.group is None else f"its group is {metric.group.name}"
+        raise click.UsageError(
+            f"--by {name}: {metric.name} cannot be divided so: {known}. Pass --by period, or the name of its group."
+        )
 
 
 def _design_of_map(path: Path, metric: Metric) -> DesignMatrix:

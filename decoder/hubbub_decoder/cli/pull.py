@@ -25,6 +25,11 @@ from hubbub_decoder.cli.shared import print_message
 )
 @click.option("--digest", help="Digest of the definition, if several are collected under this name.")
 @click.option(
+    "--by-group",
+    is_flag=True,
+    help="Write a file for each value of the metric's group, with the value in its name, in place of FILE.",
+)
+@click.option(
     "--content",
     type=click.Choice(["bits", "patterns", "reports"]),
     help="Content of the output file: bit counts, pattern counts, or individual reports if the aggregator retains them. "
@@ -37,6 +42,7 @@ def command(
     out: Path,
     periods: tuple[str, ...],
     digest: str | None,
+    by_group: bool,
     content: str | None,
     as_json: bool,
 ) -> None:
@@ -47,6 +53,7 @@ def command(
     \b
     Example:
       hubbub pull https://telemetry.example.org homepage --period 2026-03-01 --out homepage.parquet
+      hubbub pull https://telemetry.example.org homepage --by-group --out homepage.parquet
     """
 
     from rich.console import Console
@@ -66,21 +73,38 @@ def command(
         def advance(size: int) -> None:
             progress.advance(task, size)
 
-        pulled: ReportFile | Summary
-        if content == "reports":
-            pulled = pull_reports(url, metric, out, periods=periods, digest=digest, count_bytes=advance)
+        def pull(value: str | None, path: Path) -> ReportFile | Summary:
+            if content == "reports":
+                return pull_reports(url, metric, path, periods=periods, digest=digest, group=value, count_bytes=advance)
+            pulled = pull_summary(
+                url, metric, periods=periods, digest=digest, group=value, kind=content, count_bytes=advance
+            )
+            write_summary_file(pulled, path)
+            return pulled
+
+        if by_group:
+            whole = pull_summary(url, metric, periods=periods, digest=digest, count_bytes=advance).metric
+            if whole.group is None:
+                raise click.UsageError(f"{metric} has no group. Leave out --by-group.")
+            files = [(out.with_stem(f"{out.stem}-{value}"), value) for value in whole.group.values]
+            pulled = {path: pull(value, path) for path, value in files}
         else:
-            pulled = pull_summary(url, metric, periods=periods, digest=digest, kind=content, count_bytes=advance)
-            write_summary_file(pulled, out)
-    print_message(stderr, f"wrote {out}: {format_count(pulled.num_reports, 'report')} of {metric}")
-    if missing := [period for period in periods if period not in pulled.periods]:
+            pulled = {out: pull(None, out)}
+    for path, each in pulled.items():
+        print_message(stderr, f"wrote {path}: {format_count(each.num_reports, 'report')} of {each.metric.title}")
+    found = {period for each in pulled.values() for period in each.periods}
+    if missing := [period for period in periods if period not in found]:
         print_message(stderr, f"Warning: the aggregator has no reports of {', '.join(missing)}.")
     if as_json:
-        result = {
-            "out": str(out),
-            "metric": metric,
-            "digest": pulled.metric.digest,
-            "num_reports": pulled.num_reports,
-            "periods": list(pulled.periods),
-        }
-        print_json(result)
+        results = [
+            {
+                "out": str(path),
+                "metric": metric,
+                **({"group": each.metric.group.value} if each.metric.group is not None else {}),
+                "digest": each.metric.digest,
+                "num_reports": each.num_reports,
+                "periods": list(each.periods),
+            }
+            for path, each in pulled.items()
+        ]
+        print_json({"files": results} if by_group else results[0])

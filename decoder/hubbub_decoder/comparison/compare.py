@@ -63,7 +63,8 @@ def compare(
         samples.
     same_clients
         Whether clients of `a` may be in `b`. False: two groups, or two periods without a common client. Samples of the
-        same periods are two groups in any case, since a client reports once in a period.
+        same periods are two groups in any case, since a client reports once in a period; but over several periods a
+        client may move from one value of the metric's group to another.
     overlap
         Share in [0, 1] of the clients of the smaller sample that are in the other with the same value, if it is known.
         None: it is estimated from the reports, and taken as 0, with wider intervals, where they do not determine it.
@@ -76,7 +77,8 @@ def compare(
     Raises
     ------
     SummaryError
-        The definitions differ, a sample has no reports, or the samples have some periods in common.
+        The definitions differ in more than the value of their group, a sample has no reports, or the samples have some
+        periods in common.
     ParameterError
         An argument is out of range.
     CandidateError
@@ -90,8 +92,7 @@ def compare(
     first, second = (collect_evidence(collect(name, given), options) for name, given in (("a", a), ("b", b)))
     operations_of(first.metric).check_comparable()
     _check_pair(first.counts, second.counts, overlap, same_clients)
-    grouped = set(first.periods) == set(second.periods) != set()
-    known = _known_overlap(overlap, same_clients and not grouped)
+    known = _known_overlap(overlap, same_clients and _may_share_clients(first, second))
     names = operations_of(first.metric).rows(candidates)
     before, after = (decode_evidence(each, names, options) for each in (first, second))
     return compare_decodings((first, second), (before, after), names, known)
@@ -109,7 +110,7 @@ def compare_decodings(
     known      : the overlap; None: estimated from the reports
     """
     first, second = evidence
-    metric = first.metric
+    metric = first.metric if first.metric.digest == second.metric.digest else first.metric.in_group(None)
     totals: tuple[Change, ...] = ()
     if isinstance(candidates, DesignMatrix):
         if not (first.used & second.used).any():
@@ -161,7 +162,7 @@ def collect(name: str, given: Collected | Sequence[Collected]) -> Collected:
 
 def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients: bool) -> None:
     """Raise SummaryError for samples that cannot be compared, and for arguments out of range."""
-    if a.metric.digest != b.metric.digest:
+    if a.metric.in_group(None).digest != b.metric.in_group(None).digest:
         raise SummaryError(
             f"a and b have different definitions: {a.metric.name} {a.metric.digest[:12]} and {b.metric.name} {b.metric.digest[:12]}. "
             "Only reports of one definition can be compared: decode each, and compare the shares yourself."
@@ -179,11 +180,24 @@ def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients:
             f"{a.metric.name}: a and b hold the same reports, so nothing changes. Pass two different samples."
         )
     common = sorted({*a.periods} & {*b.periods})
+    if a.metric.digest != b.metric.digest:
+        if common and None in {each.metric.group and each.metric.group.value for each in (a, b)}:
+            raise SummaryError(
+                f"{a.metric.name}: one of a and b has the reports of all groups, so those of the other count in both. Compare two values."
+            )
+        return
     if common and {*a.periods} != {*b.periods} and same_clients is not False:
         raise SummaryError(
             f"{a.metric.name}: a and b have {len(common)} common periods ({', '.join(common[:3])}), so reports may count in both. "
             "Remove these periods from one of them, or pass same_clients=False (--independent-clients) for two groups of clients."
         )
+
+
+def _may_share_clients(a: Evidence, b: Evidence) -> bool:
+    """Whether a client can have reported in both. It reports once in a period, and in several it may move between values of a group."""
+    if set(a.periods) != set(b.periods) or not a.periods:
+        return True
+    return a.metric.digest != b.metric.digest and len(a.periods) > 1
 
 
 def _known_overlap(overlap: float | None, same_clients: bool) -> Overlap | None:

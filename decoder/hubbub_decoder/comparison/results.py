@@ -252,8 +252,8 @@ class Comparison(TableResult[Change], Loadable, Result):
     def _about(self) -> dict[str, Any]:
         return {
             "metric": self.metric.to_dict(),
-            "a": {"periods": list(self.a.periods), "num_reports": self.a.num_reports},
-            "b": {"periods": list(self.b.periods), "num_reports": self.b.num_reports},
+            "a": _about_sample(self.a),
+            "b": _about_sample(self.b),
             "target": self.target,
             "confidence": self.confidence,
             "fdr": self.fdr,
@@ -326,6 +326,12 @@ class Comparison(TableResult[Change], Loadable, Result):
         )
 
 
+def _about_sample(decoding: Decoding) -> dict[str, Any]:
+    group = decoding.metric.group
+    about = {"periods": list(decoding.periods), "num_reports": decoding.num_reports}
+    return about if group is None else {"group": group.value, **about}
+
+
 def _table(comparison: Comparison, changes: tuple[Change, ...], hidden: int) -> Table:
     columns = (
         Column.names(comparison.metric.kind.value_noun, width=12),
@@ -352,10 +358,15 @@ def _table(comparison: Comparison, changes: tuple[Change, ...], hidden: int) -> 
 def headline(comparison: Comparison) -> str:
     """Return the metric's name and the periods and numbers of reports of both samples."""
     a, b = (
-        f"{name}: {_periods(decoding.periods)}{format_count(decoding.num_reports, 'report')}"
+        f"{name}: {_group(decoding)}{_periods(decoding.periods)}{format_count(decoding.num_reports, 'report')}"
         for name, decoding in (("a", comparison.a), ("b", comparison.b))
     )
     return f"{comparison.metric.name}; {a}; {b}"
+
+
+def _group(decoding: Decoding) -> str:
+    group = decoding.metric.group
+    return "" if group is None or group.value is None else f"{group.name} {group.value}, "
 
 
 def _periods(periods: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Shares by period: a decoding of each period, and the changes from each period to the next."""
+"""Shares by period, or by the values of a group: a decoding of each, and the changes from each to the next."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubbub.errors import ParameterError, SummaryError
+from hubbub.metrics.group import PERIOD
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub_decoder.blas_threads import one_blas_thread
@@ -51,19 +52,19 @@ _CHANGE_COLUMNS = {"change": "change"} | {
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Trends(TableResult[Decoding], Loadable, Result):
-    """Result of `decode_by_period`: a sequence of decodings (`TableResult`).
+    """Result of `decode_by_period` and `decode_by_group`: a sequence of decodings (`TableResult`).
 
-    `trends["2026-03-02"]` is the decoding of a period. A data frame has a row for each period and candidate, by
-    candidate.
+    `trends["2026-03-02"]` is the decoding of a period, `trends["1.x"]` that of a value of the group. A data frame has a
+    row for each of them and each candidate, by candidate.
 
     Attributes
     ----------
     metric
         Definition of the metric.
     decodings
-        Decoding of each period, in order of time.
+        Decoding of each period, in order of time, or of each value of the group, in the order of the definition.
     comparisons
-        Comparison of each period but the first with the period before it.
+        Comparison of each decoding but the first with the one before it.
     """
 
     metric: Metric
@@ -71,9 +72,15 @@ class Trends(TableResult[Decoding], Loadable, Result):
     comparisons: tuple[Comparison, ...]
 
     @property
-    def periods(self) -> tuple[str, ...]:
-        """First days of the periods."""
-        return tuple(decoding.periods[0] for decoding in self.decodings)
+    def by(self) -> str:
+        """What the decodings differ in: "period", or the name of the metric's group."""
+        group = self.metric.group
+        return PERIOD if group is None or self.decodings[0].metric.digest == self.metric.digest else group.name
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """First days of the periods, or values of the group."""
+        return tuple(label_of(decoding, self.by) for decoding in self.decodings)
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -87,20 +94,24 @@ class Trends(TableResult[Decoding], Loadable, Result):
     @property
     def _columns(self) -> Mapping[str, str]:
         of_changes = {column: columns_of(Change)[name] for name, column in _CHANGE_COLUMNS.items()}
-        return {"period": "str"} | columns_of(Estimate, "candidate", *_COLUMNS) | of_changes
+        return {self._column: "str"} | columns_of(Estimate, "candidate", *_COLUMNS) | of_changes
 
     @property
     def _rows(self) -> tuple[Decoding, ...]:
         return self.decodings
 
+    @property
+    def _column(self) -> str:
+        return PERIOD if self.by == PERIOD else "group"
+
     def _names(self, row: Decoding) -> tuple[str, ...]:
-        return row.periods
+        return (label_of(row, self.by),)
 
     def __repr__(self) -> str:
-        return f"<Trends of {self.metric.name}: {format_count(len(self.decodings), 'period')}>"
+        return f"<Trends of {self.metric.title}: {format_count(len(self.decodings), self.by)}>"
 
     def has_signal(self, candidate: str) -> bool:
-        """Return whether a candidate is detected in a period, or its change between two.
+        """Return whether a candidate is detected in a decoding, or its change between two.
 
         Parameters
         ----------
@@ -129,16 +140,16 @@ class Trends(TableResult[Decoding], Loadable, Result):
         return cls._from_values(values, decodings=decodings, comparisons=comparisons)
 
     def _about(self) -> dict[str, Any]:
-        return {"metric": self.metric.to_dict(), "periods": list(self.periods)}
+        return {"metric": self.metric.to_dict(), "by": self.by, "labels": list(self.labels)}
 
     def _cells(self) -> Iterator[Mapping[str, Any]]:
-        """Yield period, candidate, its estimate and its change since the period before, by candidate."""
+        """Yield period or value, candidate, its estimate and its change since the one before, by candidate."""
         for candidate in self.candidates:
             for i, decoding in enumerate(self.decodings):
                 estimate = decoding[candidate]
                 change = self.comparisons[i - 1][candidate] if i else None
                 yield {
-                    "period": decoding.periods[0],
+                    self._column: self.labels[i],
                     "candidate": candidate,
                     **{name: getattr(estimate, name) for name in _COLUMNS},
                     **{
@@ -148,13 +159,13 @@ class Trends(TableResult[Decoding], Loadable, Result):
                 }
 
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
-        """Return headline, shares by period, number of changes and warnings of all periods.
+        """Return headline, shares by period or value, number of changes and warnings of all.
 
         Parameters
         ----------
         everything
-            Whether to show all candidates of a string metric. False: those detected in a period, or with a detected
-            change.
+            Whether to show all candidates of a string metric. False: those detected in a decoding, or with a
+            detected change.
         top
             Largest number of rows, the largest mean shares. None: all.
 
@@ -168,17 +179,21 @@ class Trends(TableResult[Decoding], Loadable, Result):
         check_top(top)
         names = [name for name in self.candidates if every or self.has_signal(name)][:top]
         reports = sum(decoding.num_reports for decoding in decodings)
-        days = f"{self.periods[0]} .. {self.periods[-1]}"
-        number, *last = change_lines(self.comparisons)
+        days = f"{self.labels[0]} .. {self.labels[-1]}" if self.by == PERIOD else ", ".join(self.labels)
+        number, *last = change_lines(self.comparisons, self.by)
         return Document(
-            f"{self.metric.name}: {format_count(len(self), 'period')}, {days}, {format_count(reports, 'report')}",
+            f"{self.metric.title}: {format_count(len(self), self.by)}, {days}, {format_count(reports, 'report')}",
             _table(self, names),
             (f"Candidates shown: {len(names):,} of {len(self.candidates):,}. {number}", *last),
-            tuple(replace(each, text=f"{one.periods[0]}: {each.text}") for one in decodings for each in one.warnings),
+            tuple(
+                replace(each, text=f"{label}: {each.text}")
+                for label, one in zip(self.labels, decodings, strict=True)
+                for each in one.warnings
+            ),
         )
 
     def plot(self, ax: Axes | Figure | None = None, *, top: int | None = None) -> Axes:
-        """Draw the shares by period with their confidence intervals.
+        """Draw the shares by period, or by value of the group, with their confidence intervals.
 
         The candidates are those with the largest mean shares, and for a string metric only those that are detected in
         some period. A missing period is a gap.
@@ -216,12 +231,14 @@ class Trends(TableResult[Decoding], Loadable, Result):
         for name in names[:most]:
             estimates = [decoding[name] for decoding in self.decodings]
             lines.append((name, np.array([[e.low, e.share, e.high] for e in estimates]).T))
+        unit = str(self.metric.period) if self.by == PERIOD else self.by
         return draw_lines(
             ax,
-            self.periods,
+            self.labels,
             lines,
-            title=f"{self.metric.name}: shares by {self.metric.period}",
-            unit=str(self.metric.period),
+            title=f"{self.metric.title}: shares by {unit}",
+            unit=unit,
+            is_time=self.by == PERIOD,
             confidence=self.decodings[0].confidence,
         )
 
@@ -229,12 +246,12 @@ class Trends(TableResult[Decoding], Loadable, Result):
 def _table(trends: Trends, names: Sequence[str]) -> Table:
     """Table of some candidates: the latest shares, as many as fit, and the change between the last two periods."""
     decodings, last = trends.decodings[-MAX_POINTS:], trends.comparisons[-1] if trends.comparisons else None
-    level = format_level(trends.decodings[0].confidence)
+    level, shown = format_level(trends.decodings[0].confidence), trends.labels[-MAX_POINTS:]
     columns = [
         Column.names(trends.metric.kind.value_noun),
         Column("", "sparkline", width=len(decodings)),
-        *(Column.shares(each.periods[0], width=10, spare=0) for each in decodings[:-1]),
-        Column.shares(decodings[-1].periods[0], width=10),
+        *(Column.shares(label, width=10, spare=0) for label in shown[:-1]),
+        Column.shares(shown[-1], width=10),
     ]
     if last is not None:
         interval = Column.changes(f"{level} interval", width=15)
@@ -250,10 +267,10 @@ def _table(trends: Trends, names: Sequence[str]) -> Table:
     return Table(tuple(columns), tuple(rows))
 
 
-def change_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def change_lines(comparisons: Sequence[Comparison], by: str = PERIOD) -> Iterator[str]:
     """Yield the number of detected changes, and what the intervals of the last comparison assume."""
     changed = sum(len(comparison.detected) for comparison in comparisons)
-    yield f"Detected changes in {format_count(len(comparisons), 'pair')} of successive periods: {changed:,}."
+    yield f"Detected changes in {format_count(len(comparisons), 'pair')} of successive {by}s: {changed:,}."
     if comparisons:
         yield f"Last change: {overlap_line(comparisons[-1])}"
 
@@ -310,29 +327,122 @@ def decode_by_period(
     if not periods:
         raise SummaryError("There is no summary, so nothing can be decoded. Pass one summary for each period.")
     samples = [collect(period, periods[period]) for period in sorted(periods)]
-    metric = samples[0].metric
+    for sample in samples:
+        if sample.metric.digest != samples[0].metric.digest:
+            raise SummaryError(
+                f"{sample.metric.name}: the periods {samples[0].periods[0]} and {sample.periods[0]} have different definitions "
+                f"({samples[0].metric.digest[:12]}, {sample.metric.digest[:12]}). Decode the periods of each definition separately."
+            )
+    known = None if options.same_clients else Overlap.known(0.0)
+    return _trends(samples[0].metric, samples, candidates, options, known, progress)
+
+
+@one_blas_thread()
+def decode_by_group(
+    summaries: Iterable[Collected],
+    candidates: Iterable[str] | DesignMatrix | None = None,
+    *,
+    confidence: float = 0.95,
+    fdr: float = 0.05,
+    target: Target = "reporters",
+    same_clients: bool = True,
+    progress: Progress = ignore_progress,
+) -> Trends:
+    """Decode each value of a metric's group, and estimate the changes from each value to the next.
+
+    Parameters
+    ----------
+    summaries
+        Counts or reports of one definition, each of one value of its group. Those of the same value are added up.
+    candidates
+        Strings to look for, or a design matrix of them. For a categorical metric, the categories to show (None: all).
+    confidence
+        Level of the intervals, in (0, 1).
+    fdr
+        False discovery rate of the detected candidates and changes, in (0, 1).
+    target
+        "reporters": shares among the reporters. "population": shares of the populations of which they are random
+        samples.
+    same_clients
+        Whether a client may report in two periods.
+    progress
+        Function that is called at the start of each stage.
+
+    Returns
+    -------
+    Trends
+        Decoding of each value with reports, in the order of the definition, and its comparison with the one before.
+
+    Raises
+    ------
+    SummaryError
+        A summary has no value of a group, or the definitions differ.
+    ParameterError
+        An argument is out of range.
+    CandidateError
+        The candidates cannot be tested.
+
+    Notes
+    -----
+    A client has one value in a period. In several periods it may have moved to another one: the covariance that this
+    gives is estimated as that of two periods, and not taken off where the reports do not show it.
+    """
+    options = Options(confidence, fdr, target, same_clients)
+    by_value: dict[str, list[Collected]] = {}
+    metric: Metric | None = None
+    for summary in summaries:
+        of_one = collect("a summary", summary).metric if summary.num_reports else summary.metric
+        if of_one.group is None or of_one.group.value is None:
+            held = "has no group" if of_one.group is None else f"adds up all values of {of_one.group.name}"
+            raise SummaryError(
+                f"{of_one.name}: a summary {held}, and its counts cannot be divided. Download each value alone: hubbub pull --by-group."
+            )
+        metric = of_one.in_group(None) if metric is None else metric
+        if of_one.in_group(None).digest != metric.digest:
+            raise SummaryError(
+                f"{metric.name}: the summaries have different definitions ({metric.digest[:12]}, {of_one.in_group(None).digest[:12]}). "
+                "Decode the groups of each definition separately."
+            )
+        if summary.num_reports:
+            by_value.setdefault(of_one.group.value, []).append(summary)
+    if metric is None or metric.group is None or not by_value:
+        raise SummaryError("There is no summary with reports, so nothing can be decoded. Pass one for each value.")
+    samples = [collect(value, by_value[value]) for value in metric.group.values if value in by_value]
+    is_apart = not options.same_clients or len({period for sample in samples for period in sample.periods}) <= 1
+    return _trends(metric, samples, candidates, options, Overlap.known(0.0) if is_apart else None, progress)
+
+
+def _trends(
+    metric: Metric,
+    samples: Sequence[Collected],
+    candidates: Iterable[str] | DesignMatrix | None,
+    options: Options,
+    known: Overlap | None,
+    progress: Progress,
+) -> Trends:
+    """Decoding of each sample, and its comparison with the one before; known : the overlap, None: estimated."""
     operations = operations_of(metric)
     operations.check_comparable()
-    for sample in samples:
-        if sample.metric.digest != metric.digest:
-            raise SummaryError(
-                f"{metric.name}: the periods {samples[0].periods[0]} and {sample.periods[0]} have different definitions "
-                f"({metric.digest[:12]}, {sample.metric.digest[:12]}). Decode the periods of each definition separately."
-            )
     evidence = [collect_evidence(sample, options) for sample in samples]
     names = operations.rows(candidates)
-    stages = 2 * len(evidence) - 1
+    stages, by = 2 * len(evidence) - 1, PERIOD if samples[0].metric.digest == metric.digest else "group"
+    labels = [label_of(sample, by) for sample in samples]
     decodings = []
     for i, each in enumerate(evidence):
-        progress(f"decoding {each.periods[0]}", i / stages)
+        progress(f"decoding {labels[i]}", i / stages)
         decodings.append(decode_evidence(each, names, options))
-    known = None if options.same_clients else Overlap.known(0.0)
     comparisons = []
     for i, (before, after) in enumerate(pairwise(range(len(samples)))):
-        progress(f"comparing {samples[before].periods[0]} and {samples[after].periods[0]}", (len(samples) + i) / stages)
+        progress(f"comparing {labels[before]} and {labels[after]}", (len(samples) + i) / stages)
         pair = (evidence[before], evidence[after]), (decodings[before], decodings[after])
         comparisons.append(compare_decodings(*pair, names, known))
     return Trends(metric, tuple(decodings), tuple(comparisons))
+
+
+def label_of(of: Collected | Decoding, by: str) -> str:
+    """First day of the period, or value of the group."""
+    group = of.metric.group
+    return of.periods[0] if by == PERIOD or group is None else group.value or ""
 
 
 def _period_of(summary: Collected) -> str:

@@ -33,6 +33,7 @@ def pull_summary(
     *,
     periods: Sequence[str] = (),
     digest: str | None = None,
+    group: str | None = None,
     kind: str | None = None,
     token: str | None = None,
     count_bytes: Callable[[int], None] = lambda _: None,
@@ -49,6 +50,8 @@ def pull_summary(
         First days of the periods to add up, YYYY-MM-DD. Empty: all periods.
     digest
         Digest of the definition, if several definitions are collected under the name.
+    group
+        Value of the metric's group. None: all values together.
     kind
         "bits" or "patterns". None: the aggregator's default for the metric.
     token
@@ -70,13 +73,13 @@ def pull_summary(
     -----
     The request is GET {url}/v1/metrics/{metric}/summary.
     """
-    address = _request_url(url, metric, "summary", periods, {"digest": digest, "kind": kind})
+    address = _request_url(url, metric, "summary", periods, {"digest": digest, "group": group, "kind": kind})
     body = b"".join(_download(url, address, token, count_bytes, _MAX_SUMMARY_BYTES))
     try:
         summary = summary_from_bytes(body)
     except SummaryError as problem:
         raise PullError(f"{url} sent a response that is not a summary: {problem}") from None
-    _check_received(url, summary.metric, metric, digest)
+    _check_received(url, summary.metric, metric, digest, group)
     return summary
 
 
@@ -87,6 +90,7 @@ def pull_reports(
     *,
     periods: Sequence[str] = (),
     digest: str | None = None,
+    group: str | None = None,
     token: str | None = None,
     count_bytes: Callable[[int], None] = lambda _: None,
 ) -> ReportFile:
@@ -106,6 +110,8 @@ def pull_reports(
         First days of the periods, YYYY-MM-DD. Empty: all periods.
     digest
         Digest of the definition, if several definitions are collected under the name.
+    group
+        Value of the metric's group, which a metric with a group needs.
     token
         Token with read permission. None: the environment variable HUBBUB_TOKEN.
     count_bytes
@@ -125,7 +131,7 @@ def pull_reports(
     -----
     The request is GET {url}/v1/metrics/{metric}/reports.
     """
-    address = _request_url(url, metric, "reports", periods, {"digest": digest})
+    address = _request_url(url, metric, "reports", periods, {"digest": digest, "group": group})
     with atomic_write(path, private=True) as file:
         for piece in _download(url, address, token, count_bytes, math.inf):
             file.write(piece)
@@ -134,16 +140,20 @@ def pull_reports(
             received = ReportFile(file.name).metric
         except SummaryError as problem:
             raise PullError(f"{url} sent a response that is not a report file: {problem}") from None
-        _check_received(url, received, metric, digest)
+        _check_received(url, received, metric, digest, group)
     return ReportFile(path)
 
 
-def _check_received(url: str, received: Metric, metric: str, digest: str | None) -> None:
+def _check_received(url: str, received: Metric, metric: str, digest: str | None, group: str | None) -> None:
     if received.name != metric:
         raise PullError(
             f"{url} sent metric {received.name!r} instead of {metric!r}. Check that the address is a hubbub aggregator."
         )
-    if digest is not None and received.digest != digest:
+    if group != (None if received.group is None else received.group.value):
+        raise PullError(
+            f"{url} sent {received.title} instead of {metric}{f' of {group}' if group else ''}. Check that the aggregator is of this release."
+        )
+    if digest is not None and received.in_group(None).digest != digest:
         raise PullError(
             f"{url} sent {metric} with digest {received.digest} instead of {digest}. Request a digest that the aggregator collects."
         )

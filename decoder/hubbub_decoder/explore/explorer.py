@@ -85,8 +85,9 @@ class Explorer:
 
     def cards(self, versions: Mapping[str, MetricVersion], now: datetime) -> list[Card]:
         """Card of each version; it is waiting if its last period is not decoded."""
-        names = [version.metric.name for version in versions.values()]
-        return [self._card(version, now, names.count(version.metric.name) > 1) for version in versions.values()]
+        shown = [version for version in versions.values() if version.is_whole]
+        names = [version.metric.name for version in shown]
+        return [self._card(version, now, names.count(version.metric.name) > 1) for version in shown]
 
     def _card(self, version: MetricVersion, now: datetime, with_digest: bool) -> Card:
         tasks = _history(version, now)
@@ -122,7 +123,7 @@ class Explorer:
 
     def unknown_highlights(self, versions: Mapping[str, MetricVersion], now: datetime) -> Iterator[Job]:
         """Yield the jobs of all cards whose answers are not known: the last periods of all metrics first."""
-        histories = [_history(version, now)[::-1] for version in versions.values()]
+        histories = [_history(version, now)[::-1] for version in versions.values() if version.is_whole]
         for number in range(HISTORY):
             for tasks in histories:
                 if number < len(tasks):

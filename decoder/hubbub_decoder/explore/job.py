@@ -19,7 +19,7 @@ from hubbub.wire.json_values import from_json_value, json_value
 from hubbub_decoder.batch_decoding.tasks import releases
 from hubbub_decoder.comparison.compare import compare
 from hubbub_decoder.comparison.results import Comparison
-from hubbub_decoder.comparison.trends import Trends, decode_by_period
+from hubbub_decoder.comparison.trends import Trends, decode_by_group, decode_by_period
 from hubbub_decoder.data.candidates import read_candidates
 from hubbub_decoder.data.output_files import draw_figure
 from hubbub_decoder.model.evidence import Collected, Evidence, combine
@@ -38,10 +38,11 @@ _KEPT_RESULTS = 4
 
 
 class Show(StrEnum):
-    """What is estimated: shares over all periods, in each period, their change, or the highlights of the shares."""
+    """What is estimated: shares over all periods, in each period, for each value of a group, their change, or the highlights of the shares."""
 
     SUM = "sum"
     PERIODS = "periods"
+    GROUPS = "groups"
     CHANGE = "change"
     HIGHLIGHTS = "highlights"
 
@@ -50,7 +51,7 @@ class Show(StrEnum):
 class Job:
     """One question.
 
-    samples    : paths of summaries; those of a sample are added up. CHANGE has two samples, PERIODS one or more, the others one
+    samples    : paths of summaries; those of a sample are added up. CHANGE has two samples, PERIODS and GROUPS one or more, the others one
     candidates : path of a file; None: the metric needs none
     inputs     : `content_hash` of all these files
     suffix     : format of the answer: .html, .csv, .json, .parquet, .png or .svg
@@ -108,9 +109,11 @@ class Job:
                 return render_decoding(result, scripts, residuals=residuals, **shared)
             case Trends():
                 shared["provenance"] = provenance_rows(result.decodings[0], files, candidates)
-                rows = [PeriodRow.from_decoding(each) for each in result.decodings]
+                labelled = zip(result.decodings, result.labels, strict=True)
+                rows = [PeriodRow.from_decoding(each, label=label) for each, label in labelled]
                 documents = [each.to_dict() for each in result.decodings]
-                return render_metric(result.metric, rows, documents, scripts, comparisons=result.comparisons, **shared)
+                more: dict[str, Any] = {"comparisons": result.comparisons, "by": result.by}
+                return render_metric(result.metric, rows, documents, scripts, **more, **shared)
             case Comparison():
                 shared["provenance"] = provenance_rows(result.b, files, candidates)
                 return render_comparison(result, scripts, **shared)
@@ -128,6 +131,8 @@ def _result(
     match show:
         case Show.PERIODS:
             return decode_by_period([combine(each) for each in read], strings, **chosen), None
+        case Show.GROUPS:
+            return decode_by_group([combine(each) for each in read], strings, **chosen), None
         case Show.CHANGE:
             before, after = read
             return compare(before, after, strings, **chosen), None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
@@ -14,7 +14,7 @@ from hubbub.errors import DefinitionError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 from hubbub.wire.dates import parse_day
-from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, find_tasks, header_of
+from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, find_tasks, folder_of, header_of
 from hubbub_decoder.options import Options
 
 _MAX_REMEMBERED = 1 << 16
@@ -37,9 +37,14 @@ def remembered(function: Callable[[Path], T]) -> Callable[[Path], T]:
 
 @dataclass(frozen=True, slots=True)
 class MetricVersion:
-    """A definition with the decodings of its periods; tasks : at least one, in order of time."""
+    """A definition with the decodings of its periods, or one value of its group.
+
+    tasks  : at least one, in order of time
+    groups : one for each value, in the order of the definition; () of a metric without a group, and of one value
+    """
 
     tasks: tuple[Task, ...]
+    groups: tuple[MetricVersion, ...] = ()
 
     @property
     def metric(self) -> Metric:
@@ -49,7 +54,12 @@ class MetricVersion:
     @property
     def folder(self) -> str:
         """Part of its addresses: name and first digits of the digest."""
-        return self.tasks[0].name.partition("/")[0]
+        return folder_of(self.metric)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is not of one value of a group."""
+        return self.metric.group is None or self.metric.group.value is None
 
     def is_open(self, task: Task, now: datetime) -> bool:
         """Whether more reports of the periods of a task may be accepted."""
@@ -83,7 +93,11 @@ class SummaryDirectory:
         tasks, unreadable = find_tasks(self._directory, self._candidates, self._options, read_header=self._header_of)
         versions: dict[str, MetricVersion] = {}
         for folder, group in groupby(
-            sorted(tasks, key=lambda task: task.name), key=lambda task: task.name.partition("/")[0]
+            sorted(tasks, key=lambda task: (folder_of(task.metric), task.name)), key=lambda task: folder_of(task.metric)
         ):
             versions[folder] = MetricVersion(tuple(group))
+        for folder, version in versions.items():
+            values = [versions.get(folder_of(each)) for each in version.metric.collections if version.metric.group]
+            if version.is_whole and any(values):
+                versions[folder] = replace(version, groups=tuple(filter(None, values)))
         return versions, unreadable

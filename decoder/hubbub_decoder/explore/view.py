@@ -13,14 +13,19 @@ from hubbub.metrics.periods import OPEN_FOR
 from hubbub.privacy import epsilon
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import did_you_mean, escape_untrusted, format_count
-from hubbub_decoder.batch_decoding.tasks import Task
+from hubbub_decoder.batch_decoding.tasks import Task, folder_of
 from hubbub_decoder.explore.job import Show
 from hubbub_decoder.explore.summary_directory import MetricVersion, name_of
 from hubbub_decoder.kinds.operations import operations_of
 
 FORMATS = {"CSV": ".csv", "JSON": ".json", "Parquet": ".parquet", "PNG": ".png", "SVG": ".svg"}
 """Downloads with their suffixes."""
-_SHOWS = {Show.SUM: "all these periods together", Show.PERIODS: "each period", Show.CHANGE: "their change"}
+_SHOWS = {
+    Show.SUM: "all these periods together",
+    Show.PERIODS: "each period",
+    Show.CHANGE: "their change",
+    Show.GROUPS: "each {}",
+}
 
 
 class ViewError(HubbubError):
@@ -53,10 +58,11 @@ class View:
         default = name_of((version.closed(now) or version.tasks)[-1])
         try:
             show = Show(query.get("show") or Show.SUM)
-            if show not in _SHOWS:
+            if show not in _shows(version):
                 raise ValueError
         except ValueError:
-            raise ViewError(f"show={escape_untrusted(query['show'])} is none of {', '.join(_SHOWS)}.") from None
+            listed = ", ".join(_shows(version))
+            raise ViewError(f"show={escape_untrusted(query['show'])} is none of {listed}.") from None
         last = query.get("to") or query.get("from") or default
         first = query.get("from") or last
         view = cls(show, first, last, strings=query.get("strings", ""))
@@ -77,6 +83,10 @@ class View:
         shown = _between(version.tasks, self.first, self.last)
         if self.show is Show.PERIODS:
             return [(task,) for task in shown]
+        if self.show is Show.GROUPS:
+            names = set(map(name_of, shown))
+            chosen = (tuple(task for task in each.tasks if name_of(task) in names) for each in version.groups)
+            return [tasks for tasks in chosen if tasks]
         if self.show is Show.CHANGE:
             return [_between(version.tasks, self.since_first, self.since_last), shown]
         return [shown]
@@ -94,7 +104,10 @@ class View:
         query, metric = self.query(), version.metric
         return {
             "periods": [{"name": name_of(each), "open": version.is_open(each, now)} for each in version.tasks],
-            "shows": list(_SHOWS.items()),
+            "shows": list(_shows(version).items()),
+            "group": None if metric.group is None else metric.group.name,
+            "groups": [(each.metric.title, f"../{each.folder}/") for each in version.groups],
+            "whole": "" if version.is_whole else f"../{folder_of(metric.in_group(None))}/",
             "show": self.show,
             "first": self.first,
             "last": self.last,
@@ -120,6 +133,12 @@ class View:
                 f"reports between, and the epsilon of a single one is then {local}, the local one, instead of the central epsilon. Publish closed "
                 "periods only."
             )
+
+
+def _shows(version: MetricVersion) -> dict[Show, str]:
+    """What can be shown, with its name for readers."""
+    name = version.metric.group.name if version.groups and version.metric.group else ""
+    return {show: label.format(name) for show, label in _SHOWS.items() if name or show is not Show.GROUPS}
 
 
 def _before(names: Sequence[str], first: str) -> str:

@@ -206,12 +206,36 @@ def _take(collected: Collected, cohorts: Flags) -> Collected:
 
 
 def combine(parts: Sequence[Collected]) -> Collected:
-    """Sum of all parts, in the most informative form that all of them support: reports, else pattern counts, else bit counts."""
+    """Sum of all parts, in the most informative form that all of them support: reports, else pattern counts, else bit counts.
+
+    Raises SummaryError if counts of all values of a group are among those of single values in one period.
+    """
+    _check_groups(parts)
     if all(isinstance(part, Reports) for part in parts):
         return reduce(add, parts)
     if any(isinstance(part, BitCounts) or part.metric.num_bits > MAX_PATTERN_BITS for part in parts):
         return reduce(add, (part.bit_counts() for part in parts))
     return reduce(add, (part.pattern_counts() if isinstance(part, Reports) else part for part in parts))
+
+
+def _check_groups(parts: Sequence[Collected]) -> None:
+    """Raise SummaryError for reports that would count twice."""
+    whole, of_one = (
+        {
+            period
+            for part in parts
+            if part.metric.group and (part.metric.group.value is None) is is_whole
+            for period in part.periods
+        }
+        for is_whole in (True, False)
+    )
+    common = sorted(whole & of_one)
+    if common:
+        group = next(part.metric.group for part in parts if part.metric.group)
+        raise SummaryError(
+            f"{parts[0].metric.name}: {common[0]} is among counts of one {group.name} and of all of them, so its reports would count twice. "
+            "Pass the files of single values, or those of all."
+        )
 
 
 def describe(collected: Collected) -> str:

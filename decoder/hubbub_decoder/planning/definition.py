@@ -32,6 +32,9 @@ def toml_lines(metric: Metric) -> Iterator[str]:
         yield f"hold = {metric.hold}"
     if metric.lifetime_epsilon is not None:
         yield f"lifetime_epsilon = {format_number(metric.lifetime_epsilon)}"
+    if metric.group is not None:
+        group = metric.group
+        yield f"group = {{ name = {_toml_string(group.name)}, values = {_toml_value(group.values)} }}"
     yield "# expires = YYYY-MM-DD" if metric.expires is None else f"expires = {metric.expires}"
     if discover:
         yield "\n[metric.discover]"

@@ -19,8 +19,8 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 from hubbub.privacy import epsilon
 from hubbub.privacy.central import release_epsilon
+from hubbub.summary import BitCounts
 from hubbub_decoder.errors import OutputError
-from hubbub_decoder.model.evidence import Collected, Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Release:
     period          : first day
     counts          : SHA-256 of the counts, in hex
     num_reports     : of all cohorts
-    smallest_cohort : fewest reports of a cohort with reports
+    smallest_cohort : fewest reports of a cohort with reports, also of what the values of a group reveal beside their sum
     """
 
     digest: str
@@ -41,9 +41,8 @@ class Release:
     smallest_cohort: int
 
     @classmethod
-    def of(cls, collected: Collected, period: str) -> Release:
+    def of(cls, counts: BitCounts, period: str) -> Release:
         """Release of the counts of a period."""
-        counts = Evidence(collected).counts
         content = hashlib.sha256(counts.reports.astype("<i8").tobytes() + counts.ones.astype("<i8").tobytes())
         reports = counts.reports[counts.reports > 0].tolist()
         return cls(counts.metric.digest, period, content.hexdigest(), sum(reports), min(reports, default=0))
@@ -94,7 +93,7 @@ def composed_epsilon(metric: Metric, releases: tuple[Release, ...]) -> float:
     """Central epsilon, with delta 1e-9, of all releases of one period together; that of a report on its client, if different counts were published."""
     if len({each.counts for each in releases}) > 1:
         return epsilon(metric)
-    return release_epsilon(metric, releases[0].smallest_cohort)
+    return release_epsilon(metric, min(each.smallest_cohort for each in releases))
 
 
 def reason_to_withhold(metric: Metric, periods: tuple[str, ...], now: datetime) -> str | None:

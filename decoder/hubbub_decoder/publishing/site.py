@@ -27,9 +27,11 @@ from hubbub.privacy.pricing import shown_epsilon
 from hubbub.summary import read_collected
 from hubbub.text import did_you_mean, escape_untrusted
 from hubbub_decoder.batch_decoding.run import Outcome, Status, result_paths, run_tasks
-from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash
+from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, folder_of
 from hubbub_decoder.errors import CandidateError, OutputError
-from hubbub_decoder.model.evidence import combine
+from hubbub_decoder.model.evidence import Evidence, combine
+from hubbub_decoder.publishing.groups import Candidate, reasons_to_withhold
+from hubbub_decoder.publishing.groups import releases as releases_of
 from hubbub_decoder.publishing.releases import Release, ReleaseLog, reason_to_withhold
 from hubbub_decoder.publishing.tables import FOLDER, Published, feed, index_json, metric_csv, metric_json
 from hubbub_decoder.report.about import provenance_rows
@@ -106,13 +108,12 @@ def publish(
         private = files / _PRIVATE
         log = ReleaseLog(private / _LOG)
         results = [PeriodResult(file.name, PeriodStatus.FAILED, file.reason) for file in unreadable]
-        chosen: list[tuple[Task, Release]] = []
-        for task in tasks:
-            found = _release_of(task, terms, now)
-            if isinstance(found, Release):
-                chosen.append((task, found))
-            else:
-                results.append(found)
+        found = [_candidate(task, terms, now) for task in tasks]
+        results += [each for each in found if isinstance(each, PeriodResult)]
+        candidates = [each for each in found if isinstance(each, Candidate)]
+        withheld = reasons_to_withhold(candidates, terms.min_reports)
+        results += [PeriodResult(name, PeriodStatus.WITHHELD, reason) for name, reason in withheld.items()]
+        chosen = list(releases_of(candidates, withheld))
         to_decode = [task for task, release in chosen if not _is_changed(log.of(release), release, task, terms)]
         outcomes = {each.name: each for each in show(run_tasks(to_decode, (), private, processes), len(to_decode))}
         published: list[Published] = []
@@ -141,17 +142,15 @@ _CHANGED = Outcome(
 )  # fmt: skip
 
 
-def _release_of(task: Task, terms: Terms, now: datetime) -> Release | PeriodResult:
+def _candidate(task: Task, terms: Terms, now: datetime) -> Candidate | PeriodResult:
     """Release of the counts of a task, or why there is none."""
     reason = "--withhold names the metric" if task.metric.name in terms.withheld else task.reason_to_skip
     try:
         reason = reason or reason_to_withhold(task.metric, task.periods, now)
         if reason is None:
             _check_approved(task.candidates)
-            release = Release.of(combine([read_collected(path) for path in task.files]), task.periods[0])
-            if release.num_reports >= terms.min_reports:
-                return release
-            reason = f"fewer than {terms.min_reports:,} reports"
+            counts = Evidence(combine([read_collected(path) for path in task.files])).counts
+            return Candidate(task, Release.of(counts, task.periods[0]), counts.reports)
     except HubbubError as problem:
         return PeriodResult(task.name, PeriodStatus.FAILED, str(problem))
     return PeriodResult(task.name, PeriodStatus.WITHHELD, reason)
@@ -170,7 +169,7 @@ def _check_approved(candidates: Path | None) -> None:
 
 def _is_changed(before: tuple[Release, ...], release: Release, task: Task, terms: Terms) -> bool:
     """Whether other counts of the period were published, and must not be replaced."""
-    return bool(before) and release != before[-1] and task.metric.name not in terms.replaced
+    return bool(before) and release.counts != before[-1].counts and task.metric.name not in terms.replaced
 
 
 def _delete_results(private: Path, published: set[str]) -> None:
@@ -196,17 +195,17 @@ def _write_version(place: Path, private: Path, published: Sequence[Published]) -
         for each, decoding in zip(periods, decodings, strict=True):
             _write_period(place, each, decoding)
         for folder in dict.fromkeys(each.folder for each in periods):
-            _write_metric(
-                place, [(each, d) for each, d in zip(periods, decodings, strict=True) if each.folder == folder]
-            )
+            of_folder = [(each, d) for each, d in zip(periods, decodings, strict=True) if each.folder == folder]
+            _write_metric(place, of_folder, {each.folder for each in periods})
         both = list(zip(periods, decodings, strict=True))
         (place / FOLDER / f"{name}.json").write_bytes(metric_json(both))
         (place / FOLDER / f"{name}.csv").write_bytes(metric_csv(both))
-        last, decoding = both[-1]
+        whole = [(each, decoding) for each, decoding in both if each.group is None]
+        last, decoding = (whole or both)[-1]
         epsilon, address = shown_epsilon(last.epsilons[0]), f"{last.folder}/index.html"
         highlights = Highlights.of(decoding)
         cards.append(
-            MetricCard(last.metric, address, f"{FOLDER}/{name}", last.period, len(periods), epsilon, highlights)
+            MetricCard(last.metric, address, f"{FOLDER}/{name}", last.period, len(whole or both), epsilon, highlights)
         )
     (place / FOLDER / "index.json").write_bytes(index_json(by_metric))
     (place / "feed.xml").write_bytes(feed(published))
@@ -239,8 +238,8 @@ def _write_period(place: Path, each: Published, decoding: Decoding) -> None:
     (place / each.address).write_text(page, encoding="utf-8")
 
 
-def _write_metric(place: Path, periods: Sequence[tuple[Published, Decoding]]) -> None:
-    """Write the page of a metric version."""
+def _write_metric(place: Path, periods: Sequence[tuple[Published, Decoding]], folders: set[str]) -> None:
+    """Write the page of a metric version, or of one value of its group; folders : of all pages of the metric."""
     rows = [PeriodRow.from_decoding(decoding, f"{each.period}.html") for each, decoding in periods]
     first, _ = periods[0]
     page = render_metric(
@@ -249,6 +248,11 @@ def _write_metric(place: Path, periods: Sequence[tuple[Published, Decoding]]) ->
         [decoding.to_dict() for _, decoding in periods],
         shared_scripts("../"),
         path=[("All metrics", "../index.html")],
+        groups=[
+            (each.title, f"../{folder_of(each)}/index.html" if folder_of(each) in folders else "")
+            for each in first.metric.collections
+            if each is not first.metric
+        ],
     )
     (place / first.folder / "index.html").write_text(page, encoding="utf-8")
 

@@ -33,7 +33,7 @@ _ESTIMATE = (
     "simultaneous_low", "simultaneous_high", "q_value", "detected", "forged_reports_needed",
 )  # fmt: skip
 _COLUMNS = (
-    "metric", "digest", "period", "num_reports", "confidence", "fdr", "central_epsilon", "delta", "releases", "composed_epsilon",
+    "metric", "digest", "group", "period", "num_reports", "confidence", "fdr", "central_epsilon", "delta", "releases", "composed_epsilon",
 )  # fmt: skip
 
 
@@ -49,6 +49,11 @@ class Published:
     period: str
     releases: tuple[Release, ...]
     folder: str
+
+    @property
+    def group(self) -> str | None:
+        """Value of the metric's group; None: all values, or no group."""
+        return None if self.metric.group is None else self.metric.group.value
 
     @property
     def name(self) -> str:
@@ -108,7 +113,7 @@ def _about(each: Published, decoding: Decoding) -> dict[str, Any]:
     own, composed = each.epsilons
     versions = len({release.counts for release in each.releases})
     values = (
-        each.metric.name, each.metric.digest, each.period, each.num_reports, decoding.confidence, decoding.fdr, own, RELEASE_DELTA, versions, composed,
+        each.metric.name, each.metric.digest, each.group, each.period, each.num_reports, decoding.confidence, decoding.fdr, own, RELEASE_DELTA, versions, composed,
     )  # fmt: skip
     return dict(zip(_COLUMNS, values, strict=True))
 
@@ -154,7 +159,7 @@ def feed(published: Sequence[Published]) -> bytes:
     SubElement(SubElement(root, "author"), "name").text = "hubbub"
     for each in latest:
         entry = SubElement(root, "entry")
-        SubElement(entry, "title").text = f"{each.metric.name}, {each.period}"
+        SubElement(entry, "title").text = f"{each.metric.title}, {each.period}"
         SubElement(entry, "id").text = f"urn:hubbub:published:{each.metric.digest}:{each.period}"
         SubElement(entry, "updated").text = each.closed
         SubElement(entry, "link", href=each.address)

@@ -9,6 +9,7 @@ from hubbub_decoder.comparison.results import Comparison, summary_lines
 from hubbub_decoder.report.about import definition_rows, privacy_rows
 from hubbub_decoder.report.decoding_page import period_text
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
+from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.document import format_level, group_name
 
 MAX_ROWS = 2_000
@@ -48,8 +49,8 @@ def render_comparison(
         },
         comparison=comparison,
         metric=comparison.metric,
-        before=period_text(comparison.a.periods),
-        after=period_text(comparison.b.periods),
+        before=_sample_text(comparison.a),
+        after=_sample_text(comparison.b),
         changes=changes,
         is_noise=is_noise,
         level=level,
@@ -60,3 +61,9 @@ def render_comparison(
         path=path,
         view=view,
     )
+
+
+def _sample_text(decoding: Decoding) -> str:
+    """Periods of a sample, with the value of its group."""
+    group, periods = decoding.metric.group, period_text(decoding.periods)
+    return periods if group is None or group.value is None else f"{group.name} {group.value}, {periods}"

@@ -1,4 +1,4 @@
-"""Page of one metric over its periods: shares and means by period, changes, figures of each period, privacy and definition."""
+"""Page of one metric over its periods, or the values of its group: shares and means, changes, figures of each, privacy and definition."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.metrics.buckets import Buckets
+from hubbub.metrics.group import PERIOD
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.comparison.results import Change, Comparison
-from hubbub_decoder.comparison.trends import change_lines
+from hubbub_decoder.comparison.trends import change_lines, label_of
 from hubbub_decoder.report.about import definition_rows, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding
@@ -23,7 +24,7 @@ MAX_ROWS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PeriodRow:
-    """Figures of one period; address : of its page, "" without one."""
+    """Figures of one period, or value of the group; address : of its page, "" without one."""
 
     period: str
     address: str
@@ -32,10 +33,10 @@ class PeriodRow:
     num_warnings: int
 
     @classmethod
-    def from_decoding(cls, decoding: Decoding, address: str = "") -> PeriodRow:
-        """Row of a decoding."""
-        period = ", ".join(decoding.periods) or "undated"
-        return cls(period, address, decoding.num_reports, len(decoding.detected), len(decoding.warnings))
+    def from_decoding(cls, decoding: Decoding, address: str = "", label: str = "") -> PeriodRow:
+        """Row of a decoding; label : "" for its periods."""
+        label = label or ", ".join(decoding.periods) or "undated"
+        return cls(label, address, decoding.num_reports, len(decoding.detected), len(decoding.warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ def render_metric(
     path: Sequence[tuple[str, str]] = (),
     comparisons: Sequence[Comparison] = (),
     view: Mapping[str, Any] | None = None,
+    by: str = PERIOD,
+    groups: Sequence[tuple[str, str]] = (),
 ) -> str:
     """HTML page of one metric.
 
@@ -73,30 +76,38 @@ def render_metric(
     path      : labels and addresses of the pages above this one
     comparisons : of successive periods
     view      : what `view.html.j2` lets the reader choose; None: nothing
+    by        : what the decodings differ in, as `Trends.by`
+    groups    : labels and addresses of the pages of single values of the group; "" where there is none
     """
-    dated = sorted((each for each in decodings if len(each["periods"]) == 1), key=lambda each: str(each["periods"][0]))
+    if by == PERIOD:
+        of_one = (each for each in decodings if len(each["periods"]) == 1)
+        dated = sorted(of_one, key=lambda each: str(each["periods"][0]))
+    else:
+        dated = list(decodings)
     trends = read_trends(dated)
     levels = {format_level(each["confidence"]) for each in dated}
-    days = [each["periods"][0] for each in dated]
+    days = [_label(each, by) for each in dated]
     tested = any(each["detection_limit"] is not None for each in decodings)
     is_noise = tested and not any(any(trend.detected) for trend in trends)
     if is_noise:
         trends.sort(key=lambda trend: trend.label)
-    means = list(read_means(dated))
+    means = list(read_means(dated, by))
     numbers = next((each for each in dated if each.get("numbers") is not None), None)
     buckets = None if numbers is None else Buckets.from_dict(numbers["metric"]["buckets"])
     unit = (buckets.unit if buckets is not None else "") or metric.name
     has_buckets = numbers is not None and numbers["numbers"]["buckets"]
-    changes = list(change_rows(comparisons))
+    changes = list(change_rows(comparisons, by))
     return render(
         "metric.html.j2",
         scripts,
         {
             "level": min(levels, default=""),
+            "by": by,
             "trends": _chart_data(trends[:MAX_ROWS], days),
             "means": mean_chart(means, unit),
         },
         metric=metric,
+        by=by,
         tested=tested,
         is_noise=is_noise,
         level=min(levels, default=""),
@@ -109,13 +120,14 @@ def render_metric(
         comparisons=comparisons,
         changes=changes[:MAX_ROWS],
         num_changes=len(changes),
-        change_lines=list(change_lines(comparisons)),
+        change_lines=list(change_lines(comparisons, by)),
         periods=periods,
         privacy=list(privacy_rows(metric)),
         definition=list(definition_rows(metric)),
         provenance=list(provenance),
         path=path,
         view=view,
+        groups=groups,
     )
 
 
@@ -145,19 +157,25 @@ def _chart_data(trends: Sequence[Trend], periods: Sequence[str]) -> dict[str, An
     }
 
 
-def change_rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str, str, Change]]:
+def change_rows(comparisons: Sequence[Comparison], by: str = PERIOD) -> Iterator[tuple[str, str, str, Change]]:
     """Yield name, both periods and the change of the detected changes, the latest first, and those of one pair of periods in descending order of size."""
     for comparison in reversed(comparisons):
+        before, after = label_of(comparison.a, by), label_of(comparison.b, by)
         for change in comparison.detected:
-            yield group_name(change.group), comparison.a.periods[0], comparison.b.periods[0], change
+            yield group_name(change.group), before, after, change
 
 
-def read_means(decodings: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Mean]]:
+def _label(document: Mapping[str, Any], by: str) -> str:
+    """First day of the period of a document, or value of its group."""
+    return str(document["periods"][0] if by == PERIOD else document["metric"]["group"]["value"])
+
+
+def read_means(decodings: Sequence[Mapping[str, Any]], by: str = PERIOD) -> Iterator[tuple[str, Mean]]:
     """Yield the periods with numbers in documents of single periods, and their means."""
     for each in decodings:
         if each.get("numbers") is not None:
             fields = each["numbers"]["mean"].items()
-            yield each["periods"][0], Mean(**{name: math.nan if number is None else number for name, number in fields})
+            yield _label(each, by), Mean(**{name: math.nan if number is None else number for name, number in fields})
 
 
 def mean_chart(means: Sequence[tuple[str, Mean]], unit: str) -> dict[str, Any]:

@@ -52,14 +52,21 @@ def write_report(
 
 
 def write_trend_report(trends: Trends, path: Path, provenance: Iterable[tuple[str, str]] = ()) -> None:
-    """Write a self-contained HTML page of the shares by period and their changes.
+    """Write a self-contained HTML page of the shares by period, or by value of the group, and their changes.
 
     Raises OutputError for another suffix than .html, or if the file cannot be written.
     """
-    periods = [PeriodRow.from_decoding(decoding) for decoding in trends.decodings]
+    each = zip(trends.decodings, trends.labels, strict=True)
+    periods = [PeriodRow.from_decoding(decoding, label=label) for decoding, label in each]
     documents: list[dict[str, Any]] = [decoding.to_dict() for decoding in trends.decodings]
     page = render_metric(
-        trends.metric, periods, documents, inline_scripts(), provenance=provenance, comparisons=trends.comparisons
+        trends.metric,
+        periods,
+        documents,
+        inline_scripts(),
+        provenance=provenance,
+        comparisons=trends.comparisons,
+        by=trends.by,
     )
     write_page(path, page)
 

@@ -176,7 +176,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
     def __repr__(self) -> str:
         candidates = format_count(len(self), "candidate")
         shown = f"{len(self.detected):,} of {candidates} detected" if self.is_tested else candidates
-        return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {shown}>"
+        return f"<Decoding of {self.metric.title}: {format_count(self.num_reports, 'report')}, {shown}>"
 
     def match_unlisted(self, words: Iterable[str]) -> Decoding:
         """Return the decoding with the words that match each unlisted string.
@@ -386,7 +386,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         return draw_intervals(
             ax,
             intervals,
-            title=self.metric.name,
+            title=self.metric.title,
             about=f"{format_count(self.num_reports, 'report')}{shown}",
             label=f"share of {'population' if self.target == 'population' else 'reports'}",
             confidence=self.confidence,
@@ -468,7 +468,7 @@ def headline(decoding: Decoding) -> str:
     'from_jfk: 1,000 reports; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
     """
     figures = privacy_figures(decoding.metric, Policy())
-    return f"{decoding.metric.name}: {format_count(decoding.num_reports, 'report')}; {figures.sentence()}"
+    return f"{decoding.metric.title}: {format_count(decoding.num_reports, 'report')}; {figures.sentence()}"
 
 
 def match_lines(decoding: Decoding) -> Iterator[str]:

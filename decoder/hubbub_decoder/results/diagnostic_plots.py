@@ -88,7 +88,7 @@ def plot_against_truth(
     axes.set_ylabel(f"estimated share of {of}, {interval_name(decoding.confidence)}")
     percent_axis(axes.xaxis)
     percent_axis(axes.yaxis)
-    finish_axes(axes, decoding.metric.name, format_count(decoding.num_reports, "report"))
+    finish_axes(axes, decoding.metric.title, format_count(decoding.num_reports, "report"))
     return axes
 
 
@@ -145,7 +145,7 @@ def plot_numbers(decoding: Decoding, figure: Figure | None = None) -> Figure:
     distribution.xaxis.label.set_parse_math(False)
     distribution.set_ylabel(f"share below, {100 * decoding.confidence:.4g} % interval")
     for axes, title in (
-        (histogram, (decoding.metric.name, format_count(decoding.num_reports, "report"))),
+        (histogram, (decoding.metric.title, format_count(decoding.num_reports, "report"))),
         (distribution, ("",)),
     ):
         percent_axis(axes.yaxis)
@@ -262,6 +262,6 @@ def plot_residuals(summary: Collected, decoding: Decoding, *, ax: Axes | None = 
         axes.set_yticks([])
     outside = float(np.mean(np.abs(residuals[np.isfinite(residuals)]) > 2)) if np.isfinite(residuals).any() else 0.0
     about = f"residuals of {format_count(m * k, 'bit count')}, {100 * outside:.1f} % beyond 2 standard errors"
-    finish_axes(axes, metric.name, about)
+    finish_axes(axes, metric.title, about)
     axes.grid(visible=False)
     return axes

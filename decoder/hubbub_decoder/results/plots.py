@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -136,29 +137,35 @@ def draw_lines(
     *,
     title: str,
     unit: str,
+    is_time: bool,
     confidence: float,
 ) -> Axes:
     """Draw shares by period with bands for their intervals, and return the axes. A missing period is a gap.
 
-    periods : first days
+    periods : first days; or names, whose points are not connected
     shares  : label, and (3, periods) low end, estimate and high end, of at most MAX_LINES lines
-    unit    : of the periods
+    unit    : of the periods, or what the names are
+    is_time : whether these are periods
     """
     _check_not_empty([ends for _, ends in shares if not np.isnan(ends).all()], title)
     axes = axes_or_new(ax, 4.5)
-    days = np.array([date.fromisoformat(period).toordinal() for period in periods], np.float64)
+    ordinals = (date.fromisoformat(period).toordinal() for period in periods) if is_time else range(len(periods))
+    days = np.array(list(ordinals), np.float64)
     usual = np.min(np.diff(days)) if len(days) > 1 else 1.0
     gaps = np.flatnonzero(np.diff(days) > 1.5 * max(usual, 1)) + 1  # months have 28 to 31 days
     places = np.insert(days, gaps, np.nan)
-    for (label, ends), colour, marker in zip(shares, SERIES, MARKERS, strict=False):
+    for number, ((label, ends), colour, marker) in enumerate(zip(shares, SERIES, MARKERS, strict=False)):
         low, share, high = np.insert(ends, gaps, np.nan, axis=1)
-        axes.plot(places, share, marker=marker, color=colour, linewidth=1.4, markersize=5, label=label or '""')
-        axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
-        if len(days) == 1:
-            axes.errorbar(days, share, yerr=[share - low, high - share], color=colour, linewidth=1.4)
+        style: dict[str, Any] = {"color": colour, "linewidth": 1.4, "markersize": 5, "label": label or '""'}
+        if is_time and len(days) > 1:
+            axes.plot(places, share, marker=marker, **style)
+            axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+        else:
+            beside = days + (0 if is_time else 0.6 * ((number + 0.5) / len(shares) - 0.5))
+            axes.errorbar(beside, share, yerr=[share - low, high - share], fmt=marker, **style)
     step = -(-len(days) // _MAX_TICKS)
     label_columns(axes, days[::step].tolist(), periods[::step], rotated=len(days) > 6)
-    axes.set_xlabel("day" if unit == "day" else f"first day of the {unit}")
+    axes.set_xlabel(f"first day of the {unit}" if is_time and unit != "day" else unit)
     axes.set_ylabel(f"share of reports, {interval_name(confidence)}")
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     percent_axis(axes.yaxis)

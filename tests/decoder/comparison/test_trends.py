@@ -1,4 +1,4 @@
-"""`decode_by_period`, and the commands compare and decode --by-period."""
+"""`decode_by_period`, and the commands compare and decode --by period."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(*arguments: str) -> Result:
 
 
 def test_periods_are_decoded_in_order_of_time(trends: Trends, pair: tuple[BitCounts, BitCounts]) -> None:
-    assert trends.periods == WEEKS
+    assert trends.labels == WEEKS
     assert trends[WEEKS[0]]["a"].share == pytest.approx(0.5, abs=0.05)
     assert trends[WEEKS[1]]["a"].share == pytest.approx(0.35, abs=0.05)
     assert trends.comparisons[0]["a"].change == compare(*pair, NAMES)["a"].change
@@ -77,7 +77,8 @@ def test_trends_have_a_row_for_each_period_and_candidate(trends: Trends, tmp_pat
     assert rows[0]["change"] == ""
     assert float(rows[1]["change"]) == trends.comparisons[0][rows[1]["candidate"]].change
     trends.save(tmp_path / "trends.json")
-    assert json.loads((tmp_path / "trends.json").read_text())["periods"] == list(WEEKS)
+    document = json.loads((tmp_path / "trends.json").read_text())
+    assert (document["by"], document["labels"]) == ("period", list(WEEKS))
 
 
 def test_categories_have_trends_too() -> None:
@@ -163,11 +164,13 @@ def test_a_page_without_a_detected_change_has_no_ranking_and_no_chart(tmp_path: 
 
 
 def test_decode_by_period_prints_trends_and_json(files: list[str], tmp_path: Path) -> None:
-    printed = run("decode", *files, "--by-period", "--plot", str(tmp_path / "t.svg"), "--out", str(tmp_path / "t.csv"))
+    printed = run(
+        "decode", *files, "--by", "period", "--plot", str(tmp_path / "t.svg"), "--out", str(tmp_path / "t.csv")
+    )
     assert printed.exit_code == 0, printed.output
     assert "2 periods, 2026-03-02 .. 2026-03-09" in printed.stdout
     assert (tmp_path / "t.svg").exists()
-    document = json.loads(run("decode", *files, "--by-period", "--json").stdout)
+    document = json.loads(run("decode", *files, "--by", "period", "--json").stdout)
     assert len(document["decodings"]) == 2
     assert len(document["comparisons"]) == 1
 
@@ -175,9 +178,9 @@ def test_decode_by_period_prints_trends_and_json(files: list[str], tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--by-period", "--method", "lasso"), "takes no"),
-        (("--by-period", "--plot", "t.txt"), "must end in .svg"),
-        (("--by-period", "--out", "t.txt"), "must end in .csv"),
+        (("--by", "period", "--method", "lasso"), "takes no"),
+        (("--by", "period", "--plot", "t.txt"), "must end in .svg"),
+        (("--by", "period", "--out", "t.txt"), "must end in .csv"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(arguments: tuple[str, ...], problem: str, files: list[str]) -> None:

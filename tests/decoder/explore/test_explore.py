@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
@@ -24,8 +25,9 @@ from click.testing import CliRunner
 
 from hubbub import Metric, Params
 from hubbub.cli import main
+from hubbub.metrics.group import Group
 from hubbub.summary import BitCounts, read_collected, read_summary, write_summary
-from hubbub_decoder import compare, decode, decode_by_period, simulate
+from hubbub_decoder import compare, decode, decode_by_group, decode_by_period, simulate
 from hubbub_decoder.explore import answers as answering
 from hubbub_decoder.explore.cache import Cache
 from hubbub_decoder.report.highlights import Highlights
@@ -80,7 +82,7 @@ def test_every_kind_has_pages_or_a_reason(tmp_path: Path, metric: Metric) -> Non
     if metric.kind.needs_candidates:
         (tmp_path / "candidates" / f"{metric.name}.txt").write_text("linux\nmail\n")
     values: dict[str, JointPopulation] = {
-        "os": {"linux": 3_000}, "browser": {"firefox": 3_000}, "dark": {"true": 3_000}, "theme": {"dark": 3_000}, "delay": {"5": 3_000},
+        "os": {"linux": 3_000}, "browser": {"firefox": 3_000}, "dark": {"true": 3_000}, "updated": {"true": 3_000}, "theme": {"dark": 3_000}, "delay": {"5": 3_000},
         "size": {"5": 3_000}, "plugins": {"spelling": 3_000}, "os_and_page": {("linux", "mail"): 3_000}, "theme_and_page": {("dark", "mail"): 3_000},
     }  # fmt: skip
     for seed, day in enumerate(DAYS):
@@ -489,3 +491,50 @@ def test_the_command_refuses_what_it_cannot_show(tmp_path: Path) -> None:
     )
     assert failed.exit_code == 1
     assert "cannot be written" in failed.output
+
+
+def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path) -> None:
+    """The files of the values alone: their sum is the metric, and it has one card."""
+    metric = replace(PAGE, name="arms", group=Group("arm", ("old", "new", "other")))
+    (place / "candidates" / "arms.txt").write_text("a\nb\n")
+    arms: dict[str, list[BitCounts]] = {"old": [], "new": []}
+    for seed, day in enumerate(DAYS):
+        for value, share in (("old", 1_000), ("new", 2_000)):
+            write(place, metric.in_group(value), day, {"a": share, "b": 3_000 - share}, seed)
+            path = place / "summaries" / f"arms-{metric.in_group(value).digest[:8]}-{day}.parquet"
+            arms[value].append(read_collected(path).bit_counts())
+    whole = f"/arms@{metric.digest[:8]}"
+    with Explored(place) as explored:
+        front = explored.get("/").body.decode()
+        assert front.count(f'href="{whole[1:]}/"') == 1
+        assert f"{whole[1:]}-new" not in front
+        found = explored.get(f"{whole}/data.csv?from={DAYS[0]}&to={DAYS[1]}")
+        assert found.body == decode(
+            arms["old"][0] + arms["new"][0] + arms["old"][1] + arms["new"][1], ["a", "b"]
+        ).to_bytes(".csv")
+        found = explored.get(f"{whole}-new/data.csv?from={DAYS[0]}")
+        assert found.body == decode(arms["new"][0], ["a", "b"]).to_bytes(".csv")
+        by_arm = f"from={DAYS[0]}&to={DAYS[1]}&show=groups"
+        found = explored.get(f"{whole}/data.csv?{by_arm}")
+        assert found.body == decode_by_group([*arms["old"][:2], *arms["new"][:2]], ["a", "b"]).to_bytes(".csv")
+        page = explored.get(f"{whole}/?{by_arm}")
+        shown = text_of(page)
+        assert "One arm alone: arms (arm old) · arms (arm new)" in shown
+        assert "Shares by arm" in shown
+        assert f'href="../{whole[1:]}-old/"' in page.body.decode()
+        one = explored.get(f"{whole}-old/")
+        assert "These are the reports of one arm alone. Show all reports" in text_of(one)
+        assert f'href="../{whole[1:]}/"' in one.body.decode()
+        assert explored.get(f"{whole}-old/?show=groups").status == 400
+        assert explored.get(f"{folder(PAGE)}/?show=groups").status == 400
+        assert explored.get(f"{whole}-other/").status == 404
+
+
+def test_a_file_of_all_values_is_not_added_to_those_of_single_ones(place: Path) -> None:
+    metric = replace(PAGE, name="arms", group=Group("arm", ("old", "new", "other")))
+    (place / "candidates" / "arms.txt").write_text("a\nb\n")
+    for each in (metric, metric.in_group("old")):
+        write(place, each, DAYS[0], {"a": 1_000, "b": 500})
+    with Explored(place) as explored:
+        for address in (f"/arms@{metric.digest[:8]}/data.json", f"/arms@{metric.digest[:8]}-old/data.json"):
+            assert json.loads(explored.get(address).body)["num_reports"] == 1_500

@@ -148,7 +148,7 @@ def test_decode_writes_a_page_and_by_period_a_trend(tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("search\nmail\nabsent\n")
     files = [str(tmp_path / f"{day}.parquet") for day in DAYS]
     options = ["--candidates", str(tmp_path / "names.txt"), "--out"]
-    for arguments, name in ((files[:1], "one.html"), ([*files, "--by-period"], "trend.html")):
+    for arguments, name in ((files[:1], "one.html"), ([*files, "--by", "period"], "trend.html")):
         done = CliRunner().invoke(main, ["decode", *arguments, *options, str(tmp_path / name)])
         assert done.exit_code == 0, done.output
     assert chart_data(tmp_path / "one.html")["residuals"]["cohorts"] == PARAMS.num_cohorts

@@ -88,13 +88,13 @@
     const points = shown.flatMap((i) => periods.map((period, t) => ({ i, t, period, share: share[i][t], low: low[i][t], high: high[i][t] })));
     const known = points.filter((point) => point.share !== null);
     const channels = { x: "period", z: "i", stroke: (point) => colour(point.i) };
-    const describe = (point) => [`${labels[point.i]}: ${percent(point.share)}`, interval(point.low, point.high), `period ${point.period}`];
+    const describe = (point) => [`${labels[point.i]}: ${percent(point.share)}`, interval(point.low, point.high), `${data.by} ${point.period}`];
     const chart = plot({
       ...base(width),
       height: 320,
       marginLeft: 48,
       marginRight: 36, // half a date
-      ariaLabel: `Shares by period with intervals of ${shown.length} rows of the table below`,
+      ariaLabel: `Shares by ${data.by} with intervals of ${shown.length} rows of the table below`,
       x: periodAxis(periods, width),
       y: shareAxis("share of reports (%)"),
       color: { type: "identity" },
@@ -117,13 +117,13 @@
   function means(box, indices, width) {
     const { periods, value, low, high, texts, unit } = data.means;
     const points = periods.map((period, t) => ({ period, mean: value[t], low: low[t], high: high[t], texts: texts[t] }));
-    const describe = (point) => [`${data.level} interval ${point.texts[0]}`, `estimate ${point.texts[1]}`, `period ${point.period}`];
+    const describe = (point) => [`${data.level} interval ${point.texts[0]}`, `estimate ${point.texts[1]}`, `${data.by} ${point.period}`];
     const chart = plot({
       ...base(width),
       height: 280,
       marginLeft: 64,
       marginRight: 36, // half a date
-      ariaLabel: "Means by period with intervals; the table below has the same numbers",
+      ariaLabel: `Means by ${data.by} with intervals; the table below has the same numbers`,
       x: periodAxis(periods, width),
       y: { label: `mean (${unit})`, grid: true, nice: true },
       marks: [

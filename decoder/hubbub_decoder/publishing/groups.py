@@ -1,0 +1,88 @@
+"""Which values of a group are withheld, and what the counts of a group and of its sum reveal together.
+
+A reader subtracts the published values from the sum, and so knows the counts of those that are withheld, together. So two are withheld or none,
+and all withheld ones together have as many reports as a published period needs. All that is published of a period is then a release of the counts
+of disjoint reports: of each published value, and of the withheld ones together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub_decoder.batch_decoding.tasks import Task, folder_of
+from hubbub_decoder.publishing.releases import Release
+
+_FEWEST_WITHHELD = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A period that may be published; cohorts : (m,) reports of each cohort."""
+
+    task: Task
+    release: Release
+    cohorts: NDArray[np.int64]
+
+    @property
+    def of_value(self) -> bool:
+        """Whether it is of one value of a group."""
+        return self.task.metric.group is not None and self.task.metric.group.value is not None
+
+    @property
+    def whole(self) -> tuple[str, str]:
+        """Metric version and period, the same for all values of a group and their sum."""
+        return folder_of(self.task.metric.in_group(None)), self.release.period
+
+
+def reasons_to_withhold(candidates: Sequence[Candidate], min_reports: int) -> dict[str, str]:
+    """Why some of these periods are not published, by the names of their tasks."""
+    reasons = {
+        each.task.name: f"fewer than {min_reports:,} reports"
+        for each in candidates
+        if each.release.num_reports < min_reports
+    }
+    for values in _values(candidates).values():
+        withheld = [each for each in values if each.task.name in reasons]
+        shown = sorted(
+            (each for each in values if each.task.name not in reasons), key=lambda each: each.release.num_reports
+        )
+        while withheld and shown and not _is_hidden(withheld, min_reports):
+            next_smallest = shown.pop(0)
+            reasons[next_smallest.task.name] = (
+                "with it a reader could subtract all published values from their sum, and know those that are withheld"
+            )
+            withheld.append(next_smallest)
+    return reasons
+
+
+def releases(candidates: Sequence[Candidate], withheld: Mapping[str, str]) -> Iterator[tuple[Task, Release]]:
+    """Yield what is published, and the release; that of a sum counts what it reveals beside the published values of its group."""
+    groups = _values(candidates)
+    for each in candidates:
+        if each.task.name in withheld:
+            continue
+        values = [] if each.of_value else groups.get(each.whole, [])
+        hidden = np.sum([value.cohorts for value in values if value.task.name in withheld], axis=0)
+        sizes = [
+            each.release.smallest_cohort,
+            *(value.release.smallest_cohort for value in values if value.task.name not in withheld),
+            *np.atleast_1d(hidden)[np.atleast_1d(hidden) > 0].astype(int).tolist(),
+        ]
+        yield each.task, replace(each.release, smallest_cohort=min(sizes))
+
+
+def _values(candidates: Iterable[Candidate]) -> dict[tuple[str, str], list[Candidate]]:
+    """Values with reports, by metric version and period."""
+    values: dict[tuple[str, str], list[Candidate]] = {}
+    for each in candidates:
+        if each.of_value and each.release.num_reports:
+            values.setdefault(each.whole, []).append(each)
+    return values
+
+
+def _is_hidden(withheld: Sequence[Candidate], min_reports: int) -> bool:
+    return len(withheld) >= _FEWEST_WITHHELD and sum(each.release.num_reports for each in withheld) >= min_reports

@@ -1,0 +1,182 @@
+"""Shares by the values of a group: each is that of its own counts, their sum is the metric, and differences have valid intervals."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy.stats import binom
+
+from hubbub import Metric, Params, SummaryError
+from hubbub.cli import main
+from hubbub.metrics.group import Group
+from hubbub.summary import BitCounts, read_collected, write_summary
+from hubbub_decoder import Trends, compare, decode, decode_by_group, decode_by_period, simulate, simulate_two_periods
+from hubbub_decoder.model.evidence import combine
+from hubbub_decoder.report.write import write_comparison_report, write_trend_report
+from tests.support.every_kind import METRICS, VERSION
+
+NAMES = ["a", "b", "c"]
+PARAMS = Params(num_bits=32, num_hashes=1, num_cohorts=8, prob_p=0.1, prob_q=0.9, prob_f=0.25)
+PAGE = Metric.string("page", PARAMS, period="week", group=Group("arm", ("old", "new", "other")))
+DAYS = ("2026-03-02", "2026-03-09")
+GROUPABLE = [
+    replace(each, group=VERSION) for each in METRICS if each.name in ("homepage", "browser", "dark", "delay", "theme")
+]
+
+
+def of_arm(value: str, population: dict[str, int], seed: int, day: str = DAYS[0]) -> BitCounts:
+    return simulate(PAGE.in_group(value), population, np.random.default_rng(seed), periods=[day]).bit_counts()
+
+
+@pytest.fixture(scope="module")
+def arms() -> list[BitCounts]:
+    return [
+        of_arm("new", {"a": 3000, "b": 6000, "c": 1000}, 2),
+        of_arm("old", {"a": 6000, "b": 3000, "c": 1000}, 1),
+        of_arm("other", {"a": 0}, 3),
+    ]
+
+
+@pytest.fixture(scope="module")
+def trends(arms: list[BitCounts]) -> Trends:
+    return decode_by_group(arms, NAMES)
+
+
+@pytest.mark.parametrize("metric", GROUPABLE, ids=lambda metric: metric.name)
+def test_the_sum_over_all_values_is_the_metric(metric: Metric, unseen_seed: int) -> None:
+    rng = np.random.default_rng(unseen_seed)
+    values = list(metric.kind.named_values) or ["u", "v"]
+    if metric.name == "dark":
+        values = ["true", "false"]
+    whole = None
+    parts = []
+    for value in VERSION.values:
+        population = {each: int(rng.integers(0, 200)) for each in values}
+        parts.append(simulate(metric.in_group(value), population, rng, periods=[DAYS[0]]))
+        ungrouped = replace(parts[-1], metric=metric)
+        whole = ungrouped if whole is None else whole + ungrouped
+    for order in ([0, 1, 2], [2, 0, 1]):
+        assert combine([parts[i] for i in order]) == whole
+    for part, value in zip(parts, VERSION.values, strict=True):
+        assert combine([part, part]).metric == metric.in_group(value)
+    assert whole is not None
+    with pytest.raises(SummaryError, match="would count twice"):
+        combine([whole, parts[0]])
+
+
+def test_values_are_decoded_in_the_order_of_the_definition(trends: Trends, arms: list[BitCounts]) -> None:
+    assert (trends.by, trends.labels, trends.metric) == ("arm", ("old", "new"), PAGE)
+    for label, arm in (("old", arms[1]), ("new", arms[0])):
+        alone = decode(arm, NAMES)
+        assert [each.share for each in trends[label]] == [each.share for each in alone]
+    (change,) = trends.comparisons
+    assert change.to_dict()["changes"] == compare(arms[1], arms[0], NAMES).to_dict()["changes"]
+    assert change["a"].detected
+    assert change.overlap.estimate == 0
+    assert change.metric == PAGE
+    assert Trends.from_dict(json.loads(json.dumps(trends.to_dict()))) == trends
+
+
+def test_periods_of_one_value_are_periods(arms: list[BitCounts]) -> None:
+    found = decode_by_period([arms[0], of_arm("new", {"a": 500, "b": 500}, 4, DAYS[1])], NAMES)
+    assert (found.by, found.labels, found.metric.title) == ("period", DAYS, "page (arm new)")
+
+
+def test_files_and_pages_name_the_values(trends: Trends, tmp_path: Path) -> None:
+    trends.save(tmp_path / "arms.csv")
+    rows = list(csv.DictReader((tmp_path / "arms.csv").read_text().splitlines()))
+    assert [(row["group"], row["candidate"]) for row in rows[:2]] == [
+        ("old", trends.candidates[0]),
+        ("new", trends.candidates[0]),
+    ]
+    assert list(trends.to_pandas()["group"].unique()) == ["old", "new"]
+    write_trend_report(trends, tmp_path / "arms.html")
+    page = (tmp_path / "arms.html").read_text()
+    for text in (
+        "Shares by arm",
+        "2 arms: old, new",
+        "Changes between arms",
+        "1 pair of successive arms",
+        '"by":"arm"',
+    ):
+        assert text in page, text
+    assert "period:" not in page
+    assert [line.get_text() for line in trends.plot().get_xticklabels()] == ["old", "new"]
+    write_comparison_report(trends.comparisons[0], tmp_path / "change.html")
+    assert "Change from arm old, 2026-03-02 to arm new, 2026-03-02" in (tmp_path / "change.html").read_text()
+    assert "page; a: arm old, 2026-03-02, 10,000 reports; b: arm new" in str(trends.comparisons[0].document().headline)
+
+
+def test_command(arms: list[BitCounts], tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.parquet" for number in range(3)]
+    for path, arm in zip(paths, arms, strict=True):
+        write_summary(arm, path)
+        assert read_collected(path) == arm
+    (tmp_path / "names.txt").write_text("\n".join(NAMES))
+    files = [*map(str, paths), "--candidates", str(tmp_path / "names.txt")]
+    ran = CliRunner().invoke(main, ["decode", *files, "--by", "arm", "--json"], catch_exceptions=False)
+    assert json.loads(ran.stdout)["labels"] == ["old", "new"]
+    shown = CliRunner().invoke(main, ["decode", *files, "--by", "arm", "--plot", str(tmp_path / "arms.svg")])
+    assert "page: 2 arms, old, new, 20,000 reports" in " ".join(shown.stdout.split())
+    assert (tmp_path / "arms.svg").is_file()
+    whole = CliRunner().invoke(main, ["decode", *files, "--json"], catch_exceptions=False)
+    assert json.loads(whole.stdout)["metric"]["digest"] == PAGE.digest
+    wrong = CliRunner().invoke(main, ["decode", *files, "--by", "version"])
+    assert (wrong.exit_code, "its group is arm" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("summaries", "message"),
+    [
+        (lambda arms: [arms[0] + arms[1]], "adds up all values of arm"),
+        (lambda arms: [replace(arms[0], metric=replace(PAGE, group=None))], "a summary has no group"),
+        (
+            lambda arms: [arms[0], replace(arms[1], metric=replace(PAGE, hold=2).in_group("old"))],
+            "different definitions",
+        ),
+        (lambda arms: [arms[2]], "no summary with reports"),
+        (lambda _: [], "no summary with reports"),
+    ],
+)
+def test_counts_that_cannot_be_divided(
+    summaries: Callable[[list[BitCounts]], list[BitCounts]], message: str, arms: list[BitCounts]
+) -> None:
+    with pytest.raises(SummaryError, match=message):
+        decode_by_group(summaries(arms), NAMES)
+
+
+def test_one_value_is_not_compared_with_all(arms: list[BitCounts]) -> None:
+    for pair in ((arms[0], arms[0] + arms[1]), (arms[0] + arms[1], arms[1])):
+        with pytest.raises(SummaryError, match="those of the other count in both"):
+            compare(*pair, NAMES)
+    later = of_arm("new", {"a": 500, "b": 500}, 4, DAYS[1])
+    assert compare(arms[0] + arms[1], later, NAMES).metric == PAGE
+
+
+def clients_that_move(rng: np.random.Generator, sizes: Sequence[int]) -> tuple[BitCounts, BitCounts]:
+    """Counts of both arms over two weeks: of clients that stay in an arm, and of those that move to the other after the first week."""
+    pairs = []
+    for size in sizes:
+        population = {(name, name): size // 4 for name in ("a", "b", "c", "d")}
+        pairs.append(simulate_two_periods(replace(PAGE, group=None), population, rng, periods=DAYS))
+    (old_first, old_second), (new_first, new_second), (moved_first, moved_second) = pairs
+    old, new = old_first + old_second + moved_first, new_first + new_second + moved_second
+    return replace(old, metric=PAGE.in_group("old")), replace(new, metric=PAGE.in_group("new"))
+
+
+@pytest.mark.slow
+def test_intervals_cover_the_difference_of_clients_that_move(unseen_seed: int) -> None:
+    """No share differs. An interval that forgot the clients of both arms would still hold 0 often enough: it must not be too narrow."""
+    rng, runs, sizes = np.random.default_rng(unseen_seed), 50, (2000, 2000, 4000)
+    covered = np.array([
+        [each.low <= 0 <= each.high for each in compare(*clients_that_move(rng, sizes), NAMES).changes]
+        for _ in range(runs)
+    ])  # fmt: skip
+    assert covered.sum(axis=0).min() >= binom.ppf(1e-4, runs, 0.95), covered.mean(axis=0)

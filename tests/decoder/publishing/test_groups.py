@@ -1,0 +1,134 @@
+"""What `hubbub publish` shows of the values of a group: no difference of published counts has fewer reports than a published period."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import chain, combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hubbub import Metric
+from hubbub.metrics.group import Group
+from hubbub.privacy.central import release_epsilon
+from hubbub.summary import BitCounts, write_summary
+from hubbub_decoder import decode, simulate
+from hubbub_decoder.batch_decoding.tasks import Task
+from hubbub_decoder.options import Options
+from hubbub_decoder.publishing.groups import Candidate, reasons_to_withhold, releases
+from hubbub_decoder.publishing.releases import Release
+from tests.decoder.publishing.test_publish import DAYS, PAGE, document, files, place, run, statuses  # noqa: F401  (a fixture)
+from tests.support.report_pages import visible_page_text
+
+VALUES = ("a", "b", "c", "d", "other")
+DARK = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25, group=Group("arm", VALUES))
+ARMS = replace(PAGE, name="arms", group=Group("arm", VALUES))
+MIN_REPORTS = 100
+
+
+def candidate(metric: Metric, cohorts: list[int]) -> Candidate:
+    reports = np.array(cohorts)
+    counts = BitCounts(metric, reports, np.zeros((metric.num_cohorts, metric.num_bits), int), [DAYS[0]])
+    task = Task(metric, (DAYS[0],), (), None, Options())
+    return Candidate(task, Release.of(counts, DAYS[0]), reports)
+
+
+sizes = st.lists(st.sampled_from([0, 1, 30, 60, 99, 100, 150, 1_000]), min_size=len(VALUES), max_size=len(VALUES))
+
+
+@settings(max_examples=300)
+@given(sizes)
+def test_no_difference_reveals_few_reports(numbers: list[int]) -> None:
+    """All sums and differences that a reader can form: of the published counts, those with the sum leave the withheld ones together."""
+    values = [candidate(DARK.in_group(value), [number]) for value, number in zip(VALUES, numbers, strict=True)]
+    whole = candidate(DARK, [sum(numbers)])
+    withheld = reasons_to_withhold([whole, *values], MIN_REPORTS)
+    shown = [each for each in values if each.task.name not in withheld]
+    hidden = [each.release.num_reports for each in values if each.task.name in withheld and each.release.num_reports]
+    assert all(each.release.num_reports >= MIN_REPORTS for each in shown)
+    if whole.task.name in withheld:
+        assert not shown
+    elif shown and hidden:
+        assert len(hidden) >= 2
+        assert sum(hidden) >= MIN_REPORTS
+    for kept in chain.from_iterable(combinations(shown, n) for n in range(1, len(shown) + 1)):
+        rest = sum(numbers) - sum(each.release.num_reports for each in kept)
+        assert rest == 0 or rest >= MIN_REPORTS
+    if min(numbers) >= MIN_REPORTS:
+        assert not withheld
+
+
+@settings(max_examples=200)
+@given(st.lists(st.lists(st.integers(0, 300), min_size=8, max_size=8), min_size=len(VALUES), max_size=len(VALUES)))
+def test_the_sum_costs_what_its_smallest_part_costs(cohorts: list[list[int]]) -> None:
+    """The parts are the published values, and the withheld ones together: a reader knows the counts of each."""
+    values = [candidate(ARMS.in_group(value), each) for value, each in zip(VALUES, cohorts, strict=True)]
+    whole = candidate(ARMS, np.sum(cohorts, axis=0).tolist())
+    withheld = reasons_to_withhold([whole, *values], MIN_REPORTS)
+    found = {task.name: release.smallest_cohort for task, release in releases([whole, *values], withheld)}
+    parts = [each.cohorts for each in values if each.task.name in found]
+    parts.append(np.sum([each.cohorts for each in values if each.task.name not in found], axis=0) + np.zeros(8, int))
+    smallest = min(int(part[part > 0].min()) for part in parts if part.any()) if np.any(cohorts) else 0
+    if whole.task.name in found:
+        assert found[whole.task.name] == smallest
+    for each in values:
+        if each.task.name in found:
+            assert found[each.task.name] == each.cohorts[each.cohorts > 0].min()
+
+
+def write_arms(directory: Path, numbers: dict[str, int], day: str = DAYS[0]) -> dict[str, BitCounts]:
+    counts = {}
+    for seed, (value, number) in enumerate(numbers.items()):
+        metric = ARMS.in_group(value)
+        made = simulate(
+            metric, {"a": number // 2}, np.random.default_rng(seed), no_value=number - number // 2, periods=[day]
+        )
+        counts[value] = made.bit_counts()
+        write_summary(counts[value], directory / "summaries" / f"arms-{value}-{day}.parquet")
+    (directory / "candidates" / "arms.txt").write_text("a\nb\n")
+    return counts
+
+
+@pytest.mark.usefixtures("place")
+def test_a_site_has_a_page_for_each_value(place: Path) -> None:  # noqa: F811
+    counts = write_arms(place, {"a": 4_000, "b": 3_000, "c": 900, "d": 1_500})
+    results = run(place)
+    folder = f"arms@{ARMS.digest[:8]}"
+    by_folder = {name: each for name, each in results.items() if name.startswith("arms")}
+    assert len(by_folder) == 1  # `run` names metric and day alone
+    site = files(place / "site")
+    pages = {name.partition("/")[0] for name in site if name.startswith("arms")}
+    assert pages == {folder, f"{folder}-a", f"{folder}-b"}
+    entries: list[dict[str, Any]] = document(place, "arms")["periods"]
+    assert [each["group"] for each in entries] == [None, "a", "b"]
+    whole = counts["a"] + counts["b"] + counts["c"] + counts["d"]
+    alone = [decode(each, ["a", "b"]) for each in (whole, counts["a"], counts["b"])]
+    assert [[e["share"] for e in each["estimates"]] for each in entries] == [[e.share for e in each] for each in alone]
+    hidden = counts["c"].reports + counts["d"].reports
+    smallest = min(int(each.min()) for each in (counts["a"].reports, counts["b"].reports, hidden))
+    assert entries[0]["central_epsilon"] == release_epsilon(ARMS, smallest)
+    assert entries[1]["central_epsilon"] == release_epsilon(ARMS, int(counts["a"].reports.min()))
+    text = visible_page_text(place / "site" / folder / "index.html")
+    assert "One arm alone: arms (arm a) · arms (arm b) · arms (arm c) (withheld) · arms (arm d) (withheld)" in " ".join(
+        text.split()
+    )
+    front = site["index.html"].decode()
+    assert front.count(f'href="{folder}/index.html"') == 2
+    assert f"{folder}-a" not in front
+    assert json.loads(site["v1/index.json"])["metrics"][0]["metric"] == "arms"
+    assert files(place / "site") == (run(place), files(place / "site"))[1]
+
+
+@pytest.mark.usefixtures("place")
+def test_another_minimum_is_no_change_of_the_counts(place: Path) -> None:  # noqa: F811
+    write_arms(place, {"a": 4_000, "b": 3_000, "c": 1_200, "d": 1_500})
+    for minimum in (1_000, 1_400, 1_000):
+        assert "failed" not in statuses(run(place, min_reports=minimum)).values()
+    entry = document(place, "arms")["periods"][0]
+    assert entry["releases"] == 1
+    assert entry["composed_epsilon"] >= entry["central_epsilon"]
