@@ -30,7 +30,7 @@ SEARCHES = {
     "grafana": "how-to/exporting.md",
     "bi tools": "how-to/exporting.md",
     "uninstall": "how-to/uninstalling.md",
-    "a/b tests": "how-to/ab-tests.md",
+    "a/b tests": "how-to/groups.md",
     "reports do not arrive": "how-to/no-reports.md",
     "disk full": "how-to/disk-full.md",
     "upgrade": "how-to/upgrading.md",
