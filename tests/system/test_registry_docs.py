@@ -33,7 +33,9 @@ def test_example_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.
         printed = CliRunner().invoke(main, shlex.split(command.removeprefix("$ hubbub ")))
         assert printed.stdout + printed.stderr == shown
         exit_codes.append(printed.exit_code)
-    assert exit_codes == [1, 0]
+    assert exit_codes == [1]
+    printed = CliRunner().invoke(main, ["metrics", "diff", "old.toml", "metrics.toml"])
+    assert (printed.exit_code, "f1ddd7b68b2e: new version" in printed.stdout) == (0, True)
 
 
 def test_page_lists_every_kind_of_change() -> None:
