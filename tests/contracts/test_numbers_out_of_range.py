@@ -6,6 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,7 +18,7 @@ import hubbub
 import hubbub.privacy
 import hubbub_decoder
 import hubbub_decoder.plots
-from hubbub import Discovery, Limits, Metric, ParameterError, Params, Policy
+from hubbub import Discovery, Group, Limits, Metric, ParameterError, Params, Policy
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder import Decoding, Overlap, Wishes
 from tests.contracts.test_public_signatures import of_function, public_things
@@ -48,6 +49,11 @@ def decoding() -> Decoding:
 
 def one_week(**options: Any) -> object:
     return hubbub_decoder.decode_by_period([BitCounts(SURVEY, [1000], [[400]], ["2026-03-01"])], **options)
+
+
+def one_arm(**options: Any) -> object:
+    arm = replace(SURVEY, group=Group("arm", ("a", "other"))).in_group("a")
+    return hubbub_decoder.decode_by_group([BitCounts(arm, [1000], [[400]], ["2026-03-01"])], **options)
 
 
 def simulated(**options: Any) -> object:
@@ -95,6 +101,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
         lambda **options: hubbub_decoder.decode(COUNTS[0], **options),
         {"confidence": 0.95, "fdr": 0.05, "fabricated": 0.0},
     ),
+    "hubbub_decoder.decode_by_group": (one_arm, {"confidence": 0.95, "fdr": 0.05}),
     "hubbub_decoder.decode_by_period": (one_week, {"confidence": 0.95, "fdr": 0.05}),
     "hubbub_decoder.describe": (
         lambda **options: hubbub_decoder.describe(WORDS, **options),

@@ -46,7 +46,7 @@ METRICS: dict[str, Metric] = {
     ),
     "categorical": _OS,
     "boolean": Metric.boolean("paid", **COINS),
-    "boolean, group": Metric.boolean("paid", group=Group("version", ("1.x", "2.x", "other")), **NOISE),
+    "boolean, group": Metric.boolean("paid", group=Group("version", ("1.x", "2.x", "3.x", "4.x", "other")), **NOISE),
     "boolean, hold": Metric.boolean("paid", **NOISE, hold=8),
     "ordinal": Metric.ordinal("use", Buckets((0, 10, 20, 30), default=0), **NOISE),
     "mean": Metric.ordinal("use", Buckets((0, 50), default=0, estimate=Estimand.MEAN), **NOISE),
