@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 import urllib3
 
-from hubbub import Definitions, Metric, parse_definitions
+from hubbub import Definitions, Group, Metric, parse_definitions
 from hubbub.cli.catalogue import catalogue_pages
 from hubbub.summary import write_summary
 from hubbub.testing import ManualClock, RecordingTransport
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_decoder import Wishes, decode, describe, plan, simulate
+from hubbub_decoder.batch_decoding.tasks import folder_of
 from hubbub_decoder.data.csv_cells import csv_bytes
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.demo.page import write_pages
@@ -49,9 +50,9 @@ STATIC = (
 )  # fmt: skip
 EXPLORED = (
     "", "?q=page&state=good", "?q=nothing", "PAGE/", "PAGE/?from=2026-03-02&to=2026-03-16", "PAGE/?show=periods&from=2026-03-02&to=2026-03-16", "PAGE/?show=change",
-    "LOAD/?show=periods&from=2026-03-02&to=2026-03-16", "LOAD/", "RARE/", "RARE/?show=change", "SYSTEM/", "PAGE/?from=2026-03-03", "nothing/",
+    "LOAD/?show=periods&from=2026-03-02&to=2026-03-16", "LOAD/", "RARE/", "RARE/?show=change", "SYSTEM/", "OLD/?show=groups", "PAGE/?from=2026-03-03", "nothing/",
 )  # fmt: skip
-"""Addresses of `hubbub explore`, with a metric in place of PAGE, LOAD, RARE and SYSTEM."""
+"""Addresses of `hubbub explore`, with a metric in place of PAGE, LOAD, RARE, SYSTEM and OLD."""
 SERVED = (
     "/", "/?q=search&problems=1", "/?q=nothing+matches+this", "/metric/search.first_page", "/metric/from_jfk", "/metric/gone",
     "/metric/carrier", "/metric/unknown", "/unknown", "/sign-in",
@@ -107,11 +108,14 @@ def served_pages(directory: Path, num_metrics: int = 60) -> Iterator[str]:
 def explored_pages(directory: Path) -> Iterator[dict[str, str]]:
     """Run `hubbub explore` over summaries with hostile strings, numbers, categories and noise, and yield the addresses of EXPLORED."""
     rare = replace(PAGE, name="rare")
+    arms = replace(PAGE, name="arms", group=Group("arm", ("old", "new", "other")))
     people = {
         "PAGE": (PAGE, None),
         "LOAD": (LOAD, {"5": 5_000, "70": 3_000}),
         "RARE": (rare, {"site-1": 40}),
         "SYSTEM": (SYSTEM, {"linux": 2_000, "macos": 500}),
+        "OLD": (arms.in_group("old"), {"site-1": 3_000, "site-2": 1_000}),
+        "NEW": (arms.in_group("new"), {"site-1": 1_000, "site-2": 3_000}),
     }
     (directory / "summaries").mkdir()
     (directory / "candidates").mkdir()
@@ -123,7 +127,7 @@ def explored_pages(directory: Path) -> Iterator[dict[str, str]]:
                 else simulate(metric, population, np.random.default_rng(seed), periods=[day])
             )
             write_summary(counts, directory / "summaries" / f"{name}-{day}.parquet")
-    for name in ("page", "rare"):
+    for name in ("page", "rare", "arms"):
         (directory / "candidates" / f"{name}.csv").write_bytes(
             csv_bytes(["candidate"], ([each] for each in NAMES[:200] if "\0" not in each))
         )
@@ -148,7 +152,7 @@ def explored_pages(directory: Path) -> Iterator[dict[str, str]]:
             addresses = {}
             for path in EXPLORED:
                 name, slash, query = path.partition("/")
-                folder = f"{people[name][0].name}@{people[name][0].digest[:8]}" if name in people else name
+                folder = folder_of(people[name][0].in_group(None)) if name in people else name
                 addresses[f"explore {path}"] = url + folder + slash + query
             yield addresses
         finally:

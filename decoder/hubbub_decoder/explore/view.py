@@ -106,7 +106,7 @@ class View:
             "periods": [{"name": name_of(each), "open": version.is_open(each, now)} for each in version.tasks],
             "shows": list(_shows(version).items()),
             "group": None if metric.group is None else metric.group.name,
-            "groups": [(each.metric.title, f"../{each.folder}/") for each in version.groups],
+            "groups": [(each.metric.group.value, f"../{each.folder}/") for each in version.groups if each.metric.group],
             "whole": "" if version.is_whole else f"../{folder_of(metric.in_group(None))}/",
             "show": self.show,
             "first": self.first,

@@ -249,9 +249,9 @@ def _write_metric(place: Path, periods: Sequence[tuple[Published, Decoding]], fo
         shared_scripts("../"),
         path=[("All metrics", "../index.html")],
         groups=[
-            (each.title, f"../{folder_of(each)}/index.html" if folder_of(each) in folders else "")
+            (each.group.value or "", f"../{folder_of(each)}/index.html" if folder_of(each) in folders else "")
             for each in first.metric.collections
-            if each is not first.metric
+            if each.group is not None and each is not first.metric
         ],
     )
     (place / first.folder / "index.html").write_text(page, encoding="utf-8")

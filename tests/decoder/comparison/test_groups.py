@@ -21,6 +21,7 @@ from hubbub_decoder import Trends, compare, decode, decode_by_group, decode_by_p
 from hubbub_decoder.model.evidence import combine
 from hubbub_decoder.report.write import write_comparison_report, write_trend_report
 from tests.support.every_kind import METRICS, VERSION
+from tests.support.report_pages import visible_page_text
 
 NAMES = ["a", "b", "c"]
 PARAMS = Params(num_bits=32, num_hashes=1, num_cohorts=8, prob_p=0.1, prob_q=0.9, prob_f=0.25)
@@ -99,6 +100,7 @@ def test_files_and_pages_name_the_values(trends: Trends, tmp_path: Path) -> None
     assert list(trends.to_pandas()["group"].unique()) == ["old", "new"]
     write_trend_report(trends, tmp_path / "arms.html")
     page = (tmp_path / "arms.html").read_text()
+    shown = visible_page_text(tmp_path / "arms.html")
     for text in (
         "Shares by arm",
         "2 arms: old, new",
@@ -107,10 +109,11 @@ def test_files_and_pages_name_the_values(trends: Trends, tmp_path: Path) -> None
         '"by":"arm"',
     ):
         assert text in page, text
-    assert "period:" not in page
+    assert all(f"{each.share:.2%}" in shown for arm in trends for each in arm)
+    assert "period" not in shown.partition("Privacy")[0]
     assert [line.get_text() for line in trends.plot().get_xticklabels()] == ["old", "new"]
     write_comparison_report(trends.comparisons[0], tmp_path / "change.html")
-    assert "Change from arm old, 2026-03-02 to arm new, 2026-03-02" in (tmp_path / "change.html").read_text()
+    assert "Change from arm old, 2026-03-02 to arm new, 2026-03-02" in visible_page_text(tmp_path / "change.html")
     assert "page; a: arm old, 2026-03-02, 10,000 reports; b: arm new" in str(trends.comparisons[0].document().headline)
 
 

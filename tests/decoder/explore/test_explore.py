@@ -519,7 +519,7 @@ def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path)
         assert found.body == decode_by_group([*arms["old"][:2], *arms["new"][:2]], ["a", "b"]).to_bytes(".csv")
         page = explored.get(f"{whole}/?{by_arm}")
         shown = text_of(page)
-        assert "One arm alone: arms (arm old) · arms (arm new)" in shown
+        assert "One arm alone: old · new" in shown
         assert "Shares by arm" in shown
         assert f'href="../{whole[1:]}-old/"' in page.body.decode()
         one = explored.get(f"{whole}-old/")
