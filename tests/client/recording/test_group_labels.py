@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hubbub.sdk.transparency.consent_notice import consent_notice
 from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, deliver, raise_internal_errors
 from tests.client.conftest import TODAY, Rig, require_balanced
 from tests.support.every_kind import NOISE, VERSION
+from tests.support.html import without_word_spans
 
 DARK = Metric.boolean("dark", group=VERSION, **NOISE)
 ARM = Metric.categorical("menu", ("old", "new"), group=Group("arm", ("a", "b", "other")), hold=3, **NOISE)
@@ -111,6 +113,18 @@ def test_a_batch_has_one_label(rig: Rig) -> None:
     deliver(rig.client(DARK, groups={"version": "2.0"}, per_subject=True))
     sizes = {batch.group: len(batch) for batch in rig.transport.batches}
     assert sizes == {"1.x": 5, "2.x": 5}
+
+
+def test_users_see_the_label_of_each_report(rig: Rig) -> None:
+    """In the page of their settings and in `inspect`: of the open period, of reports that wait, and of those that were sent."""
+    client = rig.agreed(DARK, PLAIN, groups={"version": "1.0"})
+    for metric in ("dark", "plain"):
+        client.record(metric, True)
+    assert "dark, 2026-11-21, 1.x (sent in clear)" in without_word_spans(client.inspect_html())
+    deliver(client)
+    page = client.inspect_html()
+    assert page.count("1.x (sent in clear)") == 1
+    assert [json.loads(body).get("group") for body in client.inspect(2).last_sent].count("1.x") == 1
 
 
 def test_a_killed_client_keeps_the_label(rig: Rig) -> None:

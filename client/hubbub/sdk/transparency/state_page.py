@@ -227,6 +227,7 @@ def _held(state: State, definitions: Mapping[str, Metric]) -> Element:
         content.append(
             _report_block(
                 f"{metric} (user {subject[:8]})" if subject else metric,
+                account.group if account else "",
                 draft.period,
                 element("span", status, class_="pill plain"),
                 [_bits(draft.report.cohort, draft.report.bits, _num_bits(definitions, metric, digest))],
@@ -284,11 +285,12 @@ def _batch(batch: Batch, status: str, look: str, definitions: Mapping[str, Metri
     )
     exact = element("details", element("summary", "The exact request"), element("p", element("code", shown)))
     pill = element("span", status, class_=f"pill {look}")
-    return _report_block(batch.metric, batch.period, pill, [*reports, exact])
+    return _report_block(batch.metric, batch.group, batch.period, pill, [*reports, exact])
 
 
-def _report_block(metric: str, period: str, status: Element, content: list[Element]) -> Element:
-    title = element("h3", f"{metric}, {period}")
+def _report_block(metric: str, group: str, period: str, status: Element, content: list[Element]) -> Element:
+    label = f", {group} (sent in clear)" if group else ""
+    title = element("h3", f"{metric}, {period}{label}")
     return element("article", element("div", title, status, class_="head"), *content)
 
 
