@@ -27,7 +27,7 @@ from hubbub_decoder.cli.shared import print_message
 @click.option(
     "--by-group",
     is_flag=True,
-    help="Write a file for each value of the metric's group, with the value in its name, in place of FILE.",
+    help="Write a file for each value of the metric's group with reports, with the value in its name. A metric without a group has FILE.",
 )
 @click.option(
     "--content",
@@ -73,27 +73,34 @@ def command(
         def advance(size: int) -> None:
             progress.advance(task, size)
 
-        def pull(value: str | None, path: Path) -> ReportFile | Summary:
+        def pull(path: Path, value: str | None) -> ReportFile | Summary | None:
+            """Write a file; None: no report has this value, and there is no file."""
+            found: ReportFile | Summary
             if content == "reports":
-                return pull_reports(url, metric, path, periods=periods, digest=digest, group=value, count_bytes=advance)
-            pulled = pull_summary(
-                url, metric, periods=periods, digest=digest, group=value, kind=content, count_bytes=advance
-            )
-            write_summary_file(pulled, path)
-            return pulled
+                found = pull_reports(
+                    url, metric, path, periods=periods, digest=digest, group=value, count_bytes=advance
+                )
+            else:
+                found = pull_summary(
+                    url, metric, periods=periods, digest=digest, group=value, kind=content, count_bytes=advance
+                )
+            if value is not None and not found.num_reports:
+                path.unlink(missing_ok=True)
+                return None
+            if not isinstance(found, ReportFile):
+                write_summary_file(found, path)
+            return found
 
+        files: dict[Path, str | None] = {out: None}
         if by_group:
-            whole = pull_summary(url, metric, periods=periods, digest=digest, count_bytes=advance).metric
-            if whole.group is None:
-                raise click.UsageError(f"{metric} has no group. Leave out --by-group.")
-            files = [(out.with_stem(f"{out.stem}-{value}"), value) for value in whole.group.values]
-            pulled = {path: pull(value, path) for path, value in files}
-        else:
-            pulled = {out: pull(None, out)}
+            whole = pull_summary(url, metric, periods=periods, digest=digest, count_bytes=advance)
+            if whole.metric.group is not None and whole.num_reports:
+                files = {out.with_stem(f"{out.stem}-{value}"): value for value in whole.metric.group.values}
+        pulled = {path: found for path, value in files.items() if (found := pull(path, value)) is not None}
     for path, each in pulled.items():
         print_message(stderr, f"wrote {path}: {format_count(each.num_reports, 'report')} of {each.metric.title}")
-    found = {period for each in pulled.values() for period in each.periods}
-    if missing := [period for period in periods if period not in found]:
+    present = {period for each in pulled.values() for period in each.periods}
+    if missing := [period for period in periods if period not in present]:
         print_message(stderr, f"Warning: the aggregator has no reports of {', '.join(missing)}.")
     if as_json:
         results = [

@@ -147,6 +147,35 @@ def test_queries(start: StartAggregator, store: SqlStore, make_batch: MakeBatch)
     assert aggregator.get("/v1/metrics/homepage/reports?group=a").status == 200
 
 
+@pytest.mark.parametrize("content", ["bits", "reports"])
+def test_pull_writes_a_file_for_each_value_with_reports(
+    content: str, start: StartAggregator, store: SqlStore, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    aggregator = start(store, keep_reports={"homepage": 2, "plain": 2})
+    batches = [make_batch(PAGE, n=5, group="a"), make_batch(PAGE, n=2, group="b"), make_batch(PLAIN)]
+    for batch in batches:
+        assert aggregator.post(batch).status == 202
+    (tmp_path / "homepage-other.parquet").write_bytes(b"of an earlier day")
+
+    def pull(metric: str) -> dict[str, Any]:
+        command = ["pull", aggregator.url, metric, "--by-group", "--content", content, "--json", "--out"]
+        ran = CliRunner().invoke(main, [*command, str(tmp_path / f"{metric}.parquet")], catch_exceptions=False)
+        assert ran.exit_code == 0, ran.stderr
+        read: dict[str, Any] = json.loads(ran.stdout)
+        return read
+
+    assert [(each["group"], each["num_reports"]) for each in pull("homepage")["files"]] == [("a", 5), ("b", 2)]
+    assert [each["num_reports"] for each in pull("plain")["files"]] == [3]
+    assert {path.name for path in tmp_path.glob("*.parquet")} == {
+        "homepage-a.parquet",
+        "homepage-b.parquet",
+        "plain.parquet",
+    }
+    for value in "ab":
+        found = read_collected(tmp_path / f"homepage-{value}.parquet").bit_counts()
+        assert found == expected(batches, PAGE, value)
+
+
 def test_periods_of_all_values_are_closed_and_purged(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
