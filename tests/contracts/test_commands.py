@@ -21,6 +21,7 @@ from tests.support.paths import DOCS
 MEANINGS = {
     "all": "Show ",
     "candidates": "Strings to look for: ",
+    "command": "Command that ",
     "confidence": "Confidence level of the ",
     "content": "Content of the output file: bit counts, pattern counts, or individual reports",
     "database": "SQLite file or postgresql://user@host/database. ",
@@ -40,6 +41,7 @@ MEANINGS = {
     "port": "Port to listen on; 0 takes a free one.",
     "reports": "Number of reports",
     "seed": "Seed for a reproducible result: ",
+    "timeout": "Longest duration of one ",
     "target": "Results for the reporters, or for the population of which they are a random sample",
     "top": "Show at most N rows: ",
 }

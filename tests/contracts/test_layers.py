@@ -27,6 +27,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sdk.assembly",),
         ("sdk.transparency",),
         ("client",),
+        ("conformance",),
         ("testing", "typing", "cli"),
         (".",),
     ),

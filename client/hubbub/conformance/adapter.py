@@ -1,0 +1,110 @@
+"""Adapter: a program that has the client under test, and answers each line of JSON by one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from queue import Empty, Queue
+from threading import Thread
+from types import TracebackType
+from typing import Any, Self
+
+from hubbub.errors import HubbubError
+
+_SHOWN_CHARACTERS = 200
+_LONGEST_LINE = 1 << 20
+
+
+class AdapterError(HubbubError):
+    """The adapter cannot be started, ends, or writes something that is no answer."""
+
+
+class Adapter:
+    """Process of an adapter, started without a shell. It is a context manager.
+
+    Parameters
+    ----------
+    command
+        Program and arguments.
+    timeout
+        Longest time for one answer, in seconds.
+
+    Raises
+    ------
+    AdapterError
+        The program cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str], timeout: float) -> None:
+        self._name, self._timeout = " ".join(command), timeout
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  (the user names the command)
+                [*command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        except OSError as problem:
+            raise AdapterError(
+                f"{self._name} cannot be started: {problem.strerror}. Check the path and its execute permission"
+            ) from None
+        self._lines: Queue[bytes] = Queue()
+        Thread(target=self._read, name="hubbub conformance", daemon=True).start()
+
+    def _read(self) -> None:
+        output = self._process.stdout
+        assert output is not None  # noqa: S101  (a pipe was asked for)
+        with suppress(ValueError):  # closed
+            while line := output.readline(_LONGEST_LINE):
+                self._lines.put(line)
+        self._lines.put(b"")
+
+    def ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the answer to a request.
+
+        Parameters
+        ----------
+        request
+            JSON values.
+
+        Returns
+        -------
+        Mapping[str, Any]
+            JSON object of the adapter's next line.
+
+        Raises
+        ------
+        AdapterError
+            The adapter ended, did not answer in time, or wrote something else than a JSON object.
+        """
+        given = self._process.stdin
+        assert given is not None  # noqa: S101
+        try:
+            given.write(json.dumps(request).encode() + b"\n")
+            given.flush()
+            line = self._lines.get(timeout=self._timeout)
+        except Empty:
+            raise AdapterError(
+                f"{self._name} did not answer within {self._timeout:g} seconds. Flush its output after each line, or raise --timeout"
+            ) from None
+        except OSError:
+            line = b""
+        if not line:
+            code = self._process.wait()
+            raise AdapterError(f"{self._name} ended with exit code {code} before it had answered. Run it by hand")
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            shown = line[:_SHOWN_CHARACTERS].decode("utf-8", "backslashreplace").rstrip()
+            raise AdapterError(f"{self._name} answered {shown!r}. An answer is one JSON object on one line")
+        return answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()

@@ -1,0 +1,83 @@
+"""Adapter of the Python client for `hubbub conformance`: a model for clients in other languages.
+
+    hubbub conformance --command "python examples/conformance_adapter.py"
+
+Reads a JSON object from each line of its input and answers by one line. Calls of protocol 1:
+
+    digest  definition                                      -> digest
+    encode  definition, secret, value, period, random       -> cohort, bits
+    batch   definition, batch_id, period, group, reports    -> body
+
+Bytes are hex. `random` is all that the generator of the operating system would return. The answer to a definition or a value that a client
+refuses is {"refused": true}, and to an unknown call {"unknown": true}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+from uuid import UUID
+
+from hubbub import Batch, Encoder, Group, HubbubError, Metric, Secret
+from hubbub.metrics.kinds import kind_from_dict
+from hubbub.metrics.periods import period_number
+
+
+def read_metric(fields: dict[str, Any]) -> Metric:
+    group = None if fields.get("group") is None else Group.from_dict(fields["group"])
+    kind = kind_from_dict(fields)
+    return Metric(fields["name"], kind, fields["period"], fields["hold"], group=group).require_collectable()
+
+
+class Scripted:
+    """Generator that returns given bytes."""
+
+    def __init__(self, left: bytes) -> None:
+        self.left = left
+
+    def __call__(self, num_bytes: int) -> bytes:
+        taken, self.left = self.left[:num_bytes], self.left[num_bytes:]
+        return taken
+
+
+def digest(definition: dict[str, Any]) -> dict[str, Any]:
+    return {"digest": read_metric(definition).digest}
+
+
+def encode(definition: dict[str, Any], secret: str, value: Any, period: str, random: str) -> dict[str, Any]:
+    metric = read_metric(definition)
+    encoder = Encoder(metric, Secret(bytes.fromhex(secret)), Scripted(bytes.fromhex(random)))
+    epoch = None if metric.hold is None else period_number(metric.period, period) // metric.hold
+    report = encoder.encode(tuple(value) if isinstance(value, list) else value, epoch)
+    return {"cohort": report.cohort, "bits": report.to_bytes().hex()}
+
+
+def batch(
+    definition: dict[str, Any], batch_id: str, period: str, group: str, reports: list[dict[str, Any]]
+) -> dict[str, Any]:
+    metric = read_metric(definition)
+    cohorts = bytes(report["cohort"] for report in reports)
+    rows = b"".join(bytes.fromhex(report["bits"]) for report in reports)
+    made = Batch(UUID(batch_id), metric.name, metric.digest, str(date.fromisoformat(period)), cohorts, rows, group)
+    return {"body": made.to_json().decode()}
+
+
+CALLS: dict[str, Callable[..., dict[str, Any]]] = {"digest": digest, "encode": encode, "batch": batch}
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    call = CALLS.get(request.pop("call"))
+    if call is None:
+        return {"unknown": True}
+    try:
+        return call(**request)
+    except (HubbubError, KeyError, TypeError):
+        return {"refused": True}
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)

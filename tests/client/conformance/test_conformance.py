@@ -1,0 +1,270 @@
+"""`hubbub conformance`: the vectors, against a second implementation; faulty clients, each of which fails the rule of its fault; bad adapters."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import unicodedata
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from examples import conformance_adapter
+from hubbub.cli import main
+from hubbub.conformance.rules import Case, all_rules
+from hubbub.conformance.run import Verdict, run_rules
+from hubbub.encoding import encoder as encoding
+from hubbub.encoding.bloom import bloom_bits
+from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
+from hubbub.encoding.secret import Secret
+from hubbub.metrics.kinds import strings
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.periods import PeriodKind, period_number
+from hubbub.wire import batch as wire
+from tests.client.wire.test_format import bloom_of, cohort_of, digest_of, is_allowed, parts_of, prr_of, report_of
+from tests.data import make_conformance_vectors
+from tests.support.paths import REPOSITORY
+
+ADAPTER = REPOSITORY / "examples" / "conformance_adapter.py"
+TITLES = {rule.number: rule.title for rule in all_rules()}
+
+
+def ask(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Answer of the adapter, as it comes from another process."""
+    return json.loads(json.dumps(conformance_adapter.answer(json.loads(json.dumps(request)))))  # type: ignore[no-any-return]
+
+
+def verdicts(of: Callable[[Mapping[str, Any]], Mapping[str, Any]] = ask) -> dict[str, Verdict]:
+    return {result.rule.title: result.verdict for result in run_rules(all_rules(), of)}
+
+
+def test_script_reproduces_the_vectors() -> None:
+    path = REPOSITORY / "client" / "hubbub" / "conformance" / "vectors.json"
+    assert json.loads(path.read_text()) == json.loads(json.dumps(make_conformance_vectors.vectors()))
+
+
+def test_this_project_passes_and_every_rule_has_both_sides() -> None:
+    assert set(verdicts().values()) == {Verdict.PASSED}
+    assert [rule.number for rule in all_rules()] == list(range(1, 18))
+    for rule in all_rules():
+        assert len({json.dumps(case.expected) for case in rule.cases}) > 1 or rule.number in (2, 7), rule.title
+
+
+def test_a_second_implementation_gives_the_same_answers() -> None:
+    """The one of tests/client/wire/test_format.py, which was written from the page; it has no subsets, discovery, means and sets."""
+    checked = 0
+    for case in (case for rule in all_rules() for case in rule.cases):
+        request, fields = case.request, case.request["definition"]
+        other = {"num_ones", "discover", "items", "group"} & fields.keys() or fields.get("buckets", {}).get("estimate")
+        if other or (request["call"] == "encode" and "refused" in case.expected) or request["call"] == "batch":
+            continue
+        checked += 1
+        if request["call"] == "digest":
+            assert is_allowed(fields) == ("digest" in case.expected), fields
+            assert "refused" in case.expected or digest_of(fields) == case.expected["digest"]
+            continue
+        key, value = bytes.fromhex(request["secret"]), request["value"]
+        cohort = cohort_of(key, max(part["num_cohorts"] for part, _ in parts_of(fields)))
+        epoch = (
+            None
+            if fields["hold"] is None
+            else period_number(PeriodKind(fields["period"]), request["period"]) // fields["hold"]
+        )
+        bloom = bloom_of(fields, value, cohort)
+        assert bloom is not None
+        prr = prr_of(fields, key, epoch, value, bloom)
+        bits = report_of(fields, prr, bytes.fromhex(request["random"])).hex()
+        assert case.expected == {"cohort": cohort, "bits": bits}, request
+    assert checked > 250
+
+
+def normalized(value: Any) -> Any:
+    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+
+
+def changed_request(change: Callable[[dict[str, Any]], object]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    def faulty(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        copied = json.loads(json.dumps(request))
+        change(copied)
+        return ask(copied)
+
+    return faulty
+
+
+def faults(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str]]:
+    """How to break the client, and the title of the rule that must find it."""
+    stream, response = Secret.stream, PermanentResponse.__call__
+
+    def without_digest(self: Secret, domain: str, *fields: bytes) -> Any:
+        return stream(self, domain, *(b"" if len(field) == 32 else field for field in fields))
+
+    def without_epoch(self: Any, bits: Any, epoch: Any) -> Any:
+        return response(self, bits, None if epoch is None else 0)
+
+    def drawn_each_time(self: Any, bits: Any, epoch: Any) -> Any:
+        return type(self)(self_metrics[id(self)], Secret.generate())._original(bits, epoch)
+
+    self_metrics: dict[int, Metric] = {}
+    init = PermanentResponse.__init__
+
+    def remembered(self: Any, metric: Metric, secret: Secret) -> None:
+        init(self, metric, secret)
+        self_metrics[id(self)] = metric
+
+    def fresh() -> None:
+        patch.setattr(PermanentResponse, "__init__", remembered)
+        patch.setattr(PermanentResponse, "_original", response, raising=False)
+        patch.setattr(PermanentResponse, "__call__", drawn_each_time)
+
+    bits_of = bloom_bits
+
+    def of_value(metric: Metric, value: Any, cohort: int, threshold: Any = None) -> Any:
+        return bits_of(metric, value, (cohort + len(str(value))) % metric.num_cohorts, threshold)
+
+    def lenient(text: str) -> bytes:
+        return text.encode("utf-8", "surrogatepass")
+
+    def swapped(self: Any, permanent: int) -> int:
+        return int(instantaneous(self, ~permanent & ((1 << self_bits(self)) - 1)))
+
+    instantaneous = InstantaneousResponse.__call__
+    bits_by_response: dict[int, int] = {}
+    made = InstantaneousResponse.__init__
+
+    def with_bits(self: Any, blocks: Any, random_bytes: Any) -> None:
+        made(self, blocks, random_bytes)
+        bits_by_response[id(self)] = sum(block.num_bits for block in blocks)
+
+    def self_bits(self: Any) -> int:
+        return bits_by_response[id(self)]
+
+    def exchange() -> None:
+        patch.setattr(InstantaneousResponse, "__init__", with_bits)
+        patch.setattr(InstantaneousResponse, "__call__", swapped)
+
+    return {
+        "permanent response without the metric's digest": (lambda: patch.setattr(Secret, "stream", without_digest), "symmetric permanent response"),
+        "permanent response drawn each time": (fresh, "symmetric permanent response"),
+        "one permanent response in all epochs": (lambda: patch.setattr(PermanentResponse, "__call__", without_epoch), "epochs"),
+        "bits of a cohort that depends on the value": (lambda: patch.setattr(encoding, "bloom_bits", of_value), "strings, hashed by murmur3-v1 in the cohort of the secret"),
+        "lone surrogates hashed": (lambda: patch.setattr(strings, "_utf8", lenient), "invalid values are refused"),
+        "p and q exchanged": (exchange, "instantaneous response"),
+        "length that depends on the report": (lambda: patch.setattr(wire, "SINGLE_REPORT_BYTES", 0), "body of a request"),
+    }  # fmt: skip
+
+
+FAULTS = list(faults(pytest.MonkeyPatch()))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_faulty_client_fails_the_rule_of_its_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_it, title = faults(monkeypatch)[name]
+    break_it()
+    assert verdicts()[title] is Verdict.FAILED
+
+
+@pytest.mark.parametrize(
+    ("change", "title"),
+    [
+        (
+            lambda r: r.update(value=normalized(r.get("value"))),
+            "strings, hashed by murmur3-v1 in the cohort of the secret",
+        ),
+        (
+            lambda r: r.update(value=r["value"].strip()) if isinstance(r.get("value"), str) else None,
+            "categories and booleans",
+        ),
+        (lambda r: r.update(value="") if r.get("value", 0) is None else None, "strings, hashed by google-md5"),
+        (lambda r: r["definition"].update(hold=None) if r["call"] == "digest" else None, "digest of a definition"),
+        (lambda r: r.update(group=""), "body of a request"),
+        (lambda r: r.update(random=r.get("random", "")[2:]), "instantaneous response"),
+    ],
+    ids=[
+        "normalized text",
+        "trimmed text",
+        "no value as an empty string",
+        "digest without hold",
+        "no group",
+        "a lost random byte",
+    ],
+)
+def test_other_misreadings_of_the_page_fail(change: Callable[[dict[str, Any]], object], title: str) -> None:
+    assert verdicts(changed_request(lambda r: change(r) if title in rule_titles(r) else None))[title] is Verdict.FAILED
+
+
+def rule_titles(request: Mapping[str, Any]) -> set[str]:
+    """Titles of the rules with cases of a call."""
+    return {rule.title for rule in all_rules() if any(case.request["call"] == request["call"] for case in rule.cases)}
+
+
+def test_the_counterexample_is_the_smallest_and_calls_may_be_left_out() -> None:
+    def broken(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"unknown": True} if request["call"] == "batch" else {"cohort": 0, "bits": ""}
+
+    found = {result.rule.number: result for result in run_rules(all_rules(), broken)}
+    assert found[17].verdict is Verdict.NOT_CLAIMED
+    rule, counterexample = found[5].rule, found[5].counterexample
+    assert found[5].num_failed == len(rule.cases)
+    assert counterexample is not None
+    assert len(json.dumps(counterexample.case.request)) == min(len(json.dumps(case.request)) for case in rule.cases)
+
+
+@pytest.mark.parametrize("body", [None, 1, "{}", "\ud800", "not JSON".ljust(512), "[" * 512])
+def test_bodies_that_are_no_batch_are_not_accepted(body: object) -> None:
+    case = Case({}, {"body": json.dumps({"metric": "a"}).ljust(512)})
+    assert not case.accepts({"body": body})
+    assert case.accepts({"body": json.dumps({"metric": "a"}, indent=1).ljust(512)})
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["conformance", *arguments])
+
+
+def adapter(tmp_path: Path, program: str) -> str:
+    path = tmp_path / "adapter.py"
+    path.write_text(program)
+    return shlex.join([sys.executable, str(path)])
+
+
+def test_command(tmp_path: Path) -> None:
+    own = shlex.join([sys.executable, str(ADAPTER)])
+    passed = run("--command", own)
+    assert (passed.exit_code, passed.stdout.count(" passed ")) == (0, 17)
+    one = run("--command", own, "--rule", "16", "--json")
+    assert [each["rule"] for each in json.loads(one.stdout)["rules"]] == [16]
+    hostile = json.dumps({"digest": "\x1b[8m"})
+    wrong = adapter(tmp_path, f"import sys\nfor _ in sys.stdin: print({hostile!r}, flush=True)")
+    failed = run("--command", wrong, "--rule", "1")
+    assert failed.exit_code == 3
+    assert "48 of 48 cases" in failed.stdout
+    assert "\x1b" not in failed.stdout
+    assert "docs/reference/format.md, Metric digest" in failed.stdout
+    document = json.loads(run("--command", wrong, "--rule", "1", "--json").stdout)
+    assert document["rules"][0]["counterexample"]["answer"] == {"digest": "\x1b[8m"}
+    assert run("--command", own, "--rule", "99").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("", "ended with exit code 0 before"),
+        ("import sys; sys.exit(7)", "ended with exit code 7 before"),
+        ("import sys\nfor _ in sys.stdin: print('hello', flush=True)", "answered 'hello'. An answer is one JSON object"),
+        ("import sys\nfor _ in sys.stdin: print('[1]', flush=True)", "answered '[1]'"),
+        ("import sys\nfor _ in sys.stdin: sys.stdout.buffer.write(b'\\xff\\n'); sys.stdout.flush()", "answered '\\\\xff'"),
+        ("import time\ntime.sleep(60)", "did not answer within 0.5 seconds"),
+        ("import sys\nsys.stdin.close()\nimport time\ntime.sleep(60)", "did not answer within 0.5 seconds"),
+    ],
+)  # fmt: skip
+def test_an_adapter_that_cannot_be_run_is_no_failed_rule(program: str, message: str, tmp_path: Path) -> None:
+    done = run("--command", adapter(tmp_path, program), "--timeout", "0.5")
+    assert (done.exit_code, message in done.stderr) == (1, True), done.stderr
+
+
+def test_a_program_that_does_not_exist(tmp_path: Path) -> None:
+    done = run("--command", str(tmp_path / "missing"))
+    assert (done.exit_code, "cannot be started: No such file" in done.stderr) == (1, True)

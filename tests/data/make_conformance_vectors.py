@@ -1,0 +1,243 @@
+"""Generate client/hubbub/conformance/vectors.json: the cases of `hubbub conformance`. Run this only for a new format.
+
+python -m tests.data.make_conformance_vectors > client/hubbub/conformance/vectors.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from examples.conformance_adapter import answer
+from hubbub import Discovery
+from hubbub.testing import SeededBytes
+from tests.data.make_format_vectors import (
+    BOOLEAN,
+    NUMBERS,
+    STRING,
+    asked_definitions,
+    categorical,
+    definition,
+    joint,
+    mean,
+    ordinal,
+    pair,
+    set_of,
+)
+
+PLAIN = {"prob_p": 0, "prob_q": 1, "prob_f": 0}
+"""Reports are the Bloom bits."""
+PERMANENT = {"prob_p": 0, "prob_q": 1}
+"""Reports are the permanent response."""
+MD5 = STRING | {"hash_scheme": "google-md5"}
+TEXTS: list[Any] = [
+    "", " ", "v1", "V1", "v1 ", "\0", "\ufeffv1", "caf\u00e9", "cafe\u0301", "\U0001f600", "\u65e5\u672c\u8a9e", "https://example.org/",
+    "0123456789abcdef", "0123456789abcdef0", "x" * 1000, None,
+]  # fmt: skip
+INVALID: list[Any] = ["\ud83d", "\ude00\ud83d", True, 1, 1.5, ["a"]]
+GROUP = {"name": "version", "values": ["1.x", "2.x", "other"]}
+
+
+def full(fields: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """All fields of a definition."""
+    sizes = {"num_hashes": 1, "num_cohorts": 1, "hash_scheme": "one-hot"}
+    return sizes | definition(fields | more)
+
+
+def encode(
+    fields: dict[str, Any], values: Iterable[Any], periods: Iterable[str] = ("2026-11-23",), secrets: int = 1
+) -> Iterator[dict[str, Any]]:
+    for value in values:
+        for period in periods:
+            for number in range(secrets):
+                seed = json.dumps([fields, value, period, number])
+                yield {
+                    "call": "encode", "definition": fields, "secret": SeededBytes(seed)(32).hex(), "value": value, "period": period,
+                    "random": SeededBytes(f"coins {seed}")(256 if fields.get("prob_p") != 0 else 0).hex(),
+                }  # fmt: skip
+
+
+def one_hot() -> Iterator[dict[str, Any]]:
+    systems = categorical("linux", "caf\u00e9", "\U0001f600", "other", other="other")
+    yield from encode(
+        full(systems, **PLAIN), ["linux", "Linux", "linux ", "caf\u00e9", "cafe\u0301", "\U0001f600", "other", "", None]
+    )
+    yield from encode(full(categorical("linux", "caf\u00e9"), **PLAIN), ["linux", "caf\u00e9", None])
+    yield from encode(full(BOOLEAN, **PLAIN), [True, False, None])
+
+
+def numbers() -> Iterator[dict[str, Any]]:
+    of_json = [
+        each for each in NUMBERS if isinstance(each, int | float) and not isinstance(each, bool) and abs(each) < 1e308
+    ]
+    yield from encode(full(ordinal(0, 0.1, 10, 20), **PLAIN), [*of_json, None])
+    yield from encode(full(ordinal(0, 0.1, 10, 20, default=10), **PLAIN), [None, 5])
+    yield from encode(full(ordinal(-0.0, 0.1, 1e22), **PLAIN), [-1e-300, 0.30000000000000004, 1e22])
+
+
+def invalid() -> Iterator[dict[str, Any]]:
+    yield from encode(full(STRING, **PLAIN), INVALID)
+    yield from encode(full(categorical("linux", "caf\u00e9"), **PLAIN), ["Linux", "", "\ud83d", True, 1])
+    yield from encode(full(BOOLEAN, **PLAIN), [0, 1, "true"])
+    yield from encode(full(ordinal(0, 10, 20), **PLAIN), [True, "1", "", [1]])
+    yield from encode(full(set_of("a", "b"), **PLAIN), [["c"], ["a", "c"], [1], "a"])
+    yield from encode(joint(STRING | PLAIN, BOOLEAN | PLAIN), [["v1", 1], ["\ud83d", True], ["v1"], "v1"])
+
+
+def permanent_symmetric() -> Iterator[dict[str, Any]]:
+    for fields in (STRING, STRING | {"prob_f": 2.0**-23, "num_bits": 200}, STRING | {"prob_f": 0.45, "num_bits": 13}):
+        yield from encode(full(fields, **PERMANENT), ["v1", "", None], secrets=2)
+    yield from encode(full(BOOLEAN, **PERMANENT), [True, False], secrets=4)
+    yield from encode(full(categorical("linux", "caf\u00e9"), **PERMANENT), ["caf\u00e9", None], secrets=2)
+    yield from encode(full(ordinal(0, 0.1, 10, 20), **PERMANENT), [12], secrets=2)
+    yield from encode(full(STRING, **PERMANENT, name="other"), ["v1"])
+
+
+def permanent_asymmetric() -> Iterator[dict[str, Any]]:
+    for response in (pair(0.1, 0.5), pair(0.25, 0.75), pair(2.0**-24, 1 - 2.0**-23)):
+        yield from encode(full(STRING | response, **PERMANENT), ["v1", None], secrets=2)
+    yield from encode(full(categorical("linux", "caf\u00e9") | pair(0.3, 0.875), **PERMANENT), ["caf\u00e9"], secrets=2)
+
+
+def epochs() -> Iterator[dict[str, Any]]:
+    days = ("1969-12-31", "1970-01-07", "1970-01-08", "2000-02-29", "2026-11-22")
+    for hold in (1, 7):
+        yield from encode(full(STRING, **PERMANENT, hold=hold), ["v1"], days)
+    yield from encode(
+        full(STRING | pair(0.1, 0.5), **PERMANENT, hold=2, period="week"),
+        ["v1"],
+        ("1969-12-29", "1970-01-05", "2026-11-16"),
+    )
+    yield from encode(
+        full(BOOLEAN, **PERMANENT, hold=3, period="month"), [True], ("1970-01-01", "1970-12-01", "2026-11-01")
+    )
+
+
+def joints() -> Iterator[dict[str, Any]]:
+    text, systems = STRING | PERMANENT, categorical("linux", "macos", "other", other="other") | PERMANENT
+    other = STRING | {"name": "t", "num_bits": 13, "num_hashes": 1} | PERMANENT | pair(0.1, 0.5)
+    yield from encode(
+        joint(text, BOOLEAN | PERMANENT), [["v1", True], ["v1", None], ["", True], [None, True], None], secrets=2
+    )
+    yield from encode(
+        joint(text | pair(0.1, 0.5), other, systems | pair(0.1, 0.5)), [["v1", "v2", "beos"], [None, "v1", "linux"]]
+    )
+    yield from encode(
+        joint(BOOLEAN | PERMANENT, systems, hold=7), [[True, "macos"], [None, None]], ("2026-11-22", "2026-11-26")
+    )
+
+
+def subsets() -> Iterator[dict[str, Any]]:
+    for ones, permanent in ((1, {}), (2, {}), (1, {"permanent_q": 0.6})):
+        fields = categorical("a", "b", "c") | {"num_bits": 4, "num_ones": ones, "prob_q": 0.7} | permanent
+        yield from encode(full(fields), ["a", "c", None], secrets=2)
+
+
+def instantaneous() -> Iterator[dict[str, Any]]:
+    for p, q in ((0.25, 0.75), (0.39, 0.61), (0, 0.5), (0.5, 1), (2.0**-24, 0.3)):
+        for fields in (STRING, STRING | {"num_bits": 13}, BOOLEAN if p + q == 1 else categorical("linux", "macos")):
+            value = "v1" if fields["kind"] == "string" else True if fields["kind"] == "boolean" else "linux"
+            for each in encode(full(fields, prob_p=p, prob_q=q, prob_f=0), [value], secrets=2):
+                yield each | {"random": SeededBytes(json.dumps(each))(256).hex()}
+
+
+def discovery() -> Iterator[dict[str, Any]]:
+    tables = (
+        Discovery(longest=5, step=2, first=3, alphabet="ab\u00e9", held_out=0.25), Discovery(longest=8), Discovery(longest=8, alphabet="abcfu\u00e9", method="ngrams"),
+    )  # fmt: skip
+    for table in tables:
+        fields = full(STRING | {"num_cohorts": 128}, **PLAIN, discover=table.to_dict())
+        yield from encode(fields, ["ababababab", "a", "", "caf\u00e9 au lait", None], secrets=6)
+
+
+def means() -> Iterator[dict[str, Any]]:
+    for each in (mean(0, 50), mean(-0.5, 1e22, default=-7)):
+        yield from encode(full(each, **PLAIN), [0, 20, 49.999, 50, -1, None], secrets=3)
+
+
+def sets() -> Iterator[dict[str, Any]]:
+    yield from encode(full(set_of("a", "b\u00e9", "c"), **PLAIN), [["a", "b\u00e9"], [], ["c"], None], secrets=4)
+    yield from encode(full(set_of("a", "b"), **PERMANENT), [["a"], ["b"]], secrets=4)
+
+
+def batches() -> Iterator[dict[str, Any]]:
+    ids = iter(SeededBytes("batches")(16) for _ in range(99))
+    largest = full(categorical(*(f"c{number}" for number in range(1024))), name="m" * 64, group=GROUP)
+    for fields, number, group in (
+        (full(STRING), 1, ""), (full(STRING | {"num_bits": 13, "num_cohorts": 256}), 1, ""), (full(BOOLEAN, period="month"), 1, ""),
+        (largest, 1, "other"), (full(BOOLEAN, group=GROUP), 1, "1.x"), (full(STRING), 40, ""),
+    ):  # fmt: skip
+        drawn = SeededBytes(json.dumps([fields, number]))
+        bits = fields["num_bits"]
+        rows = [
+            (int.from_bytes(drawn(128), "little") & ((1 << bits) - 1)).to_bytes((bits + 7) // 8, "little").hex()
+            for _ in range(number)
+        ]
+        reports = [{"cohort": drawn(1)[0] % fields["num_cohorts"], "bits": row} for row in rows]
+        raw = bytearray(next(ids))
+        raw[6], raw[8] = raw[6] & 15 | 64, raw[8] & 63 | 128  # of a random UUID
+        text = raw.hex()
+        batch_id = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+        yield {
+            "call": "batch",
+            "definition": fields,
+            "batch_id": batch_id,
+            "period": "2026-11-01",
+            "group": group,
+            "reports": reports,
+        }
+
+
+def definitions(*, allowed: bool) -> Iterator[dict[str, Any]]:
+    asked = [
+        fields if fields["kind"] == "joint" else {"num_hashes": 1, "num_cohorts": 1, "hash_scheme": "one-hot"} | fields
+        for fields in asked_definitions()
+    ]
+    asked += [
+        full(BOOLEAN, group=GROUP),
+        full(STRING, group=GROUP | {"values": ["a", "other"]}),
+        full(BOOLEAN, group=GROUP | {"values": ["1.x"]}),
+    ]
+    for fields in asked:
+        request = {"call": "digest", "definition": fields}
+        if ("digest" in answer(json.loads(json.dumps(request)))) is allowed:
+            yield request
+
+
+RULES: tuple[tuple[str, str, Callable[[], Iterator[dict[str, Any]]]], ...] = (
+    ("digest of a definition", "Metric digest", lambda: definitions(allowed=True)),
+    ("definitions that no client may report", "Allowed definitions", lambda: definitions(allowed=False)),
+    (
+        "strings, hashed by murmur3-v1 in the cohort of the secret",
+        "Hashing",
+        lambda: encode(full(STRING, **PLAIN), TEXTS, secrets=3),
+    ),
+    ("strings, hashed by google-md5", "Hashing", lambda: encode(full(MD5, **PLAIN), TEXTS, secrets=2)),
+    ("categories and booleans", "Values", one_hot),
+    ("numbers in buckets", "Values", numbers),
+    ("invalid values are refused", "Values", invalid),
+    ("symmetric permanent response", "Streams derived from the secret", permanent_symmetric),
+    ("asymmetric permanent response", "Streams derived from the secret", permanent_asymmetric),
+    ("epochs", "Epochs", epochs),
+    ("joint metrics", "Streams derived from the secret", joints),
+    ("subset selection", "Subset selection", subsets),
+    ("instantaneous response", "Streams derived from the secret", instantaneous),
+    ("fragments for discovery", "Discovery", discovery),
+    ("thresholds of means", "Thresholds", means),
+    ("sets", "Values", sets),
+    ("body of a request", "Batches", batches),
+)
+
+
+def vectors() -> dict[str, Any]:
+    """Rules with their cases; the expected answers are those of this project's client."""
+    rules = []
+    for number, (title, section, make) in enumerate(RULES, start=1):
+        cases = [{"request": each, "expected": answer(json.loads(json.dumps(each)))} for each in make()]
+        rules.append({"number": number, "title": title, "section": section, "cases": cases})
+    return {"protocol": 1, "rules": rules}
+
+
+if __name__ == "__main__":
+    print(json.dumps(vectors(), separators=(",", ":")))  # noqa: T201
