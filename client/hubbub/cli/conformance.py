@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import Program, json_option, print_json
+
+if TYPE_CHECKING:
+    from hubbub.conformance.run import RuleResult
 
 _FAILED = 3
 
 
 @click.command()
 @click.option(
-    "--command", "program", required=True, metavar="COMMAND", help="Command that answers for the client: its adapter."
+    "--command",
+    "program",
+    type=Program(),
+    required=True,
+    metavar="COMMAND",
+    help="Command that answers for the client: its adapter.",
 )
 @click.option(
     "--rule", "numbers", multiple=True, type=int, metavar="NUMBER", help="Rule to check; repeatable. Default: all."
@@ -21,7 +31,7 @@ _FAILED = 3
     help="Longest duration of one answer.",
 )  # fmt: skip
 @json_option
-def command(program: str, numbers: tuple[int, ...], timeout: float, *, as_json: bool) -> None:
+def command(program: tuple[str, ...], numbers: tuple[int, ...], timeout: float, *, as_json: bool) -> None:
     """Check a client in another language against the format.
 
     The adapter is a program that reads requests from its standard input, a JSON object on each line, and answers each by one line.
@@ -39,8 +49,6 @@ def command(program: str, numbers: tuple[int, ...], timeout: float, *, as_json: 
     Example:
       hubbub conformance --command "python examples/conformance_adapter.py"
     """
-    import shlex
-
     from hubbub.conformance.adapter import Adapter
     from hubbub.conformance.rules import all_rules
     from hubbub.conformance.run import Verdict, run_rules
@@ -50,7 +58,7 @@ def command(program: str, numbers: tuple[int, ...], timeout: float, *, as_json: 
     if unknown is not None:
         raise click.UsageError(f"--rule {unknown}: rules are 1 to {max(rules)}.")
     results = []
-    with Adapter(shlex.split(program), timeout) as adapter:
+    with Adapter(program, timeout) as adapter:
         for result in run_rules([rules[number] for number in numbers or rules], adapter.ask):
             results.append(result)
             if not as_json:
@@ -61,14 +69,12 @@ def command(program: str, numbers: tuple[int, ...], timeout: float, *, as_json: 
         raise SystemExit(_FAILED)
 
 
-def _print(result: object) -> None:
+def _print(result: RuleResult) -> None:
     """Print a rule, and its smallest counterexample."""
     import json
 
-    from hubbub.conformance.run import RuleResult
     from hubbub.text import escape_untrusted, format_count
 
-    assert isinstance(result, RuleResult)  # noqa: S101
     rule, found = result.rule, result.counterexample
     number = f"{result.num_failed:,} of " if found is not None else ""
     click.echo(f"{rule.number:3} {result.verdict:12} {rule.title} ({number}{format_count(len(rule.cases), 'case')})")

@@ -21,6 +21,28 @@ from hubbub.wire.json_values import json_value
 PATH = click.Path(path_type=Path, readable=False)
 """Path argument. click does not check it; the function that opens the file reports all errors in the same form."""
 
+
+class Program(click.ParamType[tuple[str, ...]]):
+    """Program with its arguments, in the words of a shell; it is started without one."""
+
+    name = "command"
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        import shlex
+
+        try:
+            words = tuple(shlex.split(value))
+        except ValueError as problem:
+            self.fail(f"{value!r} cannot be read: {problem}. Close each quote.", param, ctx)
+        if not words:
+            self.fail("it is empty. Name a program.", param, ctx)
+        return words
+
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, allow_from_autoenv=False, help="Print the result as JSON."
 )

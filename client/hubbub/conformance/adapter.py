@@ -9,12 +9,12 @@ from contextlib import suppress
 from queue import Empty, Queue
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self, cast
 
 from hubbub.errors import HubbubError
 
 _SHOWN_CHARACTERS = 200
-_LONGEST_LINE = 1 << 20
+_LONGEST_LINE, _MOST_LINES = 1 << 20, 64
 
 
 class AdapterError(HubbubError):
@@ -22,7 +22,7 @@ class AdapterError(HubbubError):
 
 
 class Adapter:
-    """Process of an adapter, started without a shell. It is a context manager.
+    """Process of an adapter, started without a shell. It is a context manager. What the adapter writes to stderr is shown.
 
     Parameters
     ----------
@@ -40,21 +40,18 @@ class Adapter:
     def __init__(self, command: Sequence[str], timeout: float) -> None:
         self._name, self._timeout = " ".join(command), timeout
         try:
-            self._process = subprocess.Popen(  # noqa: S603  (the user names the command)
-                [*command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
+            self._process = subprocess.Popen([*command], stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603  (the user names the command)
         except OSError as problem:
             raise AdapterError(
                 f"{self._name} cannot be started: {problem.strerror}. Check the path and its execute permission"
             ) from None
-        self._lines: Queue[bytes] = Queue()
-        Thread(target=self._read, name="hubbub conformance", daemon=True).start()
+        self._requests, answers = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
+        self._lines: Queue[bytes] = Queue(_MOST_LINES)
+        Thread(target=self._read, args=(answers,), name="hubbub conformance", daemon=True).start()
 
-    def _read(self) -> None:
-        output = self._process.stdout
-        assert output is not None  # noqa: S101  (a pipe was asked for)
-        with suppress(ValueError):  # closed
-            while line := output.readline(_LONGEST_LINE):
+    def _read(self, answers: IO[bytes]) -> None:
+        with answers:
+            while line := answers.readline(_LONGEST_LINE):
                 self._lines.put(line)
         self._lines.put(b"")
 
@@ -76,11 +73,9 @@ class Adapter:
         AdapterError
             The adapter ended, did not answer in time, or wrote something else than a JSON object.
         """
-        given = self._process.stdin
-        assert given is not None  # noqa: S101
         try:
-            given.write(json.dumps(request).encode() + b"\n")
-            given.flush()
+            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.flush()
             line = self._lines.get(timeout=self._timeout)
         except Empty:
             raise AdapterError(
@@ -107,4 +102,6 @@ class Adapter:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        with suppress(OSError):  # a request that it did not read
+            self._requests.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.cli.output import PATH, Program, json_option, print_json
 from hubbub_decoder.cli.shared import confidence_option, plot_option, seed_option
 
 _REFUTED = 3
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     metavar="MODULE:FUNCTION",
     help="Python function that makes reports. Default: the client of this project.",
 )
-@click.option("--command", "program", metavar="COMMAND", help="Command that prints reports.")
+@click.option("--command", "program", type=Program(), metavar="COMMAND", help="Command that prints reports.")
 @click.option(
     "--timeout", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True,
     help="Longest duration of one call of --command.",
@@ -70,7 +70,7 @@ def command(
     definitions: Path | None,
     names: tuple[str, ...],
     function: str | None,
-    program: str | None,
+    program: tuple[str, ...] | None,
     timeout: float,
     reports: int,
     hold: int | None,
@@ -140,7 +140,7 @@ def command(
 
     with elapsed_time(Console(stderr=True)) as show_stage:
         for index, metric in enumerate(metrics or [None]):
-            name = metric.name if metric is not None else function or program or ""
+            name = metric.name if metric is not None else function or " ".join(program or ())
             stages = _stages_of(show_stage, name, index, max(1, len(metrics)))
             run = partial(
                 _run, name, metric, _selected(audited, metrics, index), parsed, claim, stages, plot, hold, reports
@@ -158,15 +158,13 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _client(function: str | None, program: str | None, timeout: float) -> Any:
+def _client(function: str | None, program: tuple[str, ...] | None, timeout: float) -> Any:
     """External client, or None for the client of this project."""
-    import shlex
-
     from hubbub_decoder.audit.external_clients import CommandClient, FunctionClient
 
     if function is not None:
         return FunctionClient.load(function)
-    return None if program is None else CommandClient(shlex.split(program), timeout)
+    return None if program is None else CommandClient(program, timeout)
 
 
 def _selected(client: Any, metrics: list[Metric], number: int | None) -> Any:

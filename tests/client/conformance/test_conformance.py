@@ -265,6 +265,13 @@ def test_an_adapter_that_cannot_be_run_is_no_failed_rule(program: str, message: 
     assert (done.exit_code, message in done.stderr) == (1, True), done.stderr
 
 
+@pytest.mark.parametrize("words", ["", " ", '"', "'a b"])
+@pytest.mark.parametrize("command", ["conformance", "audit"])
+def test_a_command_that_cannot_be_read_is_a_usage_error(command: str, words: str) -> None:
+    done = CliRunner().invoke(main, [command, "--command", words])
+    assert (done.exit_code, "Invalid value for '--command'" in done.stderr) == (2, True), done.stderr
+
+
 def test_a_program_that_does_not_exist(tmp_path: Path) -> None:
     done = run("--command", str(tmp_path / "missing"))
     assert (done.exit_code, "cannot be started: No such file" in done.stderr) == (1, True)
