@@ -441,7 +441,6 @@ class Client:
             return False, False
         parts = self._parts
         parts.consent_manager.enroll(state)
-        parts.builder.fix_groups(state)
         if not parts.detaches or parts.limit.effective(state.consent) is not Consent.ON:
             return True, False
         from hubbub.sdk.upload.detached import claim_daily_run

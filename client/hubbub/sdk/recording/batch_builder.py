@@ -130,16 +130,6 @@ class BatchBuilder:
             account = state.accounts[account.key]
         return account
 
-    def fix_groups(self, state: State) -> None:
-        """Bring the client's accounts of metrics with a group to the current period, at the start of a process: its reports get their label.
-
-        So the label depends on when the app ran, and not on what it recorded.
-        """
-        for metric in self._definitions.values():
-            account = state.accounts.get(("", metric.digest))
-            if metric.group is not None and account is not None and not account.refused:
-                self.catch_up(state, account, self._clock.current(account.period))
-
     def _build_for_account(self, state: State, account: Account) -> None:
         secret = self._encoders.secret(state)
         if secret is not None:
