@@ -59,7 +59,7 @@ def reasons_to_withhold(candidates: Sequence[Candidate], min_reports: int) -> di
     return reasons
 
 
-def releases(candidates: Sequence[Candidate], withheld: Mapping[str, str]) -> Iterator[tuple[Task, Release]]:
+def releases_of(candidates: Sequence[Candidate], withheld: Mapping[str, str]) -> Iterator[tuple[Task, Release]]:
     """Yield what is published, and the release; that of a sum counts what it reveals beside the published values of its group."""
     groups = _values(candidates)
     for each in candidates:

@@ -30,8 +30,7 @@ from hubbub_decoder.batch_decoding.run import Outcome, Status, result_paths, run
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, folder_of
 from hubbub_decoder.errors import CandidateError, OutputError
 from hubbub_decoder.model.evidence import Evidence, combine
-from hubbub_decoder.publishing.groups import Candidate, reasons_to_withhold
-from hubbub_decoder.publishing.groups import releases as releases_of
+from hubbub_decoder.publishing.groups import Candidate, reasons_to_withhold, releases_of
 from hubbub_decoder.publishing.releases import Release, ReleaseLog, reason_to_withhold
 from hubbub_decoder.publishing.tables import FOLDER, Published, feed, index_json, metric_csv, metric_json
 from hubbub_decoder.report.about import provenance_rows

@@ -20,7 +20,7 @@ from hubbub.summary import BitCounts, write_summary
 from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding.tasks import Task
 from hubbub_decoder.options import Options
-from hubbub_decoder.publishing.groups import Candidate, reasons_to_withhold, releases
+from hubbub_decoder.publishing.groups import Candidate, reasons_to_withhold, releases_of
 from hubbub_decoder.publishing.releases import Release
 from tests.decoder.publishing.test_publish import DAYS, PAGE, document, files, place, run, statuses  # noqa: F401  (a fixture)
 from tests.support.report_pages import visible_page_text
@@ -70,7 +70,7 @@ def test_the_sum_costs_what_its_smallest_part_costs(cohorts: list[list[int]]) ->
     values = [candidate(ARMS.in_group(value), each) for value, each in zip(VALUES, cohorts, strict=True)]
     whole = candidate(ARMS, np.sum(cohorts, axis=0).tolist())
     withheld = reasons_to_withhold([whole, *values], MIN_REPORTS)
-    found = {task.name: release.smallest_cohort for task, release in releases([whole, *values], withheld)}
+    found = {task.name: release.smallest_cohort for task, release in releases_of([whole, *values], withheld)}
     parts = [each.cohorts for each in values if each.task.name in found]
     parts.append(np.sum([each.cohorts for each in values if each.task.name not in found], axis=0) + np.zeros(8, int))
     smallest = min(int(part[part > 0].min()) for part in parts if part.any()) if np.any(cohorts) else 0
