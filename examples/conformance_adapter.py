@@ -7,6 +7,12 @@ Reads a JSON object from each line of its input and answers by one line. Calls o
     digest  definition                                      -> digest
     encode  definition, secret, value, period, random       -> cohort, bits
     batch   definition, batch_id, period, group, reports    -> body
+    start   definitions, directory, url, now                the client of a directory, whose clock stands at a time
+    consent level                                           "on" or "off"
+    record  metric, value
+    advance now                                             sets the clock
+    flush                                                   sends all that is due
+    stop                                                    ends the client
 
 Bytes are hex. `random` is all that the generator of the operating system would return. The answer to a definition or a value that a client
 refuses is {"refused": true}, and to an unknown call {"unknown": true}.
@@ -17,11 +23,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from datetime import date
-from typing import Any
+from datetime import UTC, date, datetime
+from typing import Any, Literal
 from uuid import UUID
 
-from hubbub import Batch, Encoder, Group, HubbubError, Metric, Secret
+from hubbub import Batch, Client, Definitions, Encoder, Group, HubbubError, Metric, Secret
 from hubbub.metrics.kinds import kind_from_dict
 from hubbub.metrics.periods import period_number
 
@@ -65,7 +71,50 @@ def batch(
     return {"body": made.to_json().decode()}
 
 
+class Session:
+    """A client that runs."""
+
+    def __init__(self) -> None:
+        self.now = datetime.now(UTC)
+        self.client: Client | None = None
+
+    def start(self, definitions: list[dict[str, Any]], directory: str, url: str, now: str) -> dict[str, Any]:
+        self.now = datetime.fromisoformat(now)
+        metrics = Definitions([Metric.from_dict(fields) for fields in definitions])
+        self.client = Client(metrics, directory, url, clock=lambda: self.now, environment={})
+        return {}
+
+    def consent(self, level: Literal["on", "off"]) -> dict[str, Any]:
+        self._client.set_consent(level)
+        return {}
+
+    def record(self, metric: str, value: Any) -> dict[str, Any]:
+        self._client.record(metric, value)
+        return {}
+
+    def advance(self, now: str) -> dict[str, Any]:
+        self.now = datetime.fromisoformat(now)
+        return {}
+
+    def flush(self) -> dict[str, Any]:
+        return {"delivered": self._client.flush(30)}
+
+    def stop(self) -> dict[str, Any]:
+        if self.client is not None:
+            self.client.close()
+        self.client = None
+        return {}
+
+    @property
+    def _client(self) -> Client:
+        if self.client is None:
+            raise KeyError("start")
+        return self.client
+
+
+SESSION = Session()
 CALLS: dict[str, Callable[..., dict[str, Any]]] = {"digest": digest, "encode": encode, "batch": batch}
+CALLS |= {name: getattr(SESSION, name) for name in ("start", "consent", "record", "advance", "flush", "stop")}
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:

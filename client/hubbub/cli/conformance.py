@@ -9,7 +9,7 @@ import click
 from hubbub.cli.output import Program, json_option, print_json
 
 if TYPE_CHECKING:
-    from hubbub.conformance.run import RuleResult
+    from hubbub.conformance.results import RuleResult
 
 _FAILED = 3
 
@@ -50,19 +50,19 @@ def command(program: tuple[str, ...], numbers: tuple[int, ...], timeout: float, 
       hubbub conformance --command "python examples/conformance_adapter.py"
     """
     from hubbub.conformance.adapter import Adapter
+    from hubbub.conformance.results import Verdict
     from hubbub.conformance.rules import all_rules
-    from hubbub.conformance.run import Verdict, run_rules
 
     rules = {rule.number: rule for rule in all_rules()}
     unknown = next((number for number in numbers if number not in rules), None)
     if unknown is not None:
-        raise click.UsageError(f"--rule {unknown}: rules are 1 to {max(rules)}.")
+        raise click.UsageError(f"--rule {unknown}: rules are {', '.join(map(str, rules))}.")
     results = []
     with Adapter(program, timeout) as adapter:
-        for result in run_rules([rules[number] for number in numbers or rules], adapter.ask):
-            results.append(result)
+        for number in numbers or rules:
+            results.append(rules[number].run(adapter))
             if not as_json:
-                _print(result)
+                _print(results[-1])
     if as_json:
         print_json({"rules": [result.to_dict() for result in results]})
     if any(result.verdict is Verdict.FAILED for result in results):
@@ -73,16 +73,10 @@ def _print(result: RuleResult) -> None:
     """Print a rule, and its smallest counterexample."""
     import json
 
-    from hubbub.text import escape_untrusted, format_count
+    from hubbub.text import format_count
 
-    rule, found = result.rule, result.counterexample
-    number = f"{result.num_failed:,} of " if found is not None else ""
-    click.echo(f"{rule.number:3} {result.verdict:12} {rule.title} ({number}{format_count(len(rule.cases), 'case')})")
-    if found is not None:
-        click.echo(f"{'':16} docs/reference/format.md, {rule.section}")
-        for name, value in (
-            ("request", found.case.request),
-            ("expected", found.case.expected),
-            ("answer", found.answer),
-        ):
-            click.echo(f"{'':16} {name:8} {escape_untrusted(json.dumps(value))}")
+    number = f"{result.failed:,} of " if result.failed else ""
+    cases = f" ({number}{format_count(result.cases, 'case')})" if result.cases > 1 else ""
+    click.echo(f"{result.number:3} {result.verdict:12} {result.title}{cases}")
+    for name, value in ({"rule": result.section} | dict(result.counterexample) if result.failed else {}).items():
+        click.echo(f"{'':16} {name:8} {value if isinstance(value, str) else json.dumps(value)}")

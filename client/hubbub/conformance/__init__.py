@@ -1,6 +1,7 @@
-"""Conformance kit: whether a client in another language makes the reports that docs/reference/format.md specifies.
+"""Conformance kit: whether a client in another language makes and sends the reports that the documentation specifies.
 
-rules     rules of the page with their cases, from vectors.json
-adapter   the client's program, which answers lines of JSON
-run       asks the adapter about the cases of each rule
+rules                rules with their numbers; vectors.json has the cases of those of the encoding
+scenarios            days of a client with a scripted aggregator and clock
+scripted_aggregator  a server whose answers a scenario sets
+adapter              the client's program, which answers lines of JSON
 """

@@ -38,22 +38,30 @@ class Adapter:
     """
 
     def __init__(self, command: Sequence[str], timeout: float) -> None:
-        self._name, self._timeout = " ".join(command), timeout
+        self._command, self._name, self._timeout = [*command], " ".join(command), timeout
+        self._start()
+
+    def _start(self) -> None:
         try:
-            self._process = subprocess.Popen([*command], stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603  (the user names the command)
+            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603  (the user names the command)
         except OSError as problem:
             raise AdapterError(
                 f"{self._name} cannot be started: {problem.strerror}. Check the path and its execute permission"
             ) from None
         self._requests, answers = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
         self._lines: Queue[bytes] = Queue(_MOST_LINES)
-        Thread(target=self._read, args=(answers,), name="hubbub conformance", daemon=True).start()
+        Thread(target=_read, args=(answers, self._lines), name="hubbub conformance", daemon=True).start()
 
-    def _read(self, answers: IO[bytes]) -> None:
-        with answers:
-            while line := answers.readline(_LONGEST_LINE):
-                self._lines.put(line)
-        self._lines.put(b"")
+    def kill(self) -> None:
+        """Kill the process, and start another one."""
+        self._end()
+        self._start()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        with suppress(OSError):  # a request that it did not read
+            self._requests.close()
 
     def ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the answer to a request.
@@ -101,7 +109,12 @@ class Adapter:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
-        self._process.wait()
-        with suppress(OSError):  # a request that it did not read
-            self._requests.close()
+        self._end()
+
+
+def _read(answers: IO[bytes], lines: Queue[bytes]) -> None:
+    """Put the lines of a process into a queue, and an empty one at its end."""
+    with answers:
+        while line := answers.readline(_LONGEST_LINE):
+            lines.put(line)
+    lines.put(b"")

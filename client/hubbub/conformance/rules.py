@@ -1,4 +1,4 @@
-"""Rules of the format, and the cases that prove them, smallest first."""
+"""Rules with their numbers: those of the encoding have cases, smallest first, and those of a client's days have scenarios."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-PROTOCOL = 1
-"""Version of the lines that adapters read and write. An adapter that does not know a call answers `{"unknown": true}`."""
+from hubbub.conformance.results import RuleResult, Verdict
+from hubbub.conformance.scenarios import SCENARIOS, BrokenError, Kit, NotClaimedError, Scenario, new_world
+from hubbub.metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +35,71 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule with its number, which never changes, its section in docs/reference/format.md, and its cases."""
+class EncodingRule:
+    """A rule with its number, which never changes, its page and section, and its cases."""
 
     number: int
     title: str
     section: str
     cases: tuple[Case, ...]
 
+    def run(self, kit: Kit) -> RuleResult:
+        """Ask about the cases in the order of their size, so that the first that fails is the smallest."""
+        failed: list[tuple[Case, Mapping[str, Any]]] = []
+        for case in self.cases:
+            answer = kit.ask(case.request)
+            if answer.get("unknown") is True:
+                return self._result(Verdict.NOT_CLAIMED)
+            if not case.accepts(answer):
+                failed.append((case, answer))
+        if not failed:
+            return self._result(Verdict.PASSED)
+        case, answer = failed[0]
+        found = {"request": case.request, "expected": case.expected, "answer": answer}
+        return self._result(Verdict.FAILED, len(failed), found)
+
+    def _result(self, verdict: Verdict, failed: int = 0, found: Mapping[str, Any] | None = None) -> RuleResult:
+        return RuleResult(self.number, self.title, self.section, verdict, len(self.cases), failed, found or {})
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioRule:
+    """A rule that a scenario proves."""
+
+    number: int
+    title: str
+    section: str
+    scenario: Scenario
+    definitions: tuple[Metric, ...]
+
+    def run(self, kit: Kit) -> RuleResult:
+        """Run the scenario with a new client, and end it."""
+        about = self.number, self.title, self.section
+        try:
+            with new_world(kit, *self.definitions) as world:
+                try:
+                    self.scenario(world)
+                finally:
+                    kit.ask({"call": "stop"})
+        except NotClaimedError:
+            return RuleResult(*about, Verdict.NOT_CLAIMED)
+        except BrokenError as problem:
+            return RuleResult(*about, Verdict.FAILED, failed=1, counterexample={"happened": str(problem)})
+        return RuleResult(*about, Verdict.PASSED)
+
+
+Rule = EncodingRule | ScenarioRule
+
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Return all rules in the order of their numbers."""
     document = json.loads(files("hubbub.conformance").joinpath("vectors.json").read_text("utf-8"))
-    return tuple(_rules(document))
+    return *_encoding_rules(document), *(ScenarioRule(*each) for each in SCENARIOS)
 
 
-def _rules(document: Mapping[str, Any]) -> Iterator[Rule]:
+def _encoding_rules(document: Mapping[str, Any]) -> Iterator[EncodingRule]:
     for fields in document["rules"]:
         cases = (Case(each["request"], each["expected"]) for each in fields["cases"])
         by_size = sorted(cases, key=lambda case: len(json.dumps(case.request)))
-        yield Rule(fields["number"], fields["title"], fields["section"], tuple(by_size))
+        yield EncodingRule(fields["number"], fields["title"], f"format.md, {fields['section']}", tuple(by_size))

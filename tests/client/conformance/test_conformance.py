@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import shlex
 import sys
 import unicodedata
+import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +19,8 @@ from click.testing import CliRunner, Result
 
 from examples import conformance_adapter
 from hubbub.cli import main
-from hubbub.conformance.rules import Case, all_rules
-from hubbub.conformance.run import Verdict, run_rules
+from hubbub.conformance.results import RuleResult, Verdict
+from hubbub.conformance.rules import Case, EncodingRule, all_rules
 from hubbub.encoding import encoder as encoding
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
@@ -24,13 +28,17 @@ from hubbub.encoding.secret import Secret
 from hubbub.metrics.kinds import strings
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import PeriodKind, period_number
+from hubbub.sdk.upload import retry_policy
+from hubbub.sdk.upload.retry_policy import UploadResponse
+from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.wire import batch as wire
 from tests.client.wire.test_format import bloom_of, cohort_of, digest_of, is_allowed, parts_of, prr_of, report_of
 from tests.data import make_conformance_vectors
 from tests.support.paths import REPOSITORY
 
 ADAPTER = REPOSITORY / "examples" / "conformance_adapter.py"
-TITLES = {rule.number: rule.title for rule in all_rules()}
+ENCODING = [rule for rule in all_rules() if isinstance(rule, EncodingRule)]
+Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 def ask(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -38,8 +46,27 @@ def ask(request: Mapping[str, Any]) -> Mapping[str, Any]:
     return json.loads(json.dumps(conformance_adapter.answer(json.loads(json.dumps(request)))))  # type: ignore[no-any-return]
 
 
-def verdicts(of: Callable[[Mapping[str, Any]], Mapping[str, Any]] = ask) -> dict[str, Verdict]:
-    return {result.rule.title: result.verdict for result in run_rules(all_rules(), of)}
+@dataclass
+class InProcess:
+    """The adapter in this process. A kill leaves its client as it is."""
+
+    answer: Ask = ask
+
+    def ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self.answer(request)
+
+    def kill(self) -> None:
+        conformance_adapter.SESSION.client = None
+
+
+def results(of: Ask = ask, *titles: str) -> dict[str, RuleResult]:
+    """Results of the rules with these titles, or of all of the encoding."""
+    rules = [rule for rule in all_rules() if rule.title in titles] if titles else ENCODING
+    return {rule.title: rule.run(InProcess(of)) for rule in rules}
+
+
+def verdicts(of: Ask = ask, *titles: str) -> dict[str, Verdict]:
+    return {title: result.verdict for title, result in results(of, *titles).items()}
 
 
 def test_script_reproduces_the_vectors() -> None:
@@ -48,16 +75,16 @@ def test_script_reproduces_the_vectors() -> None:
 
 
 def test_this_project_passes_and_every_rule_has_both_sides() -> None:
-    assert set(verdicts().values()) == {Verdict.PASSED}
-    assert [rule.number for rule in all_rules()] == list(range(1, 18))
-    for rule in all_rules():
+    assert set(verdicts(ask, *(rule.title for rule in all_rules())).values()) == {Verdict.PASSED}
+    assert [rule.number for rule in all_rules()] == [*range(1, 18), *range(101, 112)]
+    for rule in ENCODING:
         assert len({json.dumps(case.expected) for case in rule.cases}) > 1 or rule.number in (2, 7), rule.title
 
 
 def test_a_second_implementation_gives_the_same_answers() -> None:
     """The one of tests/client/wire/test_format.py, which was written from the page; it has no subsets, discovery, means and sets."""
     checked = 0
-    for case in (case for rule in all_rules() for case in rule.cases):
+    for case in (case for rule in ENCODING for case in rule.cases):
         request, fields = case.request, case.request["definition"]
         other = {"num_ones", "discover", "items", "group"} & fields.keys() or fields.get("buckets", {}).get("estimate")
         if other or (request["call"] == "encode" and "refused" in case.expected) or request["call"] == "batch":
@@ -198,19 +225,20 @@ def test_other_misreadings_of_the_page_fail(change: Callable[[dict[str, Any]], o
 
 def rule_titles(request: Mapping[str, Any]) -> set[str]:
     """Titles of the rules with cases of a call."""
-    return {rule.title for rule in all_rules() if any(case.request["call"] == request["call"] for case in rule.cases)}
+    return {rule.title for rule in ENCODING if any(case.request["call"] == request["call"] for case in rule.cases)}
 
 
 def test_the_counterexample_is_the_smallest_and_calls_may_be_left_out() -> None:
     def broken(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"unknown": True} if request["call"] == "batch" else {"cohort": 0, "bits": ""}
 
-    found = {result.rule.number: result for result in run_rules(all_rules(), broken)}
+    found = {result.number: result for result in results(broken).values()}
     assert found[17].verdict is Verdict.NOT_CLAIMED
-    rule, counterexample = found[5].rule, found[5].counterexample
-    assert found[5].num_failed == len(rule.cases)
-    assert counterexample is not None
-    assert len(json.dumps(counterexample.case.request)) == min(len(json.dumps(case.request)) for case in rule.cases)
+    (rule,) = (each for each in ENCODING if each.number == 5)
+    assert found[5].failed == len(rule.cases)
+    smallest = min(len(json.dumps(case.request)) for case in rule.cases)
+    assert len(json.dumps(found[5].counterexample["request"])) == smallest
+    assert verdicts(broken, "body of a request") == {"body of a request": Verdict.NOT_CLAIMED}
 
 
 @pytest.mark.parametrize("body", [None, 1, "{}", "\ud800", "not JSON".ljust(512), "[" * 512])
@@ -233,7 +261,7 @@ def adapter(tmp_path: Path, program: str) -> str:
 def test_command(tmp_path: Path) -> None:
     own = shlex.join([sys.executable, str(ADAPTER)])
     passed = run("--command", own)
-    assert (passed.exit_code, passed.stdout.count(" passed ")) == (0, 17)
+    assert (passed.exit_code, passed.stdout.count(" passed ")) == (0, 28)
     one = run("--command", own, "--rule", "16", "--json")
     assert [each["rule"] for each in json.loads(one.stdout)["rules"]] == [16]
     hostile = json.dumps({"digest": "\x1b[8m"})
@@ -242,7 +270,7 @@ def test_command(tmp_path: Path) -> None:
     assert failed.exit_code == 3
     assert "48 of 48 cases" in failed.stdout
     assert "\x1b" not in failed.stdout
-    assert "docs/reference/format.md, Metric digest" in failed.stdout
+    assert "format.md, Metric digest" in failed.stdout
     document = json.loads(run("--command", wrong, "--rule", "1", "--json").stdout)
     assert document["rules"][0]["counterexample"]["answer"] == {"digest": "\x1b[8m"}
     assert run("--command", own, "--rule", "99").exit_code == 2
@@ -275,3 +303,119 @@ def test_a_command_that_cannot_be_read_is_a_usage_error(command: str, words: str
 def test_a_program_that_does_not_exist(tmp_path: Path) -> None:
     done = run("--command", str(tmp_path / "missing"))
     assert (done.exit_code, "cannot be started: No such file" in done.stderr) == (1, True)
+
+
+def again(self: HttpTransport, body: bytes, *_: Any) -> UploadResponse:
+    """Send a body twice, as two batches."""
+    fields = json.loads(body)
+    other = json.dumps(fields | {"batch_id": str(uuid.uuid4())}, separators=(",", ":")).encode().ljust(512)
+    SEND(self, other)
+    return SEND(self, body)
+
+
+def redrawn(self: HttpTransport, body: bytes, *_: Any) -> UploadResponse:
+    """Send other bits at each attempt."""
+    bits = base64.b64encode(os.urandom(4)).decode()
+    return SEND(self, json.dumps(json.loads(body) | {"bits": bits}, separators=(",", ":")).encode().ljust(512))
+
+
+def redirected(self: HttpTransport, body: bytes, *_: Any) -> UploadResponse:
+    """Follow a redirect."""
+    answer = SEND(self, body)
+    if answer.status == 307:
+        return HttpTransport(self._url.removesuffix("/v1/reports") + "/elsewhere").send(body)
+    return answer
+
+
+SEND = HttpTransport.send
+
+
+def unhurried(*_: object) -> float:
+    return 0.0
+
+
+def leaks() -> Ask:
+    """A log has each value."""
+    directory = Path()
+
+    def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        nonlocal directory
+        if request["call"] == "start":
+            directory = Path(request["directory"])
+        if request["call"] == "record":
+            (directory / "log").write_text(f"recorded {request['value']}")
+        return ask(request)
+
+    return answer
+
+
+def forgets() -> Ask:
+    """Each start is a new client, which has consent."""
+
+    def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if request["call"] != "start":
+            return ask(request)
+        ask({**request, "directory": f"{request['directory']}/{uuid.uuid4()}"})
+        return ask({"call": "consent", "level": "on"})
+
+    return answer
+
+
+def never_withdraws() -> Ask:
+    """Consent is never withdrawn."""
+    return lambda request: ask({**request, "level": "on"} if request["call"] == "consent" else request)
+
+
+@pytest.mark.parametrize(
+    ("fault", "title"),
+    [
+        (again, "one report for each metric and period"),
+        (redrawn, "the same bytes until an answer comes"),
+        (redirected, "follows no redirect"),
+    ],
+    ids=["two reports a period", "noise drawn again on a retry", "redirects followed"],
+)
+def test_a_faulty_upload_fails_its_scenario(fault: Any, title: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HttpTransport, "send", fault)
+    found = results(ask, title)[title]
+    assert found.verdict is Verdict.FAILED
+    assert found.counterexample["happened"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "title", "happened"),
+    [
+        (never_withdraws, "nothing without consent", "after consent was withdrawn"),
+        (forgets, "one secret over restarts and kills", "the permanent response or the cohort of one value changed"),
+        (forgets, "the ledger outlives restarts and kills", "permanent responses were sent"),
+        (forgets, "a clock that is set back", "after the clock was set back"),
+        (leaks, "no value in clear", "log has the recorded value in clear"),
+    ],
+    ids=["consent ignored", "secret lost", "budget reset by a restart", "clock set back accepted", "value in a log"],
+)
+def test_a_faulty_client_fails_its_scenario(fault: Callable[[], Ask], title: str, happened: str) -> None:
+    found = results(fault(), title)[title]
+    assert found.verdict is Verdict.FAILED
+    assert happened in found.counterexample["happened"]
+
+
+def test_lengths_and_answers_that_a_client_ignores_fail_their_scenarios(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(wire, "SINGLE_REPORT_BYTES", 0)
+        assert verdicts(ask, "requests of one length")["requests of one length"] is Verdict.FAILED
+    with monkeypatch.context() as patch:
+        patch.setattr(retry_policy, "backoff_seconds", unhurried)
+        title = "waits as long as the aggregator asks"
+        assert verdicts(ask, title)[title] is Verdict.FAILED
+    with monkeypatch.context() as patch:
+        patch.setitem(retry_policy.__dict__, "decide", lambda *_, **__: retry_policy.Action.RETRY)
+        title = "drops batches of closed periods"
+        assert verdicts(ask, title)[title] is Verdict.FAILED
+
+
+def test_a_client_that_sends_nothing_passes_no_scenario_but_that_of_consent() -> None:
+    of_days = [rule.title for rule in all_rules() if not isinstance(rule, EncodingRule)]
+    silent = verdicts(lambda request: {"delivered": True}, *of_days)  # noqa: ARG005
+    assert {title for title, verdict in silent.items() if verdict is not Verdict.FAILED} == {"nothing without consent"}
+    unknown = verdicts(lambda request: {"unknown": True}, *of_days)  # noqa: ARG005
+    assert set(unknown.values()) == {Verdict.NOT_CLAIMED}

@@ -1,0 +1,368 @@
+"""Scenarios: what a client sends in days of a scripted clock, and what it must never send or store."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from hubbub.conformance.scripted_aggregator import Answer, Request, ScriptedAggregator
+from hubbub.errors import HubbubError
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
+from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch
+from hubbub.wire.problems import ProblemType
+
+_FIELDS: dict[str, Any] = {"description": "d", "owner": "o", "expires": date(2100, 1, 1)}
+PAGE = Metric.string(
+    "page", Params(num_bits=32, num_hashes=1, num_cohorts=8, prob_p=0, prob_q=1, prob_f=0.5), **_FIELDS
+)
+"""Its reports are the permanent response."""
+DARK = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.5, **_FIELDS)
+THEME = Metric.categorical(
+    "theme", ("a", "b", "c", "d"), prob_p=0, prob_q=1, prob_f=0.5, lifetime_epsilon=2.2, **_FIELDS
+)
+"""The limit leaves room for one value."""
+_STEP = timedelta(hours=6)
+CANARY = "canary-6b1f7a3c9e"
+
+
+class BrokenError(Exception):
+    """A client broke the rule; the message says when."""
+
+
+class NotClaimedError(Exception):
+    """An adapter does not know a call."""
+
+
+class Kit(Protocol):
+    """Source of adapters."""
+
+    def ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the answer of the adapter that runs."""
+
+    def kill(self) -> None:
+        """Kill the adapter, and start another one."""
+
+
+@dataclass
+class World:
+    """A client on one directory, its aggregator, and the time of both."""
+
+    kit: Kit
+    directory: Path
+    aggregator: ScriptedAggregator
+    definitions: tuple[Metric, ...]
+    starts: int = field(default=0)
+
+    def call(self, name: str, **fields: Any) -> None:
+        """Ask the adapter. Raises NotClaimedError, or BrokenError for a refusal."""
+        answer = self.kit.ask({"call": name, **fields})
+        if answer.get("unknown") is True:
+            raise NotClaimedError
+        if answer.get("refused") is True:
+            raise BrokenError(f"{name} was refused")
+
+    def start(self) -> None:
+        """Start the client."""
+        definitions = [metric.to_dict() for metric in self.definitions]
+        where = {"directory": str(self.directory), "url": self.aggregator.url}
+        self.call("start", definitions=definitions, now=self._now(), **where)
+
+    def agree(self) -> None:
+        """Start the client, and consent."""
+        self.start()
+        self.call("consent", level="on")
+
+    def record(self, metric: Metric, value: Any) -> None:
+        self.call("record", metric=metric.name, value=value)
+
+    def advance(self, **by: float) -> None:
+        """Move both clocks, and let the client send what is due every six hours."""
+        end = self.aggregator.now + timedelta(**by)
+        while self.aggregator.now < end:
+            self.set_time(min(end, self.aggregator.now + _STEP))
+
+    def set_time(self, now: datetime) -> None:
+        """Set both clocks, and let the client send what is due."""
+        self.aggregator.now = now
+        self.call("advance", now=self._now())
+        self.call("flush")
+
+    def restart(self) -> None:
+        """End the client, and start it again."""
+        self.call("stop")
+        self.start()
+
+    def _now(self) -> str:
+        return self.aggregator.now.isoformat()
+
+    @property
+    def batches(self) -> list[Batch]:
+        """Batches of all requests, each id once. Raises BrokenError for a body that is none, and if nothing was sent."""
+        if not self.aggregator.requests:
+            raise BrokenError("nothing was sent")
+        found: dict[str, Batch] = {}
+        for request in self.aggregator.requests:
+            batch = _batch(request, self.definitions)
+            found.setdefault(str(batch.batch_id), batch)
+        return list(found.values())
+
+    def attempts(self, batch_id: str) -> list[Request]:
+        """Requests with this batch."""
+        return [request for request in self.aggregator.requests if request.batch_id == batch_id]
+
+    def first_request(self, *answers: Answer) -> Request:
+        """Agree and record, answer the first requests so, and return the first. Raises BrokenError if there is none in two days."""
+        self.agree()
+        self.record(self.definitions[0], "v1")
+        self.aggregator.script.extend(answers)
+        for _ in range(timedelta(days=2) // _STEP + 1):
+            self.advance(hours=6)
+            if self.aggregator.requests:
+                return self.aggregator.requests[0]
+        raise BrokenError("no report was sent two days after it was recorded")
+
+
+def _batch(request: Request, definitions: tuple[Metric, ...]) -> Batch:
+    try:
+        batch = Batch.from_json(request.body)
+        for metric in definitions:
+            if metric.name == batch.metric:
+                batch.require_fit(metric, 1)
+                return batch
+    except HubbubError as problem:
+        raise BrokenError(f"a request has a body that is no batch of one report: {problem}") from None
+    raise BrokenError(f"a request is of a metric that is not defined: {batch.metric!r:.80}")
+
+
+@contextmanager
+def new_world(kit: Kit, *definitions: Metric) -> Iterator[World]:
+    """Provide a client without a past."""
+    with tempfile.TemporaryDirectory(prefix="hubbub-conformance-") as directory, ScriptedAggregator() as aggregator:
+        yield World(kit, Path(directory), aggregator, definitions or (PAGE, DARK))
+
+
+def one_report_a_period(world: World) -> None:
+    """Each metric has one report for each day, recorded or not."""
+    world.agree()
+    first = world.aggregator.now.date()
+    for _ in range(3):
+        world.record(PAGE, "v1")
+    for _ in range(4):
+        world.advance(days=1)
+    reports = Counter((batch.metric, batch.period) for batch in world.batches)
+    for metric in world.definitions:
+        for day in (first, first + timedelta(days=1)):
+            number = reports[metric.name, str(day)]
+            if number != 1:
+                raise BrokenError(
+                    f"{metric.name} has {number} reports of {day}, where {'three values were' if metric is PAGE and day == first else 'no value was'} recorded"
+                )
+    repeated = next((key for key, number in reports.items() if number > 1), None)
+    if repeated is not None:
+        raise BrokenError(f"{repeated[0]} has {reports[repeated]} reports of {repeated[1]}")
+
+
+def nothing_without_consent(world: World) -> None:
+    """Nothing is sent that was recorded before consent, or after its withdrawal."""
+    world.start()
+    world.record(PAGE, "v1")
+    world.advance(days=2)
+    if world.aggregator.requests:
+        raise BrokenError("a request was sent before consent was given")
+    world.call("consent", level="on")
+    world.record(PAGE, "v1")
+    world.call("consent", level="off")
+    world.advance(days=2)
+    world.restart()
+    world.advance(days=2)
+    if world.aggregator.requests:
+        raise BrokenError("a request was sent after consent was withdrawn")
+
+
+def same_bytes_again(world: World) -> None:
+    """After 503, and after a lost answer, the same bytes are sent again until the answer comes, also after a restart."""
+    sent = world.first_request(Answer(503), Answer(202, is_lost=True))
+    world.advance(hours=6)
+    world.restart()
+    world.advance(days=1)
+    attempts = world.attempts(sent.batch_id)
+    if len(attempts) < 3:
+        raise BrokenError(
+            f"a batch was sent {len(attempts)} times, after the answer 503 and a lost answer: it must be sent until 200 or 202 comes"
+        )
+    if any(request.body != sent.body for request in attempts):
+        raise BrokenError(
+            "a batch was sent again with other bytes: its noise was drawn again, or its id stands for two contents"
+        )
+    if len(attempts) > 3:
+        raise BrokenError("a batch was sent again after 200")
+
+
+def waits_as_asked(world: World) -> None:
+    """After 429 with Retry-After, nothing is sent before that time."""
+    sent = world.first_request(Answer(429, (("Retry-After", "7200"),), ProblemType.TOO_MANY))
+    world.advance(hours=1)
+    world.advance(hours=4)
+    early = next(
+        (each for each in world.attempts(sent.batch_id)[1:] if each.time < sent.time + timedelta(hours=2)), None
+    )
+    if early is not None:
+        raise BrokenError(f"a batch was sent again {early.time - sent.time} after 429 with Retry-After: 7200")
+    if len(world.attempts(sent.batch_id)) < 2:
+        raise BrokenError("a batch was not sent again within five hours after 429 with Retry-After: 7200")
+
+
+def drops_closed_periods(world: World) -> None:
+    """After 410 of a closed period its batch is not sent again."""
+    sent = world.first_request(Answer(410, (), ProblemType.PERIOD_CLOSED))
+    for _ in range(3):
+        world.advance(days=1)
+    if len(world.attempts(sent.batch_id)) > 1:
+        raise BrokenError("a batch was sent again after 410 period-closed")
+
+
+def follows_no_redirect(world: World) -> None:
+    """A redirect is no answer: nothing is sent to its address, and the batch is sent again."""
+    world.first_request(Answer(307, (("Location", "/elsewhere"),)))
+    world.advance(hours=6)
+    if any(request.path != "/v1/reports" for request in world.aggregator.requests):
+        raise BrokenError("a request followed a redirect")
+    if len(world.attempts(world.aggregator.requests[0].batch_id)) < 2:
+        raise BrokenError("a batch was not sent again after a redirect")
+
+
+def one_identity(world: World) -> None:
+    """The permanent response of a value stays the same over days, an end and a kill, and no period is reported twice."""
+    world.agree()
+    for day in range(6):
+        world.record(PAGE, "v1")
+        world.advance(days=1)
+        if day == 1:
+            world.restart()
+        if day == 3:
+            world.kit.kill()
+            world.start()
+    batches = world.batches
+    if len({batch.rows for batch in batches}) > 1 or len({batch.cohorts for batch in batches}) > 1:
+        raise BrokenError("the permanent response or the cohort of one value changed")
+    _check_each_day(world, batches)
+
+
+def budget_outlives_restarts(world: World) -> None:
+    """With a limit for one value, all reports repeat it, whatever is recorded, also after an end and a kill."""
+    world.agree()
+    for day, value in enumerate("abcdab"):
+        world.record(THEME, value)
+        world.advance(days=1)
+        if day == 1:
+            world.restart()
+        if day == 3:
+            world.kit.kill()
+            world.start()
+    batches = world.batches
+    rows = {batch.rows for batch in batches}
+    if len(rows) > 1:
+        raise BrokenError(f"{len(rows)} permanent responses were sent, and lifetime_epsilon has room for one value")
+    _check_each_day(world, batches)
+
+
+def _check_each_day(world: World, batches: list[Batch]) -> None:
+    """Raise BrokenError unless each day but the last two has one report."""
+    today = world.aggregator.now.date()
+    reports = Counter(batch.period for batch in batches)
+    for ago in range(2, 7):
+        day = str(today - timedelta(days=ago))
+        if reports[day] != 1:
+            raise BrokenError(f"there are {reports[day]} reports of {day}, {ago} days later")
+
+
+def survives_its_clock(world: World) -> None:
+    """A clock that is set back reopens no period that was reported."""
+    world.agree()
+    began = world.aggregator.now
+    world.record(PAGE, "v1")
+    world.advance(days=3)
+    world.set_time(began)
+    world.record(PAGE, "v2")
+    world.restart()
+    for day in range(1, 6):
+        world.set_time(began + timedelta(days=day))
+    reports = Counter((batch.metric, batch.period) for batch in world.batches)
+    repeated = next((key for key, number in reports.items() if number > 1), None)
+    if repeated is not None:
+        raise BrokenError(
+            f"{repeated[0]} has {reports[repeated]} reports of {repeated[1]}, after the clock was set back"
+        )
+
+
+def keeps_values_to_itself(world: World) -> None:
+    """A value is in no request, and in no file of the directory."""
+    world.agree()
+    world.record(PAGE, CANARY)
+    _check_files(world.directory)
+    world.advance(days=2)
+    world.restart()
+    _check_files(world.directory)
+    _ = world.batches
+    for request in world.aggregator.requests:
+        if CANARY.encode() in request.body or any(CANARY in value for header in request.headers for value in header):
+            raise BrokenError("a request has the recorded value in clear")
+
+
+def _check_files(directory: Path) -> None:
+    for path in directory.rglob("*"):
+        if path.is_file() and CANARY.encode() in path.read_bytes():
+            raise BrokenError(f"{path.name} has the recorded value in clear")
+
+
+def requests_of_one_length(world: World) -> None:
+    """Requests of one report have one length, and headers that identify nobody."""
+    world.agree()
+    for value in ("v", "a longer value " * 20):
+        world.record(PAGE, value)
+        world.advance(days=1)
+    world.advance(days=1)
+    _ = world.batches
+    lengths = {len(request.body) for request in world.aggregator.requests}
+    if lengths - {SINGLE_REPORT_BYTES}:
+        raise BrokenError(
+            f"bodies have {', '.join(map(str, sorted(lengths)))} bytes, and must have {SINGLE_REPORT_BYTES}"
+        )
+    if (
+        len(
+            {
+                tuple(sorted((name.lower(), len(value)) for name, value in request.headers))
+                for request in world.aggregator.requests
+            }
+        )
+        > 1
+    ):
+        raise BrokenError("headers differ from request to request")
+    for request in world.aggregator.requests:
+        revealing = next((name for name, _ in request.headers if name.lower() in ("cookie", "referer", "origin")), None)
+        if revealing is not None:
+            raise BrokenError(f"a request has the header {revealing}")
+
+
+Scenario = Callable[[World], None]
+SCENARIOS: tuple[tuple[int, str, str, Scenario, tuple[Metric, ...]], ...] = (
+    (101, "one report for each metric and period", "client.md, Lifecycle of a report", one_report_a_period, ()),
+    (102, "nothing without consent", "client.md, Consent", nothing_without_consent, ()),
+    (103, "the same bytes until an answer comes", "format.md, Batches", same_bytes_again, (PAGE,)),
+    (104, "waits as long as the aggregator asks", "client.md, Retry policy", waits_as_asked, (PAGE,)),
+    (105, "drops batches of closed periods", "client.md, Retry policy", drops_closed_periods, (PAGE,)),
+    (106, "follows no redirect", "format.md, Batches", follows_no_redirect, (PAGE,)),
+    (107, "one secret over restarts and kills", "format.md, Streams derived from the secret", one_identity, (PAGE,)),
+    (108, "the ledger outlives restarts and kills", "client.md, Ledger", budget_outlives_restarts, (THEME,)),
+    (109, "a clock that is set back", "client.md, Clock errors", survives_its_clock, ()),
+    (110, "no value in clear", "threat-model.md, Assets", keeps_values_to_itself, (PAGE,)),
+    (111, "requests of one length", "format.md, Batches", requests_of_one_length, ()),
+)
+"""Number, title, page and section, scenario, and the metrics of the client."""
