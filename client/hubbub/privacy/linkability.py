@@ -130,6 +130,7 @@ def group_warning(metric: Metric) -> str | None:
         else ""
     )
     return (
-        f"{metric.name}: {name} is sent in clear with each report.{linked} A reader of the counts subtracts those of all other values from the sum. "
-        f"The central epsilon is that of the smallest cohort of the smallest value"
+        f"{metric.name}: {name} is sent in clear with each report.{linked} A reader of the counts can compute those of any value from the sum and the "
+        f"others. Nothing needs to be done if {name} is not sensitive and each value has many clients; otherwise use fewer values, or make {name} a part "
+        "of a joint metric (docs/how-to/groups.md)"
     )

@@ -1,7 +1,8 @@
 """Which values of a group are withheld, and what the counts of a group and of its sum reveal together.
 
 A reader subtracts the published values from the sum, and so knows the counts of those that are withheld, together. So two are withheld or none,
-and all withheld ones together have as many reports as a published period needs. All that is published of a period is then a release of the counts
+and all withheld ones together have as many reports as a published period needs: the last in the definition are withheld with the small ones.
+That order never changes, so a value that is published tonight is not exchanged for another one tomorrow. All that is published of a period is then a release of the counts
 of disjoint reports: of each published value, and of the withheld ones together.
 """
 
@@ -30,7 +31,13 @@ class Candidate:
     @property
     def of_value(self) -> bool:
         """Whether it is of one value of a group."""
-        return self.task.metric.group is not None and self.task.metric.group.value is not None
+        return bool(self.value)
+
+    @property
+    def value(self) -> str:
+        """Value of the group; "" without one."""
+        group = self.task.metric.group
+        return "" if group is None else group.value or ""
 
     @property
     def whole(self) -> tuple[str, str]:
@@ -47,15 +54,15 @@ def reasons_to_withhold(candidates: Sequence[Candidate], min_reports: int) -> di
     }
     for values in _values(candidates).values():
         withheld = [each for each in values if each.task.name in reasons]
-        shown = sorted(
-            (each for each in values if each.task.name not in reasons), key=lambda each: each.release.num_reports
-        )
+        small = ", ".join(each.value for each in withheld)
+        shown = [each for each in values if each.task.name not in reasons]
         while withheld and shown and not _is_hidden(withheld, min_reports):
-            next_smallest = shown.pop(0)
-            reasons[next_smallest.task.name] = (
-                "with it a reader could subtract all published values from their sum, and know those that are withheld"
+            last = shown.pop()
+            reasons[last.task.name] = (
+                f"it protects {small}, with too few reports: all of {last.task.metric.name} is published, and a reader could subtract the other "
+                "values from it. Of the values with enough reports, it is the last in the definition"
             )
-            withheld.append(next_smallest)
+            withheld.append(last)
     return reasons
 
 
@@ -76,11 +83,13 @@ def releases_of(candidates: Sequence[Candidate], withheld: Mapping[str, str]) ->
 
 
 def _values(candidates: Iterable[Candidate]) -> dict[tuple[str, str], list[Candidate]]:
-    """Values with reports, by metric version and period."""
+    """Values with reports in the order of the definition, which no later night changes, by metric version and period."""
     values: dict[tuple[str, str], list[Candidate]] = {}
     for each in candidates:
         if each.of_value and each.release.num_reports:
             values.setdefault(each.whole, []).append(each)
+    for listed in values.values():
+        listed.sort(key=lambda one: one.task.metric.group.values.index(one.value) if one.task.metric.group else 0)
     return values
 
 

@@ -129,19 +129,21 @@ def _cells(estimate: Estimate) -> Iterator[Any]:
 
 def index_json(metrics: Mapping[str, Sequence[Published]]) -> bytes:
     """JSON of all metrics with their last period, and the addresses of their files."""
-    entries = [
-        {
-            "metric": name,
-            "description": published[-1].metric.description,
-            "owner": published[-1].metric.owner,
-            "kind": str(published[-1].metric.kind),
-            "last_period": published[-1].period,
-            "num_reports": published[-1].num_reports,
-            "json": f"{name}.json",
-            "csv": f"{name}.csv",
-        }
-        for name, published in metrics.items()
-    ]
+    entries = []
+    for name, published in metrics.items():
+        last = next((each for each in reversed(published) if each.group is None), published[-1])
+        entries.append(
+            {
+                "metric": name,
+                "description": last.metric.description,
+                "owner": last.metric.owner,
+                "kind": str(last.metric.kind),
+                "last_period": last.period,
+                "num_reports": last.num_reports,
+                "json": f"{name}.json",
+                "csv": f"{name}.csv",
+            }
+        )
     return _json({"format": FORMAT, "version": VERSION, "hubbub": version(DISTRIBUTION), "metrics": entries})
 
 

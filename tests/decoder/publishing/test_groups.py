@@ -118,8 +118,30 @@ def test_a_site_has_a_page_for_each_value(place: Path) -> None:  # noqa: F811
     front = site["index.html"].decode()
     assert front.count(f'href="{folder}/index.html"') == 2
     assert f"{folder}-a" not in front
-    assert json.loads(site["v1/index.json"])["metrics"][0]["metric"] == "arms"
+    entry = json.loads(site["v1/index.json"])["metrics"][0]
+    assert (entry["metric"], entry["num_reports"]) == ("arms", whole.num_reports)
+    assert "Periods that are not here are withheld" in site[f"{folder}-a/index.html"].decode()
+    assert "Periods that are not here" not in site[f"{folder}/index.html"].decode()
     assert files(place / "site") == (run(place), files(place / "site"))[1]
+
+
+@settings(max_examples=100)
+@given(sizes, sizes)
+def test_the_choice_of_one_night_never_opens_that_of_another(numbers: list[int], others: list[int]) -> None:
+    """The value that protects a small one depends on the list and on its own period: more periods change nothing."""
+    both = [
+        [candidate(DARK.in_group(value), [number]) for value, number in zip(VALUES, of_day, strict=True)]
+        for of_day in (numbers, others)
+    ]
+    alone = reasons_to_withhold(both[0], MIN_REPORTS)
+    later = [replace(each, release=replace(each.release, period="2026-03-03")) for each in both[1]]
+    renamed = [replace(each, task=replace(each.task, periods=("2026-03-03",))) for each in later]
+    together = reasons_to_withhold([*both[0], *renamed], MIN_REPORTS)
+    assert {name: text for name, text in together.items() if DAYS[0] in name} == alone
+    for name, text in alone.items():
+        if text.startswith("it protects"):
+            shown = [each.value for each in both[0] if each.task.name not in alone]
+            assert all(VALUES.index(value) < VALUES.index(name.partition("/")[0].rpartition("-")[2]) for value in shown)
 
 
 @pytest.mark.usefixtures("place")
