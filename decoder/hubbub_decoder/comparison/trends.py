@@ -270,9 +270,12 @@ def _table(trends: Trends, names: Sequence[str]) -> Table:
 def change_lines(comparisons: Sequence[Comparison], by: str = PERIOD) -> Iterator[str]:
     """Yield the number of detected changes, and what the intervals of the last comparison assume."""
     changed = sum(len(comparison.detected) for comparison in comparisons)
-    yield f"Detected changes in {format_count(len(comparisons), 'pair')} of successive {by}s: {changed:,}."
+    order = "successive" if by == PERIOD else "neighbouring"
+    yield f"Detected changes in {format_count(len(comparisons), 'pair')} of {order} {by}s: {changed:,}."
     if comparisons:
-        yield f"Last change: {overlap_line(comparisons[-1])}"
+        last = comparisons[-1]
+        of = "Last change" if by == PERIOD else f"From {label_of(last.a, by)} (a) to {label_of(last.b, by)} (b)"
+        yield f"{of}: {overlap_line(last)}"
 
 
 @one_blas_thread()

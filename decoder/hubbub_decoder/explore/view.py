@@ -23,7 +23,7 @@ FORMATS = {"CSV": ".csv", "JSON": ".json", "Parquet": ".parquet", "PNG": ".png",
 _SHOWS = {
     Show.SUM: "all these periods together",
     Show.PERIODS: "each period",
-    Show.CHANGE: "their change",
+    Show.CHANGE: "change since an earlier period",
     Show.GROUPS: "each {}",
 }
 
@@ -67,6 +67,8 @@ class View:
         first = query.get("from") or last
         view = cls(show, first, last, strings=query.get("strings", ""))
         if show is Show.CHANGE:
+            if first == names[0] != last in names and not query.get("since_from"):  # nothing is earlier
+                view, first, query = replace(view, first=last), last, {**query, "since_from": names[0]}
             end = query.get("since_to") or query.get("since_from") or _before(names, first)
             view = replace(view, since_first=query.get("since_from") or end, since_last=end)
         for each in (view.first, view.last, view.since_first, view.since_last):

@@ -41,19 +41,21 @@ class PeriodRow:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Shares of one candidate by period, with intervals; nan where it was not estimated."""
+    """Shares of one candidate by period, with intervals; nan where it was not estimated. weights : of the mean."""
 
     label: str
     share: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
     detected: tuple[bool, ...]
+    weights: tuple[float, ...]
 
     @property
     def mean(self) -> float:
-        """Mean share over the periods with an estimate."""
-        known = [share for share in self.share if not math.isnan(share)]
-        return math.fsum(known) / len(known) if known else math.nan
+        """Mean share over the periods with an estimate; over the values of a group, the share of their reports together."""
+        known = [(w * share, w) for w, share in zip(self.weights, self.share, strict=True) if not math.isnan(share)]
+        weight = math.fsum(w for _, w in known)
+        return math.fsum(product for product, _ in known) / weight if weight else math.nan
 
 
 def render_metric(
@@ -84,9 +86,10 @@ def render_metric(
         dated = sorted(of_one, key=lambda each: str(each["periods"][0]))
     else:
         dated = list(decodings)
-    trends = read_trends(dated)
+    trends = read_trends(dated, [1.0 if by == PERIOD else each["num_reports"] for each in dated])
     levels = {format_level(each["confidence"]) for each in dated}
     days = [_label(each, by) for each in dated]
+    together = sorted({period for each in dated for period in each["periods"]})
     tested = any(each["detection_limit"] is not None for each in decodings)
     is_noise = tested and not any(any(trend.detected) for trend in trends)
     if is_noise:
@@ -114,6 +117,7 @@ def render_metric(
         trends=trends[:MAX_ROWS],
         num_trends=len(trends),
         days=days,
+        together=together,
         means=[(period, number_texts(mean)) for period, mean in means],
         unit=unit,
         representative=representative_name(buckets) if buckets is not None and has_buckets else "",
@@ -131,22 +135,22 @@ def render_metric(
     )
 
 
-def read_trends(decodings: Sequence[Mapping[str, Any]]) -> list[Trend]:
+def read_trends(decodings: Sequence[Mapping[str, Any]], weights: Sequence[float]) -> list[Trend]:
     """Trends of all candidates in descending order of their mean share; what is not determined comes last."""
     columns = [{each["candidate"]: each for each in decoding["estimates"]} for decoding in decodings]
     names = dict.fromkeys(name for column in columns for name in column)
-    trends = [_trend(name, [column.get(name, {}) for column in columns]) for name in names]
+    trends = [_trend(name, [column.get(name, {}) for column in columns], tuple(weights)) for name in names]
     return sorted(trends, key=lambda trend: (math.isnan(trend.mean), -trend.mean))
 
 
-def _trend(name: str, estimates: Sequence[Mapping[str, Any]]) -> Trend:
+def _trend(name: str, estimates: Sequence[Mapping[str, Any]], weights: tuple[float, ...]) -> Trend:
     def column(field: str) -> Iterator[float]:
         return (math.nan if each.get(field) is None else each[field] for each in estimates)
 
     others = next((each["indistinguishable_from"] for each in estimates if each), ())
     label = group_name((name, *others))
     detected = tuple(bool(each.get("detected")) for each in estimates)
-    return Trend(label, tuple(column("share")), tuple(column("low")), tuple(column("high")), detected)
+    return Trend(label, tuple(column("share")), tuple(column("low")), tuple(column("high")), detected, weights)
 
 
 def _chart_data(trends: Sequence[Trend], periods: Sequence[str]) -> dict[str, Any]:

@@ -77,6 +77,8 @@ def repeated_inputs(parts: Sequence[tuple[str, Collected]]) -> Iterator[Finding]
     for name, part in parts if len(parts) > 1 else ():
         counts = part.bit_counts()
         for earlier_name, earlier in earlier_parts:
+            if counts.metric.digest != earlier.metric.digest:
+                continue  # values of a group: no report has two
             shared_periods = sorted({*counts.periods} & {*earlier.periods})
             periods_known = counts.periods and earlier.periods
             equal = (counts.reports == earlier.reports).all() and (counts.ones == earlier.ones).all()
@@ -322,7 +324,7 @@ def unlisted_strings(decoding: Decoding) -> Iterator[Finding]:
         )
         owner, verb = ("Its", "it widens") if one else ("Their", "they widen")
         meaning = (
-            f"{owner} share has a row in the table and does not widen the intervals of the candidates."
+            f"{owner} share is estimated on its own and does not widen the intervals of the candidates."
             if string.separated
             else f"{owner} bits are not certain in all cohorts, so {verb} the intervals of the candidates."
         )

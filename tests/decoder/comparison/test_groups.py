@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from matplotlib.figure import Figure
 from scipy.stats import binom
 
 from hubbub import Metric, Params, SummaryError
@@ -105,13 +106,13 @@ def test_files_and_pages_name_the_values(trends: Trends, tmp_path: Path) -> None
         "Shares by arm",
         "2 arms: old, new",
         "Changes between arms",
-        "1 pair of successive arms",
+        "1 pair of neighbouring arms",
         '"by":"arm"',
     ):
         assert text in page, text
     assert all(f"{each.share:.2%}" in shown for arm in trends for each in arm)
     assert "period" not in shown.partition("Privacy")[0]
-    assert [line.get_text() for line in trends.plot().get_xticklabels()] == ["old", "new"]
+    assert [line.get_text() for line in trends.plot(Figure()).get_xticklabels()] == ["old", "new"]
     write_comparison_report(trends.comparisons[0], tmp_path / "change.html")
     assert "Change from arm old, 2026-03-02 to arm new, 2026-03-02" in visible_page_text(tmp_path / "change.html")
     assert "page; a: arm old, 2026-03-02, 10,000 reports; b: arm new" in str(trends.comparisons[0].document().headline)
@@ -129,8 +130,9 @@ def test_command(arms: list[BitCounts], tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, ["decode", *files, "--by", "arm", "--plot", str(tmp_path / "arms.svg")])
     assert "page: 2 arms, old, new, 20,000 reports" in " ".join(shown.stdout.split())
     assert (tmp_path / "arms.svg").is_file()
-    whole = CliRunner().invoke(main, ["decode", *files, "--json"], catch_exceptions=False)
-    assert json.loads(whole.stdout)["metric"]["digest"] == PAGE.digest
+    whole = json.loads(CliRunner().invoke(main, ["decode", *files, "--json"], catch_exceptions=False).stdout)
+    assert whole["metric"]["digest"] == PAGE.digest
+    assert not [each for each in whole["warnings"] if each["code"] == "repeated_inputs"]
     wrong = CliRunner().invoke(main, ["decode", *files, "--by", "version"])
     assert (wrong.exit_code, "its group is arm" in wrong.stderr) == (2, True)
 

@@ -245,7 +245,7 @@ def test_cards_are_found_filtered_and_sorted(explored: Explored) -> None:
     shown = text_of(explored.get("/"))
     assert "4 of 4 metrics " in shown
     assert "broken.parquetnot a hubbub summary" in shown
-    assert f"{DAYS[1]}, 2,600 reports, 1 open, web" in shown
+    assert f"{DAYS[1]}, 2,600 reports, 1 open, owner web" in shown
 
     def names(query: str) -> list[str]:
         return re.findall(r'<h2><a href="(\w+)@', explored.get(f"/?{query}").body.decode())
@@ -493,6 +493,13 @@ def test_the_command_refuses_what_it_cannot_show(tmp_path: Path) -> None:
     assert "cannot be written" in failed.output
 
 
+def test_a_change_without_an_earlier_period_is_that_from_the_first_to_the_last(explored: Explored) -> None:
+    shown = text_of(explored.get(f"{folder(PAGE)}/?from={DAYS[0]}&to={DAYS[1]}&show=change"))
+    assert f"Change from {DAYS[0]} to {DAYS[1]}" in shown
+    assert "it can differ from after minus before, even in sign" in shown
+    assert explored.get(f"{folder(PAGE)}/?from={DAYS[0]}&show=change").status == 400
+
+
 def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path) -> None:
     """The files of the values alone: their sum is the metric, and it has one card."""
     metric = replace(PAGE, name="arms", group=Group("arm", ("old", "new", "other")))
@@ -521,6 +528,11 @@ def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path)
         shown = text_of(page)
         assert "One arm alone: old · new" in shown
         assert "Shares by arm" in shown
+        assert f"2 arms: old, new; {DAYS[0]} to {DAYS[1]}" in shown
+        shares = decode_by_group([*arms["old"][:2], *arms["new"][:2]], ["a", "b"])
+        number = {name: sum(each[name].share * each.num_reports for each in shares) for name in "ab"}
+        total = sum(each.num_reports for each in shares)
+        assert all(f"{number[name] / total:.2%}" in shown for name in "ab")
         assert f'href="../{whole[1:]}-old/"' in page.body.decode()
         one = explored.get(f"{whole}-old/")
         assert "These are the reports of one arm alone. Show all reports" in text_of(one)
