@@ -131,6 +131,6 @@ def group_warning(metric: Metric) -> str | None:
     )
     return (
         f"{metric.name}: {name} is sent in clear with each report.{linked} A reader of the counts can compute those of any value from the sum and the "
-        f"others. Nothing needs to be done if {name} is not sensitive and each value has many clients; otherwise use fewer values, or make {name} a part "
-        "of a joint metric (docs/how-to/groups.md)"
+        f"others, and the central epsilon is that of the smallest cohort of the smallest value. Nothing needs to be done if {name} is not sensitive "
+        f"and each value has many clients; otherwise use fewer values, or make {name} a part of a joint metric (docs/how-to/groups.md)"
     )
