@@ -1,9 +1,9 @@
 """Which values of a group are withheld, and what the counts of a group and of its sum reveal together.
 
-A reader subtracts the published values from the sum, and so knows the counts of those that are withheld, together. So two are withheld or none,
-and all withheld ones together have as many reports as a published period needs: the last in the definition are withheld with the small ones.
-That order never changes, so a value that is published tonight is not exchanged for another one tomorrow. All that is published of a period is then a release of the counts
-of disjoint reports: of each published value, and of the withheld ones together.
+A reader subtracts the published values from the sum, and so knows the counts of those that are withheld, together. So all withheld ones
+together have as many reports as a published period needs: the last in the definition are withheld with the small ones. That order never changes,
+so a value that is published tonight is not exchanged for another one tomorrow. All that is published of a period is then a release of the
+counts of disjoint reports: of each published value, and of the withheld ones together.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from hubbub_decoder.batch_decoding.tasks import Task, folder_of
 from hubbub_decoder.publishing.releases import Release
-
-_FEWEST_WITHHELD = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +54,7 @@ def reasons_to_withhold(candidates: Sequence[Candidate], min_reports: int) -> di
         withheld = [each for each in values if each.task.name in reasons]
         small = ", ".join(each.value for each in withheld)
         shown = [each for each in values if each.task.name not in reasons]
-        while withheld and shown and not _is_hidden(withheld, min_reports):
+        while withheld and shown and sum(each.release.num_reports for each in withheld) < min_reports:
             last = shown.pop()
             reasons[last.task.name] = (
                 f"it protects {small}, with too few reports: all of {last.task.metric.name} is published, and a reader could subtract the other "
@@ -91,7 +89,3 @@ def _values(candidates: Iterable[Candidate]) -> dict[tuple[str, str], list[Candi
     for listed in values.values():
         listed.sort(key=lambda one: one.task.metric.group.values.index(one.value) if one.task.metric.group else 0)
     return values
-
-
-def _is_hidden(withheld: Sequence[Candidate], min_reports: int) -> bool:
-    return len(withheld) >= _FEWEST_WITHHELD and sum(each.release.num_reports for each in withheld) >= min_reports
