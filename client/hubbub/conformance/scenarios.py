@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -98,6 +98,19 @@ class World:
         """End the client, and start it again."""
         self.call("stop")
         self.start()
+
+    def days_of(self, metric: Metric, values: Sequence[Any]) -> list[Batch]:
+        """Agree, record a value each day, end after the second and kill after the fourth; return all batches."""
+        self.agree()
+        for day, value in enumerate(values):
+            self.record(metric, value)
+            self.advance(days=1)
+            if day == 1:
+                self.restart()
+            if day == 3:
+                self.kit.kill()
+                self.start()
+        return self.batches
 
     def _now(self) -> str:
         return self.aggregator.now.isoformat()
@@ -240,16 +253,7 @@ def follows_no_redirect(world: World) -> None:
 
 def one_identity(world: World) -> None:
     """The permanent response of a value stays the same over days, an end and a kill, and no period is reported twice."""
-    world.agree()
-    for day in range(6):
-        world.record(PAGE, "v1")
-        world.advance(days=1)
-        if day == 1:
-            world.restart()
-        if day == 3:
-            world.kit.kill()
-            world.start()
-    batches = world.batches
+    batches = world.days_of(PAGE, ["v1"] * 6)
     if len({batch.rows for batch in batches}) > 1 or len({batch.cohorts for batch in batches}) > 1:
         raise BrokenError("the permanent response or the cohort of one value changed")
     _check_each_day(world, batches)
@@ -257,16 +261,7 @@ def one_identity(world: World) -> None:
 
 def budget_outlives_restarts(world: World) -> None:
     """With a limit for one value, all reports repeat it, whatever is recorded, also after an end and a kill."""
-    world.agree()
-    for day, value in enumerate("abcdab"):
-        world.record(THEME, value)
-        world.advance(days=1)
-        if day == 1:
-            world.restart()
-        if day == 3:
-            world.kit.kill()
-            world.start()
-    batches = world.batches
+    batches = world.days_of(THEME, "abcdab")
     rows = {batch.rows for batch in batches}
     if len(rows) > 1:
         raise BrokenError(f"{len(rows)} permanent responses were sent, and lifetime_epsilon has room for one value")
