@@ -23,7 +23,7 @@ from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.group import Group
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.clients import AuditedValue, ClientReports
-from hubbub_decoder.audit.distinguisher import num_cohorts, true_bits
+from hubbub_decoder.audit.distinguisher import true_bits
 
 NOISE: dict[str, float] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 COINS: dict[str, float] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.5}
@@ -32,6 +32,11 @@ ASYMMETRIC: dict[str, float] = {"prob_p": 0.125, "prob_q": 0.75, "permanent_p": 
 
 def _string(k: int, h: int, m: int, **noise: Any) -> Params:
     return Params(num_bits=k, num_hashes=h, num_cohorts=m, **noise)
+
+
+def num_cohorts(metric: Metric) -> int:
+    """Cohorts that an audit tells apart: those of each value of a group."""
+    return metric.num_cohorts * (1 if metric.group is None else len(metric.group.values))
 
 
 _PAID, _OS = Metric.boolean("paid", **NOISE), Metric.categorical("os", ("a", "b", "c"), **NOISE)
