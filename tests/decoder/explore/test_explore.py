@@ -506,8 +506,8 @@ def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path)
     (place / "candidates" / "arms.txt").write_text("a\nb\n")
     arms: dict[str, list[BitCounts]] = {"old": [], "new": []}
     for seed, day in enumerate(DAYS):
-        for value, share in (("old", 1_000), ("new", 2_000)):
-            write(place, metric.in_group(value), day, {"a": share, "b": 3_000 - share}, seed)
+        for value, reports in (("old", {"a": 1_000, "b": 2_000}), ("new", {"a": 6_000, "b": 3_000})):
+            write(place, metric.in_group(value), day, reports, seed)
             path = place / "summaries" / f"arms-{metric.in_group(value).digest[:8]}-{day}.parquet"
             arms[value].append(read_collected(path).bit_counts())
     whole = f"/arms@{metric.digest[:8]}"
