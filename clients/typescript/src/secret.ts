@@ -1,0 +1,34 @@
+/** Streams derived from a client's secret (docs/reference/format.md, "Streams derived from the secret"). */
+
+import { shake256 } from "@noble/hashes/sha3.js";
+import { concatBytes, framed, type RandomBytes, toBigInt } from "./bytes.ts";
+
+export const SECRET_BYTES = 32;
+
+const text = new TextEncoder();
+
+export class Secret {
+  constructor(private readonly key: Uint8Array) {}
+
+  static generate(random: RandomBytes): Secret {
+    return new Secret(random(SECRET_BYTES));
+  }
+
+  /** First bytes of SHA-256's sponge over the domain, the secret and the fields. */
+  stream(length: number, domain: string, ...fields: Uint8Array[]): Uint8Array {
+    return length ? shake256(concatBytes(...[text.encode(domain), this.key, ...fields].map(framed)), { dkLen: length }) : new Uint8Array(0);
+  }
+
+  cohort(numCohorts: number): number {
+    return this.stream(1, "hubbub/cohort/v1")[0]! % numCohorts;
+  }
+
+  metricCohort(name: string, numCohorts: number): number {
+    return Number(toBigInt(this.stream(8, "hubbub/discovery-cohort/v1", text.encode(name))) % BigInt(numCohorts));
+  }
+
+  threshold(name: string, cohort: number, numCohorts: number): number {
+    const word = Number(toBigInt(this.stream(5, "hubbub/threshold/v1", text.encode(name))));
+    return (cohort * 2 ** 40 + word + 1) / (numCohorts * 2 ** 40);
+  }
+}
