@@ -3,11 +3,14 @@
 import { createInterface } from "node:readline";
 import { fromHex, type RandomBytes, toHex } from "./src/bytes.ts";
 import { batchBody } from "./src/batch.ts";
+import { Client } from "./src/client.ts";
 import { Encoder } from "./src/encoder.ts";
+import { FileStorage } from "./src/journal.ts";
 import type { Value } from "./src/kinds.ts";
 import { type Definition, Metric } from "./src/metric.ts";
 import { periodNumber } from "./src/periods.ts";
 import { Secret } from "./src/secret.ts";
+import type { ConsentLevel } from "./src/state.ts";
 
 type Answer = Record<string, unknown>;
 
@@ -33,6 +36,16 @@ interface Batch {
   reports: { cohort: number; bits: string }[];
 }
 
+interface Start {
+  definitions: Definition[];
+  directory: string;
+  url: string;
+  now: string;
+}
+
+let client: Client | undefined;
+let now = 0;
+
 const CALLS: Record<string, (request: never) => Answer | Promise<Answer>> = {
   digest: ({ definition }: { definition: Definition }) => ({ digest: new Metric(definition).digest }),
 
@@ -48,6 +61,28 @@ const CALLS: Record<string, (request: never) => Answer | Promise<Answer>> = {
   batch: ({ definition, batch_id, period, group, reports }: Batch) => {
     const rows = reports.map(({ cohort, bits }) => ({ cohort, bits: fromHex(bits) }));
     return { body: batchBody(new Metric(definition), batch_id, period, group, rows) };
+  },
+
+  start: (start: Start) => {
+    now = Date.parse(start.now);
+    client = new Client({ ...start, storage: new FileStorage(start.directory), clock: () => now, pauseWhenAutomated: false });
+    return {};
+  },
+
+  consent: async ({ level }: { level: ConsentLevel }) => ({ saved: await client!.setConsent(level) }),
+  record: async ({ metric, value }: { metric: string; value: Value }) => ({ outcome: await client!.record(metric, value) }),
+
+  advance: (to: { now: string }) => {
+    now = Date.parse(to.now);
+    return {};
+  },
+
+  flush: async () => ({ delivered: await client!.flush(30) }),
+
+  stop: async () => {
+    await client?.close();
+    client = undefined;
+    return {};
   },
 };
 

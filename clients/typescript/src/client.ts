@@ -1,0 +1,251 @@
+/** Client of one person's installation: records, keeps and sends. */
+
+import type { RandomBytes } from "./bytes.ts";
+import { HubbubError } from "./errors.ts";
+import type { Value } from "./kinds.ts";
+import { type Definition, Metric } from "./metric.ts";
+import { checkPolicy, DEFAULT_POLICY, type Policy } from "./privacy.ts";
+import { isClockBehind, type Outcome, Recorder } from "./recorder.ts";
+import { applyResponse, backoffUntil, nextBatch, rescheduleOverdue } from "./retry_policy.ts";
+import type { ConsentLevel, Counts, State, Storage } from "./state.ts";
+import { fetchTransport, NO_RESPONSE, type Transport } from "./transport.ts";
+
+export interface ClientOptions {
+  /** JSON of `hubbub metrics show metrics.toml --json`, bundled with the app. */
+  readonly definitions: readonly Definition[];
+  /** Address of the aggregator: https, or http on this machine. */
+  readonly url: string;
+  readonly storage: Storage;
+  /** Limits of the epsilon that the client may spend. */
+  readonly policy?: Partial<Policy>;
+  /** Public labels, for metrics with a group. */
+  readonly groups?: Readonly<Record<string, string>>;
+  /** Whether metrics that are charged per value need storage that the browser does not evict. Default: true. */
+  readonly requirePersistence?: boolean;
+  /** Whether consent is off where a machine runs the program (navigator.webdriver, CI). Default: true. */
+  readonly pauseWhenAutomated?: boolean;
+  /** Milliseconds since 1970. */
+  readonly clock?: () => number;
+  readonly random?: RandomBytes;
+  readonly transport?: Transport;
+}
+
+/** What a client knows of itself, for a settings page. */
+export interface Inspection {
+  readonly consent: ConsentLevel;
+  readonly consentText: string;
+  /** Milliseconds since 1970; 0: never. */
+  readonly consentTime: number;
+  /** Why nothing is recorded although consent is on, or "". */
+  readonly paused: string;
+  readonly isPersistent: boolean;
+  /** Bodies of the requests that wait, and of those that were acknowledged last. */
+  readonly queued: readonly string[];
+  readonly sent: readonly string[];
+  readonly quarantined: readonly { body: string; problem: string }[];
+  /** Ledger of each definition: units of epsilonPerUnit, over all enrollments. */
+  readonly ledger: readonly { metric: string; digest: string; unit: string; units: number; reservedUnits: number; epsilonPerUnit: number; refused: string }[];
+  readonly counts: Counts;
+  readonly lastError: string;
+}
+
+interface Waiting {
+  readonly metric: string;
+  readonly value: Value;
+  readonly done: (outcome: Outcome) => void;
+}
+
+const LONGEST_SLEEP = 15 * 60_000;
+const RETRY_SLEEP = 60_000;
+const CLAIM = 30_000;
+const MAX_WAITING = 10_000;
+
+export class Client {
+  private readonly storage: Storage;
+  private readonly recorder: Recorder;
+  private readonly transport: Transport;
+  private readonly clock: () => number;
+  private readonly random: RandomBytes;
+  private readonly requirePersistence: boolean;
+  private readonly paused: string;
+  private waiting: Waiting[] = [];
+  private writing: Promise<void> | null = null;
+  private sending: Promise<unknown> = Promise.resolve();
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private isEnrolled = false;
+  /** Whether a batch was due at the last attempt. */
+  private isDue = false;
+  private isClosed = false;
+
+  /** Raises HubbubError for definitions, an address or options that are wrong. After that nothing of the client throws. */
+  constructor(options: ClientOptions) {
+    const metrics = options.definitions.map((definition) => new Metric(definition));
+    if (new Set(metrics.map((metric) => metric.name)).size < metrics.length) throw new HubbubError("definitions must have distinct names");
+    const groups = options.groups ?? {};
+    for (const metric of metrics) metric.groupValue(groups);
+    this.clock = options.clock ?? Date.now;
+    this.random = options.random ?? ((length) => crypto.getRandomValues(new Uint8Array(length)));
+    this.recorder = new Recorder(metrics, checkPolicy({ ...DEFAULT_POLICY, ...options.policy }), groups, this.random);
+    this.transport = options.transport ?? fetchTransport(options.url);
+    this.storage = options.storage;
+    this.requirePersistence = options.requirePersistence ?? true;
+    this.paused = (options.pauseWhenAutomated ?? true) ? automation() : "";
+    this.schedule(0);
+  }
+
+  /** Records a value. Never throws or blocks; resolves when the recording is durable, to "recorded", or to the reason why it is ignored. */
+  record(metric: string, value: Value): Promise<Outcome> {
+    return new Promise((done) => {
+      if (this.paused || this.isClosed) return done("consent");
+      if (this.waiting.length >= MAX_WAITING) return done("no-state");
+      this.waiting.push({ metric, value: copied(value), done });
+      this.writing ??= Promise.resolve().then(() => this.writeWaiting());
+    });
+  }
+
+  private async writeWaiting(): Promise<void> {
+    while (this.waiting.length) {
+      const taken = this.waiting;
+      this.waiting = [];
+      const outcomes = await this.changed<Outcome[]>((state, now, isPersistent) => {
+        const each = taken.map(({ metric, value }) => this.recorder.record(state, metric, value, now, isPersistent));
+        return [each, state.consent === "on"];
+      });
+      taken.forEach(({ done }, index) => done(outcomes?.[index] ?? "no-state"));
+    }
+    this.writing = null;
+    this.schedule(0);
+  }
+
+  /** Saves the user's decision; text : what the user read, or its version. Resolves to whether it is saved. */
+  async setConsent(level: ConsentLevel, text = ""): Promise<boolean> {
+    if (level !== "on" && level !== "off") return false;
+    if (this.paused && level === "on") return false;
+    if (level === "on") await this.storage.persist().catch(() => undefined);
+    await this.writing;
+    const saved = await this.changed((state, now) => {
+      const changes = this.recorder.changeConsent(state, level, text, now);
+      if (changes) this.recorder.enroll(state, now);
+      return [true, changes];
+    });
+    this.schedule(0);
+    return saved ?? false;
+  }
+
+  /** Sends what is due, at most for some seconds. Resolves to whether nothing is due any more. */
+  async flush(seconds = 10): Promise<boolean> {
+    await this.writing;
+    const end = performance.now() + 1000 * seconds;
+    while (!this.isClosed) {
+      const wait = await this.round(true);
+      if (wait > 0) return !this.isDue;
+      if (performance.now() > end) return false;
+    }
+    return false;
+  }
+
+  async inspect(): Promise<Inspection> {
+    const [state, isPersistent] = await Promise.all([this.storage.read(), this.isPersistent()]);
+    return {
+      consent: state.consent,
+      consentText: state.consentText,
+      consentTime: state.consentTime,
+      paused: this.paused || (isClockBehind(state, this.clock()) ? "the clock is behind" : ""),
+      isPersistent,
+      queued: state.queue.map((batch) => batch.body.trimEnd()),
+      sent: state.sent,
+      quarantined: state.quarantine,
+      ledger: Object.values(state.accounts).map(({ metric, digest, unit, units, reservedUnits, epsilonPerUnit, refused }) => ({
+        metric, digest, unit, units, reservedUnits, epsilonPerUnit, refused,
+      })),
+      counts: state.counts,
+      lastError: state.lastError,
+    };
+  }
+
+  /** Ends the timers, and resolves when all recordings are written. */
+  async close(): Promise<void> {
+    this.isClosed = true;
+    clearTimeout(this.timer);
+    await this.writing;
+    await this.sending;
+    this.storage.close();
+  }
+
+  /** Applies a change to the state; null if the storage cannot be used. */
+  private async changed<T>(change: (state: State, now: number, isPersistent: boolean) => [T, boolean]): Promise<T | null> {
+    try {
+      const isPersistent = await this.isPersistent();
+      return await this.storage.update((state) => {
+        const now = this.clock();
+        return change(state, now, isPersistent);
+      });
+    } catch {
+      return null;
+    }
+  }
+
+  private async isPersistent(): Promise<boolean> {
+    return !this.requirePersistence || this.storage.isPersistent();
+  }
+
+  private schedule(wait: number): void {
+    if (this.isClosed || this.paused) return;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => void this.round(false).then((left) => this.schedule(left)), Math.min(wait, LONGEST_SLEEP));
+    (this.timer as { unref?: () => void }).unref?.(); // a Node program may end
+  }
+
+  /** Builds what is due and sends at most one batch; resolves to the milliseconds until the next round. */
+  private round(hurry: boolean): Promise<number> {
+    const round = this.sending.then(() => this.attempt(hurry));
+    this.sending = round.catch(() => undefined);
+    return round.catch(() => RETRY_SLEEP);
+  }
+
+  private async attempt(hurry: boolean): Promise<number> {
+    if (this.isClosed || this.paused) return LONGEST_SLEEP;
+    const selected = await this.changed<{ id: string; body: string } | number>((state, now, isPersistent) => {
+      if (state.consent === "off") return [LONGEST_SLEEP, false];
+      if (!this.isEnrolled) this.recorder.enroll(state, now);
+      let changed = this.recorder.buildDue(state, now, isPersistent) || !this.isEnrolled;
+      if (!hurry) changed = rescheduleOverdue(state, now, this.random) || changed;
+      const next = nextBatch(state, now, hurry);
+      this.isDue = next !== null && next.time <= now;
+      if (!next) return [LONGEST_SLEEP, changed];
+      const time = Math.max(next.time, backoffUntil(state, now));
+      if (time > now) return [time - now, changed];
+      if (state.claimedUntil > now && state.claimedUntil <= now + CLAIM) return [state.claimedUntil - now, changed];
+      state.claimedUntil = now + CLAIM;
+      return [{ id: next.batch.id, body: next.batch.body }, true];
+    });
+    if (selected === null) return RETRY_SLEEP;
+    this.isEnrolled = true;
+    if (typeof selected === "number") return selected;
+    await this.storage.sync(); // an upload that a power loss could undo is not started
+    const response = await this.transport(selected.body).catch(() => NO_RESPONSE);
+    await this.changed((state, now) => {
+      state.claimedUntil = 0;
+      applyResponse(state, selected.id, response, now, this.random);
+      return [null, true];
+    });
+    return 0;
+  }
+}
+
+/** A value that the app cannot change any more. */
+function copied(value: Value): Value {
+  if (value instanceof Set) return new Set(value);
+  if (Array.isArray(value)) return value.map((part) => copied(part as Value)) as readonly string[];
+  if (typeof value === "object" && value !== null) return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, copied(part as Value)])) as Value;
+  return value ?? null;
+}
+
+/** Why this run counts as one of a machine, or "". */
+function automation(): string {
+  const isDriven = typeof navigator !== "undefined" && navigator.webdriver === true;
+  const { CI = "" } = (globalThis as { process?: { env?: Record<string, string> } }).process?.env ?? {};
+  if (isDriven) return "navigator.webdriver is true: a machine drives the browser";
+  return ["", "0", "false", "no", "off"].includes(CI.toLowerCase()) ? "" : "the variable CI is set: a machine runs the program";
+}
+

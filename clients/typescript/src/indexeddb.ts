@@ -1,0 +1,90 @@
+/**
+ * State in IndexedDB, for browsers and Electron's windows. All tabs of an origin are one client: a read-write transaction of one store runs
+ * alone, so a change is read, computed and written before another tab's begins. No tab waits for a lock that a frozen tab holds.
+ */
+
+import { HubbubError } from "./errors.ts";
+import { FORMAT, newState, type State, type Storage } from "./state.ts";
+
+const STORE = "state";
+const KEY = "client";
+
+export class IndexedDbStorage implements Storage {
+  private database: Promise<IDBDatabase> | null = null;
+
+  /** name : of the database */
+  constructor(private readonly name = "hubbub") {}
+
+  async read(): Promise<State> {
+    const store = (await this.opened()).transaction(STORE).objectStore(STORE);
+    return usable((await result(store.get(KEY))) as State | undefined);
+  }
+
+  async update<T>(change: (state: State) => [T, boolean]): Promise<T> {
+    const transaction = (await this.opened()).transaction(STORE, "readwrite", { durability: "strict" });
+    const store = transaction.objectStore(STORE);
+    return new Promise((resolve, reject) => {
+      let changed: [T, boolean] | undefined;
+      const reading = store.get(KEY);
+      reading.onsuccess = () => {
+        try {
+          const state = usable(reading.result as State | undefined);
+          changed = change(state);
+          if (changed[1]) store.put(state, KEY);
+        } catch (problem) {
+          reject(problem);
+          transaction.abort();
+        }
+      };
+      transaction.oncomplete = () => resolve(changed![0]);
+      transaction.onabort = () => reject(transaction.error ?? new HubbubError("the transaction was aborted"));
+    });
+  }
+
+  async sync(): Promise<void> {}
+
+  async isPersistent(): Promise<boolean> {
+    return (await navigator.storage?.persisted?.()) ?? false;
+  }
+
+  async persist(): Promise<void> {
+    await navigator.storage?.persist?.();
+  }
+
+  close(): void {
+    void this.database?.then((database) => database.close());
+    this.database = null;
+  }
+
+  private opened(): Promise<IDBDatabase> {
+    this.database ??= new Promise<IDBDatabase>((resolve, reject) => {
+      const opening = indexedDB.open(this.name, 1);
+      opening.onupgradeneeded = () => opening.result.createObjectStore(STORE);
+      opening.onerror = () => reject(opening.error);
+      opening.onsuccess = () => {
+        const database = opening.result;
+        const forget = (): void => void (this.database = null);
+        database.onclose = forget; // the user cleared the site's data
+        database.onversionchange = () => {
+          database.close();
+          forget();
+        };
+        resolve(database);
+      };
+    });
+    this.database.catch(() => (this.database = null));
+    return this.database;
+  }
+}
+
+function usable(state: State | undefined): State {
+  if (state && state.format > FORMAT) throw new HubbubError(`the database has format ${state.format}: a newer hubbub wrote it`);
+  return state ?? newState();
+}
+
+function result<T>(request: IDBRequest<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}

@@ -1,0 +1,166 @@
+/**
+ * State in a file, for Node and Electron's main process: one JSON line for each change, appended.
+ *
+ * Processes need no lock. A line says at which length of the file its change was computed (`at`), and counts only if it stands there. So of
+ * two processes that append after the same line, the later one's line is void, and it computes its change again. A line that a kill cut off
+ * is void, too. A file that has grown is followed by a new one: a last line, which counts by the same rule, has its name.
+ */
+
+import { closeSync, fstatSync, mkdirSync, openSync, readSync, renameSync, unlinkSync, writeFileSync, writeSync } from "node:fs";
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import { toHex } from "./bytes.ts";
+import { HubbubError } from "./errors.ts";
+import { FORMAT, newState, type State, type Storage } from "./state.ts";
+
+/** state : after the change; next : name of the file that goes on */
+interface Line {
+  at: number;
+  state?: State;
+  next?: string;
+}
+
+/** What was read of a file: the last line that counts, and up to where. */
+interface Position {
+  file: number;
+  length: number;
+  endsWithLine: boolean;
+  last: Line | null;
+}
+
+const NEWLINE = 10;
+const LONGEST = 1 << 18;
+const ATTEMPTS = 1000;
+const MODE = 0o600;
+
+export class FileStorage implements Storage {
+  private readonly path: string;
+  private known: Position = nothing(0);
+
+  /** directory : of this client alone; it is created. Raises HubbubError if it cannot be. */
+  constructor(private readonly directory: string) {
+    this.path = join(directory, "journal.jsonl");
+    try {
+      mkdirSync(directory, { recursive: true, mode: 0o700 });
+    } catch (problem) {
+      throw new HubbubError(`${directory} cannot be created: ${(problem as Error).message}`);
+    }
+  }
+
+  async read(): Promise<State> {
+    return this.load().state;
+  }
+
+  async update<T>(change: (state: State) => [T, boolean]): Promise<T> {
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      const { state, position } = this.load();
+      const [result, write] = change(state);
+      if (!write) return result;
+      if (this.append(position, { at: position.length, state })) {
+        if (position.length > LONGEST) this.replace();
+        return result;
+      }
+    }
+    throw new HubbubError(`${this.path} is written too often by other processes`);
+  }
+
+  async sync(): Promise<void> {
+    const file = await open(this.path, "r");
+    try {
+      await file.datasync();
+    } finally {
+      await file.close();
+    }
+  }
+
+  async isPersistent(): Promise<boolean> {
+    return true;
+  }
+
+  async persist(): Promise<void> {}
+
+  close(): void {}
+
+  /** State after the last line that counts. */
+  private load(): { state: State; position: Position } {
+    for (;;) {
+      const position = this.withFile((file) => readOn(this.known, file));
+      this.known = position;
+      if (position.last?.next !== undefined) {
+        this.follow(position.last.next);
+        continue;
+      }
+      const state = position.last?.state ? structuredClone(position.last.state) : newState();
+      if (state.format > FORMAT) throw new HubbubError(`${this.path} has format ${state.format}: a newer hubbub wrote it`);
+      return { state, position };
+    }
+  }
+
+  /** Appends a line; returns whether it counts. */
+  private append({ file: known, length, endsWithLine }: Position, line: Line): boolean {
+    const text = Buffer.from(`${endsWithLine ? "" : "\n"}${JSON.stringify(line)}\n`);
+    return this.withFile((file) => {
+      if (fstatSync(file).ino !== known) return false;
+      for (let written = 0; written < text.length; ) written += writeSync(file, text, written);
+      const found = Buffer.alloc(text.length);
+      readSync(file, found, 0, text.length, length);
+      return found.equals(text);
+    });
+  }
+
+  /** Goes on in a new file with the state alone. */
+  private replace(): void {
+    const name = `journal-${toHex(crypto.getRandomValues(new Uint8Array(8)))}.jsonl`;
+    const { state, position } = this.load();
+    writeFileSync(join(this.directory, name), `${JSON.stringify({ at: 0, state })}\n`, { mode: MODE, flush: true });
+    if (this.append(position, { at: position.length, next: name })) this.follow(name);
+    else unlinkSync(join(this.directory, name));
+  }
+
+  private follow(name: string): void {
+    try {
+      renameSync(join(this.directory, name), this.path);
+    } catch (problem) {
+      if ((problem as NodeJS.ErrnoException).code !== "ENOENT") throw problem; // another process renamed it
+    }
+  }
+
+  private withFile<T>(use: (file: number) => T): T {
+    const file = openSync(this.path, "a+", MODE);
+    try {
+      return use(file);
+    } finally {
+      closeSync(file);
+    }
+  }
+}
+
+function nothing(file: number): Position {
+  return { file, length: 0, endsWithLine: true, last: null };
+}
+
+/** Reads the lines that were appended to a file since a position, or all of another file. */
+function readOn(known: Position, file: number): Position {
+  const { ino, size } = fstatSync(file);
+  const before = known.file === ino && known.length <= size && known.endsWithLine ? known : nothing(ino);
+  const bytes = Buffer.alloc(size - before.length);
+  const length = bytes.length ? readSync(file, bytes, 0, bytes.length, before.length) : 0;
+  let { last } = before;
+  let start = 0;
+  for (let end = bytes.indexOf(NEWLINE); end >= 0 && end < length; end = bytes.indexOf(NEWLINE, start)) {
+    const line = parsed(bytes.toString("utf8", start, end));
+    const at = before.length + start;
+    // after a line that a kill cut off, a line break belongs to the next one
+    if (line && (line.at === at || line.at === at - 1) && last?.next === undefined) last = line;
+    start = end + 1;
+  }
+  return { file: ino, length: before.length + length, endsWithLine: start === length, last };
+}
+
+function parsed(text: string): Line | null {
+  try {
+    return JSON.parse(text) as Line;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,326 @@
+/**
+ * Recordings to drafts, drafts to batches: one report for each metric and finished period, recorded or not.
+ *
+ * The n-th recording of a period replaces its draft with probability 1/n, so that each is reported with the same probability. A draft is
+ * final: its bits are randomized twice before they are stored. The functions change a state; they use no clock, network or disk.
+ */
+
+import { batchBody } from "./batch.ts";
+import { concatBytes, fromHex, type RandomBytes, toBigInt, toHex } from "./bytes.ts";
+import { Encoder } from "./encoder.ts";
+import { InvalidValueError } from "./errors.ts";
+import { combined, type TrueBits, type Value } from "./kinds.ts";
+import type { Metric } from "./metric.ts";
+import { DAY, isoDay, nextPeriod, periodNumber, periodOf, startOf } from "./periods.ts";
+import { type Account, allocate, hasRoom, newAccount, type Policy } from "./privacy.ts";
+import { Secret } from "./secret.ts";
+import { type ConsentLevel, count, type EncodedReport, type State } from "./state.ts";
+
+/** A batch is sent until this long after the end of its period: two days less than the aggregator accepts it. */
+export const MAX_BATCH_AGE = 28 * DAY;
+const TAG_BYTES = 16;
+/** Periods with a report that an account remembers: a clock would have to be set back three times to reopen one. */
+const REMEMBERED_PERIODS = 100;
+const MAX_QUEUED = 1000;
+/** A clock before this day is wrong. */
+const EARLIEST = Date.UTC(2026, 0, 1);
+
+/** What became of a recording: "recorded", or the reason why it was ignored. */
+export type Outcome = "recorded" | "consent" | "unknown-metric" | "expired" | "policy" | "invalid" | "clock" | "not-persistent" | "no-state";
+
+/** Uniform number in [0, 1). */
+export function uniform(random: RandomBytes): number {
+  return Number(toBigInt(random(7)) >> 3n) / 2 ** 53;
+}
+
+/** Uniform whole number in [0, n), exact by rejection. */
+function uniformBelow(n: number, random: RandomBytes): number {
+  const bits = 32 - Math.clz32(n - 1);
+  for (;;) {
+    const drawn = Number(toBigInt(random(4))) % 2 ** bits;
+    if (drawn < n) return drawn;
+  }
+}
+
+export function randomUuid(random: RandomBytes): string {
+  const bytes = random(16).slice();
+  bytes[6] = (bytes[6]! & 0x0f) | 0x40;
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+  return toHex(bytes).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
+/** Encoder of one metric under one secret, and the storage of its last value. */
+class MetricEncoder {
+  private readonly encoder: Encoder;
+  private readonly digest: Uint8Array;
+
+  constructor(
+    readonly metric: Metric,
+    private readonly secret: Secret,
+    private readonly random: RandomBytes,
+  ) {
+    this.encoder = new Encoder(metric, secret, random);
+    this.digest = fromHex(metric.digest);
+  }
+
+  trueBits(value: Value): TrueBits {
+    return this.encoder.trueBits(value);
+  }
+
+  /** Hides bytes in the storage; the secret opens them. */
+  seal(bytes: Uint8Array): string {
+    const nonce = this.random(TAG_BYTES);
+    return toHex(concatBytes(nonce, this.padded(bytes, nonce)));
+  }
+
+  open(sealed: string): Uint8Array {
+    const bytes = fromHex(sealed);
+    return this.padded(bytes.subarray(TAG_BYTES), bytes.subarray(0, TAG_BYTES));
+  }
+
+  private padded(bytes: Uint8Array, nonce: Uint8Array): Uint8Array {
+    const pad = this.secret.stream(bytes.length, "hubbub/seal/v2", this.digest, nonce);
+    return bytes.map((byte, index) => byte ^ pad[index]!);
+  }
+
+  /** Report of a period with a value; null if the account has no unit left for it. */
+  encodePeriod(account: Account, value: TrueBits, period: string): EncodedReport | null {
+    const { hold, period: kind } = this.metric;
+    const epoch = hold === null ? null : Math.floor(periodNumber(kind, period) / hold);
+    if (epoch !== null && account.sealed && account.epoch === epoch) return this.repeatLast(account, epoch, false);
+    const key = this.encoder.key(value);
+    const tag = toHex(this.secret.stream(TAG_BYTES, "hubbub/tag/v2", this.digest, key));
+    const costsUnit = account.unit !== "value" || !account.tags.includes(tag);
+    if (costsUnit && !hasRoom(account)) return account.unit === "value" && account.sealed ? this.repeatLast(account, null, true) : null;
+    return this.encoded(account, value, epoch, { tag, sealed: this.seal(key), costsUnit, stoodIn: false });
+  }
+
+  private repeatLast(account: Account, epoch: number | null, stoodIn: boolean): EncodedReport {
+    const key = this.open(account.sealed);
+    const { rowBytes } = this.metric.kind;
+    const value = { bits: toBigInt(key.subarray(0, rowBytes)), digest: key.subarray(rowBytes) };
+    return this.encoded(account, value, epoch, { tag: account.tag, sealed: account.sealed, costsUnit: false, stoodIn });
+  }
+
+  private encoded(
+    account: Account,
+    value: TrueBits,
+    epoch: number | null,
+    cost: Pick<EncodedReport, "tag" | "sealed" | "costsUnit" | "stoodIn">,
+  ): EncodedReport {
+    const response = epoch === null ? null : responseNumber(account, epoch);
+    const { cohort, bits } = this.encoder.encode(value, response);
+    return { cohort, bits: toHex(bits), epoch, response, ...cost };
+  }
+}
+
+/** Number from which the permanent response of an epoch is derived: no two units have one number, also after a clock was set back. */
+function responseNumber(account: Account, epoch: number): number {
+  if (epoch === account.epoch) return account.response ?? epoch;
+  const isNew = account.newestEpoch === null || epoch > account.newestEpoch;
+  return isNew ? epoch : -1 - account.units * 2 ** 32 - (epoch + 2 ** 31);
+}
+
+function charge(account: Account, report: EncodedReport): void {
+  account.units += Number(report.costsUnit);
+  account.reports += 1;
+  if (account.unit === "value" && report.costsUnit) account.tags.push(report.tag);
+  account.tag = report.tag;
+  account.sealed = report.sealed;
+  account.epoch = report.epoch;
+  if (report.epoch !== null) account.newestEpoch = Math.max(report.epoch, account.newestEpoch ?? report.epoch);
+  account.response = report.response;
+}
+
+export class Recorder {
+  private readonly metrics: ReadonlyMap<string, Metric>;
+  private encoders = new Map<string, MetricEncoder>();
+  private encodersOf = "";
+
+  constructor(
+    metrics: readonly Metric[],
+    private readonly policy: Policy,
+    private readonly labels: Readonly<Record<string, string>>,
+    private readonly random: RandomBytes,
+  ) {
+    this.metrics = new Map(metrics.map((metric) => [metric.name, metric]));
+  }
+
+  /** Takes one recording, or counts why it is ignored. isPersistent : whether the storage lasts */
+  record(state: State, name: string, value: Value, now: number, isPersistent: boolean): Outcome {
+    const outcome = this.take(state, name, value, now, isPersistent);
+    if (outcome !== "recorded") count(state.counts.ignored, outcome);
+    return outcome;
+  }
+
+  private take(state: State, name: string, value: Value, now: number, isPersistent: boolean): Outcome {
+    if (state.consent === "off") return "consent";
+    const metric = this.metrics.get(name);
+    if (!metric) return "unknown-metric";
+    const period = periodOf(metric.period, now);
+    if (metric.hasExpired(period)) return "expired";
+    if (isClockBehind(state, now)) return "clock";
+    this.buildDue(state, now, isPersistent);
+    const account = state.accounts[metric.digest]!;
+    if (account.refused) return "policy";
+    if (account.unit === "value" && !isPersistent) return "not-persistent";
+    if (account.formed.includes(period)) return "clock";
+    const encoder = this.encoder(state, metric);
+    const earlier = state.drafts[metric.digest];
+    const draft = earlier?.period === period ? earlier : undefined;
+    let [bits, number]: [TrueBits, string] = [{ bits: 0n, digest: new Uint8Array(0) }, ""];
+    try {
+      [bits, number] = this.withEarlier(encoder, value, draft?.number ?? "");
+    } catch (problem) {
+      if (problem instanceof InvalidValueError) return "invalid";
+      throw problem;
+    }
+    const recordings = (draft?.recordings ?? 0) + 1;
+    if (draft && !number && uniformBelow(recordings, this.random) > 0) {
+      draft.recordings = recordings;
+      state.counts.superseded++;
+      return "recorded";
+    }
+    const report = encoder.encodePeriod(account, bits, period);
+    if (!report) return "policy";
+    state.drafts[metric.digest] = { period, recordings, report, number };
+    if (draft) state.counts.superseded++;
+    else state.counts.chosen++;
+    return "recorded";
+  }
+
+  /** True bits of a value together with the period's earlier recordings, and what to keep of them for the next, sealed. */
+  private withEarlier(encoder: MetricEncoder, value: Value, sealed: string): [TrueBits, string] {
+    const { kind } = encoder.metric;
+    const earlier = sealed ? new DataView(encoder.open(sealed).slice().buffer).getFloat64(0) : null;
+    const seal = (number: number): string => {
+      const view = new DataView(new ArrayBuffer(8));
+      view.setFloat64(0, number);
+      return encoder.seal(new Uint8Array(view.buffer));
+    };
+    if (kind.addsUp) {
+      const answer = encoder.trueBits(value);
+      const bits = answer.bits | BigInt(earlier ?? 0);
+      return [{ ...answer, bits }, seal(Number(bits))];
+    }
+    const bits = encoder.trueBits(value);
+    const number = kind.several === "one" ? null : kind.number(value);
+    if (kind.several === "one" || (number === null && earlier === null)) return [bits, ""];
+    const total = number === null ? earlier! : combined(kind.several, earlier, number);
+    return [encoder.trueBits(total), seal(total)];
+  }
+
+  /** Opens or continues the account of each metric that is collected, and shares out the budget. */
+  enroll(state: State, now: number): void {
+    if (state.consent === "off" || isClockBehind(state, now)) return;
+    const metrics = this.collected(now);
+    for (const metric of metrics) {
+      const period = periodOf(metric.period, now);
+      const account = (state.accounts[metric.digest] ??= newAccount(metric, period));
+      if (account.enrollment !== state.enrollments) account.firstPeriod = period;
+    }
+    allocate(this.policy, state.accounts, metrics, state.enrollments);
+  }
+
+  private collected(now: number): Metric[] {
+    return [...this.metrics.values()].filter((metric) => !metric.hasExpired(periodOf(metric.period, now)));
+  }
+
+  private encoder(state: State, metric: Metric): MetricEncoder {
+    if (this.encodersOf !== state.secret) [this.encoders, this.encodersOf] = [new Map(), state.secret];
+    let encoder = this.encoders.get(metric.digest);
+    if (!encoder) {
+      encoder = new MetricEncoder(metric, new Secret(fromHex(state.secret)), this.random);
+      this.encoders.set(metric.digest, encoder);
+    }
+    return encoder;
+  }
+
+  /** Makes the batches of all finished periods without one. Returns whether anything changed. */
+  buildDue(state: State, now: number, isPersistent: boolean): boolean {
+    if (state.consent === "off" || isClockBehind(state, now)) return false;
+    let changed = !this.collected(now).every((metric) => state.accounts[metric.digest]?.enrollment === state.enrollments);
+    if (changed) this.enroll(state, now);
+    for (const metric of this.metrics.values()) {
+      const account = state.accounts[metric.digest];
+      if (!account || account.refused || (account.unit === "value" && !isPersistent)) continue;
+      const current = periodOf(metric.period, now);
+      if (account.firstPeriod > current) account.firstPeriod = current; // opened under a clock that was ahead
+      const oldest = periodOf(metric.period, now - MAX_BATCH_AGE);
+      for (let period = account.firstPeriod > oldest ? account.firstPeriod : oldest; period < current; period = nextPeriod(metric.period, period)) {
+        if (account.formed.includes(period) || metric.hasExpired(period)) continue;
+        this.form(state, metric, account, period, now);
+        changed = true;
+      }
+      if (metric.group && account.groups[current] === undefined) {
+        account.groups = { [current]: metric.groupValue(this.labels) };
+        changed = true;
+      }
+    }
+    return this.discard(state, now) || changed;
+  }
+
+  private form(state: State, metric: Metric, account: Account, period: string, now: number): void {
+    account.formed = [...account.formed, period].slice(-REMEMBERED_PERIODS);
+    const encoder = this.encoder(state, metric);
+    const draft = state.drafts[metric.digest];
+    const hasDraft = draft?.period === period;
+    const report = hasDraft ? draft.report : encoder.encodePeriod(account, encoder.trueBits(null), period);
+    if (hasDraft) delete state.drafts[metric.digest];
+    if (!report) return; // no budget is left: the metric sends no more reports
+    charge(account, report);
+    const id = randomUuid(this.random);
+    const end = startOf(nextPeriod(metric.period, period));
+    const length = startOf(nextPeriod(metric.period, isoDay(end))) - end;
+    const earliest = Math.max(now, end);
+    const latest = Math.min(earliest + length, end + MAX_BATCH_AGE);
+    const group = account.groups[period] ?? metric.groupValue(this.labels);
+    state.queue.push({
+      id,
+      metric: metric.name,
+      digest: metric.digest,
+      period,
+      periodEnd: end,
+      sendAt: earliest + uniform(this.random) * Math.max(0, latest - earliest),
+      body: batchBody(metric, id, period, group, [{ cohort: report.cohort, bits: fromHex(report.bits) }]),
+      inDoubt: false,
+      rescheduled: false,
+    });
+    state.counts.formed++;
+    state.counts.stoodIn += Number(report.stoodIn);
+  }
+
+  /** Drops batches that nobody will accept, and the oldest beyond the limit. A clock that is ahead drops none. */
+  private discard(state: State, now: number): boolean {
+    const certain = Math.min(now, state.confirmedAt);
+    const kept = state.queue.filter((batch) => certain < batch.periodEnd + MAX_BATCH_AGE);
+    const aged = state.queue.length - kept.length;
+    const beyond = Math.max(0, kept.length - MAX_QUEUED);
+    state.queue = kept.slice(beyond);
+    if (aged) count(state.counts.dropped, "age", aged);
+    if (beyond) count(state.counts.dropped, "quota", beyond);
+    return aged + beyond > 0;
+  }
+
+  /** `off` deletes drafts, queue and secret, and keeps the ledger: reports that were sent still count. `on` draws a new secret. */
+  changeConsent(state: State, level: ConsentLevel, text: string, now: number): boolean {
+    if (state.consent === level && state.consentText === text) return false;
+    if (state.consent !== level) state.consentTime = now;
+    if (level === "off") {
+      if (state.queue.length) count(state.counts.dropped, "consent", state.queue.length);
+      Object.assign(state, { drafts: {}, queue: [], sent: [], quarantine: [], secret: "", failures: 0, backoffUntil: 0, lastError: "" });
+      for (const account of Object.values(state.accounts)) Object.assign(account, { tags: [], tag: "", sealed: "", groups: {} });
+    } else if (state.consent === "off") {
+      state.secret = toHex(this.random(32));
+      state.enrollments++;
+    }
+    state.consent = level;
+    state.consentText = text;
+    return true;
+  }
+}
+
+/** Whether the clock is behind a time that is known to have passed: nothing is recorded until it is right. */
+export function isClockBehind(state: State, now: number): boolean {
+  return now < EARLIEST || now < state.confirmedAt - DAY;
+}
