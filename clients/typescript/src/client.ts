@@ -61,21 +61,21 @@ const CLAIM = 30_000;
 const MAX_WAITING = 10_000;
 
 export class Client {
-  private readonly storage: Storage;
-  private readonly recorder: Recorder;
-  private readonly transport: Transport;
-  private readonly clock: () => number;
-  private readonly random: RandomBytes;
-  private readonly requirePersistence: boolean;
-  private readonly paused: string;
-  private waiting: Waiting[] = [];
-  private writing: Promise<void> | null = null;
-  private sending: Promise<unknown> = Promise.resolve();
-  private timer: ReturnType<typeof setTimeout> | undefined;
-  private isEnrolled = false;
+  readonly #storage: Storage;
+  readonly #recorder: Recorder;
+  readonly #transport: Transport;
+  readonly #clock: () => number;
+  readonly #random: RandomBytes;
+  readonly #requirePersistence: boolean;
+  readonly #paused: string;
+  #waiting: Waiting[] = [];
+  #writing: Promise<void> | null = null;
+  #sending: Promise<unknown> = Promise.resolve();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #isEnrolled = false;
   /** Whether a batch was due at the last attempt. */
-  private isDue = false;
-  private isClosed = false;
+  #isDue = false;
+  #isClosed = false;
 
   /** Raises HubbubError for definitions, an address or options that are wrong. After that nothing of the client throws. */
   constructor(options: ClientOptions) {
@@ -83,74 +83,74 @@ export class Client {
     if (new Set(metrics.map((metric) => metric.name)).size < metrics.length) throw new HubbubError("definitions must have distinct names");
     const groups = options.groups ?? {};
     for (const metric of metrics) metric.groupValue(groups);
-    this.clock = options.clock ?? Date.now;
-    this.random = options.random ?? ((length) => crypto.getRandomValues(new Uint8Array(length)));
-    this.recorder = new Recorder(metrics, checkPolicy({ ...DEFAULT_POLICY, ...options.policy }), groups, this.random);
-    this.transport = options.transport ?? fetchTransport(options.url);
-    this.storage = options.storage;
-    this.requirePersistence = options.requirePersistence ?? true;
-    this.paused = (options.pauseWhenAutomated ?? true) ? automation() : "";
-    this.schedule(0);
+    this.#clock = options.clock ?? Date.now;
+    this.#random = options.random ?? ((length) => crypto.getRandomValues(new Uint8Array(length)));
+    this.#recorder = new Recorder(metrics, checkPolicy({ ...DEFAULT_POLICY, ...options.policy }), groups, this.#random);
+    this.#transport = options.transport ?? fetchTransport(options.url);
+    this.#storage = options.storage;
+    this.#requirePersistence = options.requirePersistence ?? true;
+    this.#paused = (options.pauseWhenAutomated ?? true) ? automation() : "";
+    this.#schedule(0);
   }
 
   /** Records a value. Never throws or blocks; resolves when the recording is durable, to "recorded", or to the reason why it is ignored. */
   record(metric: string, value: Value): Promise<Outcome> {
     return new Promise((done) => {
-      if (this.paused || this.isClosed) return done("consent");
-      if (this.waiting.length >= MAX_WAITING) return done("no-state");
-      this.waiting.push({ metric, value: copied(value), done });
-      this.writing ??= Promise.resolve().then(() => this.writeWaiting());
+      if (this.#paused || this.#isClosed) return done("consent");
+      if (this.#waiting.length >= MAX_WAITING) return done("no-state");
+      this.#waiting.push({ metric, value: copied(value), done });
+      this.#writing ??= Promise.resolve().then(() => this.#writeWaiting());
     });
   }
 
-  private async writeWaiting(): Promise<void> {
-    while (this.waiting.length) {
-      const taken = this.waiting;
-      this.waiting = [];
-      const outcomes = await this.changed<Outcome[]>((state, now, isPersistent) => {
-        const each = taken.map(({ metric, value }) => this.recorder.record(state, metric, value, now, isPersistent));
+  async #writeWaiting(): Promise<void> {
+    while (this.#waiting.length) {
+      const taken = this.#waiting;
+      this.#waiting = [];
+      const outcomes = await this.#changed<Outcome[]>((state, now, isPersistent) => {
+        const each = taken.map(({ metric, value }) => this.#recorder.record(state, metric, value, now, isPersistent));
         return [each, state.consent === "on"];
       });
       taken.forEach(({ done }, index) => done(outcomes?.[index] ?? "no-state"));
     }
-    this.writing = null;
-    this.schedule(0);
+    this.#writing = null;
+    this.#schedule(0);
   }
 
   /** Saves the user's decision; text : what the user read, or its version. Resolves to whether it is saved. */
   async setConsent(level: ConsentLevel, text = ""): Promise<boolean> {
     if (level !== "on" && level !== "off") return false;
-    if (this.paused && level === "on") return false;
-    if (level === "on") await this.storage.persist().catch(() => undefined);
-    await this.writing;
-    const saved = await this.changed((state, now) => {
-      const changes = this.recorder.changeConsent(state, level, text, now);
-      if (changes) this.recorder.enroll(state, now);
+    if (this.#paused && level === "on") return false;
+    if (level === "on") await this.#storage.persist().catch(() => undefined);
+    await this.#writing;
+    const saved = await this.#changed((state, now) => {
+      const changes = this.#recorder.changeConsent(state, level, text, now);
+      if (changes) this.#recorder.enroll(state, now);
       return [true, changes];
     });
-    this.schedule(0);
+    this.#schedule(0);
     return saved ?? false;
   }
 
   /** Sends what is due, at most for some seconds. Resolves to whether nothing is due any more. */
   async flush(seconds = 10): Promise<boolean> {
-    await this.writing;
+    await this.#writing;
     const end = performance.now() + 1000 * seconds;
-    while (!this.isClosed) {
-      const wait = await this.round(true);
-      if (wait > 0) return !this.isDue;
+    while (!this.#isClosed) {
+      const wait = await this.#round(true);
+      if (wait > 0) return !this.#isDue;
       if (performance.now() > end) return false;
     }
     return false;
   }
 
   async inspect(): Promise<Inspection> {
-    const [state, isPersistent] = await Promise.all([this.storage.read(), this.isPersistent()]);
+    const [state, isPersistent] = await Promise.all([this.#storage.read(), this.#isPersistent()]);
     return {
       consent: state.consent,
       consentText: state.consentText,
       consentTime: state.consentTime,
-      paused: this.paused || (isClockBehind(state, this.clock()) ? "the clock is behind" : ""),
+      paused: this.#paused || (isClockBehind(state, this.#clock()) ? "the clock is behind" : ""),
       isPersistent,
       queued: state.queue.map((batch) => batch.body.trimEnd()),
       sent: state.sent,
@@ -165,19 +165,19 @@ export class Client {
 
   /** Ends the timers, and resolves when all recordings are written. */
   async close(): Promise<void> {
-    this.isClosed = true;
-    clearTimeout(this.timer);
-    await this.writing;
-    await this.sending;
-    this.storage.close();
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    await this.#writing;
+    await this.#sending;
+    this.#storage.close();
   }
 
   /** Applies a change to the state; null if the storage cannot be used. */
-  private async changed<T>(change: (state: State, now: number, isPersistent: boolean) => [T, boolean]): Promise<T | null> {
+  async #changed<T>(change: (state: State, now: number, isPersistent: boolean) => [T, boolean]): Promise<T | null> {
     try {
-      const isPersistent = await this.isPersistent();
-      return await this.storage.update((state) => {
-        const now = this.clock();
+      const isPersistent = await this.#isPersistent();
+      return await this.#storage.update((state) => {
+        const now = this.#clock();
         return change(state, now, isPersistent);
       });
     } catch {
@@ -185,33 +185,33 @@ export class Client {
     }
   }
 
-  private async isPersistent(): Promise<boolean> {
-    return !this.requirePersistence || this.storage.isPersistent();
+  async #isPersistent(): Promise<boolean> {
+    return !this.#requirePersistence || this.#storage.isPersistent();
   }
 
-  private schedule(wait: number): void {
-    if (this.isClosed || this.paused) return;
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => void this.round(false).then((left) => this.schedule(left)), Math.min(wait, LONGEST_SLEEP));
-    (this.timer as { unref?: () => void }).unref?.(); // a Node program may end
+  #schedule(wait: number): void {
+    if (this.#isClosed || this.#paused) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.#round(false).then((left) => this.#schedule(left)), Math.min(wait, LONGEST_SLEEP));
+    (this.#timer as { unref?: () => void }).unref?.(); // a Node program may end
   }
 
   /** Builds what is due and sends at most one batch; resolves to the milliseconds until the next round. */
-  private round(hurry: boolean): Promise<number> {
-    const round = this.sending.then(() => this.attempt(hurry));
-    this.sending = round.catch(() => undefined);
+  #round(hurry: boolean): Promise<number> {
+    const round = this.#sending.then(() => this.#attempt(hurry));
+    this.#sending = round.catch(() => undefined);
     return round.catch(() => RETRY_SLEEP);
   }
 
-  private async attempt(hurry: boolean): Promise<number> {
-    if (this.isClosed || this.paused) return LONGEST_SLEEP;
-    const selected = await this.changed<{ id: string; body: string } | number>((state, now, isPersistent) => {
+  async #attempt(hurry: boolean): Promise<number> {
+    if (this.#isClosed || this.#paused) return LONGEST_SLEEP;
+    const selected = await this.#changed<{ id: string; body: string } | number>((state, now, isPersistent) => {
       if (state.consent === "off") return [LONGEST_SLEEP, false];
-      if (!this.isEnrolled) this.recorder.enroll(state, now);
-      let changed = this.recorder.buildDue(state, now, isPersistent) || !this.isEnrolled;
-      if (!hurry) changed = rescheduleOverdue(state, now, this.random) || changed;
+      if (!this.#isEnrolled) this.#recorder.enroll(state, now);
+      let changed = this.#recorder.buildDue(state, now, isPersistent) || !this.#isEnrolled;
+      if (!hurry) changed = rescheduleOverdue(state, now, this.#random) || changed;
       const next = nextBatch(state, now, hurry);
-      this.isDue = next !== null && next.time <= now;
+      this.#isDue = next !== null && next.time <= now;
       if (!next) return [LONGEST_SLEEP, changed];
       const time = Math.max(next.time, backoffUntil(state, now));
       if (time > now) return [time - now, changed];
@@ -220,13 +220,13 @@ export class Client {
       return [{ id: next.batch.id, body: next.batch.body }, true];
     });
     if (selected === null) return RETRY_SLEEP;
-    this.isEnrolled = true;
+    this.#isEnrolled = true;
     if (typeof selected === "number") return selected;
-    await this.storage.sync(); // an upload that a power loss could undo is not started
-    const response = await this.transport(selected.body).catch(() => NO_RESPONSE);
-    await this.changed((state, now) => {
+    await this.#storage.sync(); // an upload that a power loss could undo is not started
+    const response = await this.#transport(selected.body).catch(() => NO_RESPONSE);
+    await this.#changed((state, now) => {
       state.claimedUntil = 0;
-      applyResponse(state, selected.id, response, now, this.random);
+      applyResponse(state, selected.id, response, now, this.#random);
       return [null, true];
     });
     return 0;

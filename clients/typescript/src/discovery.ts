@@ -1,7 +1,7 @@
 /** Groups of cohorts that report fragments, so that unlisted strings can be found (docs/reference/format.md, "Discovery"). */
 
 import { concatBytes, utf8 } from "./bytes.ts";
-import { HubbubError } from "./errors.ts";
+import { check } from "./errors.ts";
 
 const END = Uint8Array.of(0xff);
 const NUM_BYTES = 243;
@@ -12,21 +12,17 @@ const FIELDS = ["longest", "step", "first", "alphabet", "held_out", "method"];
 
 export class Discovery {
   readonly canonical: Readonly<Record<string, unknown>>;
-  private readonly lengths: readonly number[];
-  private readonly prefixCohorts: number;
-  private readonly shortest: number;
-  private readonly hasAlphabet: boolean;
-  private readonly isNgrams: boolean;
+  readonly #lengths: readonly number[];
+  readonly #prefixCohorts: number;
+  readonly #shortest: number;
+  readonly #hasAlphabet: boolean;
+  readonly #isNgrams: boolean;
 
   constructor(table: unknown, numCohorts: number) {
-    if (typeof table !== "object" || table === null) throw new HubbubError("discover must be a table with longest");
-    const unknown = Object.keys(table).find((name) => !FIELDS.includes(name));
-    if (unknown) throw new HubbubError(`discover: unknown key ${unknown}: the table has ${FIELDS.join(", ")}`);
+    check(typeof table === "object" && table !== null && Object.keys(table).every((name) => FIELDS.includes(name)), "discover", table);
     const fields = table as Record<string, unknown>;
     const whole = (name: string, high: number, given: unknown): number => {
-      if (typeof given !== "number" || !Number.isInteger(given) || given < 1 || given > high) {
-        throw new HubbubError(`discover: ${name} must be a whole number from 1 to ${high}, got ${JSON.stringify(given)}`);
-      }
+      check(typeof given === "number" && Number.isInteger(given) && given >= 1 && given <= high, name, given);
       return given;
     };
     const longest = whole("longest", 256, fields["longest"]);
@@ -34,48 +30,44 @@ export class Discovery {
     const alphabet = fields["alphabet"] ?? null;
     const heldOut = fields["held_out"] ?? 0.1;
     const method = fields["method"] ?? "prefixes";
-    if (typeof heldOut !== "number" || !(heldOut > 0 && heldOut < 1)) throw new HubbubError("discover: held_out must be in (0, 1)");
-    if (method !== "prefixes" && method !== "ngrams") throw new HubbubError("discover: method must be prefixes or ngrams");
-    this.isNgrams = method === "ngrams";
-    const usual = Math.min(this.isNgrams ? Math.min(2 * step, MAX_STEP) : step, longest + 1);
-    this.shortest = fields["first"] == null ? usual : whole("first", Math.min(MAX_STEP, longest + 1), fields["first"]);
-    if (this.isNgrams && this.shortest <= step) throw new HubbubError("discover: first must be above step with n-grams");
-    this.hasAlphabet = alphabet !== null;
-    const numSymbols = this.hasAlphabet ? symbolsOf(alphabet).length : NUM_BYTES;
-    if (numSymbols ** Math.max(this.shortest, step) > MAX_EXTENSIONS) {
-      throw new HubbubError("discover: too many prefixes to compare: lower first or step, or declare a smaller alphabet");
-    }
+    check(typeof heldOut === "number" && heldOut > 0 && heldOut < 1, "held_out", heldOut);
+    check(method === "prefixes" || method === "ngrams", "method", method);
+    this.#isNgrams = method === "ngrams";
+    const usual = Math.min(this.#isNgrams ? Math.min(2 * step, MAX_STEP) : step, longest + 1);
+    this.#shortest = fields["first"] == null ? usual : whole("first", Math.min(MAX_STEP, longest + 1), fields["first"]);
+    check(!this.#isNgrams || this.#shortest > step, "first", this.#shortest);
+    this.#hasAlphabet = alphabet !== null;
+    const numSymbols = this.#hasAlphabet ? symbolsOf(alphabet).length : NUM_BYTES;
+    check(numSymbols ** Math.max(this.#shortest, step) <= MAX_EXTENSIONS, "step", step);
     const lengths = [];
-    for (let length = this.shortest; length <= longest; length += step) lengths.push(length);
-    this.lengths = [...lengths, longest + 1];
+    for (let length = this.#shortest; length <= longest; length += step) lengths.push(length);
+    this.#lengths = [...lengths, longest + 1];
     const numHeldOut = Math.max(1, roundHalfEven(heldOut * numCohorts));
-    this.prefixCohorts = numCohorts - numHeldOut;
+    this.#prefixCohorts = numCohorts - numHeldOut;
     const sizes = new Map<number, number>();
-    for (let cohort = 0; cohort < numCohorts; cohort++) sizes.set(this.group(cohort), (sizes.get(this.group(cohort)) ?? 0) + 1);
-    if (sizes.size <= this.lengths.length || Math.min(...sizes.values()) < MIN_GROUP_COHORTS) {
-      throw new HubbubError(`discover: each of the ${this.lengths.length + 1} groups needs ${MIN_GROUP_COHORTS} cohorts: raise num_cohorts or step`);
-    }
+    for (let cohort = 0; cohort < numCohorts; cohort++) sizes.set(this.#group(cohort), (sizes.get(this.#group(cohort)) ?? 0) + 1);
+    check(sizes.size > this.#lengths.length && Math.min(...sizes.values()) >= MIN_GROUP_COHORTS, "num_cohorts", numCohorts);
     this.canonical = {
       alphabet,
-      first: this.shortest,
+      first: this.#shortest,
       held_out: numHeldOut,
       longest,
       step,
-      ...(this.isNgrams ? { method } : {}),
+      ...(this.#isNgrams ? { method } : {}),
     };
   }
 
-  private group(cohort: number): number {
-    const groups = this.lengths.length;
-    return cohort < this.prefixCohorts ? Math.floor((cohort * groups) / this.prefixCohorts) : groups;
+  #group(cohort: number): number {
+    const groups = this.#lengths.length;
+    return cohort < this.#prefixCohorts ? Math.floor((cohort * groups) / this.#prefixCohorts) : groups;
   }
 
   /** The bytes that a client of a cohort reports in place of a value. */
   fragment(value: Uint8Array, text: string, cohort: number): Uint8Array {
-    const length = this.lengths[this.group(cohort)];
+    const length = this.#lengths[this.#group(cohort)];
     if (length === undefined) return value;
-    const start = this.isNgrams ? length - this.shortest : 0;
-    const symbols: Uint8Array[] = this.hasAlphabet ? Array.from(text, (each) => utf8(each)!) : Array.from(value, (byte) => Uint8Array.of(byte));
+    const start = this.#isNgrams ? length - this.#shortest : 0;
+    const symbols: Uint8Array[] = this.#hasAlphabet ? Array.from(text, (each) => utf8(each)!) : Array.from(value, (byte) => Uint8Array.of(byte));
     const taken = [...symbols, END].slice(start, length);
     return taken.length ? concatBytes(...taken) : END;
   }
@@ -83,9 +75,7 @@ export class Discovery {
 
 function symbolsOf(alphabet: unknown): string[] {
   const symbols = typeof alphabet === "string" && utf8(alphabet) !== null ? Array.from(alphabet) : [];
-  if (symbols.length < 2 || new Set(symbols).size < symbols.length) {
-    throw new HubbubError("discover: alphabet must be 2 or more distinct characters, encodable as UTF-8");
-  }
+  check(symbols.length >= 2 && new Set(symbols).size === symbols.length, "alphabet", alphabet);
   return symbols;
 }
 

@@ -13,23 +13,23 @@ export interface Report {
 
 export class Encoder {
   readonly cohort: number;
-  private readonly threshold: number;
-  private readonly digest: Uint8Array;
+  readonly #threshold: number;
+  readonly #digest: Uint8Array;
+  readonly #secret: Secret;
+  readonly #random: RandomBytes;
 
-  constructor(
-    readonly metric: Metric,
-    private readonly secret: Secret,
-    private readonly random: RandomBytes,
-  ) {
+  constructor(readonly metric: Metric, secret: Secret, random: RandomBytes) {
+    this.#secret = secret;
+    this.#random = random;
     const { name, kind } = metric;
     this.cohort = kind.hasOwnCohort ? secret.metricCohort(name, kind.numCohorts) : secret.cohort(kind.numCohorts);
-    this.threshold = kind.hasThreshold ? secret.threshold(name, this.cohort, kind.numCohorts) : 0;
-    this.digest = fromHex(metric.digest);
+    this.#threshold = kind.hasThreshold ? secret.threshold(name, this.cohort, kind.numCohorts) : 0;
+    this.#digest = fromHex(metric.digest);
   }
 
   /** Never send or store true bits. */
   trueBits(value: Value): TrueBits {
-    return this.metric.kind.trueBits(value, this.cohort, this.threshold);
+    return this.metric.kind.trueBits(value, this.cohort, this.#threshold);
   }
 
   /** Bytes that tell recorded values apart: the ledger counts them, and the permanent response is a function of them. */
@@ -43,10 +43,10 @@ export class Encoder {
     const [key, text] = [this.key(value), new TextEncoder()];
     let bits = 0n;
     for (const { name, numBits, firstBit, mechanism } of this.metric.kind.blocks) {
-      const stream = this.secret.stream(mechanism.permanentBytes, "hubbub/prr/v2", this.digest, text.encode(name), number, key);
+      const stream = this.#secret.stream(mechanism.permanentBytes, "hubbub/prr/v2", this.#digest, text.encode(name), number, key);
       const mine = (value.bits >> BigInt(firstBit)) & ((1n << BigInt(numBits)) - 1n);
       const permanent = mechanism.permanentResponse(mine, stream);
-      bits |= mechanism.instantaneousResponse(permanent, this.random) << BigInt(firstBit);
+      bits |= mechanism.instantaneousResponse(permanent, this.#random) << BigInt(firstBit);
     }
     return { cohort: this.cohort, bits: fromBigInt(bits, this.metric.kind.rowBytes) };
   }

@@ -7,3 +7,10 @@ export class HubbubError extends Error {
 export class InvalidValueError extends HubbubError {
   override name = "InvalidValueError";
 }
+
+/** Raises HubbubError unless a field of a definition is allowed (docs/reference/format.md, "Allowed definitions"). */
+export function check(isAllowed: boolean, field: string, given: unknown): asserts isAllowed {
+  if (!isAllowed) {
+    throw new HubbubError(`${field} must not be ${JSON.stringify(given)}: check the definitions by hubbub metrics check, and write them again`);
+  }
+}

@@ -10,18 +10,21 @@ const STORE = "state";
 const KEY = "client";
 
 export class IndexedDbStorage implements Storage {
-  private database: Promise<IDBDatabase> | null = null;
+  readonly #name: string;
+  #database: Promise<IDBDatabase> | null = null;
 
   /** name : of the database */
-  constructor(private readonly name = "hubbub") {}
+  constructor(name = "hubbub") {
+    this.#name = name;
+  }
 
   async read(): Promise<State> {
-    const store = (await this.opened()).transaction(STORE).objectStore(STORE);
+    const store = (await this.#opened()).transaction(STORE).objectStore(STORE);
     return usable((await result(store.get(KEY))) as State | undefined);
   }
 
   async update<T>(change: (state: State) => [T, boolean]): Promise<T> {
-    const transaction = (await this.opened()).transaction(STORE, "readwrite", { durability: "strict" });
+    const transaction = (await this.#opened()).transaction(STORE, "readwrite", { durability: "strict" });
     const store = transaction.objectStore(STORE);
     return new Promise((resolve, reject) => {
       let changed: [T, boolean] | undefined;
@@ -52,18 +55,18 @@ export class IndexedDbStorage implements Storage {
   }
 
   close(): void {
-    void this.database?.then((database) => database.close());
-    this.database = null;
+    void this.#database?.then((database) => database.close());
+    this.#database = null;
   }
 
-  private opened(): Promise<IDBDatabase> {
-    this.database ??= new Promise<IDBDatabase>((resolve, reject) => {
-      const opening = indexedDB.open(this.name, 1);
+  #opened(): Promise<IDBDatabase> {
+    this.#database ??= new Promise<IDBDatabase>((resolve, reject) => {
+      const opening = indexedDB.open(this.#name, 1);
       opening.onupgradeneeded = () => opening.result.createObjectStore(STORE);
       opening.onerror = () => reject(opening.error);
       opening.onsuccess = () => {
         const database = opening.result;
-        const forget = (): void => void (this.database = null);
+        const forget = (): void => void (this.#database = null);
         database.onclose = forget; // the user cleared the site's data
         database.onversionchange = () => {
           database.close();
@@ -72,8 +75,8 @@ export class IndexedDbStorage implements Storage {
         resolve(database);
       };
     });
-    this.database.catch(() => (this.database = null));
-    return this.database;
+    this.#database.catch(() => (this.#database = null));
+    return this.#database;
   }
 }
 

@@ -34,12 +34,14 @@ const ATTEMPTS = 1000;
 const MODE = 0o600;
 
 export class FileStorage implements Storage {
-  private readonly path: string;
-  private known: Position = nothing(0);
+  readonly #path: string;
+  #known: Position = nothing(0);
+  readonly #directory: string;
 
   /** directory : of this client alone; it is created. Raises HubbubError if it cannot be. */
-  constructor(private readonly directory: string) {
-    this.path = join(directory, "journal.jsonl");
+  constructor(directory: string) {
+    this.#directory = directory;
+    this.#path = join(directory, "journal.jsonl");
     try {
       mkdirSync(directory, { recursive: true, mode: 0o700 });
     } catch (problem) {
@@ -48,24 +50,24 @@ export class FileStorage implements Storage {
   }
 
   async read(): Promise<State> {
-    return this.load().state;
+    return this.#load().state;
   }
 
   async update<T>(change: (state: State) => [T, boolean]): Promise<T> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const { state, position } = this.load();
+      const { state, position } = this.#load();
       const [result, write] = change(state);
       if (!write) return result;
-      if (this.append(position, { at: position.length, state })) {
-        if (position.length > LONGEST) this.replace();
+      if (this.#append(position, { at: position.length, state })) {
+        if (position.length > LONGEST) this.#replace();
         return result;
       }
     }
-    throw new HubbubError(`${this.path} is written too often by other processes`);
+    throw new HubbubError(`${this.#path} is written too often by other processes`);
   }
 
   async sync(): Promise<void> {
-    const file = await open(this.path, "r");
+    const file = await open(this.#path, "r");
     try {
       await file.datasync();
     } finally {
@@ -82,24 +84,24 @@ export class FileStorage implements Storage {
   close(): void {}
 
   /** State after the last line that counts. */
-  private load(): { state: State; position: Position } {
+  #load(): { state: State; position: Position } {
     for (;;) {
-      const position = this.withFile((file) => readOn(this.known, file));
-      this.known = position;
+      const position = this.#withFile((file) => readOn(this.#known, file));
+      this.#known = position;
       if (position.last?.next !== undefined) {
-        this.follow(position.last.next);
+        this.#follow(position.last.next);
         continue;
       }
       const state = position.last?.state ? structuredClone(position.last.state) : newState();
-      if (state.format > FORMAT) throw new HubbubError(`${this.path} has format ${state.format}: a newer hubbub wrote it`);
+      if (state.format > FORMAT) throw new HubbubError(`${this.#path} has format ${state.format}: a newer hubbub wrote it`);
       return { state, position };
     }
   }
 
   /** Appends a line; returns whether it counts. */
-  private append({ file: known, length, endsWithLine }: Position, line: Line): boolean {
+  #append({ file: known, length, endsWithLine }: Position, line: Line): boolean {
     const text = Buffer.from(`${endsWithLine ? "" : "\n"}${JSON.stringify(line)}\n`);
-    return this.withFile((file) => {
+    return this.#withFile((file) => {
       if (fstatSync(file).ino !== known) return false;
       for (let written = 0; written < text.length; ) written += writeSync(file, text, written);
       const found = Buffer.alloc(text.length);
@@ -109,24 +111,24 @@ export class FileStorage implements Storage {
   }
 
   /** Goes on in a new file with the state alone. */
-  private replace(): void {
+  #replace(): void {
     const name = `journal-${toHex(crypto.getRandomValues(new Uint8Array(8)))}.jsonl`;
-    const { state, position } = this.load();
-    writeFileSync(join(this.directory, name), `${JSON.stringify({ at: 0, state })}\n`, { mode: MODE, flush: true });
-    if (this.append(position, { at: position.length, next: name })) this.follow(name);
-    else unlinkSync(join(this.directory, name));
+    const { state, position } = this.#load();
+    writeFileSync(join(this.#directory, name), `${JSON.stringify({ at: 0, state })}\n`, { mode: MODE, flush: true });
+    if (this.#append(position, { at: position.length, next: name })) this.#follow(name);
+    else unlinkSync(join(this.#directory, name));
   }
 
-  private follow(name: string): void {
+  #follow(name: string): void {
     try {
-      renameSync(join(this.directory, name), this.path);
+      renameSync(join(this.#directory, name), this.#path);
     } catch (problem) {
       if ((problem as NodeJS.ErrnoException).code !== "ENOENT") throw problem; // another process renamed it
     }
   }
 
-  private withFile<T>(use: (file: number) => T): T {
-    const file = openSync(this.path, "a+", MODE);
+  #withFile<T>(use: (file: number) => T): T {
+    const file = openSync(this.#path, "a+", MODE);
     try {
       return use(file);
     } finally {

@@ -4,7 +4,7 @@ import { md5 } from "@noble/hashes/legacy.js";
 import { sha256 } from "@noble/hashes/sha2.js";
 import { concatBytes, utf8 } from "./bytes.ts";
 import { Discovery } from "./discovery.ts";
-import { HubbubError, InvalidValueError } from "./errors.ts";
+import { check, InvalidValueError } from "./errors.ts";
 import { type Mechanism, SubsetSelection, UnaryResponse } from "./mechanism.ts";
 import { murmur3Positions } from "./murmur3.ts";
 
@@ -48,8 +48,8 @@ export abstract class Kind {
   /** Whether the cohort is drawn for this metric alone. */
   readonly hasOwnCohort: boolean = false;
   readonly hasThreshold: boolean = false;
-  /** Why the metric takes no group; "" if it takes one. */
-  readonly groupObjection: string = "";
+  /** Whether the metric may have a group. */
+  readonly takesGroup: boolean = true;
   readonly several: Several = "one";
   /** Whether a bit is one if it is one for any recording of the period. */
   readonly addsUp: boolean = false;
@@ -73,9 +73,7 @@ export abstract class Kind {
 
 function integer(fields: Fields, name: string, low: number, high: number): number {
   const given = fields[name];
-  if (typeof given !== "number" || !Number.isInteger(given) || given < low || given > high) {
-    throw new HubbubError(`${name} must be a whole number from ${low} to ${high}, got ${JSON.stringify(given)}`);
-  }
+  check(typeof given === "number" && Number.isInteger(given) && given >= low && given <= high, name, given);
   return given;
 }
 
@@ -94,7 +92,7 @@ function readSizes(fields: Fields): Sizes {
   const numCohorts = integer(fields, "num_cohorts", 1, MAX_COHORTS);
   const hashScheme = String(fields["hash_scheme"]);
   const word = fields["mechanism"];
-  if (word !== undefined && word !== "subset") throw new HubbubError(`mechanism must be absent or "subset", got ${JSON.stringify(word)}`);
+  check(word === undefined || word === "subset", "mechanism", word);
   const mechanism = word ? new SubsetSelection(fields, numBits) : new UnaryResponse(fields, numBits);
   const upToAll = Array.from({ length: numHashes + 1 }, (_, ones) => ones);
   const possibleOnes = mechanism.hasNoValueBit ? [1] : hashScheme === "google-md5" ? upToAll : [0, numHashes];
@@ -118,31 +116,21 @@ function readSizes(fields: Fields): Sizes {
 
 function requireScheme(sizes: Sizes, scheme: string, numBits: number, numCohorts = 1): void {
   const { block, numHashes, hashScheme } = sizes;
-  if (hashScheme !== scheme || block.numBits !== numBits || numHashes !== 1 || sizes.numCohorts !== numCohorts) {
-    throw new HubbubError(
-      `this kind needs hash_scheme ${scheme}, num_bits ${numBits}, num_hashes 1 and num_cohorts ${numCohorts}, ` +
-        `got ${hashScheme}, ${block.numBits}, ${numHashes} and ${sizes.numCohorts}`,
-    );
-  }
+  check(hashScheme === scheme, "hash_scheme", hashScheme);
+  check(block.numBits === numBits, "num_bits", block.numBits);
+  check(numHashes === 1, "num_hashes", numHashes);
+  check(sizes.numCohorts === numCohorts, "num_cohorts", sizes.numCohorts);
 }
 
 function requirePowerOfTwo(numCohorts: number): void {
-  if (numCohorts & (numCohorts - 1)) {
-    throw new HubbubError(`num_cohorts must be a power of two up to ${MAX_COHORTS}, got ${numCohorts}`);
-  }
+  check((numCohorts & (numCohorts - 1)) === 0, "num_cohorts", numCohorts);
 }
 
 function names(fields: Fields, field: string, most: number): string[] {
   const given = fields[field];
-  if (!Array.isArray(given) || given.length < 2 || given.length > most) {
-    throw new HubbubError(`${field} must be a list of 2 to ${most} texts`);
-  }
-  for (const name of given as unknown[]) {
-    if (typeof name !== "string" || !name || utf8(name) === null) {
-      throw new HubbubError(`${field} must be texts that are not empty and encodable as UTF-8, got ${JSON.stringify(name)}`);
-    }
-  }
-  if (new Set(given).size < given.length) throw new HubbubError(`${field} must be distinct`);
+  const isName = (name: unknown): boolean => typeof name === "string" && name !== "" && utf8(name) !== null;
+  check(Array.isArray(given) && given.length >= 2 && given.length <= most && given.every(isName), field, given);
+  check(new Set(given).size === given.length, field, given);
   return given as string[];
 }
 
@@ -158,35 +146,34 @@ export class StringKind extends Kind {
   readonly distinctValues = Infinity;
   readonly canonical: Fields;
   override readonly hasOwnCohort: boolean;
-  override readonly groupObjection: string;
-  private readonly numHashes: number;
-  private readonly discovery: Discovery | null;
-  private readonly positions: (value: Uint8Array, cohort: number) => Iterable<number>;
+  override readonly takesGroup: boolean;
+  readonly #numHashes: number;
+  readonly #discovery: Discovery | null;
+  readonly #positions: (value: Uint8Array, cohort: number) => Iterable<number>;
 
   constructor(fields: Fields) {
     super();
     const sizes = readSizes(fields);
     const { numBits } = sizes.block;
-    if (numBits < 8) throw new HubbubError(`num_bits of a string metric must be 8 to ${MAX_BITS}, got ${numBits}`);
-    if (sizes.block.mechanism.hasNoValueBit) throw new HubbubError("a string metric has no mechanism subset");
-    if (sizes.numHashes >= numBits) throw new HubbubError(`num_hashes must be below num_bits, got ${sizes.numHashes} of ${numBits}`);
-    this.numHashes = sizes.numHashes;
+    check(numBits >= 8, "num_bits", numBits);
+    check(!sizes.block.mechanism.hasNoValueBit, "mechanism", fields["mechanism"]);
+    check(sizes.numHashes < numBits, "num_hashes", sizes.numHashes);
+    this.#numHashes = sizes.numHashes;
+    check(sizes.hashScheme === "murmur3-v1" || sizes.hashScheme === "google-md5", "hash_scheme", sizes.hashScheme);
     if (sizes.hashScheme === "google-md5") {
-      if (numBits > 256 || this.numHashes > 16) throw new HubbubError("google-md5 has num_bits up to 256 and num_hashes up to 16");
-      this.positions = (value, cohort) => md5Positions(value, cohort, numBits, this.numHashes);
-    } else if (sizes.hashScheme === "murmur3-v1") {
-      this.positions = (value, cohort) => murmur3Positions(value, cohort, numBits, this.numHashes);
+      check(numBits <= 256 && this.#numHashes <= 16, "num_bits", numBits);
+      this.#positions = (value, cohort) => md5Positions(value, cohort, numBits, this.#numHashes);
     } else {
-      throw new HubbubError(`hash_scheme of a string metric must be murmur3-v1 or google-md5, got ${sizes.hashScheme}`);
+      this.#positions = (value, cohort) => murmur3Positions(value, cohort, numBits, this.#numHashes);
     }
     requirePowerOfTwo(sizes.numCohorts);
     this.blocks = [sizes.block];
     this.numCohorts = sizes.numCohorts;
-    this.discovery = fields["discover"] === undefined ? null : new Discovery(fields["discover"], sizes.numCohorts);
-    if (this.discovery && sizes.hashScheme !== "murmur3-v1") throw new HubbubError("discover needs hash_scheme murmur3-v1");
-    this.hasOwnCohort = this.discovery !== null;
-    this.groupObjection = this.discovery ? "a metric with discover takes no group" : "";
-    this.canonical = { ...sizes.canonical, ...(this.discovery ? { discover: this.discovery.canonical } : {}) };
+    this.#discovery = fields["discover"] === undefined ? null : new Discovery(fields["discover"], sizes.numCohorts);
+    check(!this.#discovery || sizes.hashScheme === "murmur3-v1", "hash_scheme", sizes.hashScheme);
+    this.hasOwnCohort = this.#discovery !== null;
+    this.takesGroup = this.#discovery === null;
+    this.canonical = { ...sizes.canonical, ...(this.#discovery ? { discover: this.#discovery.canonical } : {}) };
   }
 
   trueBits(value: Value, cohort: number): TrueBits {
@@ -194,9 +181,9 @@ export class StringKind extends Kind {
     if (typeof value !== "string") throw wrongType("a string", value);
     const bytes = utf8(value);
     if (!bytes) throw new InvalidValueError("the value cannot be encoded as UTF-8: remove lone surrogates");
-    const hashed = this.discovery ? this.discovery.fragment(bytes, value, cohort) : bytes;
+    const hashed = this.#discovery ? this.#discovery.fragment(bytes, value, cohort) : bytes;
     let bits = 0n;
-    for (const position of this.positions(hashed, cohort)) bits |= 1n << BigInt(position);
+    for (const position of this.#positions(hashed, cohort)) bits |= 1n << BigInt(position);
     return { bits, digest: sha256(bytes).slice(0, DIGEST_BYTES) };
   }
 }
@@ -212,33 +199,31 @@ export class CategoricalKind extends Kind {
   readonly numCohorts = 1;
   readonly distinctValues: number;
   readonly canonical: Fields;
-  private readonly categories: readonly string[];
-  private readonly other: string | null;
-  private readonly noValue: bigint;
+  readonly #categories: readonly string[];
+  readonly #other: string | null;
+  readonly #noValue: bigint;
 
   constructor(fields: Fields) {
     super();
     const sizes = readSizes(fields);
-    this.categories = names(fields, "categories", MAX_BITS);
+    this.#categories = names(fields, "categories", MAX_BITS);
     const other = fields["other"] ?? null;
-    if (other !== null && !this.categories.includes(other as string)) {
-      throw new HubbubError(`other must be one of the categories, got ${JSON.stringify(other)}`);
-    }
-    this.other = other as string | null;
+    check(other === null || this.#categories.includes(other as string), "other", other);
+    this.#other = other as string | null;
     const { hasNoValueBit } = sizes.block.mechanism;
-    requireScheme(sizes, "one-hot", this.categories.length + Number(hasNoValueBit));
+    requireScheme(sizes, "one-hot", this.#categories.length + Number(hasNoValueBit));
     this.blocks = [sizes.block];
-    this.noValue = hasNoValueBit ? 1n << BigInt(this.categories.length) : 0n;
-    this.distinctValues = this.categories.length + 1;
-    this.canonical = { ...sizes.canonical, categories: this.categories, other };
+    this.#noValue = hasNoValueBit ? 1n << BigInt(this.#categories.length) : 0n;
+    this.distinctValues = this.#categories.length + 1;
+    this.canonical = { ...sizes.canonical, categories: this.#categories, other };
   }
 
   trueBits(value: Value): TrueBits {
-    if (value === null) return { bits: this.noValue, digest: NO_DIGEST };
+    if (value === null) return { bits: this.#noValue, digest: NO_DIGEST };
     if (typeof value !== "string") throw wrongType("a string", value);
-    const known = this.categories.includes(value) ? value : this.other;
-    if (known === null) throw new InvalidValueError(`the value is none of the ${this.categories.length} categories`);
-    return { bits: 1n << BigInt(this.categories.indexOf(known)), digest: NO_DIGEST };
+    const known = this.#categories.includes(value) ? value : this.#other;
+    if (known === null) throw new InvalidValueError(`the value is none of the ${this.#categories.length} categories`);
+    return { bits: 1n << BigInt(this.#categories.indexOf(known)), digest: NO_DIGEST };
   }
 }
 
@@ -272,55 +257,48 @@ export class OrdinalKind extends Kind {
   readonly canonical: Fields;
   override readonly hasThreshold: boolean;
   override readonly several: Several;
-  private readonly edges: readonly number[];
-  private readonly fallback: number | null;
+  readonly #edges: readonly number[];
+  readonly #fallback: number | null;
 
   constructor(fields: Fields) {
     super();
     const sizes = readSizes(fields);
     const buckets = fields["buckets"] as Fields | undefined;
-    if (!buckets) throw new HubbubError("an ordinal metric needs buckets");
+    check(typeof buckets === "object" && buckets !== null, "buckets", buckets);
     const { estimate = "distribution", several = "one", unit = "", default: fallback = null } = buckets;
-    if (estimate !== "mean" && estimate !== "distribution") throw new HubbubError(`estimate must be "mean" or absent, got ${JSON.stringify(estimate)}`);
-    if (!["one", "sum", "max", "last"].includes(several as string)) {
-      throw new HubbubError(`several must be one, sum, max or last, got ${JSON.stringify(several)}`);
-    }
-    if (typeof unit !== "string") throw new HubbubError(`unit must be a text, got ${JSON.stringify(unit)}`);
-    this.edges = finite("edges", buckets["edges"]);
+    check(estimate === "mean" || estimate === "distribution", "estimate", estimate);
+    check(["one", "sum", "max", "last"].includes(several as string), "several", several);
+    check(typeof unit === "string", "unit", unit);
+    this.#edges = finite("edges", buckets["edges"]);
     this.several = several as Several;
-    this.fallback = fallback === null ? null : finite("default", [fallback])[0]!;
+    this.#fallback = fallback === null ? null : finite("default", [fallback])[0]!;
     const representatives = finite("representatives", buckets["representatives"] ?? []);
     this.hasThreshold = estimate === "mean";
-    const numBuckets = this.edges.length - 1;
-    if (this.edges.some((edge, index) => index > 0 && this.edges[index - 1]! >= edge)) throw new HubbubError("edges must increase: sort them");
+    const numBuckets = this.#edges.length - 1;
+    check(this.#edges.every((edge, index) => index === 0 || this.#edges[index - 1]! < edge), "edges", this.#edges);
     if (this.hasThreshold) {
-      if (numBuckets !== 1 || !Number.isFinite(this.edges[1]! - this.edges[0]!)) {
-        throw new HubbubError('edges must be two numbers with a finite distance with estimate "mean"');
-      }
-      if (this.fallback === null || representatives.length) {
-        throw new HubbubError('estimate "mean" needs a default, and has no representatives');
-      }
+      check(numBuckets === 1 && Number.isFinite(this.#edges[1]! - this.#edges[0]!), "edges", this.#edges);
+      check(this.#fallback !== null, "default", fallback);
+      check(representatives.length === 0, "representatives", representatives);
       requireScheme(sizes, "threshold-v1", 1, sizes.numCohorts);
       requirePowerOfTwo(sizes.numCohorts);
       this.distinctValues = 2;
     } else {
-      if (numBuckets < 2) throw new HubbubError(`edges must be 3 or more numbers, got ${this.edges.length}`);
-      this.checkRepresentatives(representatives);
+      check(numBuckets >= 2, "edges", this.#edges);
+      this.#checkRepresentatives(representatives);
       const { hasNoValueBit } = sizes.block.mechanism;
-      requireScheme(sizes, "one-hot", numBuckets + Number(hasNoValueBit && this.fallback === null));
-      this.distinctValues = numBuckets + Number(this.fallback === null);
+      requireScheme(sizes, "one-hot", numBuckets + Number(hasNoValueBit && this.#fallback === null));
+      this.distinctValues = numBuckets + Number(this.#fallback === null);
     }
     this.blocks = [sizes.block];
     this.numCohorts = sizes.numCohorts;
-    const described = { default: this.fallback === null ? null : doubleHex(this.fallback), edges: this.edges.map(doubleHex), several, unit };
+    const described = { default: this.#fallback === null ? null : doubleHex(this.#fallback), edges: this.#edges.map(doubleHex), several, unit };
     this.canonical = { ...sizes.canonical, buckets: this.hasThreshold ? { ...described, estimate } : described };
   }
 
-  private checkRepresentatives(representatives: readonly number[]): void {
-    const fits = representatives.every((each, index) => this.edges[index]! <= each && each <= this.edges[index + 1]!);
-    if (representatives.length && (representatives.length !== this.edges.length - 1 || !fits)) {
-      throw new HubbubError("representatives must be one number for each bucket, within its edges");
-    }
+  #checkRepresentatives(representatives: readonly number[]): void {
+    const fits = representatives.every((each, index) => this.#edges[index]! <= each && each <= this.#edges[index + 1]!);
+    check(representatives.length === 0 || (representatives.length === this.#edges.length - 1 && fits), "representatives", representatives);
   }
 
   override number(value: Value): number | null {
@@ -330,15 +308,15 @@ export class OrdinalKind extends Kind {
   }
 
   trueBits(value: Value, _cohort: number, threshold: number): TrueBits {
-    const number = this.number(value) ?? this.fallback;
+    const number = this.number(value) ?? this.#fallback;
     const numBits = this.blocks[0]!.numBits;
-    if (number === null) return { bits: numBits > this.edges.length - 1 ? 1n << BigInt(numBits - 1) : 0n, digest: NO_DIGEST };
+    if (number === null) return { bits: numBits > this.#edges.length - 1 ? 1n << BigInt(numBits - 1) : 0n, digest: NO_DIGEST };
     if (this.hasThreshold) {
-      const [low, high] = this.edges as [number, number];
+      const [low, high] = this.#edges as [number, number];
       const fraction = Math.min(Math.max((number - low) / (high - low), 0), 1);
       return { bits: fraction >= threshold ? 1n : 0n, digest: NO_DIGEST };
     }
-    const bucket = this.edges.slice(1, -1).filter((edge) => edge <= number).length;
+    const bucket = this.#edges.slice(1, -1).filter((edge) => edge <= number).length;
     return { bits: 1n << BigInt(bucket), digest: NO_DIGEST };
   }
 }
@@ -351,9 +329,7 @@ export function combined(several: Several, earlier: number | null, number: numbe
 }
 
 function finite(name: string, given: unknown): number[] {
-  if (!Array.isArray(given) || !given.every((each) => typeof each === "number" && Number.isFinite(each))) {
-    throw new HubbubError(`${name} must be finite numbers, got ${JSON.stringify(given)}`);
-  }
+  check(Array.isArray(given) && given.every((each) => typeof each === "number" && Number.isFinite(each)), name, given);
   return given.map((each: number) => each + 0); // a negative zero is zero
 }
 
@@ -371,28 +347,28 @@ export class SetKind extends Kind {
   readonly canonical: Fields;
   override readonly hasOwnCohort = true;
   override readonly addsUp = true;
-  override readonly groupObjection = "a set metric takes no group";
-  private readonly items: readonly string[];
+  override readonly takesGroup = false;
+  readonly #items: readonly string[];
 
   constructor(fields: Fields) {
     super();
     const sizes = readSizes(fields);
-    this.items = names(fields, "items", MAX_COHORTS);
-    if (this.items.some((item) => item.includes(","))) throw new HubbubError("an item must not contain a comma");
-    requireScheme(sizes, "set-v1", 1, this.items.length);
+    this.#items = names(fields, "items", MAX_COHORTS);
+    check(!this.#items.some((item) => item.includes(",")), "items", this.#items);
+    requireScheme(sizes, "set-v1", 1, this.#items.length);
     this.blocks = [sizes.block];
     this.numCohorts = sizes.numCohorts;
-    this.canonical = { ...sizes.canonical, items: this.items };
+    this.canonical = { ...sizes.canonical, items: this.#items };
   }
 
   trueBits(value: Value, cohort: number): TrueBits {
     if (value === null) return { bits: 0n, digest: NO_DIGEST };
     if (!(value instanceof Set) && !Array.isArray(value)) throw wrongType("an array or Set of strings", value);
     const given = [...value] as unknown[];
-    if (!given.every((item) => this.items.includes(item as string))) {
-      throw new InvalidValueError(`the set has something that is none of the ${this.items.length} items`);
+    if (!given.every((item) => this.#items.includes(item as string))) {
+      throw new InvalidValueError(`the set has something that is none of the ${this.#items.length} items`);
     }
-    return { bits: given.includes(this.items[cohort]) ? 1n : 0n, digest: NO_DIGEST };
+    return { bits: given.includes(this.#items[cohort]) ? 1n : 0n, digest: NO_DIGEST };
   }
 }
 
@@ -402,48 +378,44 @@ export class JointKind extends Kind {
   readonly numCohorts: number;
   readonly distinctValues: number;
   readonly canonical: Fields;
-  override readonly groupObjection = "a joint metric takes no group: make the label a categorical part";
-  private readonly parts = new Map<string, Kind>();
+  override readonly takesGroup = false;
+  readonly #parts = new Map<string, Kind>();
 
   constructor(fields: Fields) {
     super();
     const given = fields["parts"];
-    if (!Array.isArray(given) || given.length < 2 || given.length > 3) throw new HubbubError("a joint metric has 2 or 3 parts");
+    check(Array.isArray(given) && given.length >= 2 && given.length <= 3, "parts", given);
     const blocks: Block[] = [];
     let firstBit = 0;
     for (const part of given as Fields[]) {
       const name = part["name"];
       requireName(name);
-      if (this.parts.has(name)) throw new HubbubError(`the parts must have distinct names, got ${name} twice`);
+      check(!this.#parts.has(name), "name", name);
       const kind = readKind(part);
-      if (!["string", "categorical", "boolean"].includes(kind.word) || kind.hasOwnCohort) {
-        throw new HubbubError(`part ${name} must be a string without discover, categorical or boolean`);
-      }
-      this.parts.set(name, kind);
+      check(["string", "categorical", "boolean"].includes(kind.word) && !kind.hasOwnCohort, "kind", kind.word);
+      this.#parts.set(name, kind);
       blocks.push({ ...kind.blocks[0]!, name, firstBit });
       firstBit += kind.numBits;
     }
     this.blocks = blocks;
-    const kinds = [...this.parts.values()];
+    const kinds = [...this.#parts.values()];
     const cohorts = new Set(kinds.filter((kind) => kind.word === "string").map((kind) => kind.numCohorts));
-    if (cohorts.size > 1) throw new HubbubError("the string parts must have one num_cohorts: a report has one cohort");
-    if (new Set(blocks.map((block) => block.mechanism.hasPermanentNoise)).size > 1) {
-      throw new HubbubError("either all parts or none must have a permanent response");
-    }
-    if (firstBit > MAX_BITS) throw new HubbubError(`the parts must have at most ${MAX_BITS} bits together, got ${firstBit}`);
+    check(cohorts.size <= 1, "num_cohorts", [...cohorts]);
+    check(new Set(blocks.map((block) => block.mechanism.hasPermanentNoise)).size === 1, "prob_f", "0 in some parts only");
+    check(firstBit <= MAX_BITS, "num_bits", firstBit);
     this.numCohorts = [...cohorts][0] ?? 1;
     this.distinctValues = kinds.reduce((product, kind) => product * kind.distinctValues, 1);
     this.canonical = {
       kind: "joint",
-      parts: [...this.parts].map(([name, kind]) => ({ ...kind.canonical, name })),
+      parts: [...this.#parts].map(([name, kind]) => ({ ...kind.canonical, name })),
     };
   }
 
   trueBits(value: Value, cohort: number, threshold: number): TrueBits {
-    const values = this.valuesOf(value);
+    const values = this.#valuesOf(value);
     let bits = 0n;
     const digests: Uint8Array[] = [];
-    [...this.parts.values()].forEach((kind, index) => {
+    [...this.#parts.values()].forEach((kind, index) => {
       const part = kind.trueBits(values[index] ?? null, cohort, threshold);
       bits |= part.bits << BigInt(this.blocks[index]!.firstBit);
       digests.push(part.digest);
@@ -451,25 +423,23 @@ export class JointKind extends Kind {
     return { bits, digest: concatBytes(...digests) };
   }
 
-  private valuesOf(value: Value): readonly PartValue[] {
+  #valuesOf(value: Value): readonly PartValue[] {
     if (value === null) return [];
     if (Array.isArray(value)) {
-      if (value.length !== this.parts.size) throw new InvalidValueError(`the array must have ${this.parts.size} values, got ${value.length}`);
+      if (value.length !== this.#parts.size) throw new InvalidValueError(`the array must have ${this.#parts.size} values, got ${value.length}`);
       return value as readonly PartValue[];
     }
     if (typeof value !== "object" || value instanceof Set) throw wrongType("an object of its parts", value);
-    if (Object.keys(value).some((key) => !this.parts.has(key))) {
-      throw new InvalidValueError(`the object has keys that are no parts: use ${[...this.parts.keys()].join(", ")} only`);
+    if (Object.keys(value).some((key) => !this.#parts.has(key))) {
+      throw new InvalidValueError(`the object has keys that are no parts: use ${[...this.#parts.keys()].join(", ")} only`);
     }
-    return [...this.parts.keys()].map((name) => (value as Record<string, PartValue>)[name] ?? null);
+    return [...this.#parts.keys()].map((name) => (value as Record<string, PartValue>)[name] ?? null);
   }
 }
 
 /** Raises HubbubError unless a text is the name of a metric. */
 export function requireName(name: unknown): asserts name is string {
-  if (typeof name !== "string" || !/^[a-z][a-z0-9_.-]{0,63}$/.test(name)) {
-    throw new HubbubError(`a name is a lower-case letter and up to 63 of a-z, 0-9, _ . -, got ${JSON.stringify(name)}`);
-  }
+  check(typeof name === "string" && /^[a-z][a-z0-9_.-]{0,63}$/.test(name), "name", name);
 }
 
 const KINDS: Readonly<Record<string, new (fields: Fields) => Kind>> = {
@@ -486,13 +456,9 @@ const OWNERS: Readonly<Record<string, string>> = { buckets: "ordinal", items: "s
 export function readKind(fields: Fields): Kind {
   const word = fields["kind"];
   const kind = typeof word === "string" && Object.hasOwn(KINDS, word) ? KINDS[word] : undefined;
-  if (!kind) throw new HubbubError(`kind must be one of ${Object.keys(KINDS).join(", ")}, got ${JSON.stringify(word)}`);
-  for (const [field, owner] of Object.entries(OWNERS)) {
-    if (fields[field] !== undefined && owner !== word) throw new HubbubError(`only a metric of kind ${owner} has ${field}`);
-  }
-  const categories = fields["categories"];
-  if (word !== "categorical" && ((Array.isArray(categories) && categories.length > 0) || fields["other"])) {
-    throw new HubbubError("only a metric of kind categorical has categories");
-  }
+  check(kind !== undefined, "kind", word);
+  for (const [field, owner] of Object.entries(OWNERS)) check(fields[field] === undefined || owner === word, field, fields[field]);
+  const { categories = [], other = null } = fields;
+  check(word === "categorical" || (other === null && Array.isArray(categories) && categories.length === 0), "categories", categories);
   return new kind(fields);
 }

@@ -2,7 +2,7 @@
 
 import { sha256 } from "@noble/hashes/sha2.js";
 import { toHex } from "./bytes.ts";
-import { HubbubError } from "./errors.ts";
+import { check, HubbubError } from "./errors.ts";
 import { type Fields, type Kind, readKind, requireName } from "./kinds.ts";
 import { type PeriodKind, readPeriodKind } from "./periods.ts";
 
@@ -76,33 +76,29 @@ export class Metric {
 }
 
 function readHold(hold: unknown): number | null {
-  if (hold === null || (typeof hold === "number" && Number.isInteger(hold) && hold >= 1)) return hold;
-  throw new HubbubError(`hold must be a whole number of periods, 1 or more, or null, got ${JSON.stringify(hold)}`);
+  check(hold === null || (typeof hold === "number" && Number.isInteger(hold) && hold >= 1), "hold", hold);
+  return hold;
 }
 
 function readLimit(limit: unknown): number {
   if (limit === undefined || limit === null) return Infinity;
-  if (typeof limit === "number" && limit > 0) return limit;
-  throw new HubbubError(`lifetime_epsilon must be a number above 0, got ${JSON.stringify(limit)}`);
+  check(typeof limit === "number" && limit > 0, "lifetime_epsilon", limit);
+  return limit;
 }
 
 function readDay(day: unknown): string | null {
-  if (day === null || (typeof day === "string" && /^\d{4}-\d\d-\d\d$/.test(day))) return day;
-  throw new HubbubError(`expires must be a day such as 2027-01-01, got ${JSON.stringify(day)}`);
+  check(day === null || (typeof day === "string" && /^\d{4}-\d\d-\d\d$/.test(day)), "expires", day);
+  return day;
 }
 
 function readGroup(group: unknown, kind: Kind): Group | null {
   if (group === null) return null;
   const { name, values } = group as Record<string, unknown>;
   const isValue = (value: unknown): boolean => typeof value === "string" && /^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$/.test(value);
-  if (typeof name !== "string" || !/^[a-z][a-z0-9_]{0,31}$/.test(name) || name === "period") {
-    throw new HubbubError(`group: name must be lower-case letters, digits and _, at most 32, got ${JSON.stringify(name)}`);
-  }
-  if (!Array.isArray(values) || values.length < 2 || values.length > 16 || !values.every(isValue) || new Set(values).size < values.length) {
-    throw new HubbubError("group: values must be 2 to 16 different texts of letters, digits, '.', '_' and '-', at most 32 each");
-  }
-  if (!values.includes("other")) throw new HubbubError("group: values must have other, which stands for every other label");
-  if (kind.groupObjection) throw new HubbubError(kind.groupObjection);
+  check(typeof name === "string" && /^[a-z][a-z0-9_]{0,31}$/.test(name) && name !== "period", "group", name);
+  check(Array.isArray(values) && values.length >= 2 && values.length <= 16 && values.every(isValue), "group", values);
+  check(new Set(values).size === values.length && values.includes("other"), "group", values);
+  check(kind.takesGroup, "group", name);
   return { name, values: values as string[] };
 }
 

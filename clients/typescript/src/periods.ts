@@ -1,6 +1,6 @@
 /** Reporting periods: a UTC day, a week from Monday, a month. A period is named by its first day, ISO 8601. */
 
-import { HubbubError } from "./errors.ts";
+import { check } from "./errors.ts";
 
 export type PeriodKind = "day" | "week" | "month";
 
@@ -8,8 +8,8 @@ export const DAY = 86_400_000;
 const MONDAY = 3;
 
 export function readPeriodKind(word: unknown): PeriodKind {
-  if (word === "day" || word === "week" || word === "month") return word;
-  throw new HubbubError(`period must be day, week or month, got ${JSON.stringify(word)}`);
+  check(word === "day" || word === "week" || word === "month", "period", word);
+  return word;
 }
 
 export const isoDay = (time: number): string => new Date(time).toISOString().slice(0, 10);
@@ -34,7 +34,6 @@ export const startOf = (period: string): number => Date.parse(`${period}T00:00:0
 /** Number of a period: days since 1970-01-01, weeks since 1969-12-29, or months since 1970-01. */
 export function periodNumber(kind: PeriodKind, period: string): number {
   const day = startOf(period) / DAY;
-  if (Number.isNaN(day)) throw new HubbubError(`a period is a day such as 2026-11-23, got ${JSON.stringify(period)}`);
   if (kind === "day") return day;
   if (kind === "week") return Math.floor((day + MONDAY) / 7);
   const date = new Date(day * DAY);

@@ -51,35 +51,35 @@ export function randomUuid(random: RandomBytes): string {
 
 /** Encoder of one metric under one secret, and the storage of its last value. */
 class MetricEncoder {
-  private readonly encoder: Encoder;
-  private readonly digest: Uint8Array;
+  readonly #encoder: Encoder;
+  readonly #digest: Uint8Array;
+  readonly #secret: Secret;
+  readonly #random: RandomBytes;
 
-  constructor(
-    readonly metric: Metric,
-    private readonly secret: Secret,
-    private readonly random: RandomBytes,
-  ) {
-    this.encoder = new Encoder(metric, secret, random);
-    this.digest = fromHex(metric.digest);
+  constructor(readonly metric: Metric, secret: Secret, random: RandomBytes) {
+    this.#secret = secret;
+    this.#random = random;
+    this.#encoder = new Encoder(metric, secret, random);
+    this.#digest = fromHex(metric.digest);
   }
 
   trueBits(value: Value): TrueBits {
-    return this.encoder.trueBits(value);
+    return this.#encoder.trueBits(value);
   }
 
   /** Hides bytes in the storage; the secret opens them. */
   seal(bytes: Uint8Array): string {
-    const nonce = this.random(TAG_BYTES);
-    return toHex(concatBytes(nonce, this.padded(bytes, nonce)));
+    const nonce = this.#random(TAG_BYTES);
+    return toHex(concatBytes(nonce, this.#padded(bytes, nonce)));
   }
 
   open(sealed: string): Uint8Array {
     const bytes = fromHex(sealed);
-    return this.padded(bytes.subarray(TAG_BYTES), bytes.subarray(0, TAG_BYTES));
+    return this.#padded(bytes.subarray(TAG_BYTES), bytes.subarray(0, TAG_BYTES));
   }
 
-  private padded(bytes: Uint8Array, nonce: Uint8Array): Uint8Array {
-    const pad = this.secret.stream(bytes.length, "hubbub/seal/v2", this.digest, nonce);
+  #padded(bytes: Uint8Array, nonce: Uint8Array): Uint8Array {
+    const pad = this.#secret.stream(bytes.length, "hubbub/seal/v2", this.#digest, nonce);
     return bytes.map((byte, index) => byte ^ pad[index]!);
   }
 
@@ -87,29 +87,29 @@ class MetricEncoder {
   encodePeriod(account: Account, value: TrueBits, period: string): EncodedReport | null {
     const { hold, period: kind } = this.metric;
     const epoch = hold === null ? null : Math.floor(periodNumber(kind, period) / hold);
-    if (epoch !== null && account.sealed && account.epoch === epoch) return this.repeatLast(account, epoch, false);
-    const key = this.encoder.key(value);
-    const tag = toHex(this.secret.stream(TAG_BYTES, "hubbub/tag/v2", this.digest, key));
+    if (epoch !== null && account.sealed && account.epoch === epoch) return this.#repeatLast(account, epoch, false);
+    const key = this.#encoder.key(value);
+    const tag = toHex(this.#secret.stream(TAG_BYTES, "hubbub/tag/v2", this.#digest, key));
     const costsUnit = account.unit !== "value" || !account.tags.includes(tag);
-    if (costsUnit && !hasRoom(account)) return account.unit === "value" && account.sealed ? this.repeatLast(account, null, true) : null;
-    return this.encoded(account, value, epoch, { tag, sealed: this.seal(key), costsUnit, stoodIn: false });
+    if (costsUnit && !hasRoom(account)) return account.unit === "value" && account.sealed ? this.#repeatLast(account, null, true) : null;
+    return this.#encoded(account, value, epoch, { tag, sealed: this.seal(key), costsUnit, stoodIn: false });
   }
 
-  private repeatLast(account: Account, epoch: number | null, stoodIn: boolean): EncodedReport {
+  #repeatLast(account: Account, epoch: number | null, stoodIn: boolean): EncodedReport {
     const key = this.open(account.sealed);
     const { rowBytes } = this.metric.kind;
     const value = { bits: toBigInt(key.subarray(0, rowBytes)), digest: key.subarray(rowBytes) };
-    return this.encoded(account, value, epoch, { tag: account.tag, sealed: account.sealed, costsUnit: false, stoodIn });
+    return this.#encoded(account, value, epoch, { tag: account.tag, sealed: account.sealed, costsUnit: false, stoodIn });
   }
 
-  private encoded(
+  #encoded(
     account: Account,
     value: TrueBits,
     epoch: number | null,
     cost: Pick<EncodedReport, "tag" | "sealed" | "costsUnit" | "stoodIn">,
   ): EncodedReport {
     const response = epoch === null ? null : responseNumber(account, epoch);
-    const { cohort, bits } = this.encoder.encode(value, response);
+    const { cohort, bits } = this.#encoder.encode(value, response);
     return { cohort, bits: toHex(bits), epoch, response, ...cost };
   }
 }
@@ -133,29 +133,30 @@ function charge(account: Account, report: EncodedReport): void {
 }
 
 export class Recorder {
-  private readonly metrics: ReadonlyMap<string, Metric>;
-  private encoders = new Map<string, MetricEncoder>();
-  private encodersOf = "";
+  readonly #metrics: ReadonlyMap<string, Metric>;
+  #encoders = new Map<string, MetricEncoder>();
+  #encodersOf = "";
+  readonly #policy: Policy;
+  readonly #labels: Readonly<Record<string, string>>;
+  readonly #random: RandomBytes;
 
-  constructor(
-    metrics: readonly Metric[],
-    private readonly policy: Policy,
-    private readonly labels: Readonly<Record<string, string>>,
-    private readonly random: RandomBytes,
-  ) {
-    this.metrics = new Map(metrics.map((metric) => [metric.name, metric]));
+  constructor(metrics: readonly Metric[], policy: Policy, labels: Readonly<Record<string, string>>, random: RandomBytes) {
+    this.#policy = policy;
+    this.#labels = labels;
+    this.#random = random;
+    this.#metrics = new Map(metrics.map((metric) => [metric.name, metric]));
   }
 
   /** Takes one recording, or counts why it is ignored. isPersistent : whether the storage lasts */
   record(state: State, name: string, value: Value, now: number, isPersistent: boolean): Outcome {
-    const outcome = this.take(state, name, value, now, isPersistent);
+    const outcome = this.#take(state, name, value, now, isPersistent);
     if (outcome !== "recorded") count(state.counts.ignored, outcome);
     return outcome;
   }
 
-  private take(state: State, name: string, value: Value, now: number, isPersistent: boolean): Outcome {
+  #take(state: State, name: string, value: Value, now: number, isPersistent: boolean): Outcome {
     if (state.consent === "off") return "consent";
-    const metric = this.metrics.get(name);
+    const metric = this.#metrics.get(name);
     if (!metric) return "unknown-metric";
     const period = periodOf(metric.period, now);
     if (metric.hasExpired(period)) return "expired";
@@ -165,18 +166,18 @@ export class Recorder {
     if (account.refused) return "policy";
     if (account.unit === "value" && !isPersistent) return "not-persistent";
     if (account.formed.includes(period)) return "clock";
-    const encoder = this.encoder(state, metric);
+    const encoder = this.#encoder(state, metric);
     const earlier = state.drafts[metric.digest];
     const draft = earlier?.period === period ? earlier : undefined;
     let [bits, number]: [TrueBits, string] = [{ bits: 0n, digest: new Uint8Array(0) }, ""];
     try {
-      [bits, number] = this.withEarlier(encoder, value, draft?.number ?? "");
+      [bits, number] = this.#withEarlier(encoder, value, draft?.number ?? "");
     } catch (problem) {
       if (problem instanceof InvalidValueError) return "invalid";
       throw problem;
     }
     const recordings = (draft?.recordings ?? 0) + 1;
-    if (draft && !number && uniformBelow(recordings, this.random) > 0) {
+    if (draft && !number && uniformBelow(recordings, this.#random) > 0) {
       draft.recordings = recordings;
       state.counts.superseded++;
       return "recorded";
@@ -190,7 +191,7 @@ export class Recorder {
   }
 
   /** True bits of a value together with the period's earlier recordings, and what to keep of them for the next, sealed. */
-  private withEarlier(encoder: MetricEncoder, value: Value, sealed: string): [TrueBits, string] {
+  #withEarlier(encoder: MetricEncoder, value: Value, sealed: string): [TrueBits, string] {
     const { kind } = encoder.metric;
     const earlier = sealed ? new DataView(encoder.open(sealed).slice().buffer).getFloat64(0) : null;
     const seal = (number: number): string => {
@@ -213,25 +214,25 @@ export class Recorder {
   /** Opens or continues the account of each metric that is collected, and shares out the budget. */
   enroll(state: State, now: number): void {
     if (state.consent === "off" || isClockBehind(state, now)) return;
-    const metrics = this.collected(now);
+    const metrics = this.#collected(now);
     for (const metric of metrics) {
       const period = periodOf(metric.period, now);
       const account = (state.accounts[metric.digest] ??= newAccount(metric, period));
       if (account.enrollment !== state.enrollments) account.firstPeriod = period;
     }
-    allocate(this.policy, state.accounts, metrics, state.enrollments);
+    allocate(this.#policy, state.accounts, metrics, state.enrollments);
   }
 
-  private collected(now: number): Metric[] {
-    return [...this.metrics.values()].filter((metric) => !metric.hasExpired(periodOf(metric.period, now)));
+  #collected(now: number): Metric[] {
+    return [...this.#metrics.values()].filter((metric) => !metric.hasExpired(periodOf(metric.period, now)));
   }
 
-  private encoder(state: State, metric: Metric): MetricEncoder {
-    if (this.encodersOf !== state.secret) [this.encoders, this.encodersOf] = [new Map(), state.secret];
-    let encoder = this.encoders.get(metric.digest);
+  #encoder(state: State, metric: Metric): MetricEncoder {
+    if (this.#encodersOf !== state.secret) [this.#encoders, this.#encodersOf] = [new Map(), state.secret];
+    let encoder = this.#encoders.get(metric.digest);
     if (!encoder) {
-      encoder = new MetricEncoder(metric, new Secret(fromHex(state.secret)), this.random);
-      this.encoders.set(metric.digest, encoder);
+      encoder = new MetricEncoder(metric, new Secret(fromHex(state.secret)), this.#random);
+      this.#encoders.set(metric.digest, encoder);
     }
     return encoder;
   }
@@ -239,9 +240,9 @@ export class Recorder {
   /** Makes the batches of all finished periods without one. Returns whether anything changed. */
   buildDue(state: State, now: number, isPersistent: boolean): boolean {
     if (state.consent === "off" || isClockBehind(state, now)) return false;
-    let changed = !this.collected(now).every((metric) => state.accounts[metric.digest]?.enrollment === state.enrollments);
+    let changed = !this.#collected(now).every((metric) => state.accounts[metric.digest]?.enrollment === state.enrollments);
     if (changed) this.enroll(state, now);
-    for (const metric of this.metrics.values()) {
+    for (const metric of this.#metrics.values()) {
       const account = state.accounts[metric.digest];
       if (!account || account.refused || (account.unit === "value" && !isPersistent)) continue;
       const current = periodOf(metric.period, now);
@@ -249,39 +250,39 @@ export class Recorder {
       const oldest = periodOf(metric.period, now - MAX_BATCH_AGE);
       for (let period = account.firstPeriod > oldest ? account.firstPeriod : oldest; period < current; period = nextPeriod(metric.period, period)) {
         if (account.formed.includes(period) || metric.hasExpired(period)) continue;
-        this.form(state, metric, account, period, now);
+        this.#form(state, metric, account, period, now);
         changed = true;
       }
       if (metric.group && account.groups[current] === undefined) {
-        account.groups = { [current]: metric.groupValue(this.labels) };
+        account.groups = { [current]: metric.groupValue(this.#labels) };
         changed = true;
       }
     }
-    return this.discard(state, now) || changed;
+    return this.#discard(state, now) || changed;
   }
 
-  private form(state: State, metric: Metric, account: Account, period: string, now: number): void {
+  #form(state: State, metric: Metric, account: Account, period: string, now: number): void {
     account.formed = [...account.formed, period].slice(-REMEMBERED_PERIODS);
-    const encoder = this.encoder(state, metric);
+    const encoder = this.#encoder(state, metric);
     const draft = state.drafts[metric.digest];
     const hasDraft = draft?.period === period;
     const report = hasDraft ? draft.report : encoder.encodePeriod(account, encoder.trueBits(null), period);
     if (hasDraft) delete state.drafts[metric.digest];
     if (!report) return; // no budget is left: the metric sends no more reports
     charge(account, report);
-    const id = randomUuid(this.random);
+    const id = randomUuid(this.#random);
     const end = startOf(nextPeriod(metric.period, period));
     const length = startOf(nextPeriod(metric.period, isoDay(end))) - end;
     const earliest = Math.max(now, end);
     const latest = Math.min(earliest + length, end + MAX_BATCH_AGE);
-    const group = account.groups[period] ?? metric.groupValue(this.labels);
+    const group = account.groups[period] ?? metric.groupValue(this.#labels);
     state.queue.push({
       id,
       metric: metric.name,
       digest: metric.digest,
       period,
       periodEnd: end,
-      sendAt: earliest + uniform(this.random) * Math.max(0, latest - earliest),
+      sendAt: earliest + uniform(this.#random) * Math.max(0, latest - earliest),
       body: batchBody(metric, id, period, group, [{ cohort: report.cohort, bits: fromHex(report.bits) }]),
       inDoubt: false,
       rescheduled: false,
@@ -291,7 +292,7 @@ export class Recorder {
   }
 
   /** Drops batches that nobody will accept, and the oldest beyond the limit. A clock that is ahead drops none. */
-  private discard(state: State, now: number): boolean {
+  #discard(state: State, now: number): boolean {
     const certain = Math.min(now, state.confirmedAt);
     const kept = state.queue.filter((batch) => certain < batch.periodEnd + MAX_BATCH_AGE);
     const aged = state.queue.length - kept.length;
@@ -311,7 +312,7 @@ export class Recorder {
       Object.assign(state, { drafts: {}, queue: [], sent: [], quarantine: [], secret: "", failures: 0, backoffUntil: 0, lastError: "" });
       for (const account of Object.values(state.accounts)) Object.assign(account, { tags: [], tag: "", sealed: "", groups: {} });
     } else if (state.consent === "off") {
-      state.secret = toHex(this.random(32));
+      state.secret = toHex(this.#random(32));
       state.enrollments++;
     }
     state.consent = level;

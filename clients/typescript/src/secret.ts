@@ -8,7 +8,11 @@ export const SECRET_BYTES = 32;
 const text = new TextEncoder();
 
 export class Secret {
-  constructor(private readonly key: Uint8Array) {}
+  readonly #key: Uint8Array;
+
+  constructor(key: Uint8Array) {
+    this.#key = key;
+  }
 
   static generate(random: RandomBytes): Secret {
     return new Secret(random(SECRET_BYTES));
@@ -16,7 +20,7 @@ export class Secret {
 
   /** First bytes of SHA-256's sponge over the domain, the secret and the fields. */
   stream(length: number, domain: string, ...fields: Uint8Array[]): Uint8Array {
-    return length ? shake256(concatBytes(...[text.encode(domain), this.key, ...fields].map(framed)), { dkLen: length }) : new Uint8Array(0);
+    return length ? shake256(concatBytes(...[text.encode(domain), this.#key, ...fields].map(framed)), { dkLen: length }) : new Uint8Array(0);
   }
 
   cohort(numCohorts: number): number {
