@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 
 .DEFAULT_GOAL := check
-.PHONY: audit bench-attacks demo docs figures test test-spark check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-explore bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood mutants
+.PHONY: audit bench-attacks demo docs figures test test-spark test-typescript typescript check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-explore bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood mutants
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -40,9 +40,24 @@ demo: .venv/.demo-installed        ## the whole pipeline on real data: true and 
 test: .venv/.dev-installed         ## the tests that are not marked slow: about ten minutes on two cores
 	$(BIN)/pytest -q -n logical --dist loadfile -m "not slow"
 
+TYPESCRIPT := clients/typescript
+typescript: $(TYPESCRIPT)/dist/.built    ## build the TypeScript client
+
+$(TYPESCRIPT)/node_modules/.installed: $(TYPESCRIPT)/package-lock.json
+	@command -v npm >/dev/null || { echo "The TypeScript client needs Node 20 or newer and npm: install them (Debian: apt-get install nodejs npm), then run make again" >&2; exit 1; }
+	cd $(TYPESCRIPT) && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+$(TYPESCRIPT)/dist/.built: $(TYPESCRIPT)/node_modules/.installed $(TYPESCRIPT)/build.mjs $(TYPESCRIPT)/tsconfig.json $(wildcard $(TYPESCRIPT)/src/*.ts $(TYPESCRIPT)/conformance/*.ts)
+	cd $(TYPESCRIPT) && npm run --silent types && npm run --silent build
+	@touch $@
+
+test-typescript: typescript .venv/.dev-installed    ## the tests of the TypeScript client
+	HUBBUB_TEST_REQUIRE=node $(BIN)/pytest -q tests/typescript
+
 check: format lint types test      ## every change must pass this
 
-ci: .venv/.spark-installed check processors python3.13 docs slow    ## check, other processors, Python 3.13, the documentation site, and every slow test, also those with Spark
+ci: .venv/.spark-installed typescript check processors python3.13 docs slow    ## check, other processors, Python 3.13, the documentation site, and every slow test, also those with Spark
 
 # Only tests of recorded numbers: the other tests compare numbers of one run, which all round alike.
 RECORDED := $(BIN)/pytest -q tests/decoder/test_recorded_decodes.py

@@ -61,6 +61,8 @@ const CLAIM = 30_000;
 const MAX_WAITING = 10_000;
 
 export class Client {
+  /** Resolves when the client takes part in the current periods, and has made the reports of those that passed. */
+  readonly started: Promise<void>;
   readonly #storage: Storage;
   readonly #recorder: Recorder;
   readonly #transport: Transport;
@@ -90,7 +92,7 @@ export class Client {
     this.#storage = options.storage;
     this.#requirePersistence = options.requirePersistence ?? true;
     this.#paused = (options.pauseWhenAutomated ?? true) ? automation() : "";
-    this.#schedule(0);
+    this.started = this.#round(false).then((wait) => this.#schedule(wait));
   }
 
   /** Records a value. Never throws or blocks; resolves when the recording is durable, to "recorded", or to the reason why it is ignored. */

@@ -13,16 +13,17 @@ import { toHex } from "./bytes.ts";
 import { HubbubError } from "./errors.ts";
 import { FORMAT, newState, type State, type Storage } from "./state.ts";
 
-/** state : after the change; next : name of the file that goes on */
+/** by : random, so that no two lines are equal; state : after the change; next : name of the file that goes on */
 interface Line {
+  by: string;
   at: number;
   state?: State;
   next?: string;
 }
 
-/** What was read of a file: the last line that counts, and up to where. */
+/** What was read of a file: the last line that counts, and up to where. id : of the file, the `by` of its first line */
 interface Position {
-  file: number;
+  id: string;
   length: number;
   endsWithLine: boolean;
   last: Line | null;
@@ -32,10 +33,11 @@ const NEWLINE = 10;
 const LONGEST = 1 << 18;
 const ATTEMPTS = 1000;
 const MODE = 0o600;
+const ID_BYTES = 8;
 
 export class FileStorage implements Storage {
   readonly #path: string;
-  #known: Position = nothing(0);
+  #known: Position = nothing("");
   readonly #directory: string;
 
   /** directory : of this client alone; it is created. Raises HubbubError if it cannot be. */
@@ -58,7 +60,7 @@ export class FileStorage implements Storage {
       const { state, position } = this.#load();
       const [result, write] = change(state);
       if (!write) return result;
-      if (this.#append(position, { at: position.length, state })) {
+      if (this.#append(position, { by: randomId(), at: position.length, state })) {
         if (position.length > LONGEST) this.#replace();
         return result;
       }
@@ -99,10 +101,10 @@ export class FileStorage implements Storage {
   }
 
   /** Appends a line; returns whether it counts. */
-  #append({ file: known, length, endsWithLine }: Position, line: Line): boolean {
+  #append({ id, length, endsWithLine }: Position, line: Line): boolean {
     const text = Buffer.from(`${endsWithLine ? "" : "\n"}${JSON.stringify(line)}\n`);
     return this.#withFile((file) => {
-      if (fstatSync(file).ino !== known) return false;
+      if (idOf(file) !== id) return false;
       for (let written = 0; written < text.length; ) written += writeSync(file, text, written);
       const found = Buffer.alloc(text.length);
       readSync(file, found, 0, text.length, length);
@@ -112,10 +114,11 @@ export class FileStorage implements Storage {
 
   /** Goes on in a new file with the state alone. */
   #replace(): void {
-    const name = `journal-${toHex(crypto.getRandomValues(new Uint8Array(8)))}.jsonl`;
+    const by = randomId();
+    const name = `journal-${by}.jsonl`;
     const { state, position } = this.#load();
-    writeFileSync(join(this.#directory, name), `${JSON.stringify({ at: 0, state })}\n`, { mode: MODE, flush: true });
-    if (this.#append(position, { at: position.length, next: name })) this.#follow(name);
+    writeFileSync(join(this.#directory, name), `${JSON.stringify({ by, at: 0, state } satisfies Line)}\n`, { mode: MODE, flush: true });
+    if (this.#append(position, { by: randomId(), at: position.length, next: name })) this.#follow(name);
     else unlinkSync(join(this.#directory, name));
   }
 
@@ -137,14 +140,14 @@ export class FileStorage implements Storage {
   }
 }
 
-function nothing(file: number): Position {
-  return { file, length: 0, endsWithLine: true, last: null };
+function nothing(id: string): Position {
+  return { id, length: 0, endsWithLine: true, last: null };
 }
 
 /** Reads the lines that were appended to a file since a position, or all of another file. */
 function readOn(known: Position, file: number): Position {
-  const { ino, size } = fstatSync(file);
-  const before = known.file === ino && known.length <= size && known.endsWithLine ? known : nothing(ino);
+  const [id, { size }] = [idOf(file), fstatSync(file)];
+  const before = known.id === id && known.length <= size && known.endsWithLine ? known : nothing(id);
   const bytes = Buffer.alloc(size - before.length);
   const length = bytes.length ? readSync(file, bytes, 0, bytes.length, before.length) : 0;
   let { last } = before;
@@ -156,7 +159,17 @@ function readOn(known: Position, file: number): Position {
     if (line && (line.at === at || line.at === at - 1) && last?.next === undefined) last = line;
     start = end + 1;
   }
-  return { file: ino, length: before.length + length, endsWithLine: start === length, last };
+  return { id, length: before.length + length, endsWithLine: start === length, last };
+}
+
+function randomId(): string {
+  return toHex(crypto.getRandomValues(new Uint8Array(ID_BYTES)));
+}
+
+function idOf(file: number): string {
+  const start = Buffer.alloc(64);
+  const length = readSync(file, start, 0, start.length, 0);
+  return /^\{"by":"([0-9a-f]+)"/.exec(start.toString("latin1", 0, length))?.[1] ?? "";
 }
 
 function parsed(text: string): Line | null {

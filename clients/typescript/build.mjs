@@ -1,0 +1,12 @@
+/** Bundles: the client for browsers and for Node, and the adapters of the conformance kit. */
+
+import { build } from "esbuild";
+
+const common = { bundle: true, format: "esm", logLevel: "warning" };
+const browser = { ...common, minify: true, target: "es2022" };
+const node = { ...common, platform: "node", target: "node20" };
+
+await build({ ...browser, entryPoints: ["src/index.ts"], outfile: "dist/hubbub.js" });
+await build({ ...node, entryPoints: ["src/node.ts"], outfile: "dist/node.js" });
+await build({ ...browser, entryPoints: ["conformance/browser.ts"], outfile: "dist/conformance-browser.js" });
+await build({ ...node, entryPoints: ["conformance/node.ts"], outfile: "dist/conformance-node.js" });

@@ -1,0 +1,85 @@
+"""Recordings that the TypeScript client acknowledged are counted after kills, and with several processes on one directory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from hubbub.conformance.adapter import Adapter
+from hubbub.conformance.scenarios import DARK, PAGE
+from hubbub.conformance.scripted_aggregator import ScriptedAggregator
+from tests.typescript.conftest import Built
+
+PROGRAM = Path(__file__).with_name("recording.mjs")
+NOBODY = "http://127.0.0.1:9"
+DEFINITIONS = [PAGE.to_dict(), DARK.to_dict()]
+
+
+def start(node: str, bundle: Path, directory: Path, number: int) -> subprocess.Popen[bytes]:
+    arguments = [str(bundle), str(directory), json.dumps(DEFINITIONS), NOBODY, str(number)]
+    return subprocess.Popen([node, str(PROGRAM), *arguments], stdout=subprocess.PIPE)
+
+
+def state_of(adapter: Adapter, directory: Path, url: str, now: datetime) -> dict[str, Any]:
+    adapter.ask(
+        {"call": "start", "definitions": DEFINITIONS, "directory": str(directory), "url": url, "now": now.isoformat()}
+    )
+    return dict(adapter.ask({"call": "inspect"}))
+
+
+def check(node_adapter: Sequence[str], directory: Path, acknowledged: int, at_most: int) -> None:
+    """The recordings are counted, and two days later each metric and period has one report."""
+    now = datetime.now(UTC)
+    with ScriptedAggregator(now) as aggregator, Adapter(node_adapter, 60) as adapter:
+        counts = state_of(adapter, directory, aggregator.url, now)["counts"]
+        recorded = counts["chosen"] + counts["superseded"]
+        assert acknowledged <= recorded <= at_most
+        assert counts["ignored"] == {}
+        for _ in range(12):
+            aggregator.now += timedelta(hours=6)
+            adapter.ask({"call": "advance", "now": aggregator.now.isoformat()})
+            assert adapter.ask({"call": "flush"})["delivered"]
+        counts = adapter.ask({"call": "inspect"})["counts"]
+        reports = {
+            (body["metric"], body["period"]): body["batch_id"]
+            for body in (json.loads(each.body) for each in aggregator.requests)
+        }
+        ids = {request.batch_id for request in aggregator.requests}
+        assert len(reports) == len(ids) == counts["acknowledged"]
+        assert {name for name, _ in reports} == {"page", "dark"}
+
+
+@pytest.mark.slow
+def test_two_hundred_kills_lose_nothing(
+    node_adapter: Sequence[str], built: Built, unseen_seed: int, tmp_path: Path
+) -> None:
+    random, acknowledged = Random(unseen_seed), 0
+    for _ in range(200):
+        process = start(node_adapter[0], built("node.js"), tmp_path, 10_000)
+        assert process.stdout is not None
+        lines = [process.stdout.readline()]
+        time.sleep(random.uniform(0, 0.05))
+        process.kill()
+        lines += process.stdout.readlines()
+        process.wait()
+        process.stdout.close()
+        complete = [line for line in lines if line.endswith(b"\n")]
+        assert set(complete) <= {b"recorded\n"}
+        acknowledged += len(complete)
+    assert acknowledged > 200
+    check(node_adapter, tmp_path, acknowledged, acknowledged + 200)
+
+
+def test_processes_share_a_directory(node_adapter: Sequence[str], built: Built, tmp_path: Path) -> None:
+    processes = [start(node_adapter[0], built("node.js"), tmp_path, 300) for _ in range(3)]
+    printed = [process.communicate(timeout=120)[0] for process in processes]
+    assert b"".join(printed).split() == [b"recorded"] * 900
+    check(node_adapter, tmp_path, 900, 900)
