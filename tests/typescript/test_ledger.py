@@ -34,7 +34,7 @@ VALUES: dict[str, Sequence[Any]] = {
     "os_and_page": [{"os": "linux", "page": "a"}, {"page": "b"}],
     "theme_and_page": [{"theme": "dark", "page": "a"}, {"theme": "light"}],
 }
-Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+Ask = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 
 def versions(random: Random) -> list[Metric]:
@@ -47,7 +47,7 @@ def versions(random: Random) -> list[Metric]:
 
 def history(seed: int) -> list[dict[str, Any]]:
     """Random calls of a client: starts with other definitions, decisions of the user, recordings, days, ends."""
-    random = Random(seed)
+    random = Random(seed)  # noqa: S311  (a test)
     calls: list[dict[str, Any]] = [
         {"call": "start", "definitions": versions(random)},
         {"call": "consent", "level": "on"},
@@ -59,7 +59,7 @@ def history(seed: int) -> list[dict[str, Any]]:
         value = VALUES[metric.name][
             days % len(VALUES[metric.name])
         ]  # one a period, so that chance chooses none of several
-        calls += random.choices(
+        steps: list[list[dict[str, Any]]] = random.choices(
             [
                 [{"call": "record", "metric": metric.name, "value": value}],
                 [{"call": "advance", "days": random.choice([1, 1, 1, 3, 9])}, {"call": "flush"}],
@@ -67,7 +67,8 @@ def history(seed: int) -> list[dict[str, Any]]:
                 [{"call": "consent", "level": "off"}, {"call": "consent", "level": "on"}],
             ],
             [8, 8, 2, 1],
-        )[0]
+        )
+        calls += steps[0]
     return [
         *calls,
         {"call": "advance", "days": 2},
