@@ -56,7 +56,7 @@ class SecurityHeadersMiddleware:
 
 _METHODS = {REPORTS_PATH: "POST", "/v1/metrics": "GET"}
 _REQUEST_HEADERS = ("Authorization", "Content-Encoding", "Content-Type")
-_EXPOSED_HEADERS = ("Retry-After",)
+_EXPOSED_HEADERS = ("Date", "Retry-After")
 _PREFLIGHT_MAX_AGE_SECONDS = 7200  # the most that browsers use
 
 

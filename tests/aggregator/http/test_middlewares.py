@@ -81,7 +81,7 @@ def test_cross_origin_page_reads_problems_and_retry_after(
     assert int(response[1].headers["retry-after"]) > 0
     for each in [*response, caller.call("GET", "/v1/metrics", [origin(OURS)])]:
         assert each.headers["access-control-allow-origin"] == OURS
-        assert each.headers["access-control-expose-headers"] == "Retry-After"
+        assert each.headers["access-control-expose-headers"] == "Date, Retry-After"
         assert "access-control-allow-credentials" not in each.headers
 
 
