@@ -15,6 +15,11 @@ from typing import Any, Self
 from hubbub.wire.problems import ProblemType
 
 _MOST_BYTES = 1 << 20
+_TO_PAGES = (
+    ("Access-Control-Allow-Origin", "*"),
+    ("Access-Control-Allow-Headers", "Content-Type"),
+    ("Access-Control-Expose-Headers", "Date, Retry-After"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,17 @@ class ScriptedAggregator:
                 aggregator._answer(self)
 
             do_GET = do_POST  # noqa: N815
+
+            def do_OPTIONS(self) -> None:
+                """Let pages send reports: a browser asks first."""
+                self.send_response(204)
+                self.end_headers()
+
+            def end_headers(self) -> None:
+                """End the headers with those that let pages read the answer."""
+                for name, value in _TO_PAGES:
+                    self.send_header(name, value)
+                super().end_headers()
 
             def date_time_string(self, timestamp: float | None = None) -> str:  # noqa: ARG002
                 return format_datetime(aggregator.now, usegmt=True)
