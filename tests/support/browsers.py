@@ -113,28 +113,43 @@ class Firefox:
         path.write_bytes(self._session.screenshot(format="binary", full=True))
 
 
-@contextmanager
-def start_browser(name: str, profile: Path) -> Iterator[Browser]:
-    """Start `chromium` or `firefox`; the test is skipped, or fails, if it is not installed."""
+def _firefox() -> str | None:
+    return shutil.which("firefox-esr") or shutil.which("firefox")
+
+
+def require_browser(name: str) -> None:
+    """Skip the test if `chromium` or `firefox` is missing, or fail if $HUBBUB_TEST_REQUIRE contains `browser`."""
     if name == "chromium":
         require()
+    elif _firefox() is None:
+        reason = "there is no firefox-esr: apt-get install firefox-esr"
+        if "browser" in os.environ.get("HUBBUB_TEST_REQUIRE", "").split(","):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@contextmanager
+def start_browser(name: str, profile: Path) -> Iterator[Browser]:
+    """Start `chromium` or `firefox` with a profile, which stays; the test is skipped, or fails, if it is not installed."""
+    require_browser(name)
+    if name == "chromium":
         with chromium(profile, "--hide-scrollbars") as driver:
             driver.set_script_timeout(120)
             yield Chromium(driver)
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its dependencies use deprecated functions of others
+        from marionette_driver.geckoinstance import DesktopInstance
         from marionette_driver.marionette import Marionette
+        from mozprofile import Profile
 
-    if (binary := shutil.which("firefox-esr") or shutil.which("firefox")) is None:
-        reason = "there is no firefox-esr: apt-get install firefox-esr"
-        if "browser" in os.environ.get("HUBBUB_TEST_REQUIRE", "").split(","):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    (port,) = free_ports(1)
+    preferences = DesktopInstance.required_prefs | DesktopInstance.desktop_prefs | {"marionette.port": port}
     session = Marionette(
-        bin=binary,
+        bin=_firefox(),
         headless=True,
-        port=free_ports(1)[0],
+        profile=Profile(str(profile), preferences=preferences, restore=False),
+        port=port,
         app_args=["-remote-allow-system-access"],
         gecko_log=str(profile.with_suffix(".log")),
     )

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from threading import Timer
 from typing import Any
 
 import pytest
 
-from hubbub.conformance.adapter import Adapter
+from hubbub.conformance.adapter import Adapter, AdapterError
 from hubbub.conformance.scenarios import DARK, PAGE
 from hubbub.conformance.scripted_aggregator import ScriptedAggregator
+from tests.support.browsers import require_browser
+from tests.typescript.browser_adapter import end_processes
 from tests.typescript.conftest import Built
 
 PROGRAM = Path(__file__).with_name("recording.mjs")
@@ -35,10 +41,10 @@ def state_of(adapter: Adapter, directory: Path, url: str, now: datetime) -> dict
     return dict(adapter.ask({"call": "inspect"}))
 
 
-def check(node_adapter: Sequence[str], directory: Path, acknowledged: int, at_most: int) -> None:
+def check(adapter: Adapter, directory: Path, acknowledged: int, at_most: int) -> None:
     """The recordings are counted, and two days later each metric and period has one report."""
     now = datetime.now(UTC)
-    with ScriptedAggregator(now) as aggregator, Adapter(node_adapter, 60) as adapter:
+    with ScriptedAggregator(now) as aggregator:
         counts = state_of(adapter, directory, aggregator.url, now)["counts"]
         recorded = counts["chosen"] + counts["superseded"]
         assert acknowledged <= recorded <= at_most
@@ -57,12 +63,16 @@ def check(node_adapter: Sequence[str], directory: Path, acknowledged: int, at_mo
         assert {name for name, _ in reports} == {"page", "dark"}
 
 
+RECORDING = {"call": "record", "metric": "dark", "value": True}
+KILLS = int(os.environ.get("HUBBUB_TEST_KILLS", "20"))
+
+
 @pytest.mark.slow
-def test_two_hundred_kills_lose_nothing(
+def test_kills_of_node_lose_nothing(
     node_adapter: Sequence[str], built: Built, unseen_seed: int, tmp_path: Path
 ) -> None:
     random, acknowledged = Random(unseen_seed), 0  # noqa: S311  (moments of kills)
-    for _ in range(200):
+    for _ in range(KILLS):
         process = start(node_adapter[0], built("node.js"), tmp_path, 10_000)
         assert process.stdout is not None
         lines = [process.stdout.readline()]
@@ -74,12 +84,42 @@ def test_two_hundred_kills_lose_nothing(
         complete = [line for line in lines if line.endswith(b"\n")]
         assert set(complete) <= {b"recorded\n"}
         acknowledged += len(complete)
-    assert acknowledged > 200
-    check(node_adapter, tmp_path, acknowledged, acknowledged + 200)
+    assert acknowledged > KILLS
+    with Adapter(node_adapter, 60) as adapter:
+        check(adapter, tmp_path, acknowledged, acknowledged + KILLS)
+
+
+@pytest.mark.slow
+def test_kills_of_a_browser_lose_nothing(built: Built, unseen_seed: int, tmp_path: Path) -> None:
+    require_browser("chromium")
+    random, acknowledged, kills = Random(unseen_seed), 0, KILLS // 4  # noqa: S311  (moments of kills)
+    command = [
+        sys.executable,
+        "-m",
+        "tests.typescript.browser_adapter",
+        str(built("conformance-browser.js")),
+        "chromium",
+    ]
+    now = datetime.now(UTC)
+    with Adapter(command, 60) as adapter:
+        for _ in range(kills):
+            state_of(adapter, tmp_path, NOBODY, now)
+            adapter.ask({"call": "consent", "level": "on"})
+            killing = Timer(random.uniform(0.05, 0.5), end_processes, [tmp_path / "profile"])
+            killing.start()
+            with suppress(AdapterError):  # as soon as the browser is gone
+                while True:
+                    assert adapter.ask(RECORDING) == {"outcome": "recorded"}
+                    acknowledged += 1
+            killing.join()
+            adapter.kill()
+        assert acknowledged > kills
+        check(adapter, tmp_path, acknowledged, acknowledged + kills)
 
 
 def test_processes_share_a_directory(node_adapter: Sequence[str], built: Built, tmp_path: Path) -> None:
     processes = [start(node_adapter[0], built("node.js"), tmp_path, 300) for _ in range(3)]
     printed = [process.communicate(timeout=120)[0] for process in processes]
     assert b"".join(printed).split() == [b"recorded"] * 900
-    check(node_adapter, tmp_path, 900, 900)
+    with Adapter(node_adapter, 60) as adapter:
+        check(adapter, tmp_path, 900, 900)

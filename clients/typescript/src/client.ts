@@ -123,7 +123,7 @@ export class Client {
   async setConsent(level: ConsentLevel, text = ""): Promise<boolean> {
     if (level !== "on" && level !== "off") return false;
     if (this.#paused && level === "on") return false;
-    if (level === "on") await this.#storage.persist().catch(() => undefined);
+    if (level === "on") void this.#storage.persist().catch(() => undefined); // Firefox asks the user, who may never answer
     await this.#writing;
     const saved = await this.#changed((state, now) => {
       const changes = this.#recorder.changeConsent(state, level, text, now);

@@ -24,6 +24,7 @@ interface Line {
 /** What was read of a file: the last line that counts, and up to where. id : of the file, the `by` of its first line */
 interface Position {
   id: string;
+  lines: number;
   length: number;
   endsWithLine: boolean;
   last: Line | null;
@@ -59,11 +60,10 @@ export class FileStorage implements Storage {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const { state, position } = this.#load();
       const [result, write] = change(state);
-      if (!write) return result;
-      if (this.#append(position, { by: randomId(), at: position.length, state })) {
-        if (position.length > LONGEST) this.#replace();
-        return result;
-      }
+      if (write && !this.#append(position, { by: randomId(), at: position.length, state })) continue;
+      const hasErased = state.consent === "off" && position.lines + Number(write) > 1; // earlier lines have the secret
+      if (position.length > LONGEST || hasErased) this.#replace();
+      return result;
     }
     throw new HubbubError(`${this.#path} is written too often by other processes`);
   }
@@ -141,7 +141,7 @@ export class FileStorage implements Storage {
 }
 
 function nothing(id: string): Position {
-  return { id, length: 0, endsWithLine: true, last: null };
+  return { id, lines: 0, length: 0, endsWithLine: true, last: null };
 }
 
 /** Reads the lines that were appended to a file since a position, or all of another file. */
@@ -150,7 +150,7 @@ function readOn(known: Position, file: number): Position {
   const before = known.id === id && known.length <= size && known.endsWithLine ? known : nothing(id);
   const bytes = Buffer.alloc(size - before.length);
   const length = bytes.length ? readSync(file, bytes, 0, bytes.length, before.length) : 0;
-  let { last } = before;
+  let { last, lines } = before;
   let start = 0;
   for (let end = bytes.indexOf(NEWLINE); end >= 0 && end < length; end = bytes.indexOf(NEWLINE, start)) {
     const line = parsed(bytes.toString("utf8", start, end));
@@ -158,8 +158,9 @@ function readOn(known: Position, file: number): Position {
     // after a line that a kill cut off, a line break belongs to the next one
     if (line && (line.at === at || line.at === at - 1) && last?.next === undefined) last = line;
     start = end + 1;
+    lines++;
   }
-  return { id, length: before.length + length, endsWithLine: start === length, last };
+  return { id, lines, length: before.length + length, endsWithLine: start === length, last };
 }
 
 function randomId(): string {
