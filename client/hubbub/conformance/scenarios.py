@@ -11,7 +11,13 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from hubbub.conformance.scripted_aggregator import Answer, Request, ScriptedAggregator
+from hubbub.conformance.scripted_aggregator import (
+    LONGEST_REQUEST_SECONDS,
+    Answer,
+    Delivery,
+    Request,
+    ScriptedAggregator,
+)
 from hubbub.errors import HubbubError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
@@ -131,14 +137,18 @@ class World:
         return [request for request in self.aggregator.requests if request.batch_id == batch_id]
 
     def first_request(self, *answers: Answer) -> Request:
-        """Agree and record, answer the first requests so, and return the first. Raises BrokenError if there is none in two days."""
+        """Agree and record, and return the first request of the report, whose attempts get these answers."""
         self.agree()
         self.record(self.definitions[0], "v1")
-        self.aggregator.script.extend(answers)
+        return self.next_request(*answers)
+
+    def next_request(self, *answers: Answer) -> Request:
+        """Let time pass until another batch is sent, whose attempts get these answers; return its first request."""
+        self.aggregator.answer_next_batch(*answers)
         for _ in range(timedelta(days=2) // _STEP + 1):
             self.advance(hours=6)
-            if self.aggregator.requests:
-                return self.aggregator.requests[0]
+            if self.aggregator.scripted_batch is not None:
+                return self.attempts(self.aggregator.scripted_batch)[0]
         raise BrokenError("no report was sent two days after it was recorded")
 
 
@@ -200,21 +210,50 @@ def nothing_without_consent(world: World) -> None:
 
 
 def same_bytes_again(world: World) -> None:
-    """After 503, and after a lost answer, the same bytes are sent again until the answer comes, also after a restart."""
-    sent = world.first_request(Answer(503), Answer(202, is_lost=True))
+    """After 503 and 408, and without an answer, the same bytes are sent again until the answer comes, also after a restart."""
+    answers = Answer(503), Answer(202, delivery=Delivery.LOST), Answer(408), Answer(202, delivery=Delivery.RESET)
+    sent = world.first_request(*answers)
     world.advance(hours=6)
     world.restart()
+    world.advance(days=2)
+    _check_attempts(world, sent, "503, a lost answer, 408 and a reset connection", len(answers) + 1)
+
+
+def gives_up_slow_answers(world: World) -> None:
+    """A request ends after ten seconds, whatever comes of its answer, and the same bytes are sent again."""
+    sent = world.first_request(Answer(202, delivery=Delivery.SLOW))
     world.advance(days=1)
-    attempts = world.attempts(sent.batch_id)
-    if len(attempts) < 3:
+    if world.aggregator.has_waiting:
         raise BrokenError(
-            f"a batch was sent {len(attempts)} times, after the answer 503 and a lost answer: it must be sent until 200 or 202 comes"
+            f"a request still ran after {LONGEST_REQUEST_SECONDS:g} seconds, in which the answer came byte by byte: it may take ten"
+        )
+    _check_attempts(world, sent, "an answer without an end", 2)
+
+
+def sets_large_reports_aside(world: World) -> None:
+    """After 413 a report is not sent again, but one that may have been stored is sent again until an answer comes."""
+    too_large = Answer(413, (), ProblemType.TOO_LARGE)
+    refused = world.first_request(too_large)
+    world.advance(days=1)
+    in_doubt = world.next_request(Answer(202, delivery=Delivery.LOST), too_large)
+    world.advance(days=2)
+    if len(world.attempts(refused.batch_id)) > 1:
+        raise BrokenError("a report was sent again after 413")
+    _check_attempts(world, in_doubt, "a lost answer and 413", 3)
+
+
+def _check_attempts(world: World, sent: Request, answers: str, number: int) -> None:
+    """Raise BrokenError unless the bytes of a request were sent this number of times: after each of these answers, and no more."""
+    attempts = world.attempts(sent.batch_id)
+    if len(attempts) < number:
+        raise BrokenError(
+            f"a batch was sent {len(attempts)} times, after {answers}: it must be sent until 200 or 202 comes"
         )
     if any(request.body != sent.body for request in attempts):
         raise BrokenError(
             "a batch was sent again with other bytes: its noise was drawn again, or its id stands for two contents"
         )
-    if len(attempts) > 3:
+    if len(attempts) > number:
         raise BrokenError("a batch was sent again after 200")
 
 
@@ -359,5 +398,7 @@ SCENARIOS: tuple[tuple[int, str, str, Scenario, tuple[Metric, ...]], ...] = (
     (109, "a clock that is set back", "client.md, Clock errors", survives_its_clock, ()),
     (110, "no value in clear", "threat-model.md, Assets", keeps_values_to_itself, (PAGE,)),
     (111, "requests of one length", "format.md, Batches", requests_of_one_length, ()),
+    (112, "gives up an answer after ten seconds", "client.md, Shutdown", gives_up_slow_answers, (PAGE,)),
+    (113, "sets a report aside that is too large", "client.md, Retry policy", sets_large_reports_aside, (PAGE,)),
 )
 """Number, title, page and section, scenario, and the metrics of the client."""
