@@ -14,13 +14,14 @@ Reads a JSON object from each line of its input and answers by one line. Calls o
     flush                                                   sends all that is due
     stop                                                    ends the client
 
-Bytes are hex. `random` is all that the generator of the operating system would return. The answer to a definition or a value that a client
+Bytes are hex. `random` is all that the generator of the operating system would return; without it, the client asks that generator. The answer to a definition or a value that a client
 refuses is {"refused": true}, and to an unknown call {"unknown": true}.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -53,9 +54,12 @@ def digest(definition: dict[str, Any]) -> dict[str, Any]:
     return {"digest": read_metric(definition).digest}
 
 
-def encode(definition: dict[str, Any], secret: str, value: Any, period: str, random: str) -> dict[str, Any]:
+def encode(
+    definition: dict[str, Any], secret: str, value: Any, period: str, random: str | None = None
+) -> dict[str, Any]:
     metric = read_metric(definition)
-    encoder = Encoder(metric, Secret(bytes.fromhex(secret)), Scripted(bytes.fromhex(random)))
+    random_bytes = os.urandom if random is None else Scripted(bytes.fromhex(random))
+    encoder = Encoder(metric, Secret(bytes.fromhex(secret)), random_bytes)
     epoch = None if metric.hold is None else period_number(metric.period, period) // metric.hold
     report = encoder.encode(tuple(value) if isinstance(value, list) else value, epoch)
     return {"cohort": report.cohort, "bits": report.to_bytes().hex()}

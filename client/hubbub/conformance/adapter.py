@@ -57,6 +57,10 @@ class Adapter:
         self._end()
         self._start()
 
+    def beside(self) -> Adapter:
+        """Start another process of the adapter."""
+        return Adapter(self._command, self._timeout)
+
     def _end(self) -> None:
         self._process.kill()
         self._process.wait()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
+from hubbub.conformance.noise import find_bias
 from hubbub.conformance.scripted_aggregator import (
     LONGEST_REQUEST_SECONDS,
     Answer,
@@ -18,6 +19,9 @@ from hubbub.conformance.scripted_aggregator import (
     Request,
     ScriptedAggregator,
 )
+from hubbub.encoding.encoder import Encoder
+from hubbub.encoding.responses import PermanentResponse
+from hubbub.encoding.secret import Secret
 from hubbub.errors import HubbubError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
@@ -34,6 +38,12 @@ THEME = Metric.categorical(
     "theme", ("a", "b", "c", "d"), prob_p=0, prob_q=1, prob_f=0.5, lifetime_epsilon=2.2, **_FIELDS
 )
 """The limit leaves room for one value."""
+WIDE = Metric.string(
+    "wide", Params(num_bits=128, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5), **_FIELDS
+)
+"""All its reports of one value differ."""
+_REPORTS_OF_A_PROCESS = 64
+_KEY = bytes(range(32))
 _STEP = timedelta(hours=6)
 CANARY = "canary-6b1f7a3c9e"
 
@@ -55,6 +65,9 @@ class Kit(Protocol):
     def kill(self) -> None:
         """Kill the adapter, and start another one."""
 
+    def beside(self) -> AbstractContextManager[Kit]:
+        """Start one more adapter, and end it."""
+
 
 @dataclass
 class World:
@@ -68,11 +81,7 @@ class World:
 
     def call(self, name: str, **fields: Any) -> None:
         """Ask the adapter. Raises NotClaimedError, or BrokenError for a refusal."""
-        answer = self.kit.ask({"call": name, **fields})
-        if answer.get("unknown") is True:
-            raise NotClaimedError
-        if answer.get("refused") is True:
-            raise BrokenError(f"{name} was refused")
+        _call(self.kit, name, **fields)
 
     def start(self) -> None:
         """Start the client."""
@@ -150,6 +159,15 @@ class World:
             if self.aggregator.scripted_batch is not None:
                 return self.attempts(self.aggregator.scripted_batch)[0]
         raise BrokenError("no report was sent two days after it was recorded")
+
+
+def _call(kit: Kit, name: str, **fields: Any) -> Mapping[str, Any]:
+    answer = kit.ask({"call": name, **fields})
+    if answer.get("unknown") is True:
+        raise NotClaimedError
+    if answer.get("refused") is True:
+        raise BrokenError(f"{name} was refused")
+    return answer
 
 
 def _batch(request: Request, definitions: tuple[Metric, ...]) -> Batch:
@@ -385,6 +403,43 @@ def requests_of_one_length(world: World) -> None:
             raise BrokenError(f"a request has the header {revealing}")
 
 
+def draws_fresh_noise(world: World) -> None:
+    """Noise of the client's own generator repeats neither after a kill nor in a process of the same moment, and keeps each bit with probability q."""
+    reports = _reports_without_random(world.kit)
+    world.kit.kill()
+    with world.kit.beside() as other:
+        for started in (world.kit, other):
+            made = _reports_without_random(started)
+            if not set(made).isdisjoint(reports):
+                raise BrokenError(
+                    "two processes drew the same noise: their generator has a fixed seed, or one of the time or of the secret"
+                )
+            reports += made
+    if len(set(reports)) < len(reports):
+        raise BrokenError("a process drew the same noise twice")
+    secret = Secret(_KEY)
+    permanent = PermanentResponse(WIDE, secret)(Encoder(WIDE, secret).bloom_bits("v1"))
+    bias = find_bias(reports, permanent, WIDE.num_bits, WIDE.params.mechanism.prob_q)
+    if bias is not None:
+        raise BrokenError(f"the noise is not that of independent coins: {bias}")
+
+
+def _reports_without_random(kit: Kit) -> list[int]:
+    """Bits of reports of one value, whose noise an adapter draws itself."""
+    request = {"definition": WIDE.to_dict(), "secret": _KEY.hex(), "value": "v1", "period": "2026-11-23"}
+    return [_bits_of(_call(kit, "encode", **request)) for _ in range(_REPORTS_OF_A_PROCESS)]
+
+
+def _bits_of(answer: Mapping[str, Any]) -> int:
+    try:
+        row = bytes.fromhex(answer["bits"])
+    except (KeyError, TypeError, ValueError):
+        row = b""
+    if len(row) != WIDE.row_bytes:
+        raise BrokenError(f"encode without random answered {answer!s:.80}, and {WIDE.row_bytes} bytes were expected")
+    return int.from_bytes(row, "little")
+
+
 Scenario = Callable[[World], None]
 SCENARIOS: tuple[tuple[int, str, str, Scenario, tuple[Metric, ...]], ...] = (
     (101, "one report for each metric and period", "client.md, Lifecycle of a report", one_report_a_period, ()),
@@ -400,5 +455,12 @@ SCENARIOS: tuple[tuple[int, str, str, Scenario, tuple[Metric, ...]], ...] = (
     (111, "requests of one length", "format.md, Batches", requests_of_one_length, ()),
     (112, "gives up an answer after ten seconds", "client.md, Shutdown", gives_up_slow_answers, (PAGE,)),
     (113, "sets a report aside that is too large", "client.md, Retry policy", sets_large_reports_aside, (PAGE,)),
+    (
+        114,
+        "noise of the client's own generator",
+        "format.md, Streams derived from the secret",
+        draws_fresh_noise,
+        (WIDE,),
+    ),
 )
 """Number, title, page and section, scenario, and the metrics of the client."""

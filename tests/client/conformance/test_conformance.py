@@ -9,9 +9,11 @@ import shlex
 import sys
 import unicodedata
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -39,6 +41,7 @@ from tests.support.paths import REPOSITORY
 
 ADAPTER = REPOSITORY / "examples" / "conformance_adapter.py"
 ENCODING = [rule for rule in all_rules() if isinstance(rule, EncodingRule)]
+GENERATOR = Random()  # noqa: S311  (the fault of a client)
 Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
@@ -58,6 +61,10 @@ class InProcess:
 
     def kill(self) -> None:
         conformance_adapter.SESSION.client = None
+
+    @contextmanager
+    def beside(self) -> Iterator[InProcess]:
+        yield InProcess(self.answer)
 
 
 def results(of: Ask = ask, *titles: str) -> dict[str, RuleResult]:
@@ -86,7 +93,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hurried")
 def test_this_project_passes_and_every_rule_has_both_sides() -> None:
     assert set(verdicts(ask, *(rule.title for rule in all_rules())).values()) == {Verdict.PASSED}
-    assert [rule.number for rule in all_rules()] == [*range(1, 18), *range(101, 114)]
+    assert [rule.number for rule in all_rules()] == [*range(1, 18), *range(101, 115)]
     for rule in ENCODING:
         assert len({json.dumps(case.expected) for case in rule.cases}) > 1 or rule.number in (2, 7), rule.title
 
@@ -219,6 +226,7 @@ def test_a_faulty_client_fails_the_rule_of_its_fault(name: str, monkeypatch: pyt
         (lambda r: r["definition"].update(hold=None) if r["call"] == "digest" else None, "digest of a definition"),
         (lambda r: r.update(group=""), "body of a request"),
         (lambda r: r.update(random=r.get("random", "")[2:]), "instantaneous response"),
+        (lambda r: r.update(random=GENERATOR.randbytes(len(r.get("random", ""))).hex()), "instantaneous response"),
     ],
     ids=[
         "normalized text",
@@ -227,6 +235,7 @@ def test_a_faulty_client_fails_the_rule_of_its_fault(name: str, monkeypatch: pyt
         "digest without hold",
         "no group",
         "a lost random byte",
+        "noise of another generator than the given one",
     ],
 )
 def test_other_misreadings_of_the_page_fail(change: Callable[[dict[str, Any]], object], title: str) -> None:
@@ -271,7 +280,7 @@ def adapter(tmp_path: Path, program: str) -> str:
 def test_command(tmp_path: Path) -> None:
     own = shlex.join([sys.executable, str(ADAPTER)])
     passed = run("--command", own)
-    assert (passed.exit_code, passed.stdout.count(" passed ")) == (0, 30)
+    assert (passed.exit_code, passed.stdout.count(" passed ")) == (0, 31)
     one = run("--command", own, "--rule", "16", "--json")
     assert [each["rule"] for each in json.loads(one.stdout)["rules"]] == [16]
     hostile = json.dumps({"digest": "\x1b[8m"})
@@ -370,6 +379,68 @@ def without_deadline(*_: object) -> bool:
 
 def unhurried(*_: object) -> float:
     return 0.0
+
+
+@dataclass
+class OwnGenerator(InProcess):
+    """Adapter whose noise comes from a generator with a seed, where no bytes are given.
+
+    seeds   : seed of each process, in the order of their starts
+    distort : what becomes of its bytes
+    """
+
+    seeds: Iterator[int] = field(kw_only=True)
+    distort: Callable[[bytes], bytes] = bytes
+    is_reseeded: bool = False
+
+    def __post_init__(self) -> None:
+        self.kill()
+
+    def ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if request["call"] != "encode":
+            return self.answer(request)
+        generator = Random(self.seed) if self.is_reseeded else self.generator  # noqa: S311  (the fault)
+        return self.answer({**request, "random": self.distort(generator.randbytes(256)).hex()})
+
+    def kill(self) -> None:
+        self.seed = next(self.seeds)
+        self.generator = Random(self.seed)  # noqa: S311  (the fault)
+
+    @contextmanager
+    def beside(self) -> Iterator[InProcess]:
+        yield OwnGenerator(self.answer, seeds=self.seeds, distort=self.distort)
+
+
+def more_ones(drawn: bytes) -> bytes:
+    return bytes(byte | 1 for byte in drawn)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "fault", "happened"),
+    [
+        ([7, 7, 7], {}, "two processes drew the same noise"),
+        ([7, 8, 8], {}, "two processes drew the same noise"),
+        ([7, 8, 9], {"is_reseeded": True}, "a process drew the same noise twice"),
+        ([7, 8, 9], {"distort": more_ones}, "the noise is not that of independent coins"),
+    ],
+    ids=["a constant", "the second of the start", "a new generator for each report", "bytes that are odd"],
+)
+def test_a_generator_that_repeats_or_is_biased_fails(seeds: list[int], fault: dict[str, Any], happened: str) -> None:
+    (rule,) = (each for each in all_rules() if each.number == 114)
+    assert rule.run(OwnGenerator(seeds=iter([7, 8, 9]))).verdict is Verdict.PASSED
+    found = rule.run(OwnGenerator(seeds=iter(seeds), **fault))
+    assert found.verdict is Verdict.FAILED
+    assert happened in found.counterexample["happened"]
+
+
+@pytest.mark.parametrize("answer", [{}, {"bits": "00"}, {"bits": 7}, {"bits": "zz"}, {"refused": True}])
+def test_an_adapter_without_a_generator_of_its_own_fails(answer: dict[str, Any]) -> None:
+    (rule,) = (each for each in all_rules() if each.number == 114)
+    found = rule.run(InProcess(lambda _: answer))
+    assert found.verdict is Verdict.FAILED
+    assert (
+        "encode was refused" in found.counterexample["happened"] or "16 bytes were" in found.counterexample["happened"]
+    )
 
 
 def leaks() -> Ask:
