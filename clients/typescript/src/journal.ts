@@ -6,8 +6,8 @@
  * is void, too. A file that has grown is followed by a new one: a last line, which counts by the same rule, has its name.
  */
 
-import { closeSync, fstatSync, mkdirSync, openSync, readSync, renameSync, unlinkSync, writeFileSync, writeSync } from "node:fs";
-import { open } from "node:fs/promises";
+import { closeSync, fstatSync, mkdirSync, openSync, readSync, renameSync, writeSync } from "node:fs";
+import { open, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { toHex } from "./bytes.ts";
 import { HubbubError } from "./errors.ts";
@@ -39,6 +39,7 @@ const ID_BYTES = 8;
 export class FileStorage implements Storage {
   readonly #path: string;
   #known: Position = nothing("");
+  #replacing: Promise<boolean> | undefined;
   readonly #directory: string;
 
   /** directory : of this client alone; it is created. Raises HubbubError if it cannot be. */
@@ -58,11 +59,12 @@ export class FileStorage implements Storage {
 
   async update<T>(change: (state: State) => [T, boolean]): Promise<T> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      await this.#replacing;
       const { state, position } = this.#load();
       const [result, write] = change(state);
       if (write && !this.#append(position, { by: randomId(), at: position.length, state })) continue;
-      const hasErased = state.consent === "off" && position.lines + Number(write) > 1; // earlier lines have the secret
-      if (position.length > LONGEST || hasErased) this.#replace();
+      if (state.consent === "off" && position.lines + Number(write) > 1) await this.#erase();
+      else if (position.length > LONGEST) this.#replacing ??= this.#replace().finally(() => (this.#replacing = undefined));
       return result;
     }
     throw new HubbubError(`${this.#path} is written too often by other processes`);
@@ -112,14 +114,24 @@ export class FileStorage implements Storage {
     });
   }
 
-  /** Goes on in a new file with the state alone. */
-  #replace(): void {
+  /** Leaves no line of before a withdrawal: earlier lines have the secret. */
+  async #erase(): Promise<void> {
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      if (this.#load().position.lines === 1 || (await this.#replace())) return;
+    }
+  }
+
+  /** Goes on in a new file with the state alone; returns whether no other process wrote meanwhile. */
+  async #replace(): Promise<boolean> {
     const by = randomId();
     const name = `journal-${by}.jsonl`;
+    const path = join(this.#directory, name);
     const { state, position } = this.#load();
-    writeFileSync(join(this.#directory, name), `${JSON.stringify({ by, at: 0, state } satisfies Line)}\n`, { mode: MODE, flush: true });
-    if (this.#append(position, { by: randomId(), at: position.length, next: name })) this.#follow(name);
-    else unlinkSync(join(this.#directory, name));
+    await writeFile(path, `${JSON.stringify({ by, at: 0, state } satisfies Line)}\n`, { mode: MODE, flush: true });
+    const isReplaced = this.#append(position, { by: randomId(), at: position.length, next: name });
+    if (isReplaced) this.#follow(name);
+    else await unlink(path);
+    return isReplaced;
   }
 
   #follow(name: string): void {
