@@ -16,7 +16,7 @@ export interface UploadResponse {
 export type Transport = (body: string) => Promise<UploadResponse>;
 
 const TIMEOUT = 10_000;
-const MOST_CHARACTERS = 65_536;
+const MOST_BYTES = 65_536;
 export const NO_RESPONSE: UploadResponse = { status: null, problem: "", batchId: "", retryAfter: "", date: "" };
 
 /** Raises HubbubError unless an address is https, or http on this machine. */
@@ -33,6 +33,8 @@ export function checkUrl(url: string): string {
 export function fetchTransport(url: string): Transport {
   const address = `${checkUrl(url)}/v1/reports`;
   return async (body) => {
+    const limit = new AbortController();
+    const timer = setTimeout(() => limit.abort(), TIMEOUT);
     try {
       const response = await fetch(address, {
         method: "POST",
@@ -42,15 +44,35 @@ export function fetchTransport(url: string): Transport {
         referrerPolicy: "no-referrer",
         redirect: "error",
         cache: "no-store",
-        signal: AbortSignal.timeout(TIMEOUT),
+        signal: limit.signal,
       });
-      const text = (await response.text()).slice(0, MOST_CHARACTERS);
+      const text = await readBody(response, limit.signal);
       const header = (name: string): string => response.headers.get(name) ?? "";
       return { status: response.status, ...readDocument(text), retryAfter: header("retry-after"), date: header("date") };
     } catch {
       return NO_RESPONSE;
+    } finally {
+      clearTimeout(timer);
     }
   };
+}
+
+/** Text of a body, at most MOST_BYTES of it. Cancels what it reads itself: Node 20 may forget a signal after the headers. */
+async function readBody(response: Response, limit: AbortSignal): Promise<string> {
+  const reader = response.body!.getReader();
+  const cancel = (): void => void reader.cancel().catch(() => undefined);
+  limit.addEventListener("abort", cancel);
+  const decoder = new TextDecoder();
+  let text = "";
+  for (let length = 0; length < MOST_BYTES; ) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    length += value.length;
+    text += decoder.decode(value, { stream: true });
+  }
+  cancel();
+  limit.throwIfAborted();
+  return text;
 }
 
 function readDocument(text: string): { problem: string; batchId: string } {
