@@ -1,17 +1,14 @@
-"""Clients of other projects under audit: a Python function `module:function`, or a command that prints reports.
+"""Clients of other projects under audit: a Python function `module:function`, or an adapter of `hubbub conformance`.
 
-Both have the arguments of `clients.AuditedClient`: values, seed, clients.
+- A function has the arguments of `clients.AuditedClient`: values, seed, clients. It returns the bits, (clients, reports, k) of 0 and 1, or a
+  pair (cohorts, bits) with one cohort for each client.
+- An adapter is asked to `encode` each report of each client, with a secret that the seed gives, and without `random`: it draws the noise.
 
-- A function returns the bits, (clients, reports, k) of 0 and 1, or a pair (cohorts, bits) with one cohort for each client.
-- A command has them as its last three arguments, the values as a JSON array (null: no value). It prints a line for each report of
-  each client, the reports of a client one after another. A line is the bits (`0110`), a cohort and the bits (`3 0110`), or JSON (`{"cohort": 3, "bits": "0110"}`).
+The label of a metric with a group is a part of the cohort that a function returns: value number g of the list and cohort c of m are the
+number g m + c. A label that depends on the value is so found as any other difference is.
 
-The label of a metric with a group is a part of the cohort: value number g of the list and cohort c of m are the number g m + c.
-A label that depends on the value is so found as any other difference is.
-
-A value of a joint metric is the tuple of its parts' values (JSON: an array). If several metrics are audited, a value is the tuple of their
-values, a report has the bits of all metrics, one metric after another, and a client has one cohort for each metric: an array
-(clients, metrics), a line `3,0 0110`, or `{"cohort": [3, 0], "bits": "0110"}`.
+A value of a joint metric is the tuple of its parts' values. If several metrics are audited, a value is the tuple of their values, a report
+has the bits of all metrics, one metric after another, and a client has one cohort for each metric: an array (clients, metrics).
 """
 
 from __future__ import annotations
@@ -21,20 +18,25 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from hubbub.metrics.group import MAX_VALUES
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.periods import Period, period_number
 from hubbub.text import format_count
 from hubbub_decoder.array_types import Bits
 from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedValue, ClientReports
 from hubbub_decoder.errors import AuditError
 
 _SHOWN_CHARACTERS = 200
-_PROTOCOL = 'print one line for each report: 0110, or "3 0110" with a cohort, or {"cohort": 3, "bits": "0110"}'
+_FROM = date(2026, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,104 +107,111 @@ class FunctionClient:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandClient:
-    """Command as a client: one process for each call. Raises AuditError if it fails or prints no valid reports.
+class AdapterClient:
+    """Adapter of `hubbub conformance` as a client: one process for each call. Raises AuditError if it fails or makes no reports.
 
+    metrics : metrics that a client reports with one secret
     timeout : seconds of one process
     """
 
     command: Sequence[str]
+    metrics: tuple[Metric, ...]
     timeout: float = 600.0
-    selection: Selection = Selection()
 
     def __call__(self, values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports:
-        return self.reports_of(self.start(values, seed, clients), clients, len(values))
-
-    def start(self, values: Sequence[AuditedValue], seed: int, clients: int) -> subprocess.Popen[str]:
-        """Start the command. The caller passes the process to `reports_of`."""
-        arguments = [*self.command, json.dumps(self.selection.values(values)), str(seed), str(clients)]
-        try:
-            return subprocess.Popen(  # noqa: S603  (the user names the command)
-                arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+        answers = self._answers(self._requests(values, seed, clients), clients * len(values) * len(self.metrics))
+        parsed = [self._parse(line, self.metrics[at % len(self.metrics)]) for at, line in enumerate(answers)]
+        cohorts = np.array([cohort for cohort, _ in parsed]).reshape(clients, len(values), len(self.metrics))
+        if (cohorts != cohorts[:, :1]).any():
+            raise AuditError(
+                f"{self._name} answered several cohorts for one secret. The cohort is a property of a client. Derive it from the secret."
             )
+        bits = [self._bits([row for _, row in parsed], number, clients) for number in range(len(self.metrics))]
+        of_clients = cohorts[:, 0, 0] if len(self.metrics) == 1 else cohorts[:, 0]
+        return _checked(self._name, of_clients, np.concatenate(bits, axis=2), (clients, len(values), len(self.metrics)))
+
+    def _requests(self, values: Sequence[AuditedValue], seed: int, clients: int) -> Iterator[bytes]:
+        """Lines that ask for each report of each client, and for each metric of a report."""
+        periods = [[*islice(_periods(metric), len(values))] for metric in self.metrics]
+        reports = [
+            {"call": "encode", "definition": metric.to_dict(), "value": each, "period": periods[number][at]}
+            for at, value in enumerate(values)
+            for number, (metric, each) in enumerate(
+                zip(self.metrics, (value,) if len(self.metrics) == 1 else value, strict=True)  # type: ignore[arg-type]
+            )
+        ]
+        rng = np.random.default_rng(seed)
+        for _ in range(clients):
+            secret = rng.bytes(32).hex()
+            yield from (json.dumps({**report, "secret": secret}).encode() + b"\n" for report in reports)
+
+    def _answers(self, requests: Iterator[bytes], number: int) -> list[str]:
+        """Lines that a new process answers."""
+        try:
+            with tempfile.TemporaryFile() as given:
+                given.writelines(requests)
+                given.seek(0)
+                done = subprocess.run(  # noqa: S603  (the user names the command)
+                    self.command, stdin=given, capture_output=True, timeout=self.timeout, check=False
+                )
         except OSError as problem:
             raise AuditError(
                 f"{self._name} cannot be started: {problem.strerror}. Nothing was audited. Check the path and its execute permission."
             ) from None
-
-    def reports_of(self, process: subprocess.Popen[str], clients: int, reports: int) -> ClientReports:
-        """Reports that a started command prints."""
-        try:
-            printed, complaints = process.communicate(timeout=self.timeout)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
             raise AuditError(
-                f"{self._name} did not end within {self.timeout:g} seconds for {format_count(clients, 'client')} of "
-                f"{format_count(reports, 'report')}. The audit has no reports of this call. Raise --timeout, or make the command faster."
+                f"{self._name} did not end within {self.timeout:g} seconds for {format_count(number, 'report')}. The audit has no reports of "
+                "this call. End the adapter where its input ends, make it faster, or raise --timeout."
             ) from None
-        if process.returncode:
+        if done.returncode:
+            complaints = done.stderr.decode(errors="replace").strip()[-_SHOWN_CHARACTERS:]
             raise AuditError(
-                f"{self._name} failed with exit code {process.returncode}: {complaints.strip()[-_SHOWN_CHARACTERS:] or 'no message'}. "
-                "The audit has no reports of this call. Correct the command."
+                f"{self._name} failed with exit code {done.returncode}: {complaints or 'no message'}. "
+                "The audit has no reports of this call. Correct the adapter."
             )
-        lines = printed.split("\n")
-        lines = [line for line in map(str.strip, lines) if line]
-        if len(lines) != clients * reports:
+        lines = done.stdout.decode(errors="backslashreplace").splitlines()
+        if len(lines) != number:
             raise AuditError(
-                f"{self._name} printed {format_count(len(lines), 'line')} for {format_count(clients, 'client')} of "
-                f"{format_count(reports, 'report')}. Reports cannot be assigned to clients. Print {clients * reports:,} lines: {_PROTOCOL}."
+                f"{self._name} answered {format_count(len(lines), 'line')} to {format_count(number, 'request')}. "
+                "Reports cannot be assigned to clients. Answer each line by one."
             )
-        parsed = [self._parse(line) for line in lines]
-        width = len(parsed[0][1])
-        if any(len(bits) != width for _, bits in parsed):
+        return lines
+
+    def _parse(self, line: str, metric: Metric) -> tuple[int, bytes]:
+        """Cohort and bits of an answer."""
+        try:
+            fields = json.loads(line)
+            cohort, row = int(fields["cohort"]), bytes.fromhex(fields["bits"])
+        except (ValueError, KeyError, TypeError):
+            cohort, row = -1, b""
+        if cohort < 0 or len(row) != metric.row_bytes:
             raise AuditError(
-                f"{self._name} printed reports of {min(len(b) for _, b in parsed)} to {max(len(b) for _, b in parsed)} bits. "
-                "Bits of such reports cannot be compared. Print equally many bits in each line."
+                f"{self._name} answered {line[:_SHOWN_CHARACTERS]!r} to encode. It is not a report of {metric.name}, which has a cohort and "
+                f"{format_count(metric.row_bytes, 'byte')} of bits. Check the adapter with `hubbub conformance`."
             )
-        bits = np.frombuffer("".join(bits for _, bits in parsed).encode(), np.uint8) - ord("0")
-        by_client = [
-            [cohort for cohort, _ in parsed[start : start + reports]] for start in range(0, len(parsed), reports)
-        ]
-        if any(len(set(each)) > 1 for each in by_client):
-            raise AuditError(
-                f"{self._name} printed several cohorts for one client. The cohort is a property of a client. "
-                "Print the reports of a client one after another, with its cohort."
-            )
-        metrics = self.selection.metrics
-        cohorts = np.array([each[0] for each in by_client])
-        made = _checked(
-            self._name,
-            cohorts[:, 0] if metrics == 1 else cohorts,
-            bits.reshape(clients, reports, width),
-            (clients, reports, metrics),
+        return cohort, row
+
+    def _bits(self, rows: list[bytes], number: int, clients: int) -> Bits:
+        """Bits of one of the metrics, (clients, reports, k)."""
+        metric = self.metrics[number]
+        packed = np.frombuffer(b"".join(rows[number :: len(self.metrics)]), np.uint8)
+        return np.unpackbits(
+            packed.reshape(clients, -1, metric.row_bytes), axis=2, count=metric.num_bits, bitorder="little"
         )
-        return self.selection.reports(made)
 
     @property
     def _name(self) -> str:
         return " ".join(self.command)
 
-    def _parse(self, line: str) -> tuple[tuple[int, ...], str]:
-        """Cohort of each metric and bits of a line; cohort 0 if it has none."""
-        metrics, given = self.selection.metrics, None
-        try:
-            if line.startswith("{"):
-                fields = json.loads(line)
-                given, bits = fields.get("cohort"), str(fields["bits"])
-            else:
-                *before, bits = line.split(" ")
-                given = before[0].split(",") if len(before) == 1 else before or None
-            each = [0] * metrics if given is None else given if isinstance(given, list) else [given]
-            cohorts = tuple(int(cohort) for cohort in each)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            cohorts, bits = (), ""
-        if len(cohorts) != metrics or min(cohorts) < 0 or not bits or bits.strip("01"):
-            several = f", with one cohort for each of {metrics} metrics" if metrics > 1 else ""
-            raise AuditError(
-                f"{self._name} printed the line {line[:_SHOWN_CHARACTERS]!r}. It is not a report. Instead, {_PROTOCOL}{several}."
-            )
-        return cohorts, bits
+
+def _periods(metric: Metric) -> Iterator[str]:
+    """Yield the first days of consecutive periods from the start of an epoch."""
+    period = Period.containing(metric.period, _FROM)
+    while period_number(metric.period, str(period)) % (metric.hold or 1):
+        period = period.next()
+    while True:
+        yield str(period)
+        period = period.next()
 
 
 def value_of_json(parsed: Any) -> AuditedValue:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     metavar="MODULE:FUNCTION",
     help="Python function that makes reports. Default: the client of this project.",
 )
-@click.option("--command", "program", type=Program(), metavar="COMMAND", help="Command that prints reports.")
+@click.option(
+    "--command", "program", type=Program(), metavar="COMMAND", help="Command that answers for the client: its adapter."
+)
 @click.option(
     "--timeout", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True,
     help="Longest duration of one call of --command.",
@@ -63,7 +65,7 @@ if TYPE_CHECKING:
     help="Number of clients. Default: enough to measure 95 % of the claim, at most 2,000,000; 200,000 without DEFINITIONS.",
 )
 @confidence_option("lower bounds", default=0.99)
-@seed_option("--client and --command receive seeds that are drawn from it")
+@seed_option("--client receives seeds that are drawn from it, and --command secrets")
 @plot_option("the trade-off curve of one metric")
 @json_option
 def command(
@@ -87,7 +89,7 @@ def command(
 
     Runs many clients with two values, and computes a lower bound on epsilon from the best event that separates their reports.
     Then tests whether reports of different clients repeat, and whether the noise of values, epochs, parts and metrics is independent.
-    Without DEFINITIONS, a client is a black box: pass --claim and two or more --value.
+    Without DEFINITIONS, a Python function is a black box: pass --client, --claim and two or more --value.
 
     \b
     Exit codes:
@@ -100,7 +102,7 @@ def command(
     Examples:
       hubbub audit metrics.toml homepage --reports-per-client 7
       hubbub audit metrics.toml homepage --client mypackage.clients:encode
-      hubbub audit --command ./client --claim 1.1 --value '"a"' --value '"b"'
+      hubbub audit metrics.toml homepage --command "python examples/conformance_adapter.py"
     """
     from rich.console import Console
 
@@ -111,8 +113,8 @@ def command(
 
     if function is not None and program is not None:
         raise click.UsageError("Pass either --client or --command.")
-    if definitions is None and (claim is None or len(values) < 2 or (function or program) is None):
-        raise click.UsageError("Pass DEFINITIONS, or --client or --command with --claim and two or more --value.")
+    if definitions is None and (claim is None or len(values) < 2 or function is None):
+        raise click.UsageError("Pass DEFINITIONS, or --client with --claim and two or more --value.")
     if definitions is not None and hold is not None:
         raise click.UsageError("Leave out --hold: the definition has it.")
     metrics: list[Metric] = []
@@ -124,7 +126,7 @@ def command(
         if len(metrics) > 1:
             raise click.UsageError("Name one metric with --plot.")
     parsed = [_parse_value(text) for text in values] or None
-    audited = _client(function, program, timeout)
+    audited = _client(function, program, metrics, timeout)
     results: list[dict[str, Any]] = []
 
     def add(name: str, run: Callable[[], tuple[dict[str, Any], str]]) -> None:
@@ -140,7 +142,7 @@ def command(
 
     with elapsed_time(Console(stderr=True)) as show_stage:
         for index, metric in enumerate(metrics or [None]):
-            name = metric.name if metric is not None else function or " ".join(program or ())
+            name = metric.name if metric is not None else str(function)
             stages = _stages_of(show_stage, name, index, max(1, len(metrics)))
             run = partial(
                 _run, name, metric, _selected(audited, metrics, index), parsed, claim, stages, plot, hold, reports
@@ -158,23 +160,25 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _client(function: str | None, program: tuple[str, ...] | None, timeout: float) -> Any:
+def _client(function: str | None, program: tuple[str, ...] | None, metrics: list[Metric], timeout: float) -> Any:
     """External client, or None for the client of this project."""
-    from hubbub_decoder.audit.external_clients import CommandClient, FunctionClient
+    from hubbub_decoder.audit.external_clients import AdapterClient, FunctionClient
 
     if function is not None:
         return FunctionClient.load(function)
-    return None if program is None else CommandClient(program, timeout)
+    return None if program is None else AdapterClient(program, tuple(metrics), timeout)
 
 
 def _selected(client: Any, metrics: list[Metric], number: int | None) -> Any:
     """External client of several metrics, of which one is audited (None: all together)."""
     from dataclasses import replace
 
-    from hubbub_decoder.audit.external_clients import Selection
+    from hubbub_decoder.audit.external_clients import AdapterClient, Selection
 
     if client is None or len(metrics) < 2:
         return client
+    if isinstance(client, AdapterClient):
+        return client if number is None else replace(client, metrics=(metrics[number],))
     ends = [sum(metric.num_bits for metric in metrics[:at]) for at in range(len(metrics) + 1)]
     of_bits = (0, ends[-1]) if number is None else (ends[number], ends[number + 1])
     return replace(client, selection=Selection(len(metrics), number, of_bits))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hubbub.cli import main
+from tests.support.paths import REPOSITORY
+
+ADAPTER = REPOSITORY / "examples" / "conformance_adapter.py"
 
 SURVEY = """
 [[metric]]
@@ -178,14 +182,44 @@ def without_noise(values: list[object], seed: int, clients: int) -> list[list[li
     return [[[int(value is True)] for value in values]] * clients
 
 
-def test_command_without_noise_is_refuted(tmp_path: Path) -> None:
-    program = tmp_path / "client.py"
+def test_adapter_keeps_its_claim(survey: str) -> None:
+    """The bound exceeds ln 3 with probability at most 1e-6."""
+    done = audit(survey, "--trials=4000", CONFIDENCE, "--command", shlex.join([sys.executable, str(ADAPTER)]))
+    assert done.exit_code == 0, done.output
+    assert "which is within the claim 1.099" in done.output
+    assert "not run: the audit draws the secrets. Rule 114" in done.output
+
+
+FAULTS = {
+    "the second has no noise": 'noise = 0 if name == "second" else draw()',
+    "both have the noise of the secret": "noise = Random(request['secret']).choice((0, 1, 2, 3))",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faulty_adapter_of_several_metrics_is_refuted(tmp_path: Path, fault: str) -> None:
+    """A coin replaces an answer with probability 1/2. If two metrics have the coins of one stream, their equality is sure."""
+    program, file = tmp_path / "adapter.py", tmp_path / "metrics.toml"
+    file.write_text(SURVEY + SECOND)
     program.write_text(
-        "import json, sys\nv, _, n = sys.argv[1:]\nprint(''.join(f'{int(each)}\\n' for each in json.loads(v)) * int(n))\n"
+        f"""
+import json, sys
+from random import Random, randrange
+def draw(): return randrange(4)
+for line in sys.stdin:
+    request = json.loads(line)
+    name = request["definition"]["name"]
+    {FAULTS[fault]}
+    bit = noise >> 1 if noise & 1 else request["value"] is True
+    print(json.dumps({{"cohort": 0, "bits": "01" if bit else "00"}}))
+"""
     )
-    done = audit("--command", f"{sys.executable} {program}", "--claim=1", "--value=true", "--value=false", *FAST)
-    assert done.exit_code == 3
-    assert "is refuted" in done.output
+    done = audit(str(file), *FAST, "--command", shlex.join([sys.executable, str(program)]), "--json")
+    first, second, both = json.loads(done.stdout)
+    assert done.exit_code == 3, done.output
+    assert first["refuted_by_bound"] is False
+    assert second["refuted_by_bound"] == (fault == "the second has no noise")
+    assert both["refuted"] == (fault == "both have the noise of the secret")
 
 
 def test_plot_is_written(survey: str, tmp_path: Path) -> None:
@@ -200,6 +234,7 @@ def test_plot_is_written(survey: str, tmp_path: Path) -> None:
         ((), "Pass DEFINITIONS"),
         (("--claim=1",), "Pass DEFINITIONS"),
         (("--client=json:dumps", "--command=x"), "either --client or --command"),
+        (("--command=x", "--claim=1", "--value=1", "--value=2"), "Pass DEFINITIONS"),
         (("--client=json:dumps", "--claim=1", "--value={}", "--value=2"), "--value must be JSON"),
         (("--client=json:dumps", "--claim=1", "--value=a", "--value=b"), "--value must be JSON"),
         (("--client=json:dumps", "--claim=1", "--value=true", "--value=false"), "json:dumps"),
