@@ -306,7 +306,7 @@ export class Recorder {
   /** `off` deletes drafts, queue and secret, and keeps the ledger: reports that were sent still count. `on` draws a new secret. */
   changeConsent(state: State, level: ConsentLevel, text: string, now: number): boolean {
     if (state.consent === level && state.consentText === text) return false;
-    if (state.consent !== level) state.consentTime = now;
+    state.consentTime = now;
     if (level === "off") {
       if (state.queue.length) count(state.counts.dropped, "consent", state.queue.length);
       Object.assign(state, { drafts: {}, queue: [], sent: [], quarantine: [], secret: "", failures: 0, backoffUntil: 0, lastError: "" });
