@@ -145,15 +145,17 @@ def start_browser(name: str, profile: Path) -> Iterator[Browser]:
 
     (port,) = free_ports(1)
     preferences = DesktopInstance.required_prefs | DesktopInstance.desktop_prefs | {"marionette.port": port}
-    session = Marionette(
-        bin=_firefox(),
-        headless=True,
-        profile=Profile(str(profile), preferences=preferences, restore=False),
-        port=port,
-        app_args=["-remote-allow-system-access"],
-        gecko_log=str(profile.with_suffix(".log")),
-    )
-    session.start_session()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Marionette leaves sockets open in which it waited for Firefox
+        session = Marionette(
+            bin=_firefox(),
+            headless=True,
+            profile=Profile(str(profile), preferences=preferences, restore=False),
+            port=port,
+            app_args=["-remote-allow-system-access"],
+            gecko_log=str(profile.with_suffix(".log")),
+        )
+        session.start_session()
     session.timeout.script = 120
     try:
         yield Firefox(session)
