@@ -70,7 +70,7 @@ docs: .venv/.docs-installed        ## the documentation site in build/docs; warn
 	$(BIN)/sphinx-build -q -W --keep-going -E -a -b html docs build/docs
 
 slow: .venv/.dev-installed         ## the tests marked slow, and the demo
-	$(BIN)/pytest -q -n logical --dist loadfile -m slow
+	$(BIN)/pytest -q -n logical --dist loadfile -m slow --durations=40
 	$(BIN)/hubbub demo --reports 20000 --out-dir build/demo
 
 test-spark: .venv/.spark-installed     ## the tests of `hubbub fold --engine spark`
