@@ -7,7 +7,7 @@ import { type Definition, Metric } from "./metric.ts";
 import { checkPolicy, DEFAULT_POLICY, type Policy } from "./privacy.ts";
 import { isClockBehind, type Outcome, Recorder } from "./recorder.ts";
 import { applyResponse, backoffUntil, nextBatch, rescheduleOverdue } from "./retry_policy.ts";
-import type { ConsentLevel, Counts, State, Storage } from "./state.ts";
+import { type ConsentLevel, type Counts, newState, type State, type Storage } from "./state.ts";
 import { fetchTransport, NO_RESPONSE, type Transport } from "./transport.ts";
 
 export interface ClientOptions {
@@ -55,6 +55,13 @@ interface Waiting {
   readonly done: (outcome: Outcome) => void;
 }
 
+/** Batch that is sent. inDoubt : whether an earlier attempt began */
+interface Selected {
+  readonly id: string;
+  readonly body: string;
+  readonly inDoubt: boolean;
+}
+
 const LONGEST_SLEEP = 15 * 60_000;
 const RETRY_SLEEP = 60_000;
 /** Time in which no other tab sends: a request takes 10 seconds at most. */
@@ -76,6 +83,10 @@ export class Client {
   #sending: Promise<unknown> = Promise.resolve();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isEnrolled = false;
+  /** Text of a withdrawal that is not saved yet: nothing is recorded or sent. */
+  #withdrawal: string | null = null;
+  #request: AbortController | undefined;
+  #wakesAt = 0;
   /** Whether a batch was due at the last attempt. */
   #isDue = false;
   #isClosed = false;
@@ -98,10 +109,11 @@ export class Client {
 
   /** Records a value. Never throws or blocks; resolves when the recording is durable, to "recorded", or to the reason why it is ignored. */
   record(metric: string, value: Value): Promise<Outcome> {
+    const taken = copied(value);
     return new Promise((done) => {
-      if (this.#paused || this.#isClosed) return done("consent");
+      if (this.#paused || this.#isClosed || this.#withdrawal !== null) return done("consent");
       if (this.#waiting.length >= MAX_WAITING) return done("no-state");
-      this.#waiting.push({ metric, value: copied(value), done });
+      this.#waiting.push({ metric, value: taken, done });
       this.#writing ??= Promise.resolve().then(() => this.#writeWaiting());
     });
   }
@@ -124,6 +136,8 @@ export class Client {
   async setConsent(level: ConsentLevel, text = ""): Promise<boolean> {
     if (level !== "on" && level !== "off") return false;
     if (this.#paused && level === "on") return false;
+    this.#withdrawal = level === "off" ? text : null;
+    if (level === "off") this.#request?.abort();
     if (level === "on") void this.#storage.persist().catch(() => undefined); // Firefox asks the user, who may never answer
     await this.#writing;
     const saved = await this.#changed((state, now) => {
@@ -131,29 +145,37 @@ export class Client {
       if (changes) this.#recorder.enroll(state, now);
       return [true, changes];
     });
-    this.#schedule(0);
-    return saved ?? false;
+    const isSaved = saved === true && (await this.#synced());
+    if (isSaved) this.#withdrawal = null; // the state says so from now on
+    this.#schedule(isSaved ? 0 : RETRY_SLEEP);
+    return isSaved;
   }
 
   /** Sends what is due, at most for some seconds. Resolves to whether nothing is due any more. */
   async flush(seconds = 10): Promise<boolean> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const limit = new Promise<false>((resolve) => (timer = setTimeout(resolve, 1000 * seconds, false)));
+    return Promise.race([limit, this.#sendDue()]).finally(() => clearTimeout(timer));
+  }
+
+  async #sendDue(): Promise<boolean> {
     await this.#writing;
-    const end = performance.now() + 1000 * seconds;
-    while (!this.#isClosed) {
-      const wait = await this.#round(true);
-      if (wait > 0) return !this.#isDue;
-      if (performance.now() > end) return false;
-    }
+    while (!this.#isClosed) if ((await this.#round(true)) > 0) return !this.#isDue;
     return false;
   }
 
   async inspect(): Promise<Inspection> {
-    const [state, isPersistent] = await Promise.all([this.#storage.read(), this.#isPersistent()]);
+    let [state, isPersistent, unusable] = [newState(), false, ""];
+    try {
+      [state, isPersistent] = await Promise.all([this.#storage.read(), this.#isPersistent()]);
+    } catch (problem) {
+      unusable = `the storage cannot be used: ${(problem as Error).message}`;
+    }
     return {
       consent: state.consent,
       consentText: state.consentText,
       consentTime: state.consentTime,
-      paused: this.#paused || (isClockBehind(state, this.#clock()) ? "the clock is behind" : ""),
+      paused: this.#paused || unusable || (isClockBehind(state, this.#clock()) ? "the clock is behind" : ""),
       isPersistent,
       queued: state.queue.map((batch) => batch.body.trimEnd()),
       sent: state.sent,
@@ -194,8 +216,14 @@ export class Client {
 
   #schedule(wait: number): void {
     if (this.#isClosed || this.#paused) return;
+    const wakesAt = performance.now() + Math.min(wait, LONGEST_SLEEP);
+    if (this.#timer !== undefined && this.#wakesAt <= wakesAt) return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#round(false).then((left) => this.#schedule(left)), Math.min(wait, LONGEST_SLEEP));
+    this.#wakesAt = wakesAt;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      void this.#round(false).then((left) => this.#schedule(left));
+    }, wakesAt - performance.now());
     (this.#timer as { unref?: () => void }).unref?.(); // a Node program may end
   }
 
@@ -207,8 +235,10 @@ export class Client {
   }
 
   async #attempt(hurry: boolean): Promise<number> {
+    this.#isDue = false;
     if (this.#isClosed || this.#paused) return LONGEST_SLEEP;
-    const selected = await this.#changed<{ id: string; body: string } | number>((state, now, isPersistent) => {
+    if (this.#withdrawal !== null) return (await this.setConsent("off", this.#withdrawal)) ? LONGEST_SLEEP : RETRY_SLEEP;
+    const selected = await this.#changed<Selected | number>((state, now, isPersistent) => {
       if (state.consent === "off") return [LONGEST_SLEEP, false];
       if (!this.#isEnrolled) this.#recorder.enroll(state, now);
       let changed = this.#recorder.buildDue(state, now, isPersistent) || !this.#isEnrolled;
@@ -220,28 +250,51 @@ export class Client {
       if (time > now) return [time - now, changed];
       if (state.claimedUntil > now && state.claimedUntil <= now + CLAIM) return [state.claimedUntil - now, changed];
       state.claimedUntil = now + CLAIM;
-      return [{ id: next.batch.id, body: next.batch.body }, true];
+      const { id, body, attempted } = next.batch;
+      next.batch.attempted = true;
+      return [{ id, body, inDoubt: attempted }, true];
     });
     if (selected === null) return RETRY_SLEEP;
     this.#isEnrolled = true;
     if (typeof selected === "number") return selected;
-    await this.#storage.sync(); // an upload that a power loss could undo is not started
-    const response = await this.#transport(selected.body).catch(() => NO_RESPONSE);
+    if (!(await this.#synced())) return RETRY_SLEEP; // an upload that a power loss could undo is not started
+    const current = await this.#storage.read();
+    if (this.#withdrawal !== null || !current.queue.some((batch) => batch.id === selected.id)) return 0;
+    this.#request = new AbortController();
+    const response = await this.#transport(selected.body, this.#request.signal).catch(() => NO_RESPONSE);
+    this.#request = undefined;
     await this.#changed((state, now) => {
+      if (state.consent === "off") return [null, false];
       state.claimedUntil = 0;
-      applyResponse(state, selected.id, response, now, this.#random);
+      applyResponse(state, selected.id, selected.inDoubt, response, now, this.#random);
       return [null, true];
     });
     return 0;
   }
+
+  /** Makes what was written outlast a power loss; returns whether the disk did. */
+  async #synced(): Promise<boolean> {
+    return this.#storage.sync().then(
+      () => true,
+      () => false,
+    );
+  }
 }
+
+/** Value that no metric accepts. */
+const UNUSABLE = Symbol("a value that cannot be read") as never;
 
 /** A value that the app cannot change any more. */
 function copied(value: Value): Value {
-  if (value instanceof Set) return new Set(value);
-  if (Array.isArray(value)) return value.map((part) => copied(part as Value)) as readonly string[];
-  if (typeof value === "object" && value !== null) return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, copied(part as Value)])) as Value;
-  return value ?? null;
+  if (typeof value !== "object" || value === null) return value ?? null;
+  try {
+    if (value instanceof Set) return new Set(value);
+    if (Array.isArray(value)) return [...value] as readonly string[];
+    const isPlain = [Object.prototype, null].includes(Object.getPrototypeOf(value) as object | null);
+    return isPlain ? ({ ...value } as Value) : UNUSABLE;
+  } catch {
+    return UNUSABLE;
+  }
 }
 
 /** Why this run counts as one of a machine, or "". */

@@ -67,10 +67,16 @@ export class Discovery {
     const length = this.#lengths[this.#group(cohort)];
     if (length === undefined) return value;
     const start = this.#isNgrams ? length - this.#shortest : 0;
-    const symbols: Uint8Array[] = this.#hasAlphabet ? Array.from(text, (each) => utf8(each)!) : Array.from(value, (byte) => Uint8Array.of(byte));
-    const taken = [...symbols, END].slice(start, length);
-    return taken.length ? concatBytes(...taken) : END;
+    if (!this.#hasAlphabet) return ended(value.subarray(start, length), value.length < length);
+    const symbols: string[] = [];
+    for (const symbol of text) if (symbols.push(symbol) >= length) break;
+    return ended(utf8(symbols.slice(start).join(""))!, symbols.length < length);
   }
+}
+
+/** Symbols with the end marker, if the value has no more of them. */
+function ended(symbols: Uint8Array, isWhole: boolean): Uint8Array {
+  return isWhole ? concatBytes(symbols, END) : symbols;
 }
 
 function symbolsOf(alphabet: unknown): string[] {

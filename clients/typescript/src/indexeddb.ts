@@ -55,7 +55,7 @@ export class IndexedDbStorage implements Storage {
   }
 
   close(): void {
-    void this.#database?.then((database) => database.close());
+    this.#database?.then((database) => database.close()).catch(() => undefined);
     this.#database = null;
   }
 

@@ -7,7 +7,7 @@
  */
 
 import { closeSync, fstatSync, mkdirSync, openSync, readSync, renameSync, writeSync } from "node:fs";
-import { open, unlink, writeFile } from "node:fs/promises";
+import { open, readdir, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { toHex } from "./bytes.ts";
 import { HubbubError } from "./errors.ts";
@@ -21,13 +21,18 @@ interface Line {
   next?: string;
 }
 
-/** What was read of a file: the last line that counts, and up to where. id : of the file, the `by` of its first line */
+/**
+ * What was read of a file: the state of the last line that counts, and up to where. id : of the file, the `by` of its first line;
+ * next : file that goes on; size : of the last line
+ */
 interface Position {
   id: string;
   lines: number;
   length: number;
+  size: number;
   endsWithLine: boolean;
-  last: Line | null;
+  state: State | null;
+  next: string | null;
 }
 
 const NEWLINE = 10;
@@ -35,11 +40,14 @@ const LONGEST = 1 << 18;
 const ATTEMPTS = 1000;
 const MODE = 0o600;
 const ID_BYTES = 8;
+/** Files that replace the journal, or were to. */
+const NEXT = /^journal-[0-9a-f]{16}\.jsonl$/;
 
 export class FileStorage implements Storage {
   readonly #path: string;
   #known: Position = nothing("");
   #replacing: Promise<boolean> | undefined;
+  #erasing: Promise<void> | undefined;
   readonly #directory: string;
 
   /** directory : of this client alone; it is created. Raises HubbubError if it cannot be. */
@@ -63,8 +71,9 @@ export class FileStorage implements Storage {
       const { state, position } = this.#load();
       const [result, write] = change(state);
       if (write && !this.#append(position, { by: randomId(), at: position.length, state })) continue;
-      if (state.consent === "off" && position.lines + Number(write) > 1) await this.#erase();
-      else if (position.length > LONGEST) this.#replacing ??= this.#replace().finally(() => (this.#replacing = undefined));
+      if (state.consent === "off" && (write || position.lines > 1)) {
+        await (this.#erasing ??= this.#erase().finally(() => (this.#erasing = undefined)));
+      } else if (position.length > Math.max(LONGEST, 4 * position.size)) this.#replaceLater();
       return result;
     }
     throw new HubbubError(`${this.#path} is written too often by other processes`);
@@ -72,11 +81,7 @@ export class FileStorage implements Storage {
 
   async sync(): Promise<void> {
     const file = await open(this.#path, "r");
-    try {
-      await file.datasync();
-    } finally {
-      await file.close();
-    }
+    await file.datasync().finally(() => file.close());
   }
 
   async isPersistent(): Promise<boolean> {
@@ -92,11 +97,9 @@ export class FileStorage implements Storage {
     for (;;) {
       const position = this.#withFile((file) => readOn(this.#known, file));
       this.#known = position;
-      if (position.last?.next !== undefined) {
-        this.#follow(position.last.next);
-        continue;
-      }
-      const state = position.last?.state ? structuredClone(position.last.state) : newState();
+      if (position.next !== null && (this.#follow(position.next) || this.#withFile(idOf) !== position.id)) continue;
+      // a `next` that is missing, because somebody copied or deleted files, is void: the state before it goes on
+      const state = position.state ? structuredClone(position.state) : newState();
       if (state.format > FORMAT) throw new HubbubError(`${this.#path} has format ${state.format}: a newer hubbub wrote it`);
       return { state, position };
     }
@@ -114,11 +117,21 @@ export class FileStorage implements Storage {
     });
   }
 
-  /** Leaves no line of before a withdrawal: earlier lines have the secret. */
+  /** Leaves nothing of before a withdrawal: earlier lines, and files that a kill left, have the secret. */
   async #erase(): Promise<void> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      if (this.#load().position.lines === 1 || (await this.#replace())) return;
+      await this.#replacing;
+      const left = (await readdir(this.#directory)).filter((name) => NEXT.test(name)); // no line can name them after the replacement
+      if (!(await this.#replace())) continue;
+      for (const name of left) await unlink(join(this.#directory, name)).catch(() => undefined);
+      return;
     }
+  }
+
+  #replaceLater(): void {
+    this.#replacing ??= this.#replace()
+      .catch(() => false) // a full disk: lines may still have room
+      .finally(() => (this.#replacing = undefined));
   }
 
   /** Goes on in a new file with the state alone; returns whether no other process wrote meanwhile. */
@@ -127,18 +140,32 @@ export class FileStorage implements Storage {
     const name = `journal-${by}.jsonl`;
     const path = join(this.#directory, name);
     const { state, position } = this.#load();
-    await writeFile(path, `${JSON.stringify({ by, at: 0, state } satisfies Line)}\n`, { mode: MODE, flush: true });
-    const isReplaced = this.#append(position, { by: randomId(), at: position.length, next: name });
-    if (isReplaced) this.#follow(name);
-    else await unlink(path);
-    return isReplaced;
+    try {
+      await writeFile(path, `${JSON.stringify({ by, at: 0, state } satisfies Line)}\n`, { mode: MODE, flush: true });
+      if (!this.#append(position, { by: randomId(), at: position.length, next: name })) throw new HubbubError("another process wrote");
+    } catch (problem) {
+      await unlink(path).catch(() => undefined);
+      if (problem instanceof HubbubError) return false;
+      throw problem;
+    }
+    this.#follow(name);
+    const directory = await open(this.#directory, "r");
+    await directory
+      .sync()
+      .catch(() => undefined) // Windows syncs no directory
+      .finally(() => directory.close());
+    return true;
   }
 
-  #follow(name: string): void {
+  /** Puts the file that goes on in the journal's place; returns whether it was there. */
+  #follow(name: string): boolean {
+    if (!NEXT.test(name)) return false;
     try {
       renameSync(join(this.#directory, name), this.#path);
+      return true;
     } catch (problem) {
-      if ((problem as NodeJS.ErrnoException).code !== "ENOENT") throw problem; // another process renamed it
+      if ((problem as NodeJS.ErrnoException).code === "ENOENT") return false; // another process renamed it
+      throw problem;
     }
   }
 
@@ -153,26 +180,35 @@ export class FileStorage implements Storage {
 }
 
 function nothing(id: string): Position {
-  return { id, lines: 0, length: 0, endsWithLine: true, last: null };
+  return { id, lines: 0, length: 0, size: 0, endsWithLine: true, state: null, next: null };
 }
 
 /** Reads the lines that were appended to a file since a position, or all of another file. */
 function readOn(known: Position, file: number): Position {
-  const [id, { size }] = [idOf(file), fstatSync(file)];
-  const before = known.id === id && known.length <= size && known.endsWithLine ? known : nothing(id);
-  const bytes = Buffer.alloc(size - before.length);
-  const length = bytes.length ? readSync(file, bytes, 0, bytes.length, before.length) : 0;
-  let { last, lines } = before;
+  const [id, { size: end }] = [idOf(file), fstatSync(file)];
+  const isSame = known.id === id && known.length <= end && known.endsWithLine;
+  const position = isSame ? { ...known } : nothing(id);
+  const first = position.length;
+  const bytes = Buffer.alloc(end - first);
+  const length = bytes.length ? readSync(file, bytes, 0, bytes.length, first) : 0;
   let start = 0;
-  for (let end = bytes.indexOf(NEWLINE); end >= 0 && end < length; end = bytes.indexOf(NEWLINE, start)) {
-    const line = parsed(bytes.toString("utf8", start, end));
-    const at = before.length + start;
+  while (start < length) {
+    const found = bytes.indexOf(NEWLINE, start);
+    const stop = found < 0 || found >= length ? length : found; // the last line may lack its end
+    const line = parsed(bytes.toString("utf8", start, stop));
+    const at = first + start;
     // after a line that a kill cut off, a line break belongs to the next one
-    if (line && (line.at === at || line.at === at - 1) && last?.next === undefined) last = line;
-    start = end + 1;
-    lines++;
+    if (line && (line.at === at || line.at === at - 1)) {
+      position.next = line.next ?? null;
+      position.state = line.state ?? position.state;
+      position.size = stop - start;
+    }
+    position.endsWithLine = stop < length;
+    position.lines++;
+    start = stop + 1;
   }
-  return { id, lines, length: before.length + length, endsWithLine: start === length, last };
+  position.length = first + length;
+  return position;
 }
 
 function randomId(): string {

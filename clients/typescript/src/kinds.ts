@@ -433,7 +433,7 @@ export class JointKind extends Kind {
     if (Object.keys(value).some((key) => !this.#parts.has(key))) {
       throw new InvalidValueError(`the object has keys that are no parts: use ${[...this.#parts.keys()].join(", ")} only`);
     }
-    return [...this.#parts.keys()].map((name) => (value as Record<string, PartValue>)[name] ?? null);
+    return [...this.#parts.keys()].map((name) => (Object.hasOwn(value, name) ? ((value as Record<string, PartValue>)[name] ?? null) : null));
   }
 }
 

@@ -65,7 +65,7 @@ export class Metric {
   /** Value of the group that stands for a label of the app; "" without a group. */
   groupValue(labels: Readonly<Record<string, string>>): string {
     if (!this.group) return "";
-    const label = labels[this.group.name];
+    const label = Object.hasOwn(labels, this.group.name) ? labels[this.group.name] : undefined;
     if (label === undefined) {
       throw new HubbubError(`${this.name}: the metric has the group ${this.group.name}: pass groups: { ${this.group.name}: ... }`);
     }

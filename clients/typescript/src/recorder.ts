@@ -21,7 +21,7 @@ export const MAX_BATCH_AGE = 28 * DAY;
 const TAG_BYTES = 16;
 /** Periods with a report that an account remembers: a clock would have to be set back three times to reopen one. */
 const REMEMBERED_PERIODS = 100;
-const MAX_QUEUED = 1000;
+const MAX_QUEUED = 500;
 /** A clock before this day is wrong. */
 const EARLIEST = Date.UTC(2026, 0, 1);
 
@@ -121,6 +121,16 @@ function responseNumber(account: Account, epoch: number): number {
   return isNew ? epoch : -1 - account.units * 2 ** 32 - (epoch + 2 ** 31);
 }
 
+/** A draft's report at the cost that it has now: other periods may have been charged since. Null: there is no room for it. */
+function stillAffordable(account: Account, report: EncodedReport): EncodedReport | null {
+  if (report.epoch !== null && report.epoch === account.epoch) {
+    return report.response === account.response && report.tag === account.tag ? { ...report, costsUnit: false } : null;
+  }
+  const isKnown = account.unit === "value" && account.tags.includes(report.tag);
+  if (isKnown || !report.costsUnit) return { ...report, costsUnit: report.costsUnit && !isKnown };
+  return hasRoom(account) ? report : null;
+}
+
 function charge(account: Account, report: EncodedReport): void {
   account.units += Number(report.costsUnit);
   account.reports += 1;
@@ -218,7 +228,7 @@ export class Recorder {
     for (const metric of metrics) {
       const period = periodOf(metric.period, now);
       const account = (state.accounts[metric.digest] ??= newAccount(metric, period));
-      if (account.enrollment !== state.enrollments) account.firstPeriod = period;
+      if (account.refused || account.enrollment !== state.enrollments) account.firstPeriod = period; // what was not collected is not made up for
     }
     allocate(this.#policy, state.accounts, metrics, state.enrollments);
   }
@@ -242,11 +252,17 @@ export class Recorder {
     if (state.consent === "off" || isClockBehind(state, now)) return false;
     let changed = !this.#collected(now).every((metric) => state.accounts[metric.digest]?.enrollment === state.enrollments);
     if (changed) this.enroll(state, now);
+    changed = this.#reopen(state, now) || changed;
     for (const metric of this.#metrics.values()) {
       const account = state.accounts[metric.digest];
-      if (!account || account.refused || (account.unit === "value" && !isPersistent)) continue;
+      if (!account || account.refused) continue;
       const current = periodOf(metric.period, now);
-      if (account.firstPeriod > current) account.firstPeriod = current; // opened under a clock that was ahead
+      const isCollected = account.unit !== "value" || isPersistent;
+      if (account.firstPeriod > current || (!isCollected && account.firstPeriod < current)) {
+        account.firstPeriod = current; // opened under a clock that was ahead; or what was not collected is not made up for
+        changed = true;
+      }
+      if (!isCollected) continue;
       const oldest = periodOf(metric.period, now - MAX_BATCH_AGE);
       for (let period = account.firstPeriod > oldest ? account.firstPeriod : oldest; period < current; period = nextPeriod(metric.period, period)) {
         if (account.formed.includes(period) || metric.hasExpired(period)) continue;
@@ -265,9 +281,10 @@ export class Recorder {
     account.formed = [...account.formed, period].slice(-REMEMBERED_PERIODS);
     const encoder = this.#encoder(state, metric);
     const draft = state.drafts[metric.digest];
-    const hasDraft = draft?.period === period;
-    const report = hasDraft ? draft.report : encoder.encodePeriod(account, encoder.trueBits(null), period);
-    if (hasDraft) delete state.drafts[metric.digest];
+    const isDrafted = draft?.period === period;
+    if (isDrafted) delete state.drafts[metric.digest];
+    const drafted = isDrafted ? stillAffordable(account, draft.report) : null;
+    const report = drafted ?? encoder.encodePeriod(account, encoder.trueBits(null), period);
     if (!report) return; // no budget is left: the metric sends no more reports
     charge(account, report);
     const id = randomUuid(this.#random);
@@ -284,11 +301,23 @@ export class Recorder {
       periodEnd: end,
       sendAt: earliest + uniform(this.#random) * Math.max(0, latest - earliest),
       body: batchBody(metric, id, period, group, [{ cohort: report.cohort, bits: fromHex(report.bits) }]),
-      inDoubt: false,
+      attempted: false,
       rescheduled: false,
     });
     state.counts.formed++;
     state.counts.stoodIn += Number(report.stoodIn);
+  }
+
+  /** Takes back the reports of periods that are open: they were made while the clock was ahead, and no attempt began to send them. */
+  #reopen(state: State, now: number): boolean {
+    const early = state.queue.filter((batch) => !batch.attempted && batch.periodEnd > now);
+    for (const { digest, period } of early) {
+      const account = state.accounts[digest];
+      if (account) account.formed = account.formed.filter((each) => each !== period);
+      count(state.counts.dropped, "clock");
+    }
+    state.queue = state.queue.filter((batch) => !early.includes(batch));
+    return early.length > 0;
   }
 
   /** Drops batches that nobody will accept, and the oldest beyond the limit. A clock that is ahead drops none. */

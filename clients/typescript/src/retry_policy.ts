@@ -9,7 +9,7 @@ import type { UploadResponse } from "./transport.ts";
 const SECOND = 1000;
 const HOUR = 3600 * SECOND;
 const BACKOFF_BASE = 30 * SECOND;
-const MAX_WAIT = 2 * DAY;
+const MAX_WAIT = 2 * HOUR;
 const MAX_DELAY = 40 * DAY;
 const SENT_KEPT = 10;
 const OVERDUE_AFTER = 60 * SECOND;
@@ -54,23 +54,23 @@ export function backoffUntil(state: State, now: number): number {
   return state.backoffUntil <= now + MAX_WAIT ? state.backoffUntil : 0;
 }
 
-/** Wait of a Retry-After header (seconds or a date), at most a day. */
+/** Wait of a Retry-After header (seconds or a date), at most an hour. */
 export function retryAfter(header: string, now: number): number {
   const wait = /^\d+$/.test(header) ? Number(header) * SECOND : Date.parse(header) - now;
-  return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, 0), DAY);
+  return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, 0), HOUR);
 }
 
-/** Applies the answer to a batch. */
-export function applyResponse(state: State, id: string, response: UploadResponse, now: number, random: RandomBytes): void {
+/** Applies the answer to a batch. inDoubt : whether an earlier attempt began */
+export function applyResponse(state: State, id: string, inDoubt: boolean, response: UploadResponse, now: number, random: RandomBytes): void {
   const batch = state.queue.find((each) => each.id === id);
   if (!batch) return; // consent was withdrawn, or another tab had the answer
   const isOurs = response.status !== null && (response.status >= 400 || ([200, 202].includes(response.status) && response.batchId === id));
   const status = isOurs ? response.status : null;
   const theirs = Date.parse(response.date);
   const isOtherClock = Math.abs(theirs - now) > DAY;
-  let action = decide(status, response.problem, batch.inDoubt);
+  let action = decide(status, response.problem, inDoubt);
   if (isOtherClock && action !== "accept") action = "pause";
-  batch.inDoubt ||= status === null;
+  if (status !== null) batch.attempted = inDoubt; // this attempt was answered
   if (!Number.isNaN(theirs) && !isOtherClock) state.confirmedAt = Math.max(state.confirmedAt, now);
   if (action === "retry" || action === "pause") {
     state.failures++;
@@ -92,6 +92,7 @@ export function applyResponse(state: State, id: string, response: UploadResponse
     state.counts.acknowledged++;
     state.sent = [...state.sent, batch.body.trimEnd()].slice(-SENT_KEPT);
     delete state.paused[batch.digest];
+    if (isOtherClock) state.backoffUntil = now + HOUR;
   } else if (action === "quarantine") {
     remove(isThis, "");
     state.counts.quarantined++;

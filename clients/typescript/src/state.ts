@@ -33,8 +33,8 @@ export interface QueuedBatch {
   periodEnd: number;
   sendAt: number;
   body: string;
-  /** Whether an attempt got no answer: the aggregator may have stored it. */
-  inDoubt: boolean;
+  /** Whether an attempt began: without an answer the aggregator may have stored it. */
+  attempted: boolean;
   /** Whether `sendAt` was moved once, because nothing ran at that time. */
   rescheduled: boolean;
 }

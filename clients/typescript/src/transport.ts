@@ -13,17 +13,19 @@ export interface UploadResponse {
   readonly date: string;
 }
 
-export type Transport = (body: string) => Promise<UploadResponse>;
+/** Sends a body; `limit` ends the request. */
+export type Transport = (body: string, limit: AbortSignal) => Promise<UploadResponse>;
 
 const TIMEOUT = 10_000;
 const MOST_BYTES = 65_536;
+const LONGEST_PROBLEM = 80;
 export const NO_RESPONSE: UploadResponse = { status: null, problem: "", batchId: "", retryAfter: "", date: "" };
 
 /** Raises HubbubError unless an address is https, or http on this machine. */
 export function checkUrl(url: string): string {
-  const { protocol, hostname, username, search, hash } = URL.canParse(url) ? new URL(url) : new URL("invalid:");
+  const { protocol, hostname, username, password } = URL.canParse(url) ? new URL(url) : new URL("invalid:");
   const isLocal = protocol === "http:" && ["localhost", "127.0.0.1", "[::1]"].includes(hostname);
-  if ((protocol !== "https:" && !isLocal) || username || search || hash) {
+  if ((protocol !== "https:" && !isLocal) || username || password || /[?#]/.test(url)) {
     throw new HubbubError(`url must be an https address without name, query and fragment, or http on this machine, got ${JSON.stringify(url)}`);
   }
   return url.replace(/\/+$/, "");
@@ -32,9 +34,11 @@ export function checkUrl(url: string): string {
 /** Transport by fetch: without cookies and referrer, and without following redirects. */
 export function fetchTransport(url: string): Transport {
   const address = `${checkUrl(url)}/v1/reports`;
-  return async (body) => {
+  return async (body, ended) => {
     const limit = new AbortController();
-    const timer = setTimeout(() => limit.abort(), TIMEOUT);
+    const abort = (): void => limit.abort();
+    const timer = setTimeout(abort, TIMEOUT);
+    ended.addEventListener("abort", abort);
     try {
       const response = await fetch(address, {
         method: "POST",
@@ -53,6 +57,7 @@ export function fetchTransport(url: string): Transport {
       return NO_RESPONSE;
     } finally {
       clearTimeout(timer);
+      ended.removeEventListener("abort", abort);
     }
   };
 }
@@ -83,6 +88,6 @@ function readDocument(text: string): { problem: string; batchId: string } {
     // a proxy's page
   }
   const { type, batch_id: batchId } = (typeof document === "object" && document !== null ? document : {}) as Record<string, unknown>;
-  const problem = typeof type === "string" ? type.replace(/\/+$/, "").split("/").at(-1)! : "";
+  const problem = typeof type === "string" ? (/([a-z0-9-]{1,64})\/?$/.exec(type.slice(-LONGEST_PROBLEM))?.[1] ?? "") : "";
   return { problem, batchId: typeof batchId === "string" ? batchId : "" };
 }

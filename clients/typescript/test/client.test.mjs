@@ -1,0 +1,239 @@
+// The client in histories that go wrong: node --test test
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Client, FileStorage } from "../dist/node.js";
+
+const DAY = 86_400_000;
+const NOON = Date.UTC(2026, 10, 23, 12);
+const NOISE = { prob_p: 0.25, prob_q: 0.75, prob_f: 0.5 };
+const SIZES = { num_bits: 1, num_hashes: 1, num_cohorts: 1, hash_scheme: "one-hot", categories: [], other: null, period: "day", hold: null };
+const DARK = { name: "dark", kind: "boolean", ...SIZES, ...NOISE };
+const THEME = { ...DARK, name: "theme", kind: "categorical", num_bits: 3, categories: ["a", "b", "c"] };
+const WORDS = { ...DARK, name: "words", kind: "string", num_bits: 64, num_hashes: 2, num_cohorts: 128, hash_scheme: "murmur3-v1", discover: { longest: 8 } };
+
+/** A state in memory that fails, waits or does not last, as a test asks. */
+class Memory {
+  state;
+  fails = false;
+  wait = 0;
+  persistent = true;
+  onSync = () => undefined;
+
+  async read() {
+    return structuredClone(this.state ?? (await this.update((state) => [state, false])));
+  }
+
+  async update(change) {
+    await sleep(this.wait);
+    if (this.fails) throw new Error("ENOSPC");
+    const directory = mkdtempSync(join(tmpdir(), "hubbub-"));
+    const state = structuredClone(this.state) ?? (await new FileStorage(directory).read());
+    const [result, write] = change(state);
+    if (write) this.state = state;
+    return result;
+  }
+
+  async sync() {
+    await this.onSync();
+  }
+
+  async isPersistent() {
+    return this.persistent;
+  }
+
+  async persist() {}
+
+  close() {}
+}
+
+async function started(options = {}) {
+  const world = { now: NOON, sent: [], answer: () => ({}) };
+  const storage = options.storage ?? new Memory();
+  const transport = async (body) => {
+    const batch = JSON.parse(body);
+    world.sent.push(batch);
+    return { status: 202, problem: "", batchId: batch.batch_id, retryAfter: "", date: new Date(world.now).toUTCString(), ...world.answer() };
+  };
+  const client = new Client({ definitions: [DARK, THEME], url: "http://127.0.0.1:9", pauseWhenAutomated: false, clock: () => world.now, transport, ...options, storage });
+  await client.started;
+  return Object.assign(world, { client, storage });
+}
+
+/** Sends all that is due until some days later. */
+async function pass(world, days) {
+  for (let step = 0; step < 4 * days; step++) {
+    world.now += DAY / 4;
+    await world.client.flush(5);
+  }
+}
+
+test("a withdrawal that cannot be saved holds at once, and is saved later", async () => {
+  const world = await started();
+  await world.client.setConsent("on");
+  await world.client.record("dark", true);
+  world.storage.fails = true;
+  assert.equal(await world.client.setConsent("off"), false);
+  assert.equal(await world.client.record("dark", true), "consent");
+  world.storage.fails = false;
+  await pass(world, 3);
+  assert.deepEqual(world.sent, []);
+  assert.equal((await world.client.inspect()).consent, "off");
+  await world.client.close();
+});
+
+test("a withdrawal does not wait for an app that records all the time", async () => {
+  const world = await started();
+  await world.client.setConsent("on");
+  world.storage.wait = 20;
+  const recording = setInterval(() => world.client.record("dark", true), 5);
+  await sleep(100);
+  const withdrawn = await Promise.race([world.client.setConsent("off"), sleep(2000, "late")]);
+  clearInterval(recording);
+  assert.equal(withdrawn, true);
+  await world.client.close();
+});
+
+test("nothing is sent after a withdrawal that comes while a batch is made durable", async () => {
+  const world = await started();
+  await world.client.setConsent("on");
+  await world.client.record("dark", true);
+  world.now += 2 * DAY + 1;
+  await world.client.flush(0.05);
+  world.now += DAY;
+  world.storage.onSync = async () => {
+    world.storage.onSync = () => undefined;
+    world.sent.length = 0;
+    await world.client.setConsent("off");
+  };
+  await world.client.flush(1);
+  assert.deepEqual(world.sent, []);
+  await world.client.close();
+});
+
+test("a value that cannot be read is invalid, and costs the caller nothing", async () => {
+  const world = await started();
+  await world.client.setConsent("on");
+  const cyclic = {};
+  cyclic.self = cyclic;
+  const throwing = { get theme() { throw new Error("betrayed"); } };
+  const { proxy, revoke } = Proxy.revocable({}, {});
+  revoke();
+  for (const value of [cyclic, throwing, proxy, new Map(), new Date(), () => 1, Symbol("s"), 1n]) {
+    assert.equal(await world.client.record("theme", value), "invalid");
+  }
+  await world.client.close();
+});
+
+test("no unit is spent beyond the reservation after a clock that was set back", async () => {
+  const world = await started({ policy: { epsilonMetric: 2.3 } });
+  world.now += DAY;
+  await world.client.setConsent("on");
+  await world.client.record("theme", "a");
+  world.now -= DAY; // over midnight
+  await world.client.record("dark", true);
+  world.now += DAY;
+  await pass(world, 4);
+  for (const account of (await world.client.inspect()).ledger) assert.ok(account.units <= account.reservedUnits, JSON.stringify(account));
+  await world.client.close();
+});
+
+test("periods without persistent storage are not reported as empty", async () => {
+  const storage = Object.assign(new Memory(), { persistent: false });
+  const world = await started({ storage });
+  await world.client.setConsent("on");
+  await pass(world, 10);
+  assert.equal(await world.client.record("dark", true), "not-persistent");
+  storage.persistent = true;
+  await pass(world, 2);
+  assert.ok(world.sent.length > 0);
+  for (const { period } of world.sent) assert.ok(Date.parse(period) >= NOON + 9 * DAY, period);
+  await world.client.close();
+});
+
+test("a clock that was ahead loses no day that it did not send", async () => {
+  const world = await started();
+  await world.client.setConsent("on");
+  world.now += 10 * DAY;
+  await world.client.flush(5);
+  world.now -= 10 * DAY;
+  await pass(world, 1);
+  await world.client.flush(5);
+  assert.equal(await world.client.record("dark", true), "recorded");
+  await pass(world, 14);
+  const periods = world.sent.map(({ metric, period }) => metric + period);
+  assert.equal(new Set(periods).size, periods.length);
+  assert.ok(periods.length >= 2 * 13, `${periods.length} reports`);
+  await world.client.close();
+});
+
+test("an answer with a hostile type costs nothing", async () => {
+  let world;
+  const server = createServer((request, response) => {
+    request.resume();
+    response.writeHead(400, { "Content-Type": "application/problem+json", Date: new Date(world.now).toUTCString() }).end(JSON.stringify({ type: `${"/".repeat(60_000)}x` }));
+  }).listen(0, "127.0.0.1");
+  server.unref();
+  await new Promise((resolve) => server.on("listening", resolve));
+  world = await started({ transport: undefined, url: `http://127.0.0.1:${server.address().port}` });
+  await world.client.setConsent("on");
+  const before = process.cpuUsage();
+  await pass(world, 3);
+  const { user } = process.cpuUsage(before);
+  assert.ok(user < 2_000_000, `${user} us`);
+  assert.ok((await world.client.inspect()).counts.quarantined > 0);
+  await world.client.close();
+});
+
+test("a string of 8 MB is recorded", async () => {
+  const world = await started({ definitions: [WORDS] });
+  await world.client.setConsent("on");
+  assert.equal(await world.client.record("words", "x".repeat(8_000_000)), "recorded");
+  await world.client.close();
+});
+
+test("a withdrawal deletes files that a kill left", async () => {
+  const directory = mkdtempSync(join(tmpdir(), "hubbub-"));
+  const world = await started({ storage: new FileStorage(directory) });
+  await world.client.setConsent("on");
+  writeFileSync(join(directory, "journal-0123456789abcdef.jsonl"), '{"state":{"secret":"aa"}}\n');
+  await world.client.setConsent("off");
+  assert.deepEqual(readdirSync(directory), ["journal.jsonl"]);
+  assert.ok(!/"secret":"[0-9a-f]/.test(readFileSync(join(directory, "journal.jsonl"), "utf8")));
+  await world.client.close();
+});
+
+for (const [damage, change] of Object.entries({
+  "a file that goes on and is missing": (text) => `${text}${JSON.stringify({ by: "00", at: text.length, next: "journal-0123456789abcdef.jsonl" })}\n`,
+  "a line without its end": (text) => text.slice(0, -1),
+  "half a line": (text) => `${text}${text.slice(0, 100)}`,
+  "other bytes": (text) => `${text}\u0000\n\n{}\n[]\n`,
+})) {
+  test(`the ledger survives ${damage}`, async () => {
+    const directory = mkdtempSync(join(tmpdir(), "hubbub-"));
+    const path = join(directory, "journal.jsonl");
+    let world = await started({ storage: new FileStorage(directory) });
+    await world.client.setConsent("on");
+    await world.client.record("dark", true);
+    await world.client.close();
+    writeFileSync(path, change(readFileSync(path, "latin1")), "latin1");
+    world = await started({ storage: new FileStorage(directory) });
+    assert.equal(await world.client.record("dark", true), "recorded");
+    const { counts } = await world.client.inspect();
+    assert.equal(counts.chosen + counts.superseded, 2);
+    await world.client.close();
+  });
+}
+
+test("a state of a newer format is left alone, and inspect says why", async () => {
+  const directory = mkdtempSync(join(tmpdir(), "hubbub-"));
+  writeFileSync(join(directory, "journal.jsonl"), `${JSON.stringify({ by: "00", at: 0, state: { format: 2 } })}\n`);
+  const world = await started({ storage: new FileStorage(directory) });
+  assert.equal(await world.client.record("dark", true), "no-state");
+  assert.match((await world.client.inspect()).paused, /format 2/);
+  await world.client.close();
+});
