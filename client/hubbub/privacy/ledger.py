@@ -153,6 +153,18 @@ class Account(NamedTuple):
     def _newest_epoch(self) -> int | None:
         return self.epoch if self.newest_epoch is None else self.newest_epoch
 
+    def repriced(self, report: EncodedReport) -> EncodedReport | None:
+        """Return a draft's report at the cost that it has now: other periods may have been charged since. None: there is no room for it.
+
+        Normally the cost is unchanged. After a clock was set back, an earlier period may have taken the unit, or the epoch.
+        """
+        if report.epoch is not None and report.epoch == self.epoch:
+            is_same = report.tag == self.tag and report.response == self.response_number(report.epoch)
+            return report._replace(costs_unit=False) if is_same else None
+        if not report.costs_unit or (self.unit == "value" and report.tag in self.tags):
+            return report._replace(costs_unit=False)
+        return report if self.has_room else None
+
     def charge(self, report: EncodedReport) -> Account:
         """Return the account after spending the cost of a report: it remembers the value and the epoch that were reported."""
         newest, response = self.newest_epoch, self.response

@@ -6,7 +6,9 @@ import itertools
 import logging
 import time
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, date, datetime
+from random import Random
 from threading import Thread
 from typing import Any, NoReturn
 
@@ -26,6 +28,7 @@ from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.uploader import UploadLoop
 from hubbub.testing import ManualClock, SeededBytes, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
+from tests.support.every_kind import METRICS
 
 ALPHA = 1e-6
 PLAIN = Metric.categorical("plain", ("a", "b", "c", "d", "e"), prob_p=0, prob_q=1, prob_f=0)
@@ -445,3 +448,26 @@ def test_values_with_equal_bits_are_charged_and_repeated_one_by_one(rig: Rig) ->
     assert len(rows) >= 5
     assert rows[0] == rows[2] == rows[3] != rows[1] == rows[4]
     assert len(account.tags) == 2
+
+
+TWO_VALUES = {"dark": [True, False], "plugins": [["vim"], []], "browser": ["firefox", "chromium"]}
+LIMITED = [metric for metric in METRICS if metric.name in TWO_VALUES]
+
+
+@pytest.mark.parametrize("history", range(20))
+def test_no_history_spends_more_than_is_reserved(rig: Rig, unseen_seed: int, history: int) -> None:
+    """Random recordings, days, and clocks that go forth and back, with room for one or two units."""
+    random = Random(unseen_seed + history)  # noqa: S311  (a test)
+    metrics = [replace(metric, hold=random.choice([None, 2])) for metric in LIMITED]
+    epsilon = random.choice([2.3, 4.5])
+    policy = Policy(epsilon_report=3, epsilon_enrollment=epsilon, epsilon_metric=epsilon, epsilon_total=100)
+    client = rig.agreed(*metrics, policy=policy, durability="memory")
+    for _ in range(40):
+        metric = random.choice(metrics)
+        client.record(metric.name, random.choice(TWO_VALUES[metric.name]))
+        if random.random() < 0.5:
+            rig.clock.move(hours=random.choice([-48, -20, 20, 24, 72]))
+        if random.random() < 0.3:
+            client.flush(2)
+        for account in client.ledger().accounts:
+            assert account.units <= account.reserved_units, account

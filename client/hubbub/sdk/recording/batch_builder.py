@@ -282,7 +282,7 @@ class BatchBuilder:
             draft = state.drafts.get(account.key)
             report: EncodedReport | None = None
             if draft is not None and draft.period == name and draft.report.bits and not (draft.local and charged):
-                report = draft.report
+                report = account.repriced(draft.report) if charged else draft.report
             if report is None:
                 report = self._encoders.encoder(metric, account.subject, secret).encode_period(account, None, name)
             if report is not None and charged:
