@@ -450,7 +450,7 @@ def test_values_with_equal_bits_are_charged_and_repeated_one_by_one(rig: Rig) ->
     assert len(account.tags) == 2
 
 
-TWO_VALUES = {"dark": [True, False], "plugins": [["vim"], []], "browser": ["firefox", "chromium"]}
+TWO_VALUES: dict[str, list[Any]] = {"dark": [True, False], "plugins": [["vim"], []], "browser": ["firefox", "chromium"]}
 LIMITED = [metric for metric in METRICS if metric.name in TWO_VALUES]
 
 
