@@ -185,7 +185,10 @@ def _batch(request: Request, definitions: tuple[Metric, ...]) -> Batch:
 @contextmanager
 def new_world(kit: Kit, *definitions: Metric) -> Iterator[World]:
     """Provide a client without a past."""
-    with tempfile.TemporaryDirectory(prefix="hubbub-conformance-") as directory, ScriptedAggregator() as aggregator:
+    with (
+        tempfile.TemporaryDirectory(prefix="hubbub-conformance-", ignore_cleanup_errors=True) as directory,
+        ScriptedAggregator() as aggregator,
+    ):
         yield World(kit, Path(directory), aggregator, definitions or (PAGE, DARK))
 
 
