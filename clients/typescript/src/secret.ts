@@ -18,7 +18,7 @@ export class Secret {
     return new Secret(random(SECRET_BYTES));
   }
 
-  /** First bytes of SHA-256's sponge over the domain, the secret and the fields. */
+  /** First bytes of SHAKE-256 over the domain, the secret and the fields. */
   stream(length: number, domain: string, ...fields: Uint8Array[]): Uint8Array {
     return length ? shake256(concatBytes(...[text.encode(domain), this.#key, ...fields].map(framed)), { dkLen: length }) : new Uint8Array(0);
   }
