@@ -1,7 +1,8 @@
 """Does the client keep the epsilon that the surfaces print? Audits every definition of examples/ and of the demo.
 
     python -m benchmarks.audit [--trials N] [FILE ...]
-    python -m benchmarks.audit --cells [--most N] [--only TEXT ...]   bound over claim for every kind of metric, without surfaces
+    python -m benchmarks.audit --cells [--most N] [--only TEXT ...] [--command COMMAND]   bound over claim for every kind of metric, without
+        surfaces: of the client of this project, or of an adapter of `hubbub conformance`
 
 For each metric, the epsilons that `hubbub metrics show` (text and JSON), the aggregator's page, GET /v1/metrics and the decoder print are
 parsed. Each is compared with the declared epsilon, computed from the parameters, and with the lower bound that an audit of the encoder
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
 import tempfile
 import time
@@ -33,12 +35,14 @@ from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub_decoder.audit.audit import MIN_TRIALS, Audit, audit_metric, declared_epsilon
 from hubbub_decoder.audit.bound import epsilon_lower_bounds
 from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.external_clients import AdapterClient
 from hubbub_decoder.audit.independence import independence_test_of_metrics, independence_tests
 from hubbub_decoder.audit.loss_law import declared_event, loss_law
 from hubbub_decoder.audit.pair_search import declared_pair
 from hubbub_decoder.audit.replay import replay_tests_of
 from hubbub_decoder.audit.trials import Schedule
 from hubbub_decoder.kinds.operations import operations_of
+from tests.support.every_kind import METRICS
 from tests.support.paths import REPOSITORY
 from tests.support.printed_figures import printed_figures
 
@@ -192,10 +196,15 @@ def all_kinds() -> Iterator[tuple[str, Metric, int]]:
     yield "mean .25/.75/.5", Metric.ordinal("use", mean, **fields[".25/.75/.5"]), 2
     for reports in (2, 3, 4):
         yield "boolean 0/1/.5, hold 1", Metric.boolean("dark", hold=1, **fields["0/1/.5"]), reports
+    for metric in METRICS:
+        yield f"every kind: {metric.name}", metric, 1
 
 
-def run_cells(most: int, only: list[str]) -> int:
-    """Audit the cells with at most `most` reports each, and return the number of bounds above the claim."""
+def run_cells(most: int, only: list[str], command: list[str] | None) -> int:
+    """Audit the cells with at most `most` reports each, and return the number of bounds above the claim.
+
+    command : adapter of the client; None for the client of this project
+    """
     failed = 0
     print("| metric | reports | declared | measured bound | share | share by the law | clients | needed | clients/s |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -206,10 +215,11 @@ def run_cells(most: int, only: list[str]) -> int:
         needed = _trials_needed(metric, reports, claim, CELL_CONFIDENCE)
         clients = int(min(max(needed, MIN_TRIALS), most // reports))
         expected = _expected_bound(metric, reports, clients // 4, 1 - CELL_CONFIDENCE)
-        start = time.process_time()
-        audit = audit_metric(metric, num_reports=reports, confidence=CELL_CONFIDENCE, trials=clients)
+        start = time.perf_counter()
+        client = None if command is None else AdapterClient(command, (metric,))
+        audit = audit_metric(metric, client=client, num_reports=reports, confidence=CELL_CONFIDENCE, trials=clients)
         failed += audit.refuted
-        speed = audit.trials / (time.process_time() - start)
+        speed = audit.trials / (time.perf_counter() - start)
         print(
             f"| {name} | {reports} | {claim:.3f} | {audit.bound.epsilon:.3f} | {audit.bound.epsilon / claim:.3f} "
             f"| {expected / claim:.3f} | {audit.trials:,} | {needed:.2g} | {speed:,.0f} |",
@@ -245,9 +255,10 @@ def main() -> None:
         default=[""],
         help="with --cells: parts of the names of the cells, as in 'boolean' or 't=7.'",
     )
+    parser.add_argument("--command", type=shlex.split, help="with --cells: adapter of the client under audit")
     arguments = parser.parse_args()
     if arguments.cells:
-        sys.exit(bool(run_cells(arguments.most, arguments.only)))
+        sys.exit(bool(run_cells(arguments.most, arguments.only, arguments.command)))
     print(
         "| definition | figure | reports | printed by all surfaces | declared | measured bound | share | clients | needed | | time |"
     )
