@@ -29,7 +29,7 @@ _EPSILON = click.FloatRange(min=0, min_open=True)
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 _KINDS = [str(word) for word in KindWord if word is not KindWord.JOINT]
 """Kinds that can be planned: each part of a joint metric is planned on its own."""
-_OF_DESCRIPTION = ("num_reports", "num_candidates", "periods", "retained")
+_OF_DESCRIPTION = ("num_reports", "share", "num_candidates", "periods", "retained")
 _FIELD = re.compile(r"`(\w+)(?: = ([^`]+))?`")
 """Field of `Wishes`, with its value or without, in the text of an error."""
 
@@ -52,7 +52,7 @@ _definition_option = section("Definition")
 )  # fmt: skip
 @click.option(
     "--reports", "num_reports", type=_COUNT, metavar="N",
-    help="Number of reports of a period. Default: as many as --share needs; of a definition, 1,000,000.",
+    help="Number of reports of a period. Default: as many as --share needs; of a definition without it, 1,000,000.",
 )  # fmt: skip
 @click.option("--share", metavar="SHARE", type=_SHARE, help="Smallest share that matters, such as 0.01.")
 @_values_option("--kind", type=click.Choice(_KINDS), help="Kind of the values. Default: string.")
@@ -145,6 +145,7 @@ def command(
       hubbub plan --epsilon 2 --longitudinal 8 --num-candidates 1000 --reports 1000000 --share 0.005 > metrics.toml
       hubbub plan --epsilon 4 --longest 12 --alphabet abcdefghijklmnopqrstuvwxyz --reports 1000000
       hubbub plan metrics.toml homepage --reports 100000 --html homepage.html
+      hubbub plan metrics.toml homepage --share 0.01
       hubbub plan --compare old.toml new.toml
     """
     from rich.console import Console
@@ -219,7 +220,11 @@ def _describe(
         raise click.UsageError(
             f"{names[other[0]]} chooses parameters, and a definition has them. Leave it out, or leave out the file."
         )
-    about = {"num_reports": _DEFAULT_REPORTS} | given
+    if "num_reports" in given and "share" in given:
+        raise click.UsageError(
+            "Of a definition, --share asks how many reports detect a share, and --reports which share they detect. Pass one of them."
+        )
+    about = given if "share" in given else {"num_reports": _DEFAULT_REPORTS} | given
     found = []
     for path in compare or (definitions,):
         if path is not None:

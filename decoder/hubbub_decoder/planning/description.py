@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
+from hubbub.number_checks import check_number
 from hubbub.privacy import PrivacyFigures, central_epsilon, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.linkability import mutual_information
 from hubbub.privacy.policy import Policy
@@ -17,7 +19,7 @@ from hubbub.text import format_count
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.distributions import binom
-from hubbub_decoder.planning.law.accuracy import Accuracy, Population
+from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy, Population
 from hubbub_decoder.planning.probabilities import DELTA
 from hubbub_decoder.planning.wishes import DISCOVERED, check_count, planner_of, repetition_of
 
@@ -140,16 +142,24 @@ class Description:
 
 
 def describe(
-    metric: Metric, *, num_reports: int, num_candidates: int | None = None, periods: int = 1, retained: bool = False
+    metric: Metric,
+    *,
+    num_reports: int | None = None,
+    share: float | None = None,
+    num_candidates: int | None = None,
+    periods: int = 1,
+    retained: bool = False,
 ) -> Description:
-    """Return what a definition buys, for a number of reports of a period.
+    """Return what a definition buys, for a number of reports of a period, or for as many as detect a share.
 
     Parameters
     ----------
     metric
         Definition of the metric.
     num_reports
-        N, the number of reports of a period, one of each client.
+        N, the number of reports of a period, one of each client. None: as many as detect `share`.
+    share
+        Share, in (0, 1), that is detected with probability .9. None: N decides. Pass one of the two.
     num_candidates
         M, the number of strings to look for, with shares under Zipf's law. None: 100, or the number of categories or
         buckets.
@@ -166,9 +176,9 @@ def describe(
     Raises
     ------
     ParameterError
-        A number is below 1.
+        A number is below 1, the share is not in (0, 1), or not one of `num_reports` and `share` is given.
     PlanError
-        The metric is joint, or reports n-grams.
+        The metric is joint, or reports n-grams, or no number of reports detects the share.
 
     Examples
     --------
@@ -179,14 +189,30 @@ def describe(
     """
     for name, number in (("num_reports", num_reports), ("num_candidates", num_candidates), ("periods", periods)):
         check_count(name, number)
+    if (num_reports is None) is (share is None):
+        raise ParameterError("one of num_reports and share must be given", f"{num_reports} and {share}")
+    if share is not None:
+        check_number("share", share, "(0, 1)", hint="it is the smallest share that matters, such as 0.01")
     try:
         planner = planner_of(metric.kind.word, has_shares=metric.kind.has_shares)
         shares = planner.shares(num_candidates or len(metric.kind.labels or metric.kind.named_values) or DISCOVERED)
-        population = Population(num_reports, repetition_of(periods, metric.hold), shares)
+        population = Population(num_reports or 1, repetition_of(periods, metric.hold), shares)
         accuracy = planner.accuracy(metric.kind, population, retained=retained)
+        if share is not None:
+            accuracy = _accuracy_for(share, accuracy)
     except PlanError as problem:
         raise PlanError(f"{metric.name}: {problem}") from None
     return describe_accuracy(metric, accuracy)
+
+
+def _accuracy_for(share: float, accuracy: Accuracy) -> Accuracy:
+    """Accuracy of as many reports as detect a share; raises PlanError if no number does."""
+    needed = accuracy.clients_needed(share)
+    if math.isinf(needed):
+        raise PlanError(
+            f"`share = {share:g}` is not detected with {MAX_REPORTS:.0e} reports. Pass a larger `share`, or fewer `num_candidates`."
+        )
+    return replace(accuracy, clients=needed)
 
 
 def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:

@@ -19,12 +19,13 @@ from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import load_definitions, parse_definitions
 from hubbub.privacy import central_epsilon, epsilon
 from hubbub.privacy.loss import epsilon_of_periods
-from hubbub_decoder import describe
+from hubbub_decoder import PlanError, describe
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.planning.description import permanent_entropy, recovery_probability
 from hubbub_decoder.planning.page import render_page
 from hubbub_decoder.planning.tables import DescriptionTables, figure_rows
 from hubbub_decoder.simulation import simulate
+from tests.support.every_kind import METRICS
 from tests.support.forged_reports import Attacks
 
 DEFINITION = """
@@ -102,6 +103,28 @@ def test_epochs_add_up() -> None:
 def test_detection_limit_shrinks_with_reports() -> None:
     few, many = (describe(string(64), num_reports=n).detection_limit for n in (100_000, 10_000_000))
     assert few / many == pytest.approx(10, rel=0.1)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_a_share_is_detected_by_as_many_reports_as_it_needs(metric: Metric) -> None:
+    try:
+        describe(metric, num_reports=1_000)
+    except PlanError:  # joint metrics, n-grams
+        with pytest.raises(PlanError):
+            describe(metric, share=0.02)
+        return
+    bought = describe(metric, share=0.02)
+    assert bought.detection_limit == pytest.approx(0.02, rel=1e-3)
+    assert describe(metric, num_reports=bought.num_reports).detection_limit == bought.detection_limit
+
+
+def test_reports_or_a_share_decide() -> None:
+    with pytest.raises(ParameterError, match="one of num_reports and share must be given"):
+        describe(string(64))
+    with pytest.raises(ParameterError, match="one of num_reports and share must be given"):
+        describe(string(64), num_reports=5, share=0.1)
+    with pytest.raises(PlanError, match="not detected with"):
+        describe(string(64), share=1e-12)
 
 
 def test_one_crowded_cohort_is_shown_without_an_accuracy() -> None:
@@ -208,6 +231,8 @@ def test_command_prints_five_figures_and_warnings_and_explains_on_request() -> N
         (("{path}", "--epsilon", 1), "--epsilon chooses parameters"),
         (("{path}", "--owner", "ada"), "--owner chooses parameters"),
         (("{path}", "--values-per-client", 2), "--values-per-client chooses parameters"),
+        (("{path}", "--share", 0.01, "--reports", 5), "Pass one of them"),
+        (("{path}", "--share", 1e-12), "Pass a larger --share"),
         (("{path}", "missing"), "has no metric 'missing'"),
         (("--epsilon", -1, "--reports", 10), "-1.0 is not in the range x>0"),
     ],
