@@ -135,7 +135,7 @@ def of_comparison(texts: list[str]) -> str:
 
 def of_front_page(texts: list[str]) -> str:
     cards = [
-        Card(each.metric, texts[4], each.metric.name, texts[3], 0, "good", (Highlights.of(each),))
+        Card(each.metric, texts[4], each.metric.name, (texts[3],), 0, "good", (Highlights.of(each),))
         for each in decodings(texts)
     ]
     return render_explore(cards, [UnreadableFile(Path("a.parquet"), texts[5])], {"q": texts[6]})

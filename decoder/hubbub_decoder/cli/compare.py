@@ -106,7 +106,9 @@ def command(
 
     def save(path: Path) -> None:
         if path.suffix.lower() == PAGE:
-            rows = provenance_rows(comparison.b, inputs, candidates_path, datetime.now(UTC).date())
+            rows = provenance_rows(
+                comparison.b, inputs, [candidates_path] if candidates_path else [], datetime.now(UTC).date()
+            )
             write_comparison_report(comparison, path, rows)
         else:
             comparison.save(path)

@@ -127,7 +127,7 @@ def command(
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)
-    about_inputs = (summaries, candidates_path or map_path, datetime.now(UTC).date())
+    about_inputs = (summaries, [path for path in (candidates_path, map_path) if path], datetime.now(UTC).date())
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
         parts = read_all(summaries, show_stage)

@@ -101,7 +101,6 @@ class _Pages:
     async def view(self, request: Request) -> Response:
         version, view = await self._find(request)
         request.state.view = page = view.page(version, self._now())
-        request.state.title = version.metric.name
         job = await asyncio.to_thread(self._explorer.job, version, view, ".html", page)
         return _page(await self._explorer.answers.get(job, _asker(request), _PATIENCE), request)
 
@@ -132,6 +131,8 @@ class _Pages:
         version = versions.get(request.path_params["folder"])
         if version is None:
             raise HTTPException(404, "No metric has this address.")
+        request.state.title = version.metric.name
+        request.state.view = View.of_query({}, version, self._now()).page(version, self._now())  # of a message
         return version, View.of_query(request.query_params, version, self._now())
 
     async def decode_highlights(self) -> None:

@@ -17,7 +17,7 @@ from hubbub_decoder.explore.cache import Cache
 from hubbub_decoder.explore.decoding_process import FailedError
 from hubbub_decoder.explore.front_page import FAILED, SKIPPED, WAITING, Card
 from hubbub_decoder.explore.job import Job, Show
-from hubbub_decoder.explore.summary_directory import MetricVersion, SummaryDirectory, name_of
+from hubbub_decoder.explore.summary_directory import MetricVersion, SummaryDirectory
 from hubbub_decoder.explore.view import View, ViewError
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.report.highlights import Highlights
@@ -65,18 +65,19 @@ class Explorer:
         strings: str = "",
     ) -> Job:
         task = samples[0][0]
-        candidates = self.cache.strings(strings) if strings else task.candidates
-        if strings and candidates is None:
+        entered = self.cache.strings(strings) if strings else None
+        if strings and entered is None:
             raise ViewError("The strings of this address are not kept any more: enter them again.")
-        reason = operations_of(task.metric).reason_to_skip(has_candidates=candidates is not None)
+        candidates = list(filter(None, (task.candidates, entered)))
+        reason = operations_of(task.metric).reason_to_skip(has_candidates=bool(candidates))
         if reason is not None:
             raise ViewError(f"{task.metric.name} cannot be shown: {reason}.")
         files = [[path for task in sample for path in task.files] for sample in samples]
-        paths = [*(path for sample in files for path in sample), *([candidates] if candidates else [])]
+        paths = [*(path for sample in files for path in sample), *candidates]
         return Job(
             show,
             tuple(tuple(map(str, sample)) for sample in files),
-            None if candidates is None else str(candidates),
+            tuple(map(str, candidates)),
             tuple(map(self.summaries.hash_of, paths)),
             task.options,
             suffix,
@@ -104,7 +105,7 @@ class Explorer:
             metric=version.metric,
             address=f"{version.folder}/",
             title=version.folder if with_digest else version.metric.name,
-            period=name_of(tasks[-1]),
+            periods=tasks[-1].periods,
             num_open=len(version.tasks) - len(version.closed(now)),
             state=state if last is None else last.state,
             history=tuple(history),

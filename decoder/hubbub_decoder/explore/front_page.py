@@ -8,6 +8,7 @@ from typing import Any
 
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.batch_decoding.tasks import UnreadableFile
+from hubbub_decoder.report.about import period_text
 from hubbub_decoder.report.highlights import Highlight, Highlights, State
 from hubbub_decoder.report.rendering import NO_SCRIPTS, render
 
@@ -21,7 +22,7 @@ _MOST_LETTERS = 200  # of a search
 class Card:
     """A metric version.
 
-    address    : of its page                       period   : the last closed one, or the last one
+    address    : of its page                       periods  : the last closed one, or the last one
     history    : highlights of periods, the last one last; None: not decoded
     reason     : why there are none of the last period
     """
@@ -29,7 +30,7 @@ class Card:
     metric: Metric
     address: str
     title: str
-    period: str
+    periods: tuple[str, ...]
     num_open: int
     state: str
     history: tuple[Highlights | None, ...]
@@ -39,6 +40,11 @@ class Card:
     def last(self) -> Highlights | None:
         """Highlights of the last period."""
         return self.history[-1]
+
+    @property
+    def period(self) -> str:
+        """The periods, in words."""
+        return period_text(self.metric, self.periods)
 
     @property
     def pill(self) -> str:
@@ -70,7 +76,7 @@ _ORDERS: Mapping[str, tuple[Callable[[Card], Any], bool]] = {
     "state": (lambda card: _STATES.index(card.state), False),
     "name": (lambda card: card.metric.name, False),
     "reports": (lambda card: card.last.num_reports if card.last else 0, True),
-    "newest period": (lambda card: card.period, True),
+    "newest period": (lambda card: card.periods, True),
 }
 """Keys by which cards are sorted, each with whether the largest comes first."""
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class Job:
     """One question.
 
     samples    : paths of summaries; those of a sample are added up. CHANGE has two samples, PERIODS and GROUPS one or more, the others one
-    candidates : path of a file; None: the metric needs none
+    candidates : paths of files, whose strings count together; none if the metric needs none
     inputs     : `content_hash` of all these files
     suffix     : format of the answer: .html, .csv, .json, .parquet, .png or .svg
     page       : what `view.html.j2` lets the reader choose, of .html
@@ -60,7 +61,7 @@ class Job:
 
     show: Show
     samples: tuple[tuple[str, ...], ...]
-    candidates: str | None
+    candidates: tuple[str, ...]
     inputs: tuple[str, ...]
     options: Options
     suffix: str
@@ -101,7 +102,7 @@ class Job:
     def _page(self, result: Decoding | Trends | Comparison, summary: Collected | None) -> str:
         shared: dict[str, Any] = {"path": [("All metrics", "../")], "view": self.page}
         scripts, files = served_scripts("../"), [Path(path) for sample in self.samples for path in sample]
-        candidates = None if self.candidates is None else Path(self.candidates)
+        candidates = list(map(Path, self.candidates))
         match result:
             case Decoding():
                 shared["provenance"] = [*_central(summary), *provenance_rows(result, files, candidates)]
@@ -121,7 +122,11 @@ class Job:
 
 @lru_cache(_KEPT_RESULTS)  # the downloads of a page follow it
 def _result(
-    show: Show, samples: tuple[tuple[str, ...], ...], candidates: str | None, _inputs: tuple[str, ...], options: Options
+    show: Show,
+    samples: tuple[tuple[str, ...], ...],
+    candidates: tuple[str, ...],
+    _inputs: tuple[str, ...],
+    options: Options,
 ) -> tuple[Decoding | Trends | Comparison, Collected | None]:
     """Result, and the counts of a decoding."""
     strings = _strings(candidates)
@@ -141,8 +146,8 @@ def _result(
             return decode(summary, strings, fabricated=fabricated, **chosen), summary
 
 
-def _strings(candidates: str | None) -> list[str] | None:
-    return None if candidates is None else read_candidates(candidates)
+def _strings(candidates: Sequence[str]) -> list[str] | None:
+    return list(dict.fromkeys(chain.from_iterable(map(read_candidates, candidates)))) if candidates else None
 
 
 def _central(summary: Collected | None) -> Sequence[tuple[str, str]]:

@@ -76,8 +76,18 @@ class View:
                 raise ViewError(
                     f"{version.metric.name} has no period {escape_untrusted(each)}.{did_you_mean(each, names)}"
                 )
-        if names.index(view.first) > names.index(view.last):
-            raise ViewError(f"{view.first} is after {view.last}: choose the earlier period first.")
+        for start, end in ((view.first, view.last), (view.since_first, view.since_last)):
+            if start and names.index(start) > names.index(end):
+                raise ViewError(f"{start} is after {end}: choose the earlier {version.metric.period} first.")
+        if show is Show.CHANGE:
+            of_both = {day for task in _between(version.tasks, view.first, view.last) for day in task.periods}
+            earlier = _between(version.tasks, view.since_first, view.since_last)
+            common = sorted(of_both.intersection(day for task in earlier for day in task.periods))
+            if common:
+                raise ViewError(
+                    f"{common[0]} is among the {version.metric.period}s shown and among those they are compared with, so its reports would count "
+                    "twice: choose others."
+                )
         return view
 
     def samples(self, version: MetricVersion) -> list[tuple[Task, ...]]:
@@ -105,6 +115,7 @@ class View:
         """What `view.html.j2` lets the reader choose."""
         query, metric = self.query(), version.metric
         return {
+            "period": str(metric.period),
             "periods": [{"name": name_of(each), "open": version.is_open(each, now)} for each in version.tasks],
             "shows": list(_shows(version).items()),
             "group": None if metric.group is None else metric.group.name,

@@ -33,7 +33,7 @@ from hubbub_decoder.model.evidence import Evidence, combine
 from hubbub_decoder.publishing.groups import Candidate, reasons_to_withhold, releases_of
 from hubbub_decoder.publishing.releases import Release, ReleaseLog, reason_to_withhold
 from hubbub_decoder.publishing.tables import FOLDER, Published, feed, index_json, metric_csv, metric_json
-from hubbub_decoder.report.about import provenance_rows
+from hubbub_decoder.report.about import period_text, provenance_rows
 from hubbub_decoder.report.decoding_page import render_decoding
 from hubbub_decoder.report.highlights import Highlights
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
@@ -204,7 +204,15 @@ def _write_version(place: Path, private: Path, published: Sequence[Published]) -
         epsilon, address = shown_epsilon(last.epsilons[0]), f"{last.folder}/index.html"
         highlights = Highlights.of(decoding)
         cards.append(
-            MetricCard(last.metric, address, f"{FOLDER}/{name}", last.period, len(whole or both), epsilon, highlights)
+            MetricCard(
+                last.metric,
+                address,
+                f"{FOLDER}/{name}",
+                period_text(last.metric, [last.period]),
+                len(whole or both),
+                epsilon,
+                highlights,
+            )
         )
     (place / FOLDER / "index.json").write_bytes(index_json(by_metric))
     (place / "feed.xml").write_bytes(feed(published))
@@ -229,7 +237,7 @@ def _write_period(place: Path, each: Published, decoding: Decoding) -> None:
     provenance = [
         ("Central epsilon of the published counts", f"{shown_epsilon(own)}, with delta {RELEASE_DELTA:g}"),
         ("Central epsilon of all counts of the period that were published", shown_epsilon(composed)),
-        *provenance_rows(decoding, (), None),
+        *provenance_rows(decoding, (), ()),
     ]
     links = [("All metrics", "../index.html"), (each.metric.name, "index.html")]
     page = render_decoding(decoding, shared_scripts("../"), provenance=provenance, path=links)

@@ -1,4 +1,4 @@
-"""What every page of a report says at its end: the metric's privacy, its definition, and the provenance of the results."""
+"""What every page of a report says of its subject: the periods, the metric's privacy, its definition, and the provenance of the results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from hubbub.metrics.metric import Metric
+from hubbub.metrics.periods import PeriodKind
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
@@ -38,18 +39,18 @@ def definition_rows(metric: Metric) -> Iterator[tuple[str, str]]:
 
 
 def provenance_rows(
-    decoding: Decoding, summaries: Sequence[Path], candidates: Path | None, today: date | None = None
+    decoding: Decoding, summaries: Sequence[Path], candidates: Sequence[Path], today: date | None = None
 ) -> Iterator[tuple[str, str]]:
     """Yield labels and texts: files by name and SHA-256, the options of `decode`, the release of hubbub and the UTC date, if it is given.
 
-    candidates : file of candidates, or a map; None: no file
+    candidates : files of candidates, or of a map
     """
     for path in summaries[:_MAX_FILES]:
         yield "Summary", _describe(path)
     if len(summaries) > _MAX_FILES:
         yield "More summaries", f"{len(summaries) - _MAX_FILES:,}"
-    if candidates is not None:
-        yield "Candidates", _describe(candidates)
+    for path in candidates:
+        yield "Candidates", _describe(path)
     repeated = {None: "", True: ", the same clients in all periods", False: ", other clients in each period"}
     yield (
         "Options",
@@ -60,3 +61,17 @@ def provenance_rows(
 
 def _describe(path: Path) -> str:
     return f"{path.name}, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}" if path.is_file() else str(path)
+
+
+def period_text(metric: Metric, periods: Sequence[str]) -> str:
+    """First days of the periods, as one phrase; reports of which no period is recorded are undated.
+
+    >>> weekly = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.5, period="week")
+    >>> period_text(weekly, []), period_text(weekly, ["2026-03-02"]), period_text(weekly, ["2026-03-02", "2026-03-09"])
+    ('undated reports', 'week of 2026-03-02', '2026-03-02 to 2026-03-09 (2 weeks)')
+    """
+    if not periods:
+        return "undated reports"
+    if len(periods) > 1:
+        return f"{periods[0]} to {periods[-1]} ({len(periods)} {metric.period}s)"
+    return periods[0] if metric.period is PeriodKind.DAY else f"{metric.period} of {periods[0]}"

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hubbub_decoder.comparison.results import Comparison, summary_lines
-from hubbub_decoder.report.about import definition_rows, privacy_rows
-from hubbub_decoder.report.decoding_page import period_text
+from hubbub_decoder.report.about import definition_rows, period_text, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.document import format_level, group_name
@@ -65,5 +64,5 @@ def render_comparison(
 
 def _sample_text(decoding: Decoding) -> str:
     """Periods of a sample, with the value of its group."""
-    group, periods = decoding.metric.group, period_text(decoding.periods)
+    group, periods = decoding.metric.group, period_text(decoding.metric, decoding.periods)
     return periods if group is None or group.value is None else f"{group.name} {group.value}, {periods}"

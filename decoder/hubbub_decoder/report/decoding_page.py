@@ -12,7 +12,7 @@ from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.report.about import definition_rows, privacy_rows
+from hubbub_decoder.report.about import definition_rows, period_text, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import (
     Decoding,
@@ -103,7 +103,7 @@ def render_decoding(
         truth=truth,
         level=format_level(decoding.confidence),
         figures=list(_figures(decoding)),
-        periods=period_text(decoding.periods),
+        periods=period_text(decoding.metric, decoding.periods),
         verdict=decoding.diagnose().verdict,
         forged=forged,
         sentences=[each for each in sentences if each not in forged],
@@ -120,17 +120,6 @@ def render_decoding(
         path=path,
         view=view,
     )
-
-
-def period_text(periods: Sequence[str]) -> str:
-    """First days of the periods, as one phrase; reports of which no period is recorded are undated.
-
-    >>> period_text([]), period_text(["2026-03-02"]), period_text(["2026-03-02", "2026-03-03"])
-    ('undated reports', '2026-03-02', '2026-03-02 to 2026-03-03 (2 periods)')
-    """
-    if not periods:
-        return "undated reports"
-    return periods[0] if len(periods) == 1 else f"{periods[0]} to {periods[-1]} ({len(periods)} periods)"
 
 
 def _shown(decoding: Decoding) -> list[Estimate]:

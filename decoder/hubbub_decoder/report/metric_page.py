@@ -87,6 +87,7 @@ def render_metric(
     else:
         dated = list(decodings)
     trends = read_trends(dated, [1.0 if by == PERIOD else each["num_reports"] for each in dated])
+    word = str(metric.period) if by == PERIOD else by
     levels = {format_level(each["confidence"]) for each in dated}
     days = [_label(each, by) for each in dated]
     together = sorted({period for each in dated for period in each["periods"]})
@@ -105,12 +106,13 @@ def render_metric(
         scripts,
         {
             "level": min(levels, default=""),
-            "by": by,
+            "by": word,
             "trends": _chart_data(trends[:MAX_ROWS], days),
             "means": mean_chart(means, unit),
         },
         metric=metric,
-        by=by,
+        by=word,
+        by_period=by == PERIOD,
         tested=tested,
         is_noise=is_noise,
         level=min(levels, default=""),

@@ -135,6 +135,11 @@ def test_a_page_says_whether_it_can_be_trusted(explored: Explored) -> None:
         ("from=2026-03-03", "page has no period 2026-03-03. Did you mean"),
         (f"from={DAYS[1]}&to={DAYS[0]}", f"{DAYS[1]} is after {DAYS[0]}"),
         (f"show=change&from={DAYS[0]}", f"There is no period before {DAYS[0]}"),
+        (
+            f"show=change&from={DAYS[1]}&since_from={DAYS[0]}&since_to={DAYS[1]}",
+            f"{DAYS[1]} is among the days shown and among those",
+        ),
+        (f"show=change&from={DAYS[1]}&since_from={DAYS[1]}&since_to={DAYS[0]}", f"{DAYS[1]} is after {DAYS[0]}"),
         ("show=highlights", "show=highlights is none of sum, periods, change"),
         ("show=<b>", "show=&lt;b&gt; is none of"),
         ("strings=" + "0" * 64, "The strings of this address are not kept any more"),
@@ -145,6 +150,8 @@ def test_an_address_of_nothing_says_what_there_is(explored: Explored, query: str
     response = explored.get(f"{folder(PAGE)}/?{query}")
     assert response.status == 400
     assert said in text_of(response)
+    assert "<h1>page</h1>" in response.body.decode()
+    assert "Choose what is shown" in text_of(response)  # so it has a way out
 
 
 @pytest.mark.parametrize(
@@ -165,12 +172,20 @@ def test_files_with_the_same_period_are_not_added_up(explored: Explored) -> None
     assert explored.get(f"{folder(PAGE)}/?from={DAYS[0]}..{DAYS[1]}").status == 200
 
 
-def test_other_strings_are_decoded_at_an_address_that_has_them(explored: Explored) -> None:
+def test_more_strings_are_decoded_with_the_usual_ones(explored: Explored) -> None:
+    sent = explored.post(f"{folder(PAGE)}/strings?from={DAYS[0]}", b"strings=more%0Aa")
+    page, address = f"{folder(PAGE)}", sent.headers["location"].removeprefix("./")
+    rows = json.loads(explored.get(f"{page}/data.json{address}").body)["estimates"]
+    assert sorted(row["candidate"] for row in rows) == ["a", "absent", "b", "more"]
+    assert "page.txt" in text_of(explored.get(f"{page}/{address}"))
+
+
+def test_strings_are_decoded_at_an_address_that_has_them(explored: Explored) -> None:
     (explored.place / "candidates" / "page.txt").unlink()
     response = explored.get(f"{folder(PAGE)}/")
     assert response.status == 400
     assert "cannot be shown" in text_of(response)
-    assert "Other strings" in text_of(response)  # so it has a way out
+    assert "More strings" in text_of(response)  # so it has a way out
     for given in (
         "unlisted\r\n\r\nb",
         "שלום\n<script>alert(1)</script>\n=1+1\n" + "x" * 10_000,
@@ -435,7 +450,7 @@ def test_a_failed_job_is_not_tried_again_at_once(explored: Explored) -> None:
         response = explored.get(f"{folder(PAGE)}/")
         assert response.status == 503
         assert "Decoding took too long." in text_of(response)
-        assert "First period" in text_of(response)
+        assert "From the day" in text_of(response)
     assert len(process.jobs) == before + 1
 
 

@@ -79,6 +79,16 @@ def test_page_shows_only_so_many_rows_and_all_detected(decodings: list[Decoding]
     assert f"{MAX_ROWS:,} of {MAX_ROWS + 1_000:,} candidates" in page
 
 
+def test_frequent_unlisted_strings_are_the_last_rows() -> None:
+    counts = simulate(PAGE, {"search": 30_000, "mail": 30_000}, np.random.default_rng(1), no_value=40_000)
+    decoding = decode(counts, ["search"])
+    (found,) = decoding.unlisted_strings
+    foot = render_decoding(decoding, inline_scripts()).partition("<tfoot>")[2].partition("</tfoot>")[0]
+    cells = [re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", foot)]
+    assert cells[:3] == [found.label, f"{found.share:z.2%}", f"{found.low:z.2%} .. {found.high:z.2%}"]
+    assert cells[-1] == "no candidate"
+
+
 def test_undetermined_estimates_are_shown_without_numbers(decodings: list[Decoding], tmp_path: Path) -> None:
     first = decodings[0]
     nan = float("nan")
@@ -125,7 +135,7 @@ def test_residuals_of_categories_are_left_out() -> None:
 
 def test_provenance_names_inputs_by_digest_and_no_directory(tmp_path: Path, decodings: list[Decoding]) -> None:
     (tmp_path / "names.txt").write_bytes(b"a")
-    rows = dict(provenance_rows(decodings[0], [], tmp_path / "names.txt", date(2026, 3, 4)))
+    rows = dict(provenance_rows(decodings[0], [], [tmp_path / "names.txt"], date(2026, 3, 4)))
     assert rows["Candidates"] == f"names.txt, SHA-256 {hashlib.sha256(b'a').hexdigest()}"
     assert rows["Made with"].endswith("on 2026-03-04 (UTC)")
     assert str(tmp_path) not in str(rows)
