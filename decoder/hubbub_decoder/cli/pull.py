@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
 from hubbub_decoder.cli.shared import print_message
+
+if TYPE_CHECKING:
+    from hubbub.summary import ReportFile, Summary
 
 
 @click.command(short_help="Download counts or reports from an aggregator.")
@@ -27,7 +31,8 @@ from hubbub_decoder.cli.shared import print_message
 @click.option(
     "--by-group",
     is_flag=True,
-    help="Write a file for each value of the metric's group with reports, with the value in its name. A metric without a group has FILE.",
+    help="Write also a file for each value of the metric's group with reports, with the value in its name, before FILE; individual reports "
+    "have no FILE.",
 )
 @click.option(
     "--content",
@@ -59,10 +64,11 @@ def command(
     from rich.console import Console
     from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn
 
-    from hubbub.summary import ReportFile, Summary
+    from hubbub.summary import ReportFile
     from hubbub.text import format_count
     from hubbub_decoder.data.output_files import check_parquet_path, write_summary_file
     from hubbub_decoder.data.pull import pull_reports, pull_summary
+    from hubbub_decoder.model.evidence import combine
 
     check_parquet_path(out)
     stderr = Console(stderr=True)
@@ -91,12 +97,19 @@ def command(
                 write_summary_file(found, path)
             return found
 
-        files: dict[Path, str | None] = {out: None}
+        values: tuple[str, ...] = ()
         if by_group:
-            whole = pull_summary(url, metric, periods=periods, digest=digest, count_bytes=advance)
-            if whole.metric.group is not None and whole.num_reports:
-                files = {out.with_stem(f"{out.stem}-{value}"): value for value in whole.metric.group.values}
+            group = pull_summary(url, metric, periods=periods, digest=digest, count_bytes=advance).metric.group
+            values = group.values if group is not None else ()
+        files = {out.with_stem(f"{out.stem}-{value}"): value for value in values}
         pulled = {path: found for path, value in files.items() if (found := pull(path, value)) is not None}
+        counts = [each for each in pulled.values() if not isinstance(each, ReportFile)]
+        if counts:  # the last file: a download that ended before has none
+            total = cast("Summary", combine(counts))
+            write_summary_file(total, out)
+            pulled[out] = total
+        elif not pulled and (found := pull(out, None)) is not None:
+            pulled[out] = found
     for path, each in pulled.items():
         print_message(stderr, f"wrote {path}: {format_count(each.num_reports, 'report')} of {each.metric.title}")
     present = {period for each in pulled.values() for period in each.periods}

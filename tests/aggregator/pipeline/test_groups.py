@@ -17,8 +17,9 @@ from click.testing import CliRunner
 
 from hubbub import Batch, Definitions, Metric
 from hubbub.cli import main
+from hubbub.errors import SummaryError
 from hubbub.metrics.group import Group
-from hubbub.summary import BitCounts, read_collected
+from hubbub.summary import BitCounts, PatternCounts, read_collected
 from hubbub_aggregator.api.dashboard.privacy_figures import last_central_epsilon
 from hubbub_aggregator.pipeline.folding import fold, read_summary
 from hubbub_aggregator.pipeline.retention import upkeep
@@ -26,6 +27,7 @@ from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_store import SegmentStore
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_decoder.data.pull import pull_summary
 from hubbub_decoder.planning.definition import toml_lines
 from tests.aggregator.conftest import NOON, TODAY
 from tests.aggregator.segments.test_spark import properties, with_spark  # noqa: F401  (a fixture)
@@ -164,16 +166,43 @@ def test_pull_writes_a_file_for_each_value_with_reports(
         read: dict[str, Any] = json.loads(ran.stdout)
         return read
 
-    assert [(each["group"], each["num_reports"]) for each in pull("homepage")["files"]] == [("a", 5), ("b", 2)]
+    total = [(None, 7)] if content == "bits" else []
+    assert [(each["group"], each["num_reports"]) for each in pull("homepage")["files"]] == [("a", 5), ("b", 2), *total]
     assert [each["num_reports"] for each in pull("plain")["files"]] == [3]
     assert {path.name for path in tmp_path.glob("*.parquet")} == {
         "homepage-a.parquet",
         "homepage-b.parquet",
         "plain.parquet",
+        *(["homepage.parquet"] if total else []),
     }
+    if total:
+        found = read_collected(tmp_path / "homepage.parquet").bit_counts()
+        assert found == aggregator.summary("homepage").bit_counts()
     for value in "ab":
         found = read_collected(tmp_path / f"homepage-{value}.parquet").bit_counts()
         assert found == expected(batches, PAGE, value)
+
+
+def test_a_pull_that_fails_between_values_has_no_sum(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nightly script looks for the file of the sum, so it downloads all values again."""
+    aggregator = start(store)
+    for value in "ab":
+        aggregator.post(make_batch(PAGE, group=value))
+
+    def failing(*arguments: Any, group: str | None = None, **options: Any) -> BitCounts | PatternCounts:
+        if group == "b":
+            raise SummaryError("the connection broke")
+        return pull_summary(*arguments, group=group, **options)
+
+    command = ["pull", aggregator.url, "homepage", "--by-group", "--out", str(tmp_path / "homepage.parquet")]
+    with monkeypatch.context() as patched:
+        patched.setattr("hubbub_decoder.data.pull.pull_summary", failing)
+        assert CliRunner().invoke(main, command).exit_code == 1
+    assert [path.name for path in tmp_path.glob("*.parquet")] == ["homepage-a.parquet"]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    assert read_collected(tmp_path / "homepage.parquet").num_reports == 6
 
 
 def test_periods_of_all_values_are_closed_and_purged(
