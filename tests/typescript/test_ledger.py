@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -79,8 +79,12 @@ def history(seed: int) -> list[dict[str, Any]]:
 
 
 def played(ask: Ask, calls: Sequence[Mapping[str, Any]], place: Path) -> Counter[tuple[str, str, str]]:
-    """Plays a history; returns how many reports each period of a definition has."""
+    """Plays a history; returns how many reports each period of a definition has.
+
+    It is always midnight, so no chance decides whether the time of a report has passed.
+    """
     with ScriptedAggregator() as aggregator:
+        aggregator.now = datetime.combine(aggregator.now.date(), time(), UTC)
         for call in calls:
             sent = dict(call)
             if call["call"] == "start":

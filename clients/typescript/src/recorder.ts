@@ -266,7 +266,7 @@ export class Recorder {
       const oldest = periodOf(metric.period, now - MAX_BATCH_AGE);
       for (let period = account.firstPeriod > oldest ? account.firstPeriod : oldest; period < current; period = nextPeriod(metric.period, period)) {
         if (account.formed.includes(period) || metric.hasExpired(period)) continue;
-        this.#form(state, metric, account, period, now);
+        this.#form(state, metric, account, period);
         changed = true;
       }
       if (metric.group && account.groups[current] === undefined) {
@@ -277,7 +277,7 @@ export class Recorder {
     return this.#discard(state, now) || changed;
   }
 
-  #form(state: State, metric: Metric, account: Account, period: string, now: number): void {
+  #form(state: State, metric: Metric, account: Account, period: string): void {
     account.formed = [...account.formed, period].slice(-REMEMBERED_PERIODS);
     const encoder = this.#encoder(state, metric);
     const draft = state.drafts[metric.digest];
@@ -289,9 +289,7 @@ export class Recorder {
     charge(account, report);
     const id = randomUuid(this.#random);
     const end = startOf(nextPeriod(metric.period, period));
-    const length = startOf(nextPeriod(metric.period, isoDay(end))) - end;
-    const earliest = Math.max(now, end);
-    const latest = Math.min(earliest + length, end + MAX_BATCH_AGE);
+    const next = startOf(nextPeriod(metric.period, isoDay(end)));
     const group = account.groups[period] ?? metric.groupValue(this.#labels);
     state.queue.push({
       id,
@@ -299,7 +297,7 @@ export class Recorder {
       digest: metric.digest,
       period,
       periodEnd: end,
-      sendAt: earliest + uniform(this.#random) * Math.max(0, latest - earliest),
+      sendAt: end + uniform(this.#random) * Math.min(next - end, MAX_BATCH_AGE),
       body: batchBody(metric, id, period, group, [{ cohort: report.cohort, bits: fromHex(report.bits) }]),
       attempted: false,
       rescheduled: false,

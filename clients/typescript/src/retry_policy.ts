@@ -7,7 +7,8 @@ import { count, type QueuedBatch, type State } from "./state.ts";
 import type { UploadResponse } from "./transport.ts";
 
 const SECOND = 1000;
-const HOUR = 3600 * SECOND;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
 const BACKOFF_BASE = 30 * SECOND;
 const MAX_WAIT = 2 * HOUR;
 const MAX_DELAY = 40 * DAY;
@@ -41,11 +42,11 @@ export function nextBatch(state: State, now: number, hurry: boolean): { batch: Q
   return first;
 }
 
-/** Gives batches whose time passed while nothing ran other times within the hour, once: not all reports of a person leave together. */
+/** Gives batches whose time passed while nothing ran other times within the minute, once: a visit is short, and not all reports of a person leave together. */
 export function rescheduleOverdue(state: State, now: number, random: RandomBytes): boolean {
   const overdue = state.queue.filter((batch) => !batch.rescheduled && batch.sendAt < now - OVERDUE_AFTER);
   if (state.failures) return false;
-  for (const batch of overdue) Object.assign(batch, { rescheduled: true, sendAt: now + uniform(random) * HOUR });
+  for (const batch of overdue) Object.assign(batch, { rescheduled: true, sendAt: now + uniform(random) * MINUTE });
   return overdue.length > 0;
 }
 

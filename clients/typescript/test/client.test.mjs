@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client, FileStorage } from "../dist/node.js";
 
@@ -29,7 +29,7 @@ class Memory {
   }
 
   async update(change) {
-    await sleep(this.wait);
+    if (this.wait) await sleep(this.wait);
     if (this.fails) throw new Error("ENOSPC");
     const directory = mkdtempSync(join(tmpdir(), "hubbub-"));
     const state = structuredClone(this.state) ?? (await new FileStorage(directory).read());
@@ -159,7 +159,10 @@ test("a clock that was ahead loses no day that it did not send", async () => {
   const world = await started();
   await world.client.setConsent("on");
   world.now += 10 * DAY;
+  world.answer = () => ({ status: 422, problem: "period-not-started", date: new Date(NOON).toUTCString() });
   await world.client.flush(5);
+  world.answer = () => ({});
+  world.sent.length = 0;
   world.now -= 10 * DAY;
   await pass(world, 1);
   await world.client.flush(5);
@@ -169,6 +172,27 @@ test("a clock that was ahead loses no day that it did not send", async () => {
   assert.equal(new Set(periods).size, periods.length);
   assert.ok(periods.length >= 2 * 13, `${periods.length} reports`);
   await world.client.close();
+});
+
+test("a visit of two minutes sends what became due since the last one", async () => {
+  const storage = new Memory();
+  for (const days of [0, 2, 9, 27]) {
+    mock.timers.enable({ apis: ["Date", "setTimeout"], now: NOON + days * DAY });
+    const visit = await started({ storage, clock: () => Date.now() });
+    visit.now = Date.now();
+    await visit.client.setConsent("on");
+    assert.equal(await visit.client.record("dark", true), "recorded");
+    for (let tick = 0; tick < 60; tick++) {
+      mock.timers.tick(2000);
+      for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+    }
+    await visit.client.close();
+    mock.timers.reset();
+    const dayBefore = new Date(NOON + (days - 2) * DAY).toISOString().slice(0, 10);
+    const due = storage.state.queue.filter(({ period }) => period <= dayBefore);
+    assert.deepEqual(due, [], `${days} days after the first visit`);
+    assert.equal(visit.sent.length > 0, days > 0);
+  }
 });
 
 test("an answer with a hostile type costs nothing", async () => {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import IO, Any
 
@@ -125,8 +125,8 @@ def test_keys_of_the_commands_json_keep_their_order(rig: Rig) -> None:
     rig.transport.responses = [UploadResponse(422, "bad-report")]
     client = rig.agreed(HOMEPAGE, SURVEY)
     deliver(client)
-    rig.clock.move(days=2)
-    client.flush(5)
+    rig.clock.now = datetime.combine(rig.clock().date() + timedelta(days=2), time(), UTC)
+    client.flush(5)  # what is due at midnight waits
     client.close()
     found = {}
     for command in ("inspect", "ledger"):

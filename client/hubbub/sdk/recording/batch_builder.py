@@ -245,9 +245,7 @@ class BatchBuilder:
         for (period, _, group), reports in sorted(by_batch.items(), key=lambda item: item[0][0]):
             formed += len(reports)
             local = state.consent is Consent.LOCAL
-            events.append(
-                _batch_created(period, group, reports, formed, self._clock.now(), self._random_bytes, local=local)
-            )
+            events.append(_batch_created(period, group, reports, formed, self._random_bytes, local=local))
             if events[-1].stood_in:
                 self._warn_stood_in(reports)
         if events or without_report:
@@ -300,12 +298,11 @@ def _batch_created(
     group: str,
     reports: list[tuple[EncodedReport, Account]],
     formed: int,
-    now: datetime,
     random_bytes: RandomBytes,
     *,
     local: bool,
 ) -> BatchCreation:
-    """Event of a new batch, to be sent at a random time of the period after its own.
+    """Event of a new batch, to be sent at a random time of the period after its own; it may have passed when the batch is made.
 
     Its rows are shuffled. In the order of the accounts, row i would be the same person on every day and for every metric.
     """
@@ -321,9 +318,7 @@ def _batch_created(
     )
     following = Period(date.fromisoformat(period), account.period).next()
     end, following_end = midnight(following.start), midnight(following.next().start)
-    earliest = max(now, end)
-    latest = min(earliest + (following_end - end), end + MAX_BATCH_AGE)
-    send_at = earliest.timestamp() + uniform(random_bytes) * max(0.0, (latest - earliest).total_seconds())
+    send_at = end.timestamp() + uniform(random_bytes) * min(following_end - end, MAX_BATCH_AGE).total_seconds()
     return BatchCreation(
         formed,
         QueuedBatch(batch, account.period, send_at, local=local),
