@@ -6,19 +6,19 @@
  */
 
 import { batchBody } from "./batch.ts";
-import { concatBytes, fromHex, type RandomBytes, toBigInt, toHex } from "./bytes.ts";
+import { fromHex, type RandomBytes, toBigInt, toHex } from "./bytes.ts";
 import { Encoder } from "./encoder.ts";
 import { InvalidValueError } from "./errors.ts";
 import { combined, type TrueBits, type Value } from "./kinds.ts";
 import type { Metric } from "./metric.ts";
 import { DAY, isoDay, nextPeriod, periodNumber, periodOf, startOf } from "./periods.ts";
 import { type Account, allocate, hasRoom, newAccount, type Policy } from "./privacy.ts";
+import { Sealer } from "./sealer.ts";
 import { Secret } from "./secret.ts";
 import { type ConsentLevel, count, type EncodedReport, type State } from "./state.ts";
 
 /** A batch is sent until this long after the end of its period: two days less than the aggregator accepts it. */
 export const MAX_BATCH_AGE = 28 * DAY;
-const TAG_BYTES = 16;
 /** Periods with a report that an account remembers: a clock would have to be set back three times to reopen one. */
 const REMEMBERED_PERIODS = 100;
 const MAX_QUEUED = 500;
@@ -49,38 +49,18 @@ export function randomUuid(random: RandomBytes): string {
   return toHex(bytes).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
 }
 
-/** Encoder of one metric under one secret, and the storage of its last value. */
+/** Encoder of one metric under one secret, as an account allows. */
 class MetricEncoder {
+  readonly sealer: Sealer;
   readonly #encoder: Encoder;
-  readonly #digest: Uint8Array;
-  readonly #secret: Secret;
-  readonly #random: RandomBytes;
 
   constructor(readonly metric: Metric, secret: Secret, random: RandomBytes) {
-    this.#secret = secret;
-    this.#random = random;
     this.#encoder = new Encoder(metric, secret, random);
-    this.#digest = fromHex(metric.digest);
+    this.sealer = new Sealer(secret, fromHex(metric.digest), random);
   }
 
   trueBits(value: Value): TrueBits {
     return this.#encoder.trueBits(value);
-  }
-
-  /** Hides bytes in the storage; the secret opens them. */
-  seal(bytes: Uint8Array): string {
-    const nonce = this.#random(TAG_BYTES);
-    return toHex(concatBytes(nonce, this.#padded(bytes, nonce)));
-  }
-
-  open(sealed: string): Uint8Array {
-    const bytes = fromHex(sealed);
-    return this.#padded(bytes.subarray(TAG_BYTES), bytes.subarray(0, TAG_BYTES));
-  }
-
-  #padded(bytes: Uint8Array, nonce: Uint8Array): Uint8Array {
-    const pad = this.#secret.stream(bytes.length, "hubbub/seal/v2", this.#digest, nonce);
-    return bytes.map((byte, index) => byte ^ pad[index]!);
   }
 
   /** Report of a period with a value; null if the account has no unit left for it. */
@@ -89,14 +69,14 @@ class MetricEncoder {
     const epoch = hold === null ? null : Math.floor(periodNumber(kind, period) / hold);
     if (epoch !== null && account.sealed && account.epoch === epoch) return this.#repeatLast(account, epoch, false);
     const key = this.#encoder.key(value);
-    const tag = toHex(this.#secret.stream(TAG_BYTES, "hubbub/tag/v2", this.#digest, key));
+    const tag = this.sealer.tag(key);
     const costsUnit = account.unit !== "value" || !account.tags.includes(tag);
     if (costsUnit && !hasRoom(account)) return account.unit === "value" && account.sealed ? this.#repeatLast(account, null, true) : null;
-    return this.#encoded(account, value, epoch, { tag, sealed: this.seal(key), costsUnit, stoodIn: false });
+    return this.#encoded(account, value, epoch, { tag, sealed: this.sealer.seal(key), costsUnit, stoodIn: false });
   }
 
   #repeatLast(account: Account, epoch: number | null, stoodIn: boolean): EncodedReport {
-    const key = this.open(account.sealed);
+    const key = this.sealer.open(account.sealed);
     const { rowBytes } = this.metric.kind;
     const value = { bits: toBigInt(key.subarray(0, rowBytes)), digest: key.subarray(rowBytes) };
     return this.#encoded(account, value, epoch, { tag: account.tag, sealed: account.sealed, costsUnit: false, stoodIn });
@@ -203,11 +183,11 @@ export class Recorder {
   /** True bits of a value together with the period's earlier recordings, and what to keep of them for the next, sealed. */
   #withEarlier(encoder: MetricEncoder, value: Value, sealed: string): [TrueBits, string] {
     const { kind } = encoder.metric;
-    const earlier = sealed ? new DataView(encoder.open(sealed).slice().buffer).getFloat64(0) : null;
+    const earlier = sealed ? new DataView(encoder.sealer.open(sealed).slice().buffer).getFloat64(0) : null;
     const seal = (number: number): string => {
       const view = new DataView(new ArrayBuffer(8));
       view.setFloat64(0, number);
-      return encoder.seal(new Uint8Array(view.buffer));
+      return encoder.sealer.seal(new Uint8Array(view.buffer));
     };
     if (kind.addsUp) {
       const answer = encoder.trueBits(value);
