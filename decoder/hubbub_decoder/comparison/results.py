@@ -395,14 +395,14 @@ def overlap_line(comparison: Comparison) -> str:
     overlap = comparison.overlap
     if overlap.std_error == 0:
         if overlap.estimate == 0:
-            return "Intervals take a and b for different clients."
-        return f"Intervals assume that {overlap.estimate:.0%} of the clients have the same value in a and b."
+            return "Intervals take both samples for those of different clients."
+        return f"Intervals assume that {overlap.estimate:.0%} of the clients have the same value in both samples."
     if overlap.low == 0 and overlap.high == 1:
         return (
-            "The reports do not show how many clients have the same value in a and b. "
+            "The reports do not show how many clients have the same value in both samples. "
             "Intervals assume none (overlap 0), which is never too narrow."
         )
     return (
-        f"Clients with the same value in a and b: {overlap.estimate:.0%} (standard error {overlap.std_error:.1%}). "
+        f"Clients with the same value in both samples: {overlap.estimate:.0%} (standard error {overlap.std_error:.1%}). "
         f"Intervals assume {overlap.low:.0%}."
     )

@@ -332,7 +332,7 @@ def unlisted_strings(decoding: Decoding) -> Iterator[Finding]:
         yield Finding(
             "unlisted_strings",
             f"{missing}. {meaning}",
-            f"To find out {words}, pass a list of words (--more-candidates FILE, or Decoding.match_unlisted), "
+            f"To find out {words}, compare a list of words (--more-candidates FILE, Decoding.match_unlisted, or More strings of `hubbub explore`), "
             f"and add the {'match' if one else 'matches'} to the candidates.",
             level=Level.NOTE if string.separated else Level.WARNING,
         )

@@ -123,14 +123,17 @@ def test_compare_prints_changes_and_json(files: list[str], tmp_path: Path) -> No
     printed = run("compare", *files)
     assert printed.exit_code == 0, printed.output
     assert "Changed: " in printed.stdout
-    assert "Clients with the same value in a and b" in printed.stdout
+    assert "Clients with the same value in both samples" in printed.stdout
     saved = run("compare", *files, "--json", "--out", str(tmp_path / "c.csv"), "--plot", str(tmp_path / "c.svg"))
     document = json.loads(saved.stdout)
     assert {change["candidate"] for change in document["changes"]} == {*NAMES}
     assert 0 <= document["overlap"]["low"] <= document["overlap"]["high"] <= 1
     assert (tmp_path / "c.svg").exists()
     assert (tmp_path / "c.csv").exists()
-    assert "Intervals take a and b for different clients." in run("compare", *files, "--independent-clients").stdout
+    assert (
+        "Intervals take both samples for those of different clients."
+        in run("compare", *files, "--independent-clients").stdout
+    )
 
 
 def test_compare_writes_a_page_with_the_changes_of_its_table(files: list[str], tmp_path: Path) -> None:
