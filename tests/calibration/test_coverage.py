@@ -39,7 +39,7 @@ CASES = {
         params(16, 2, 16, 0.7, 0.3, 0.25, "google-md5"), 300_000, 40, 40, distribution="zipf1", no_value=50_000
     ),
     "more candidates than bits": Case(params(16, 2, 16, 0.25, 0.75, 0.25), 500_000, 40, 300, runs=40),
-    "more candidates than can be fitted": Case(params(16, 2, 32, 0.25, 0.75, 0.25), 500_000, 40, 1000),
+    "more candidates than can be fitted": Case(params(16, 2, 32, 0.25, 0.75, 0.25), 500_000, 40, 1000, runs=60),
 }
 
 

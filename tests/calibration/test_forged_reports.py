@@ -21,7 +21,6 @@ from tests.support.random_tasks import KINDS
 
 ALPHA = 1e-6
 SEED = 1
-TASKS = 2
 POPULATION = {f"v{i}": 30_000 // (i + 1) for i in range(40)}
 CANDIDATES = [*list(POPULATION)[:30], *(f"absent{i}" for i in range(30))]
 FABRICATED = 0.005
@@ -30,15 +29,10 @@ FABRICATED = 0.005
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
 def test_no_attack_gains_more_than_the_bound(kind: int) -> None:
-    """And the best one on a task gains at least 1 / 1.5 of it; `make bench-attacks` prints how near it comes."""
-    stated: list[Gain] = []
-    for index in range(kind, 300, len(KINDS)):
-        stated += attack_task(index, SEED)
-        if len({gain.index for gain in stated}) == TASKS:
-            break
+    """On the first task with an attack. The best one gains at least 1 / 1.5 of the bound; `make bench-attacks` prints how near it comes."""
+    stated: list[Gain] = next(filter(None, (attack_task(index, SEED) for index in range(kind, 300, len(KINDS)))))
     assert max(gain.ratio for gain in stated) <= TOLERANCE, [gain for gain in stated if gain.ratio > TOLERANCE]
-    for index in {gain.index for gain in stated}:
-        assert max(gain.ratio for gain in stated if gain.index == index) >= 1 / 1.5
+    assert max(gain.ratio for gain in stated) >= 1 / 1.5
 
 
 @pytest.mark.slow

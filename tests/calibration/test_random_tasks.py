@@ -12,7 +12,7 @@ from hubbub_decoder import Decoding, decode
 from tests.support.random_tasks import KINDS, SATURATED, Score, Task, clustered_mean, draw_task, score, simulate_task
 
 SEED = 1
-TASKS = 72
+TASKS = 48
 SATURATED_TASKS = 40
 STANDARD_ERRORS = 4.0
 

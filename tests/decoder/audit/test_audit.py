@@ -54,7 +54,7 @@ def test_audit_refutes_a_claim_below_the_truth(unseen_seed: int) -> None:
 
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75}
 ASYMMETRIC: dict[str, Any] = {"prob_p": 0.1875, "prob_q": 0.8125, "permanent_p": 0.02, "permanent_q": 0.5}
-ROWS = SubsetSelection(num_values=4, num_ones=2, prob_q=0.75, permanent_q=0.5)
+ROWS = SubsetSelection(num_values=4, num_ones=2, prob_q=0.9, permanent_q=0.8)
 COINS: dict[str, Any] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.5}
 FAIR_COINS: dict[str, Any] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.75}
 MANY_HASHES: dict[str, Any] = {"num_bits": 8, "num_hashes": 6, "num_cohorts": 4}
