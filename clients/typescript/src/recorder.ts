@@ -22,6 +22,8 @@ export const MAX_BATCH_AGE = 28 * DAY;
 /** Periods with a report that an account remembers: a clock would have to be set back three times to reopen one. */
 const REMEMBERED_PERIODS = 100;
 const MAX_QUEUED = 500;
+/** A batch whose time has passed is sent within this time: visits are short, and not all of one person's leave together. */
+export const LATE_WITHIN = 60_000;
 /** A clock before this day is wrong. */
 const EARLIEST = Date.UTC(2026, 0, 1);
 
@@ -246,7 +248,7 @@ export class Recorder {
       const oldest = periodOf(metric.period, now - MAX_BATCH_AGE);
       for (let period = account.firstPeriod > oldest ? account.firstPeriod : oldest; period < current; period = nextPeriod(metric.period, period)) {
         if (account.formed.includes(period) || metric.hasExpired(period)) continue;
-        this.#form(state, metric, account, period);
+        this.#form(state, metric, account, period, now);
         changed = true;
       }
       if (metric.group && account.groups[current] === undefined) {
@@ -257,7 +259,7 @@ export class Recorder {
     return this.#discard(state, now) || changed;
   }
 
-  #form(state: State, metric: Metric, account: Account, period: string): void {
+  #form(state: State, metric: Metric, account: Account, period: string, now: number): void {
     account.formed = [...account.formed, period].slice(-REMEMBERED_PERIODS);
     const encoder = this.#encoder(state, metric);
     const draft = state.drafts[metric.digest];
@@ -270,6 +272,8 @@ export class Recorder {
     const id = randomUuid(this.#random);
     const end = startOf(nextPeriod(metric.period, period));
     const next = startOf(nextPeriod(metric.period, isoDay(end)));
+    const due = end + uniform(this.#random) * Math.min(next - end, MAX_BATCH_AGE);
+    const isLate = due < now;
     const group = account.groups[period] ?? metric.groupValue(this.#labels);
     state.queue.push({
       id,
@@ -277,10 +281,10 @@ export class Recorder {
       digest: metric.digest,
       period,
       periodEnd: end,
-      sendAt: end + uniform(this.#random) * Math.min(next - end, MAX_BATCH_AGE),
+      sendAt: isLate ? now + uniform(this.#random) * LATE_WITHIN : due,
       body: batchBody(metric, id, period, group, [{ cohort: report.cohort, bits: fromHex(report.bits) }]),
       attempted: false,
-      rescheduled: false,
+      rescheduled: isLate,
     });
     state.counts.formed++;
     state.counts.stoodIn += Number(report.stoodIn);

@@ -2,13 +2,12 @@
 
 import type { RandomBytes } from "./bytes.ts";
 import { DAY, isoDay } from "./periods.ts";
-import { uniform } from "./recorder.ts";
+import { LATE_WITHIN, uniform } from "./recorder.ts";
 import { count, type QueuedBatch, type State } from "./state.ts";
 import type { UploadResponse } from "./transport.ts";
 
 const SECOND = 1000;
-const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
+const HOUR = 3600 * SECOND;
 const BACKOFF_BASE = 30 * SECOND;
 const MAX_WAIT = 2 * HOUR;
 const MAX_DELAY = 40 * DAY;
@@ -42,11 +41,11 @@ export function nextBatch(state: State, now: number, hurry: boolean): { batch: Q
   return first;
 }
 
-/** Gives batches whose time passed while nothing ran other times within the minute, once: a visit is short, and not all reports of a person leave together. */
+/** Gives batches whose time passed while nothing ran other times, once. */
 export function rescheduleOverdue(state: State, now: number, random: RandomBytes): boolean {
   const overdue = state.queue.filter((batch) => !batch.rescheduled && batch.sendAt < now - OVERDUE_AFTER);
   if (state.failures) return false;
-  for (const batch of overdue) Object.assign(batch, { rescheduled: true, sendAt: now + uniform(random) * MINUTE });
+  for (const batch of overdue) Object.assign(batch, { rescheduled: true, sendAt: now + uniform(random) * LATE_WITHIN });
   return overdue.length > 0;
 }
 

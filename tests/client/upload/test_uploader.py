@@ -298,6 +298,25 @@ def test_overdue_reports_are_rescheduled_separately(
     require_balanced(rig.client(*METRICS).accounting())
 
 
+@pytest.mark.parametrize("days", [2, 13, 20, 27])
+def test_reports_of_an_absence_leave_at_separate_times_of_the_first_hour(
+    days: int, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of yesterday may also leave at a later time of today."""
+    monkeypatch.setattr("hubbub.sdk.upload.uploader.UploadLoop.start", lambda _: None)
+    rig.agreed(*METRICS).close()
+    rig.clock.move(days=days)
+    client = rig.agreed(*METRICS)
+    collaborators(client).sender.attempt()  # forms
+    now, yesterday = rig.clock().timestamp(), str(rig.clock().date() - timedelta(days=1))
+    with collaborators(client).journal as state:
+        late = [each.send_at for each in state.queue.values() if each.batch.period < yesterday]
+        others = [each.send_at for each in state.queue.values() if each.batch.period == yesterday]
+    assert len(late) == len(set(late)) == len(METRICS) * (days - 1)
+    assert all(now <= moment <= now + 3600 for moment in late)
+    assert all(now <= moment <= now + 86400 for moment in others)
+
+
 def test_short_runs_deliver_overdue_reports_at_next_start(
     rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

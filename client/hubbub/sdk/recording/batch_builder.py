@@ -34,6 +34,9 @@ from hubbub.wire.batch import Batch, new_batch_id
 MAX_BATCH_AGE = timedelta(days=28)
 """A batch is sent until this long after the end of its period: two days less than the aggregator accepts it."""
 
+LATE_WITHIN_SECONDS = 3600.0
+"""A batch whose time passed before it was made, or while nothing ran, is sent within this time: not all of one person's leave together."""
+
 _MAX_PLANNED_DAYS = 40
 """The next period of every account ends within this many days, unless the clock was wrong once."""
 
@@ -245,7 +248,9 @@ class BatchBuilder:
         for (period, _, group), reports in sorted(by_batch.items(), key=lambda item: item[0][0]):
             formed += len(reports)
             local = state.consent is Consent.LOCAL
-            events.append(_batch_created(period, group, reports, formed, self._random_bytes, local=local))
+            events.append(
+                _batch_created(period, group, reports, formed, self._clock.now(), self._random_bytes, local=local)
+            )
             if events[-1].stood_in:
                 self._warn_stood_in(reports)
         if events or without_report:
@@ -298,11 +303,12 @@ def _batch_created(
     group: str,
     reports: list[tuple[EncodedReport, Account]],
     formed: int,
+    now: datetime,
     random_bytes: RandomBytes,
     *,
     local: bool,
 ) -> BatchCreation:
-    """Event of a new batch, to be sent at a random time of the period after its own; it may have passed when the batch is made.
+    """Event of a new batch, to be sent at a random time of the period after its own, or within the hour if that has passed.
 
     Its rows are shuffled. In the order of the accounts, row i would be the same person on every day and for every metric.
     """
@@ -319,9 +325,12 @@ def _batch_created(
     following = Period(date.fromisoformat(period), account.period).next()
     end, following_end = midnight(following.start), midnight(following.next().start)
     send_at = end.timestamp() + uniform(random_bytes) * min(following_end - end, MAX_BATCH_AGE).total_seconds()
+    is_late = send_at < now.timestamp()
+    if is_late:
+        send_at = now.timestamp() + uniform(random_bytes) * LATE_WITHIN_SECONDS
     return BatchCreation(
         formed,
-        QueuedBatch(batch, account.period, send_at, local=local),
+        QueuedBatch(batch, account.period, send_at, rescheduled=is_late, local=local),
         accounts=tuple(after for _, after in reports),
         stood_in=sum(report.stood_in for report, _ in reports),
     )

@@ -63,7 +63,7 @@ class QueuedBatch(NamedTuple):
 
     send_at            : time of the upload, POSIX seconds
     possibly_delivered : whether the aggregator may have stored it already
-    rescheduled        : whether it got a second time, because the app did not run at the first one; see `retry_policy.reschedule_overdue`
+    rescheduled        : whether it got a second time, because the first one had passed; see `retry_policy.reschedule_overdue`
     local              : whether it was built under consent `local`, so that it is never sent
     """
 

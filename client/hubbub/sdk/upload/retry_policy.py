@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from enum import Enum
 
 from hubbub.randomness import RandomBytes, uniform
+from hubbub.sdk.recording.batch_builder import LATE_WITHIN_SECONDS
 from hubbub.sdk.runtime.safe_logging import log_when_unlocked
 from hubbub.sdk.storage.events import (
     Backoff,
@@ -47,7 +48,7 @@ CONFIRM_INTERVAL_SECONDS = 3600.0
 MAX_DELAY_SECONDS = 40 * 86400.0
 """Longest time until an upload. A later `send_at` was set under a wrong clock and is ignored."""
 
-_OVERDUE_AFTER_SECONDS, _RESCHEDULE_WITHIN_SECONDS = 60.0, 3600.0
+_OVERDUE_AFTER_SECONDS = 60.0
 _RESCHEDULE_UNTIL_SECONDS = 14 * 86400.0
 
 
@@ -247,7 +248,7 @@ def reschedule_overdue(state: State, now: float, random_bytes: RandomBytes) -> R
     overdue = [batch_id for batch_id in eligible_batches(state, now) if _is_overdue(state.queue[batch_id], now)]
     if not overdue:
         return None
-    send_at = {batch_id: now + uniform(random_bytes) * _RESCHEDULE_WITHIN_SECONDS for batch_id in overdue}
+    send_at = {batch_id: now + uniform(random_bytes) * LATE_WITHIN_SECONDS for batch_id in overdue}
     return Reschedule(send_at, overdue=True)
 
 
