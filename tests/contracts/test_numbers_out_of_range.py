@@ -105,7 +105,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "hubbub_decoder.decode_by_period": (one_week, {"confidence": 0.95, "fdr": 0.05}),
     "hubbub_decoder.describe": (
         lambda **options: hubbub_decoder.describe(WORDS, **options),
-        {"num_reports": 100_000, "num_candidates": 10, "periods": 1},
+        {"num_reports": 100_000, "share": None, "num_candidates": 10, "periods": 1},
     ),
     "hubbub_decoder.discover": (
         lambda **options: hubbub_decoder.discover(reports_of(WORDS), **options),

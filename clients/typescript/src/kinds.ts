@@ -1,10 +1,9 @@
 /** Kinds of values, one class for each: which values a metric accepts, and the true bits of one of them (docs/reference/format.md, "Values"). */
 
-import { md5 } from "@noble/hashes/legacy.js";
-import { sha256 } from "@noble/hashes/sha2.js";
 import { concatBytes, utf8 } from "./bytes.ts";
 import { Discovery } from "./discovery.ts";
 import { check, InvalidValueError } from "./errors.ts";
+import { md5, sha256 } from "./hashes.ts";
 import { type Mechanism, SubsetSelection, UnaryResponse } from "./mechanism.ts";
 import { murmur3Positions } from "./murmur3.ts";
 

@@ -1,8 +1,8 @@
 /** Definition of a metric as `hubbub metrics show --json` and `GET /v1/metrics` print it, checked; its digest and its public label. */
 
-import { sha256 } from "@noble/hashes/sha2.js";
 import { toHex } from "./bytes.ts";
 import { check, HubbubError } from "./errors.ts";
+import { sha256 } from "./hashes.ts";
 import { type Fields, type Kind, readKind, requireName } from "./kinds.ts";
 import { type PeriodKind, readPeriodKind } from "./periods.ts";
 

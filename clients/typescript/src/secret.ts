@@ -1,7 +1,7 @@
 /** Streams derived from a client's secret (docs/reference/format.md, "Streams derived from the secret"). */
 
-import { shake256 } from "@noble/hashes/sha3.js";
 import { concatBytes, framed, type RandomBytes, toBigInt } from "./bytes.ts";
+import { shake256 } from "./hashes.ts";
 
 export const SECRET_BYTES = 32;
 
@@ -20,7 +20,7 @@ export class Secret {
 
   /** First bytes of SHAKE-256 over the domain, the secret and the fields. */
   stream(length: number, domain: string, ...fields: Uint8Array[]): Uint8Array {
-    return length ? shake256(concatBytes(...[text.encode(domain), this.#key, ...fields].map(framed)), { dkLen: length }) : new Uint8Array(0);
+    return length ? shake256(concatBytes(...[text.encode(domain), this.#key, ...fields].map(framed)), length) : new Uint8Array(0);
   }
 
   cohort(numCohorts: number): number {

@@ -189,10 +189,10 @@ def describe(
     """
     for name, number in (("num_reports", num_reports), ("num_candidates", num_candidates), ("periods", periods)):
         check_count(name, number)
-    if (num_reports is None) is (share is None):
-        raise ParameterError("one of num_reports and share must be given", f"{num_reports} and {share}")
     if share is not None:
         check_number("share", share, "(0, 1)", hint="it is the smallest share that matters, such as 0.01")
+    if (num_reports is None) is (share is None):
+        raise ParameterError("one of num_reports and share must be given", f"{num_reports} and {share}")
     try:
         planner = planner_of(metric.kind.word, has_shares=metric.kind.has_shares)
         shares = planner.shares(num_candidates or len(metric.kind.labels or metric.kind.named_values) or DISCOVERED)
