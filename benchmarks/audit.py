@@ -257,6 +257,8 @@ def main() -> None:
     )
     parser.add_argument("--command", type=shlex.split, help="with --cells: adapter of the client under audit")
     arguments = parser.parse_args()
+    if arguments.command is not None and not arguments.cells:
+        parser.error("--command needs --cells")
     if arguments.cells:
         sys.exit(bool(run_cells(arguments.most, arguments.only, arguments.command)))
     print(

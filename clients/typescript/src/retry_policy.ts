@@ -110,6 +110,6 @@ export function applyResponse(state: State, id: string, inDoubt: boolean, respon
 /** After an outage the batches that wait are sent at separate random times of the next day. */
 function spreadAfterOutage(state: State, now: number, random: RandomBytes, but: string): void {
   for (const batch of state.queue) {
-    if (batch.id !== but && batch.sendAt <= now) Object.assign(batch, { rescheduled: true, sendAt: now + uniform(random) * DAY });
+    if (batch.id !== but && batch.sendAt <= now) Object.assign(batch, { rescheduled: false, sendAt: now + uniform(random) * DAY });
   }
 }

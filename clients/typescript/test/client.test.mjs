@@ -194,6 +194,18 @@ test("a visit of two minutes sends what became due since the last one", async ()
   }
 });
 
+test("reports of a month are due before they are too old", async () => {
+  const definitions = Array.from({ length: 60 }, (_, number) => ({ ...DARK, name: `m${number}`, period: "month" }));
+  const world = await started({ definitions, policy: { epsilonEnrollment: 1e6, epsilonMetric: 1e6, epsilonTotal: 1e6 } });
+  await world.client.setConsent("on");
+  world.now = Date.UTC(2026, 11, 1);
+  await world.client.flush(0.1);
+  const waits = world.storage.state.queue.map(({ sendAt, periodEnd }) => sendAt - periodEnd);
+  assert.equal(waits.length, 60);
+  assert.ok(Math.max(...waits) <= 28 * DAY);
+  await world.client.close();
+});
+
 test("an answer with a hostile type costs nothing", async () => {
   let world;
   const server = createServer((request, response) => {

@@ -137,8 +137,7 @@ def find_tasks(
             unreadable.append(UnreadableFile(path, str(problem)))
         else:
             groups.setdefault((metric.digest, periods), (metric, []))[1].append(path)
-    for (digest, periods), (metric, paths) in _sums_over_groups(groups).items():
-        groups.setdefault((digest, periods), (metric, paths))
+    groups |= _sums_over_groups(groups)
     if not groups and not unreadable:
         raise SummaryError(f"{directory} has no .parquet file. `hubbub pull` writes one for each metric.")
     tasks = [
@@ -149,13 +148,28 @@ def find_tasks(
 
 
 def _sums_over_groups(groups: Mapping[_Key, tuple[Metric, list[Path]]]) -> dict[_Key, tuple[Metric, list[Path]]]:
-    """Return metric and files of the sum over the values of each group."""
-    sums: dict[_Key, tuple[Metric, list[Path]]] = {}
+    """Return metric and files of the sums over the values of each group, where there is no file of all values.
+
+    A value's file has the periods in which it has reports, so files that share a period are of one sum.
+    """
+    sums: dict[str, tuple[Metric, list[tuple[set[str], list[Path]]]]] = {}
     for (_, periods), (metric, paths) in groups.items():
         if metric.group is not None and metric.group.value is not None:
             whole = metric.in_group(None)
-            sums.setdefault((whole.digest, periods), (whole, []))[1].extend(paths)
-    return sums
+            _, parts = sums.setdefault(whole.digest, (whole, []))
+            joined, files = set(periods), list(paths)
+            for part in [each for each in parts if joined & each[0] or not (joined or each[0])]:
+                joined |= part[0]
+                files += part[1]
+                parts.remove(part)
+            parts.append((joined, files))
+    present = {(digest, period) for digest, periods in groups for period in periods or ("",)}
+    return {
+        (digest, tuple(sorted(periods))): (whole, sorted(paths))
+        for digest, (whole, parts) in sums.items()
+        for periods, paths in parts
+        if not any((digest, period) in present for period in periods or ("",))
+    }
 
 
 def _parquet_files(directory: Path, unreadable: list[UnreadableFile]) -> Iterator[Path]:

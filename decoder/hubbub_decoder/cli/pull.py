@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 @click.option(
     "--by-group",
     is_flag=True,
-    help="Write also a file for each value of the metric's group with reports, with the value in its name, before FILE; individual reports "
-    "have no FILE.",
+    help="Also write a file for each value of the metric's group that has reports, with the value in its name. FILE, their sum, is written "
+    "last. With --content reports there is no sum.",
 )
 @click.option(
     "--content",
@@ -99,17 +100,20 @@ def command(
 
         values: tuple[str, ...] = ()
         if by_group:
-            group = pull_summary(url, metric, periods=periods, digest=digest, count_bytes=advance).metric.group
-            values = group.values if group is not None else ()
-        files = {out.with_stem(f"{out.stem}-{value}"): value for value in values}
-        pulled = {path: found for path, value in files.items() if (found := pull(path, value)) is not None}
-        counts = [each for each in pulled.values() if not isinstance(each, ReportFile)]
-        if counts:  # the last file: a download that ended before has none
-            total = cast("Summary", combine(counts))
+            whole = pull_summary(url, metric, periods=periods, digest=digest, count_bytes=advance)
+            values = whole.metric.group.values if whole.metric.group is not None and whole.num_reports else ()
+        if values:
+            out.unlink(missing_ok=True)  # it is there when all values are
+        files: dict[Path, str | None] = {out.with_stem(f"{out.stem}-{value}"): value for value in values}
+        pulled = {
+            path: found for path, value in (files or {out: None}).items() if (found := pull(path, value)) is not None
+        }
+        if values and content != "reports":
+            total = cast("Summary", combine(cast("list[Summary]", list(pulled.values()))))
+            pulled[out] = total = replace(
+                total, metric=total.metric.in_group(None)
+            )  # also if one value has all reports
             write_summary_file(total, out)
-            pulled[out] = total
-        elif not pulled and (found := pull(out, None)) is not None:
-            pulled[out] = found
     for path, each in pulled.items():
         print_message(stderr, f"wrote {path}: {format_count(each.num_reports, 'report')} of {each.metric.title}")
     present = {period for each in pulled.values() for period in each.periods}

@@ -52,7 +52,7 @@ def explore_app(explorer: Explorer, now: Callable[[], datetime], hostnames: Sequ
     /                            cards of all metrics
     /METRIC@DIGEST/?VIEW         page of a view (`View`)
     /METRIC@DIGEST/data.csv?VIEW its numbers as a file, also .json, .parquet, .png and .svg
-    /METRIC@DIGEST/strings?VIEW  takes other strings, and leads to their view
+    /METRIC@DIGEST/strings?VIEW  takes more strings, and leads to their view
     """
     pages = _Pages(explorer, now)
 
@@ -99,19 +99,18 @@ class _Pages:
         return _page(render_explore(cards, unreadable, request.query_params), request)
 
     async def view(self, request: Request) -> Response:
-        version, view = await self._find(request)
-        request.state.view = page = view.page(version, self._now())
+        version, view, page = await self._find(request)
         job = await asyncio.to_thread(self._explorer.job, version, view, ".html", page)
         return _page(await self._explorer.answers.get(job, _asker(request), _PATIENCE), request)
 
     async def download(self, request: Request) -> Response:
+        version, view, _ = await self._find(request)
         suffix = request.path_params["suffix"]
         if suffix not in FORMATS.values():
             raise HTTPException(404, f"data{suffix} is none of data{', data'.join(FORMATS.values())}.")
-        version, view = await self._find(request)
         job = await asyncio.to_thread(self._explorer.job, version, view, suffix)
         data = await self._explorer.answers.get(job, _asker(request), MAX_SECONDS)
-        name = f"{version.metric.name}-{view.first}{suffix}"
+        name = f"{version.metric.name}-{view.file_name}{suffix}"
         return Response(
             data,
             media_type=_TYPES[suffix],
@@ -120,20 +119,26 @@ class _Pages:
 
     async def take_strings(self, request: Request) -> Response:
         _require_same_origin(request)
+        _, view, _ = await self._find(request)
         form = await _form(request)
-        _, view = await self._find(request)
         text = strings_of(form.get("strings", [""])[0])
         digest = await asyncio.to_thread(self._explorer.cache.add_strings, text)
         return RedirectResponse(f"./?{view.query(strings=digest)}", 303, _HEADERS)
 
-    async def _find(self, request: Request) -> tuple[MetricVersion, View]:
+    async def _find(self, request: Request) -> tuple[MetricVersion, View, dict[str, Any]]:
+        """Metric and view of an address, and what its form lets the reader choose, which is also on a page with a message."""
         versions, _ = await asyncio.to_thread(self._explorer.read)
         version = versions.get(request.path_params["folder"])
         if version is None:
             raise HTTPException(404, "No metric has this address.")
         request.state.title = version.metric.name
-        request.state.view = View.of_query({}, version, self._now()).page(version, self._now())  # of a message
-        return version, View.of_query(request.query_params, version, self._now())
+        now, query = self._now(), request.query_params
+        request.state.view = View.nearest(query, version, now).page(version, now, is_shown=False)
+        view = View.of_query(query, version, now)
+        page = view.page(version, now)
+        page["entered"] = await asyncio.to_thread(self._explorer.entered, view.strings)
+        request.state.view = page | {"downloads": [], "notes": []}
+        return version, view, page
 
     async def decode_highlights(self) -> None:
         """Decode what the cards show, as long as the application runs."""

@@ -22,6 +22,7 @@ from hubbub_decoder.explore.view import View, ViewError
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.report.highlights import Highlights
 
+_MOST_ENTERED = 20_000  # bytes
 HISTORY = 12
 """Closed periods of which a card shows the largest share."""
 
@@ -51,6 +52,11 @@ class Explorer:
 
     def _inputs_of(self, task: Task) -> tuple[str, ...]:
         return tuple(map(self.summaries.hash_of, (*task.files, *([task.candidates] if task.candidates else []))))
+
+    def entered(self, strings: str) -> str:
+        """Strings of an address as they were entered, if they fit into a form of a page."""
+        path = self.cache.strings(strings) if strings else None
+        return path.read_text(encoding="utf-8") if path and path.stat().st_size <= _MOST_ENTERED else ""
 
     def job(self, version: MetricVersion, view: View, suffix: str, page: dict[str, Any] | None = None) -> Job:
         """Job of a view. Raises ViewError for a view that cannot be decoded."""

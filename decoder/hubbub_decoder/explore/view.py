@@ -80,15 +80,32 @@ class View:
             if start and names.index(start) > names.index(end):
                 raise ViewError(f"{start} is after {end}: choose the earlier {version.metric.period} first.")
         if show is Show.CHANGE:
-            of_both = {day for task in _between(version.tasks, view.first, view.last) for day in task.periods}
-            earlier = _between(version.tasks, view.since_first, view.since_last)
-            common = sorted(of_both.intersection(day for task in earlier for day in task.periods))
-            if common:
+            earlier, shown = view.samples(version)
+            days = {day for task in shown for day in task.periods}
+            if names.index(view.since_last) >= names.index(view.first) or any(
+                days.intersection(task.periods) for task in earlier
+            ):
                 raise ViewError(
-                    f"{common[0]} is among the {version.metric.period}s shown and among those they are compared with, so its reports would count "
-                    "twice: choose others."
+                    f"{view.since_last}, with which it is compared, is not before {view.first}: compare with an earlier {version.metric.period}."
                 )
         return view
+
+    @classmethod
+    def nearest(cls, query: Mapping[str, str], version: MetricVersion, now: datetime) -> View:
+        """View for the form of a page that refuses an address: what the address chooses, as far as there is such a choice."""
+        names, default = list(map(name_of, version.tasks)), cls.of_query({}, version, now)
+        first, last, since_first, since_last = (
+            query[field] if query.get(field) in names else "" for field in ("from", "to", "since_from", "since_to")
+        )
+        show = Show(query["show"]) if query.get("show") in _shows(version) else default.show
+        return cls(
+            show,
+            first or default.first,
+            last or first or default.last,
+            since_first,
+            since_last,
+            query.get("strings", ""),
+        )
 
     def samples(self, version: MetricVersion) -> list[tuple[Task, ...]]:
         """Tasks of each sample of the job. Raises ViewError if two files have the same period."""
@@ -111,8 +128,8 @@ class View:
         }  # fmt: skip
         return urlencode({name: value for name, value in fields.items() if value})
 
-    def page(self, version: MetricVersion, now: datetime) -> dict[str, Any]:
-        """What `view.html.j2` lets the reader choose."""
+    def page(self, version: MetricVersion, now: datetime, *, is_shown: bool = True) -> dict[str, Any]:
+        """What `view.html.j2` lets the reader choose; is_shown : whether the page shows this view, and not a message."""
         query, metric = self.query(), version.metric
         return {
             "period": str(metric.period),
@@ -124,16 +141,30 @@ class View:
             "show": self.show,
             "first": self.first,
             "last": self.last,
-            "since_first": self.since_first,
-            "since_last": self.since_last,
-            "downloads": [(label, f"data{suffix}?{query}") for label, suffix in FORMATS.items()],
+            "since_first": "" if self._is_since_before(version) else self.since_first,
+            "since_last": "" if self.since_last == self.since_first else self.since_last,
+            "downloads": [(label, f"data{suffix}?{query}") for label, suffix in FORMATS.items()] if is_shown else [],
             "takes_strings": metric.kind.needs_candidates
             and operations_of(metric).reason_to_skip(has_candidates=True) is None,
             "post": f"strings?{query}",
             "strings": self.strings,
+            "entered": "",
             "without_strings": f"./?{self.query(strings='')}",
-            "notes": list(self._notes(version, now)),
+            "notes": list(self._notes(version, now)) if is_shown else [],
         }
+
+    @property
+    def file_name(self) -> str:
+        """Name of its downloads, without metric and suffix."""
+        shown = _range_name(self.first, self.last)
+        if self.show is Show.CHANGE:
+            return f"change-{_range_name(self.since_first, self.since_last)}-to-{shown}"
+        return shown if self.show is Show.SUM else f"{self.show}-{shown}"
+
+    def _is_since_before(self, version: MetricVersion) -> bool:
+        """Whether it is compared with the one before: the form stays so when another one is chosen."""
+        names = list(map(name_of, version.tasks))
+        return bool(self.since_first) and self.since_first == self.since_last == names[names.index(self.first) - 1]
 
     def _notes(self, version: MetricVersion, now: datetime) -> Iterator[str]:
         """Yield what an open period means."""
@@ -146,6 +177,10 @@ class View:
                 f"reports between, and the epsilon of a single one is then {local}, the local one, instead of the central epsilon. Publish closed "
                 "periods only."
             )
+
+
+def _range_name(first: str, last: str) -> str:
+    return (first if first == last else f"{first}-{last}").replace(" ", "-")
 
 
 def _shows(version: MetricVersion) -> dict[Show, str]:

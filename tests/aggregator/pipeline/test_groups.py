@@ -149,6 +149,17 @@ def test_queries(start: StartAggregator, store: SqlStore, make_batch: MakeBatch)
     assert aggregator.get("/v1/metrics/homepage/reports?group=a").status == 200
 
 
+def test_a_sum_of_one_value_is_of_all_values(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    aggregator = start(store)
+    aggregator.post(make_batch(PAGE, n=4, group="b"))
+    command = ["pull", aggregator.url, "homepage", "--by-group", "--out", str(tmp_path / "homepage.parquet")]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    assert read_collected(tmp_path / "homepage.parquet") == aggregator.summary("homepage")
+    assert read_collected(tmp_path / "homepage-b.parquet").metric == PAGE.in_group("b")
+
+
 @pytest.mark.parametrize("content", ["bits", "reports"])
 def test_pull_writes_a_file_for_each_value_with_reports(
     content: str, start: StartAggregator, store: SqlStore, make_batch: MakeBatch, tmp_path: Path
@@ -196,6 +207,7 @@ def test_a_pull_that_fails_between_values_has_no_sum(
             raise SummaryError("the connection broke")
         return pull_summary(*arguments, group=group, **options)
 
+    (tmp_path / "homepage.parquet").write_bytes(b"the sum of an earlier download")
     command = ["pull", aggregator.url, "homepage", "--by-group", "--out", str(tmp_path / "homepage.parquet")]
     with monkeypatch.context() as patched:
         patched.setattr("hubbub_decoder.data.pull.pull_summary", failing)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from scipy import stats
 
-from hubbub import Metric, Period, PeriodKind
+from hubbub import Metric, Period, PeriodKind, Policy
 from hubbub.client import collaborators
 from hubbub.sdk.storage.events import BatchCreation, QueuedBatch
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse, split_batch
@@ -315,6 +315,50 @@ def test_reports_of_an_absence_leave_at_separate_times_of_the_first_hour(
     assert len(late) == len(set(late)) == len(METRICS) * (days - 1)
     assert all(now <= moment <= now + 3600 for moment in late)
     assert all(now <= moment <= now + 86400 for moment in others)
+
+
+def test_flush_after_an_outage_sends_no_burst(rig: Rig) -> None:
+    rig.agreed(*METRICS).close()
+    rig.clock.move(days=3)
+    rig.transport.responses = [UploadResponse(503, "")]
+    client = rig.agreed(*METRICS)
+    client.flush(0.5)
+    rig.clock.move(hours=2)
+    client.flush(0.5)
+    assert len(rig.transport.bodies) == 2  # the one without an answer, again
+
+
+def test_flush_sends_no_report_of_a_period_that_is_not_over(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock was ahead when they were made."""
+    rig.agreed(*METRICS).close()
+    with monkeypatch.context() as still:
+        still.setattr("hubbub.sdk.upload.uploader.UploadLoop.start", lambda _: None)
+        rig.clock.move(days=4)
+        client = rig.agreed(*METRICS)
+        collaborators(client).sender.attempt()  # forms
+        client.close()
+    rig.clock.move(days=-2)
+    today = str(rig.clock().date())
+    client = rig.agreed(*METRICS)
+    client.flush(5)
+    sent = [batch.period for batch in rig.transport.batches]
+    assert sent
+    assert max(sent) < today
+
+
+def test_reports_of_a_long_period_are_due_before_they_are_too_old(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A month has more days than a batch may be late; with probability .998 one of 60 would be due then."""
+    monkeypatch.setattr("hubbub.sdk.upload.uploader.UploadLoop.start", lambda _: None)
+    noise = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+    metrics = [Metric.boolean(f"m{number}", period="month", **noise) for number in range(60)]
+    unlimited = Policy(epsilon_enrollment=1e6, epsilon_metric=1e6, epsilon_total=1e6)
+    client = rig.agreed(*metrics, policy=unlimited)
+    rig.clock.now = datetime(2026, 12, 1, tzinfo=UTC)
+    collaborators(client).sender.attempt()  # forms
+    with collaborators(client).journal as state:
+        waits = [each.send_at - each.period_end().timestamp() for each in state.queue.values()]
+    assert len(waits) == 60
+    assert max(waits) <= 28 * 86400
 
 
 def test_short_runs_deliver_overdue_reports_at_next_start(

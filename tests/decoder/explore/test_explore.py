@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote_plus
+from urllib.parse import parse_qsl, quote_plus
 from urllib.request import urlopen
 
 import numpy as np
@@ -61,18 +61,28 @@ def test_files_have_the_numbers_of_decode_compare_and_decode_by_period(explored:
         f"from={DAYS[0]}&to={DAYS[1]}": decode(first + second, names),
         f"from={DAYS[0]}&to={DAYS[1]}&show=periods": decode_by_period([first, second], names),
         f"from={DAYS[1]}&show=change": compare(first, second, names),
-        f"from={DAYS[0]}&show=change&since_from={DAYS[1]}": compare(second, first, names),
     }
+    names_of_files: set[str] = set()
     for query, result in expected.items():
         for suffix in (".csv", ".json", ".parquet"):
             found = explored.get(f"{folder(PAGE)}/data{suffix}?{query}")
             assert (found.status, found.body) == (200, result.to_bytes(suffix)), (query, suffix)
+            names_of_files.add(found.headers["content-disposition"])
             assert found.headers["content-disposition"].endswith(f'{suffix}"')
         assert explored.get(f"{folder(PAGE)}/data.png?{query}").body.startswith(b"\x89PNG")
         assert b"<svg" in explored.get(f"{folder(PAGE)}/data.svg?{query}").body
         page = explored.get(f"{folder(PAGE)}/?{query}")
         assert page.status == 200
         assert "First &lt;page&gt;" in page.body.decode()
+    assert len(names_of_files) == 3 * len(expected)  # no download replaces another one
+
+
+def test_the_form_of_a_change_goes_on_to_compare_with_the_period_before(explored: Explored) -> None:
+    """Else another period would be compared with the one before the last choice."""
+    page = explored.get(f"{folder(PAGE)}/?show=change&from={DAYS[1]}").body.decode()
+    assert re.findall(r'<option value="([^"]*)" selected', page)[-2:] == ["", ""]
+    page = explored.get(f"{folder(PAGE)}/?show=change&from={DAYS[2]}&since_from={DAYS[0]}").body.decode()
+    assert re.findall(r'<option value="([^"]*)" selected', page)[-2:] == [DAYS[0], ""]
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
@@ -137,7 +147,7 @@ def test_a_page_says_whether_it_can_be_trusted(explored: Explored) -> None:
         (f"show=change&from={DAYS[0]}", f"There is no period before {DAYS[0]}"),
         (
             f"show=change&from={DAYS[1]}&since_from={DAYS[0]}&since_to={DAYS[1]}",
-            f"{DAYS[1]} is among the days shown and among those",
+            f"{DAYS[1]}, with which it is compared, is not before {DAYS[1]}",
         ),
         (f"show=change&from={DAYS[1]}&since_from={DAYS[1]}&since_to={DAYS[0]}", f"{DAYS[1]} is after {DAYS[0]}"),
         ("show=highlights", "show=highlights is none of sum, periods, change"),
@@ -151,7 +161,12 @@ def test_an_address_of_nothing_says_what_there_is(explored: Explored, query: str
     assert response.status == 400
     assert said in text_of(response)
     assert "<h1>page</h1>" in response.body.decode()
-    assert "Choose what is shown" in text_of(response)  # so it has a way out
+    chosen = re.findall(r'<option value="([^"]*)" selected', response.body.decode())
+    assert len(chosen) == 5  # its form has what the address chooses
+    for field, value in parse_qsl(query):
+        assert field == "strings" or value not in (*DAYS, "change") or value in chosen
+    assert f'name="strings" value="{"0" * 64}"' in response.body.decode() or "0" * 64 not in query
+    assert "Download:" not in text_of(response)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +175,7 @@ def test_an_address_of_nothing_says_what_there_is(explored: Explored, query: str
 def test_unknown_addresses_are_pages_too(explored: Explored, path: str) -> None:
     response = explored.get(path)
     assert response.status == (405 if path.endswith("strings") else 404)
-    assert "<h1>Metrics</h1>" in response.body.decode()
+    assert f"<h1>{'page' if path.endswith('exe') else 'Metrics'}</h1>" in response.body.decode()
 
 
 def test_files_with_the_same_period_are_not_added_up(explored: Explored) -> None:

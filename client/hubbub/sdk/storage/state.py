@@ -353,7 +353,7 @@ class State:
         for batch_id, time in send_at.items():
             if batch_id in self.queue:
                 queued = self.queue[batch_id]
-                self.queue[batch_id] = queued._replace(send_at=time, rescheduled=queued.rescheduled or overdue)
+                self.queue[batch_id] = queued._replace(send_at=time, rescheduled=overdue)
 
     def _remove_batch(self, batch_id: str, reason: str, problem: str) -> None:
         queued = self.queue.pop(batch_id, None)

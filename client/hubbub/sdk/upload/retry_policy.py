@@ -276,7 +276,9 @@ def _is_overdue(queued: QueuedBatch, now: float) -> bool:
 
 
 def _send_time(queued: QueuedBatch, now: float, *, hurry: bool = False) -> float:
-    if hurry and queued.rescheduled:
+    if (
+        hurry and queued.rescheduled and queued.period_end().timestamp() <= now
+    ):  # else it was made while the clock was ahead
         return min(queued.send_at, now)
     return queued.send_at if queued.send_at <= now + MAX_DELAY_SECONDS else now
 
