@@ -330,16 +330,14 @@ def test_flush_after_an_outage_sends_no_burst(rig: Rig) -> None:
 
 def test_flush_sends_no_report_of_a_period_that_is_not_over(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock was ahead when they were made."""
-    rig.agreed(*METRICS).close()
+    client = rig.agreed(*METRICS)
     with monkeypatch.context() as still:
         still.setattr("hubbub.sdk.upload.uploader.UploadLoop.start", lambda _: None)
+        collaborators(client).uploader.stop()
         rig.clock.move(days=4)
-        client = rig.agreed(*METRICS)
         collaborators(client).sender.attempt()  # forms
-        client.close()
-    rig.clock.move(days=-2)
+    rig.clock.move(days=-3)
     today = str(rig.clock().date())
-    client = rig.agreed(*METRICS)
     client.flush(5)
     sent = [batch.period for batch in rig.transport.batches]
     assert sent

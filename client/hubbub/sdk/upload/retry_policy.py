@@ -276,9 +276,8 @@ def _is_overdue(queued: QueuedBatch, now: float) -> bool:
 
 
 def _send_time(queued: QueuedBatch, now: float, *, hurry: bool = False) -> float:
-    if (
-        hurry and queued.rescheduled and queued.period_end().timestamp() <= now
-    ):  # else it was made while the clock was ahead
+    is_over = queued.period_end().timestamp() <= now  # else the clock was ahead when the batch was made
+    if hurry and queued.rescheduled and is_over:
         return min(queued.send_at, now)
     return queued.send_at if queued.send_at <= now + MAX_DELAY_SECONDS else now
 
