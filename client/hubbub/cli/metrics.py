@@ -29,7 +29,7 @@ def _reject_nan(context: click.Context, option: click.Parameter, number: float |
 
 @click.group()
 def command() -> None:
-    """Check, compare, show or publish definitions files.
+    """Check, compare, show or catalogue definitions files.
 
     \b
     Example:

@@ -318,12 +318,18 @@ class Comparison(TableResult[Change], Loadable, Result):
         return draw_intervals(
             ax,
             [Interval(" = ".join(row.group), (row.low, row.change, row.high), is_marked=row.detected) for row in rows],
-            title=f"{self.metric.name}: changes",
+            title=f"{self.metric.name}: changes{_periods_text(self.a, self.b)}",
             about=f"{self.a.num_reports:,} and {self.b.num_reports:,} reports{shown}",
             label="change of the share from a to b",
             confidence=self.confidence,
             marks=("changed", "no change detected"),
         )
+
+
+def _periods_text(a: Decoding, b: Decoding) -> str:
+    """From which periods to which, for a title; "" if they are unknown, or the same."""
+    first, last = ("..".join(dict.fromkeys((*each.periods[:1], *each.periods[-1:]))) for each in (a, b))
+    return f", {first} to {last}" if first and last and first != last else ""
 
 
 def _about_sample(decoding: Decoding) -> dict[str, Any]:
@@ -395,7 +401,7 @@ def overlap_line(comparison: Comparison) -> str:
     overlap = comparison.overlap
     if overlap.std_error == 0:
         if overlap.estimate == 0:
-            return "Intervals take both samples for those of different clients."
+            return "Intervals assume that the two samples have different clients."
         return f"Intervals assume that {overlap.estimate:.0%} of the clients have the same value in both samples."
     if overlap.low == 0 and overlap.high == 1:
         return (

@@ -68,10 +68,11 @@ def period_text(metric: Metric, periods: Sequence[str]) -> str:
 
     >>> weekly = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.5, period="week")
     >>> period_text(weekly, []), period_text(weekly, ["2026-03-02"]), period_text(weekly, ["2026-03-02", "2026-03-09"])
-    ('undated reports', 'week of 2026-03-02', '2026-03-02 to 2026-03-09 (2 weeks)')
+    ('undated reports', 'week of 2026-03-02', 'weeks of 2026-03-02 to 2026-03-09 (2 weeks)')
     """
     if not periods:
         return "undated reports"
+    of = "" if metric.period is PeriodKind.DAY else f"{metric.period}{'s' if len(periods) > 1 else ''} of "
     if len(periods) > 1:
-        return f"{periods[0]} to {periods[-1]} ({len(periods)} {metric.period}s)"
-    return periods[0] if metric.period is PeriodKind.DAY else f"{metric.period} of {periods[0]}"
+        return f"{of}{periods[0]} to {periods[-1]} ({len(periods)} {metric.period}s)"
+    return f"{of}{periods[0]}"

@@ -87,7 +87,10 @@ def render_decoding(
     view       : what `view.html.j2` lets the reader choose; None: nothing
     """
     forged = list(forged_lines(decoding))
-    sentences = [*match_lines(decoding), *summary_lines(decoding, quantiles=False)]
+    lines = [*match_lines(decoding), *summary_lines(decoding, quantiles=False)]
+    sentences = [each for each in lines if each not in forged]
+    quantiles = [] if decoding.numbers is None else list(quantile_rows(decoding.numbers))
+    smaller_limits = list(needed_reports(decoding))
     rows = [
         Row(group_name(e.group), e, None if truth is None else e.true_share(truth.shares)) for e in _shown(decoding)
     ]
@@ -106,9 +109,10 @@ def render_decoding(
         periods=period_text(decoding.metric, decoding.periods),
         verdict=decoding.diagnose().verdict,
         forged=forged,
-        sentences=[each for each in sentences if each not in forged],
-        quantiles=[] if decoding.numbers is None else list(quantile_rows(decoding.numbers)),
-        smaller_limits=list(needed_reports(decoding)),
+        sentences=sentences,
+        has_totals=bool(sentences or quantiles or smaller_limits),
+        quantiles=quantiles,
+        smaller_limits=smaller_limits,
         detection_limit=" ".join(detection_limit_lines(decoding)),
         fit_tests=list(fit_test_rows(decoding.fit_tests)),
         residual_summary=None if summary is None else str(summary),

@@ -107,6 +107,7 @@ def render_metric(
         {
             "level": min(levels, default=""),
             "by": word,
+            "ordered": by == PERIOD,
             "trends": _chart_data(trends[:MAX_ROWS], days),
             "means": mean_chart(means, unit),
         },

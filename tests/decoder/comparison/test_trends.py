@@ -131,7 +131,7 @@ def test_compare_prints_changes_and_json(files: list[str], tmp_path: Path) -> No
     assert (tmp_path / "c.svg").exists()
     assert (tmp_path / "c.csv").exists()
     assert (
-        "Intervals take both samples for those of different clients."
+        "Intervals assume that the two samples have different clients."
         in run("compare", *files, "--independent-clients").stdout
     )
 

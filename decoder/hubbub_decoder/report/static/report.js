@@ -100,8 +100,12 @@
       color: { type: "identity" },
       marks: [
         Plot.ruleY([0], { stroke: "var(--dim)" }),
-        Plot.areaY(known, { x: "period", z: "i", y1: "low", y2: "high", fill: (point) => colour(point.i), fillOpacity: 0.16 }),
-        Plot.lineY(known, { ...channels, y: "share", strokeWidth: 2 }),
+        ...(data.ordered
+          ? [
+              Plot.areaY(known, { x: "period", z: "i", y1: "low", y2: "high", fill: (point) => colour(point.i), fillOpacity: 0.16 }),
+              Plot.lineY(known, { ...channels, y: "share", strokeWidth: 2 }),
+            ]
+          : [Plot.ruleX(known, { ...channels, y1: "low", y2: "high", strokeWidth: 3, strokeOpacity: 0.4 })]),
         Plot.dot(known, { ...channels, y: "share", symbol: (point) => shown.indexOf(point.i), fill: "var(--card)", strokeWidth: 2, r: 4 }),
         Plot.tip(known, Plot.pointer(tip({ x: "period", y: "share" }, describe))),
       ],
@@ -128,7 +132,7 @@
       y: { label: `mean (${unit})`, grid: true, nice: true },
       marks: [
         Plot.ruleX(points, { x: "period", y1: "low", y2: "high", stroke: "var(--bar)", strokeWidth: 3 }),
-        Plot.line(points, { x: "period", y: "mean", stroke: "var(--bar)", strokeOpacity: 0.5 }),
+        data.ordered ? Plot.line(points, { x: "period", y: "mean", stroke: "var(--bar)", strokeOpacity: 0.5 }) : null,
         Plot.dot(points, { x: "period", y: "mean", fill: "var(--bar)", r: 4 }),
         Plot.tip(points, Plot.pointerX(tip({ x: "period", y: "mean" }, describe))),
       ],
