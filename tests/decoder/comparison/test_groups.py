@@ -114,7 +114,9 @@ def test_files_and_pages_name_the_values(trends: Trends, tmp_path: Path) -> None
     assert "period" not in shown.partition("Privacy")[0]
     assert [line.get_text() for line in trends.plot(Figure()).get_xticklabels()] == ["old", "new"]
     write_comparison_report(trends.comparisons[0], tmp_path / "change.html")
-    assert "Change from arm old, week of 2026-03-02 to arm new, week of 2026-03-02" in visible_page_text(tmp_path / "change.html")
+    assert "Change from arm old, week of 2026-03-02 to arm new, week of 2026-03-02" in visible_page_text(
+        tmp_path / "change.html"
+    )
     assert "page; a: arm old, 2026-03-02, 10,000 reports; b: arm new" in str(trends.comparisons[0].document().headline)
 
 
