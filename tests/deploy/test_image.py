@@ -1,25 +1,32 @@
-"""The image of deploy/Containerfile is built without a registry, and serves, with no capabilities on a read-only root file system."""
+"""The images of deploy/Containerfile are built without a registry; they serve and publish with no capabilities on a read-only root file system."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
-from hubbub.summary import summary_from_bytes
-from tests.support.container import Container, Image, built_image, running
+from hubbub import Metric, Params
+from hubbub.summary import summary_from_bytes, write_summary
+from hubbub_decoder import simulate
+from tests.support.container import Container, Image, built_images, running
 from tests.support.near_expiry import with_near_expiry
-from tests.support.paths import DEPLOY, REPOSITORY
+from tests.support.paths import DEPLOY, DOCS, REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 COMPOSE = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
 REPLICA = COMPOSE["services"]["replica-1"]
+PARAMS = Params(num_bits=64, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0)
 SEND = """
 from hubbub import Client
 from hubbub.testing import deliver
@@ -44,9 +51,17 @@ print(bool(os.statvfs("/").f_flag & os.ST_RDONLY))
 
 
 @pytest.fixture(scope="module")
-def image() -> Iterator[Image]:
-    with tempfile.TemporaryDirectory(prefix="hubbub-image-") as place, built_image(Path(place)) as built:
+def images() -> Iterator[dict[str, Image]]:
+    with (
+        tempfile.TemporaryDirectory(prefix="hubbub-image-") as place,
+        built_images(Path(place), ("postgres", "decoder")) as built,
+    ):
         yield built
+
+
+@pytest.fixture
+def image(images: dict[str, Image]) -> Image:
+    return images["postgres"]
 
 
 @pytest.fixture
@@ -97,3 +112,27 @@ def test_image_serves_without_privileges_until_sigterm(image: Image, places: tup
         os.kill(container.pid, signal.SIGCONT)
         assert container.execute(*check).returncode == 0
         assert container.stop(signal.SIGTERM, grace) == 0
+
+
+def test_image_of_the_cronjob_publishes(images: dict[str, Image], places: tuple[Path, Path]) -> None:
+    """The script of docs/how-to/nightly.md, on a night on which everything is downloaded already."""
+    definitions, data = places
+    script = re.findall(r"```sh\n(#!.*?)```", (DOCS / "how-to" / "nightly.md").read_text(), re.DOTALL)[0]
+    (definitions / "publish.sh").write_text(script.replace("/var/lib/hubbub-results", "/var/lib/hubbub"))
+    (data / "approved").mkdir()
+    (data / "summaries").mkdir()
+    for name in ("homepage", "command"):
+        metric = Metric.string(name, PARAMS, description="Start page", owner="a@example.org")
+        (data / "approved" / f"{name}.txt").write_text("a\nb\n")
+        for days in range(31, 38):
+            day = str(datetime.now(UTC).date() - timedelta(days=days))
+            counts = simulate(metric, {"a": 3_000}, np.random.default_rng(days), periods=[day])
+            write_summary(counts, data / "summaries" / f"{name}-{day}.parquet")
+    image = replace(images["decoder"], command=["sh", "/etc/hubbub/publish.sh"])
+    user, group = map(int, image.user.split(":"))
+    for path in (data, *data.rglob("*")):
+        os.chown(path, user, group)
+    with running(image, definitions, data, "HUBBUB_URL=http://127.0.0.1:9") as container:
+        code, log = container.end()
+        assert code == 0, log
+    assert "homepage" in (data / "site" / "index.html").read_text()

@@ -1,6 +1,6 @@
-"""The image of deploy/Containerfile, built without a registry, and containers of it, started without a container engine.
+"""Images of deploy/Containerfile, built without a registry, and containers of it, started without a container engine.
 
-The image is built by podman on a base that mmdebstrap makes: Debian with its CPython, from the mirror of this machine's apt.
+They are built by podman on a base that mmdebstrap makes: Debian with its CPython, from the mirror of this machine's apt.
 A container is a process in namespaces of its own, because an engine cannot start one inside most sandboxes of CI.
 """
 
@@ -35,6 +35,7 @@ mount -o remount,bind,ro "$ROOT"
 mount -o remount,bind,ro "$ROOT/etc/hubbub"
 mount -t proc proc "$ROOT/proc"
 mount -t tmpfs -o size=64m tmpfs "$ROOT/tmp"
+mount -t tmpfs -o size=64m tmpfs "$ROOT/dev/shm"
 "$PYTHON" -c 'import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sH14x", b"lo", 0x41))'
 exec chroot "$ROOT" "$@"
 """
@@ -53,8 +54,8 @@ class Image:
 
 
 @contextmanager
-def built_image(place: Path) -> Iterator[Image]:
-    """Build the image with the documented command, in a store of containers in an empty directory.
+def built_images(place: Path, extras: Sequence[str]) -> Iterator[dict[str, Image]]:
+    """Build an image for each value of EXTRAS with the documented command, in a store of containers in an empty directory.
 
     place : its name has at most 45 characters, because podman accepts 50 for its own directories
     """
@@ -72,18 +73,22 @@ def built_image(place: Path) -> Iterator[Image]:
         _run(*podman, "import", "--quiet", base, name)
     base.unlink()
     local = ("--isolation", "chroot", "--network", "host", "--pull=never")
-    log = _run(*podman, "build", *local, "--file", "deploy/Containerfile", "--tag", "hubbub", ".", temporary=place)
-    config = json.loads(_run(*podman, "image", "inspect", "--format", "{{json .Config}}", "hubbub"))
-    container = _run(*podman, "create", "hubbub").split()[-1]
+    images: dict[str, Image] = {}
     try:
-        root = Path(_run(*podman, "mount", container).strip())
-        for name in ("etc/hubbub", "var/lib/hubbub"):
-            (root / name).mkdir(parents=True)
-        for name in ("null", "urandom"):
-            (root / "dev" / name).touch()
-        yield Image(root, config["Env"], config["User"], [*config["Entrypoint"], *config["Cmd"]], log)
+        for each in extras:
+            tag = f"hubbub-{each}"
+            options = ("--file", "deploy/Containerfile", "--build-arg", f"EXTRAS={each}", "--tag", tag)
+            log = _run(*podman, "build", *local, *options, ".", temporary=place)
+            config = json.loads(_run(*podman, "image", "inspect", "--format", "{{json .Config}}", tag))
+            root = Path(_run(*podman, "mount", _run(*podman, "create", tag).split()[-1]).strip())
+            for name in ("etc/hubbub", "var/lib/hubbub", "dev/shm"):
+                (root / name).mkdir(parents=True, exist_ok=True)
+            for name in ("null", "urandom"):
+                (root / "dev" / name).touch()
+            images[each] = Image(root, config["Env"], config["User"], [*config["Entrypoint"], *config["Cmd"]], log)
+        yield images
     finally:
-        _run(*podman, "umount", container)
+        _run(*podman, "umount", "--all")
         shutil.rmtree(place / "storage")
 
 
@@ -111,6 +116,12 @@ class Container:
         enter = ["nsenter", "--target", str(self.pid), "--mount", "--net", "--pid", "--root", "--wd"]
         confined = _confined(self._image.user, self._environment, command)
         return subprocess.run([*enter, *confined], capture_output=True, check=False, timeout=60)
+
+    def end(self) -> tuple[int, str]:
+        """Return the exit code and the log when the process has ended."""
+        assert self._process.stderr
+        log = self._process.stderr.read()
+        return self._process.wait(), log
 
     def stop(self, signal_number: int, seconds: float) -> int:
         """Send a signal, and return the exit code."""
