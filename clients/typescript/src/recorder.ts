@@ -22,7 +22,7 @@ export const MAX_BATCH_AGE = 28 * DAY;
 /** Periods with a report that an account remembers: a clock would have to be set back three times to reopen one. */
 const REMEMBERED_PERIODS = 100;
 const MAX_QUEUED = 500;
-/** A batch whose time has passed is sent within this time: visits are short, and not all of one person's leave together. */
+/** A batch whose time has passed is sent within this time: visits are short, and the reports of one person shall not all leave together. */
 export const LATE_WITHIN = 60_000;
 /** A clock before this day is wrong. */
 const EARLIEST = Date.UTC(2026, 0, 1);

@@ -194,6 +194,20 @@ test("a visit of two minutes sends what became due since the last one", async ()
   }
 });
 
+test("after an outage a flush sends no burst", async () => {
+  const world = await started();
+  await world.client.setConsent("on");
+  world.now += 3 * DAY;
+  world.answer = () => ({ status: 503 });
+  await world.client.flush(0.2);
+  world.answer = () => ({});
+  world.now += 2 * 3_600_000;
+  world.sent.length = 0;
+  await world.client.flush(0.2);
+  assert.equal(world.sent.length, 1);
+  await world.client.close();
+});
+
 test("reports of a month are due before they are too old", async () => {
   const definitions = Array.from({ length: 60 }, (_, number) => ({ ...DARK, name: `m${number}`, period: "month" }));
   const world = await started({ definitions, policy: { epsilonEnrollment: 1e6, epsilonMetric: 1e6, epsilonTotal: 1e6 } });

@@ -108,12 +108,11 @@ def command(
         pulled = {
             path: found for path, value in (files or {out: None}).items() if (found := pull(path, value)) is not None
         }
-        if values and content != "reports":
+        if values and pulled and content != "reports":
             total = cast("Summary", combine(cast("list[Summary]", list(pulled.values()))))
-            pulled[out] = total = replace(
-                total, metric=total.metric.in_group(None)
-            )  # also if one value has all reports
-            write_summary_file(total, out)
+            whole = replace(total, metric=total.metric.in_group(None))  # also if one value has all reports
+            write_summary_file(whole, out)
+            pulled[out] = whole
     for path, each in pulled.items():
         print_message(stderr, f"wrote {path}: {format_count(each.num_reports, 'report')} of {each.metric.title}")
     present = {period for each in pulled.values() for period in each.periods}

@@ -149,6 +149,10 @@ def test_a_page_says_whether_it_can_be_trusted(explored: Explored) -> None:
             f"show=change&from={DAYS[1]}&since_from={DAYS[0]}&since_to={DAYS[1]}",
             f"{DAYS[1]}, with which it is compared, is not before {DAYS[1]}",
         ),
+        (
+            f"show=change&from={DAYS[0]}&since_from={DAYS[1]}",
+            f"{DAYS[1]}, with which it is compared, is not before {DAYS[0]}",
+        ),
         (f"show=change&from={DAYS[1]}&since_from={DAYS[1]}&since_to={DAYS[0]}", f"{DAYS[1]} is after {DAYS[0]}"),
         ("show=highlights", "show=highlights is none of sum, periods, change"),
         ("show=<b>", "show=&lt;b&gt; is none of"),

@@ -35,7 +35,8 @@ MAX_BATCH_AGE = timedelta(days=28)
 """A batch is sent until this long after the end of its period: two days less than the aggregator accepts it."""
 
 LATE_WITHIN_SECONDS = 3600.0
-"""A batch whose time passed before it was made, or while nothing ran, is sent within this time: not all of one person's leave together."""
+"""A batch whose time passed before it was made, or while nothing ran, is sent within this time, so that the reports of one
+person do not all leave together."""
 
 _MAX_PLANNED_DAYS = 40
 """The next period of every account ends within this many days, unless the clock was wrong once."""
