@@ -199,11 +199,11 @@ test("after an outage a flush sends no burst", async () => {
   await world.client.setConsent("on");
   world.now += 3 * DAY;
   world.answer = () => ({ status: 503 });
-  await world.client.flush(0.2);
+  await world.client.flush(5);
   world.answer = () => ({});
   world.now += 2 * 3_600_000;
   world.sent.length = 0;
-  await world.client.flush(0.2);
+  await world.client.flush(5);
   assert.equal(world.sent.length, 1);
   await world.client.close();
 });
@@ -213,7 +213,7 @@ test("reports of a month are due before they are too old", async () => {
   const world = await started({ definitions, policy: { epsilonEnrollment: 1e6, epsilonMetric: 1e6, epsilonTotal: 1e6 } });
   await world.client.setConsent("on");
   world.now = Date.UTC(2026, 11, 1);
-  await world.client.flush(0.1);
+  await world.client.flush(5);
   const waits = world.storage.state.queue.map(({ sendAt, periodEnd }) => sendAt - periodEnd);
   assert.equal(waits.length, 60);
   assert.ok(Math.max(...waits) <= 28 * DAY);
