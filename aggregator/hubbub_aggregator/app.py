@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -15,7 +14,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
@@ -107,17 +106,16 @@ def create_app(
         lifespan=partial(_run_jobs, service, store, reloads=reload is not None),
         docs_url=None,  # the page loads its scripts from a third party
         redoc_url=None,
-        openapi_url=None,  # served by the route below, encoded once
+        openapi_url=None,  # served by the route below, also for HEAD
         telemetry={"tracing": False, "metrics": False, "logs": False},  # it sends clients' addresses
         redirect_slashes=False,  # clients do not follow redirects
     )
     app.include_router(routes)
     app.include_router(dashboard_routes)
-    document = json.dumps(app.openapi()).encode()
 
     @get_and_head(app.router, "/openapi.json", include_in_schema=False)
-    async def get_openapi() -> Response:
-        return Response(document, media_type="application/json")
+    def get_openapi() -> Response:  # in a thread: the first request forms the document
+        return JSONResponse(app.openapi())
 
     app.exception_handler(RefusedError)(_refusal)
     app.exception_handler(HTTPException)(_framework_error)
