@@ -17,7 +17,7 @@ from tests.aggregator.conftest import (
     definitions,
     make_batch,
     postgres_url,
-    refusals_without_delay,
+    short_waits,
     sqlite_store,
     start,
 )
@@ -31,8 +31,8 @@ __all__ = [
     "definitions",
     "make_batch",
     "postgres_url",
-    "refusals_without_delay",
     "replaced",
+    "short_waits",
     "sqlite_store",
     "start",
 ]
