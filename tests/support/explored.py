@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,7 +37,9 @@ SAME_ORIGIN = (b"origin", b"http://localhost")
 
 
 class InProcess(DecodingProcess):
-    """Answers in this process, and counts the jobs."""
+    """Answers in this process, and counts the jobs; the same job about the same files in another folder is not computed again."""
+
+    known: ClassVar[dict[str, bytes]] = {}
 
     def __init__(self) -> None:
         super().__init__(Path())
@@ -47,8 +50,11 @@ class InProcess(DecodingProcess):
         self.jobs.append(Job.from_json(job.encode()))
         if self.problem is not None:
             raise FailedError(self.problem)
+        key = job.replace(str(Path(self.jobs[-1].samples[0][0]).parents[1]), "")
         try:
-            return self.jobs[-1].answer()
+            if key not in self.known:
+                self.known[key] = self.jobs[-1].answer()
+            return self.known[key]
         except HubbubError as problem:
             raise FailedError(str(problem)) from None
 
