@@ -240,13 +240,14 @@ class Case:
 def reports_in(database: Path) -> set[int]:
     """Return the numbers of the reports that SQLite reads from a database, as far as it reads it."""
     found: set[int] = set()
+    unreadable = sqlite3.DatabaseError, UnicodeDecodeError  # of damaged text, and of a message that quotes it
     if not database.exists():
         return found
     with closing(sqlite3.connect(database)) as connection:
-        with suppress(sqlite3.DatabaseError):
+        with suppress(*unreadable):
             for period, summary in connection.execute("SELECT period, summary FROM collection WHERE summary NOT NULL"):
                 found |= _numbers(period, _bits_of_summary(summary))
-        with suppress(sqlite3.DatabaseError):
+        with suppress(*unreadable):
             for period, reports in connection.execute(
                 "SELECT period, reports FROM segment JOIN collection ON collection.id = collection_id ORDER BY segment.id"
             ):
