@@ -25,7 +25,7 @@ from hubbub.privacy.policy import Policy
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.sdk.configuration import Durability, check_consent_text, check_subject_id, check_timeout, configure
 from hubbub.sdk.recording.batch_builder import Limits
-from hubbub.sdk.runtime.automation import sign_of_environment, sign_of_this_program
+from hubbub.sdk.runtime.automation import sign_of_automation, sign_of_this_program
 from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
 from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.runtime.threads import AsyncWorker, HeldSection, register, registered_clients
@@ -126,7 +126,7 @@ class Client:
         from hubbub.sdk.assembly import Seams, build
 
         variables = os.environ if environment is None else environment
-        automation = sign_of_environment(variables) or (sign_of_this_program() if environment is None else None)
+        automation = sign_of_automation(variables, sign_of_this_program() if environment is None else None)
         configuration = configure(
             definitions,
             state,

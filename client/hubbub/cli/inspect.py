@@ -50,7 +50,7 @@ def command(
       hubbub inspect ~/.local/state/my-app/hubbub --last 3
       hubbub inspect ~/.local/state/my-app/hubbub --html telemetry.html
     """
-    from hubbub.sdk.runtime.automation import sign_of_environment
+    from hubbub.sdk.runtime.automation import sign_of_automation
     from hubbub.sdk.storage.state_reader import read_state
     from hubbub.sdk.transparency.state_reports import inspect_state
 
@@ -70,7 +70,7 @@ def command(
     since = f" since {consent.time.isoformat(timespec='seconds')}" if consent.time else ""
     text = f", text {json.dumps(consent.text[:_MAX_CONSENT_CHARACTERS])}" if consent.text else ""
     click.echo(f"consent: {consent.level}{since}{text}")
-    if (sign := sign_of_environment(os.environ)) is not None:
+    if (sign := sign_of_automation(os.environ)) is not None:
         click.echo(f"paused: automation ({sign}): a client with this environment records, stores and sends nothing")
     ignored = sum(counts.ignored.values())
     click.echo(

@@ -12,7 +12,7 @@ from hubbub.consent import Consent, consent_limit
 from hubbub.encoding.secret import SECRET_BYTES
 from hubbub.metrics.periods import Period
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.sdk.runtime.automation import sign_of_environment
+from hubbub.sdk.runtime.automation import sign_of_automation
 from hubbub.sdk.storage.copy_detection import MachineIdReader, machine_tag, read_machine_id
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import UnreadableStateError, read_state
@@ -162,7 +162,7 @@ def _journal(directory: Path, state: State) -> Finding:
 
 
 def _consent(state: State, environment: Mapping[str, str]) -> Finding:
-    allowed, sign = consent_limit(environment), sign_of_environment(environment)
+    allowed, sign = consent_limit(environment), sign_of_automation(environment)
     if sign is not None:
         return warning(
             "consent",

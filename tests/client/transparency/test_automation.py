@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 
 from hubbub import Client, Consent, Definitions
 from hubbub.cli import main
-from hubbub.sdk.runtime.automation import FLAGS, VARIABLES, sign_of_environment, sign_of_program
+from hubbub.sdk.runtime.automation import FLAGS, VARIABLES, sign_of_automation, sign_of_program
 from hubbub.testing import UNLIMITED, RecordingTransport, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig
 from tests.support.paths import DATA, DOCS
@@ -33,11 +34,31 @@ MODES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", [*FLAGS, *VARIABLES])
 def test_signs_of_the_environment(name: str) -> None:
     for value in ("true", "1", "x"):
-        assert sign_of_environment({name: value, "PATH": "/bin"}) == name
+        assert sign_of_automation({name: value, "PATH": "/bin"}) == name
     for value in ("", " ", *(["false", "0", " False ", "no", "off"] if name in FLAGS else [])):
-        assert sign_of_environment({name: value}) is None
-    for level, sign in (("on", None), (" Local ", None), ("off", name), ("yes", name), ("", name)):
-        assert sign_of_environment({name: "1", "HUBBUB_CONSENT": level}) == sign
+        assert sign_of_automation({name: value}) is None
+
+
+@pytest.mark.parametrize(
+    ("level", "lifts"), [("on", True), (" Local ", True), ("off", False), ("yes", False), ("", False)]
+)
+@pytest.mark.parametrize("sign", ["CI", "JENKINS_URL", "PYTEST_VERSION", "pytest", "manage.py test"])
+def test_level_that_allows_recording_lifts_the_pause_of_every_sign(
+    sign: str, level: str, lifts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for a variable and for the program."""
+    for name in (*FLAGS, *VARIABLES):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "argv", ["app.py"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.setenv("HUBBUB_CONSENT", level)
+    if sign in (*FLAGS, *VARIABLES):
+        monkeypatch.setenv(sign, "1")
+    else:
+        monkeypatch.setattr(sys, "argv", sign.split())
+    client = Client(Definitions([HOMEPAGE]), tmp_path, "http://127.0.0.1:1")
+    assert client.consent.paused == ("" if lifts else f"automation ({sign})")
+    client.close()
 
 
 @pytest.mark.parametrize(

@@ -17,17 +17,20 @@ _FALSE_VALUES = ("", "0", "false", "no", "off")
 _TEST_RUNNERS = ("pytest", "py.test", "nose2", "unittest", "stestr", "trial", "behave")
 
 
-def sign_of_environment(environment: Mapping[str, str]) -> str | None:
-    """Return the first variable that shows automation; None if there is none, or if HUBBUB_CONSENT lets this process record.
+def sign_of_automation(environment: Mapping[str, str], program: str | None = None) -> str | None:
+    """Return the first sign: a variable, else the program; None if there is none, or if HUBBUB_CONSENT lets this process record.
 
-    >>> sign_of_environment({"CI": "true"}), sign_of_environment({"CI": "false"}), sign_of_environment({})
-    ('CI', None, None)
+    program : `sign_of_this_program`
+
+    >>> sign_of_automation({"CI": "true"}), sign_of_automation({"CI": "false"}), sign_of_automation({}, "pytest")
+    ('CI', None, 'pytest')
+    >>> sign_of_automation({"CI": "true", "HUBBUB_CONSENT": "on"}, "pytest")
     """
     if environment.get("HUBBUB_CONSENT", "").strip().lower() in ("on", "local"):
         return None
     values = {name: environment.get(name, "").strip().lower() for name in (*FLAGS, *VARIABLES)}
     return next(
-        (name for name, value in values.items() if value not in (_FALSE_VALUES if name in FLAGS else ("",))), None
+        (name for name, value in values.items() if value not in (_FALSE_VALUES if name in FLAGS else ("",))), program
     )
 
 
