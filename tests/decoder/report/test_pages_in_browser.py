@@ -78,8 +78,7 @@ def tab_to(browser: Any, selector: str) -> Any:
     raise AssertionError(f"{selector} is not reached by the tab key")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 800, 1400])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (800, "light"), (1400, "dark")])
 @pytest.mark.parametrize("kind", KINDS)
 def test_page_fits_its_window_and_loads_nothing(
     browser: Any, pages: dict[str, Path], kind: str, width: int, scheme: str
