@@ -49,8 +49,11 @@ class Gain:
     ratio: float
 
 
-def attack_task(index: int, seed: int) -> list[Gain]:
-    """Gains of all attacks on the targets of a task that a bound is stated for; none of a task that is too large."""
+def attack_task(index: int, seed: int, targets: Sequence[float] = _TARGETS) -> list[Gain]:
+    """Gains of all attacks on the targets of a task that a bound is stated for; none of a task that is too large.
+
+    targets : standard errors that the shares of the attacked candidates are away from 0
+    """
     task = draw_task(index, seed)
     if task.num_candidates > _MAX_CANDIDATES or (task.kind == "reports" and task.num_reports > _MAX_RETAINED):
         return []
@@ -62,7 +65,7 @@ def attack_task(index: int, seed: int) -> list[Gain]:
         z = attacks.fit.shares / errors
         if not np.isfinite(z).any():
             return []
-        for target in {int(np.nanargmin(np.abs(z - min(each, np.nanmax(z))))) for each in _TARGETS}:
+        for target in {int(np.nanargmin(np.abs(z - min(each, np.nanmax(z))))) for each in targets}:
             sizes = {attacks.num_for_standard_errors(target, each) for each in STANDARD_ERRORS}
             for size in sorted({*sizes, max(*sizes, attacks.evidence.num_reports // 100)}):
                 adaptive = task.kind != "reports" and size == min(sizes)

@@ -29,8 +29,9 @@ FABRICATED = 0.005
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
 def test_no_attack_gains_more_than_the_bound(kind: int) -> None:
-    """On the first task with an attack. The best one gains at least 1 / 1.5 of the bound; `make bench-attacks` prints how near it comes."""
-    stated: list[Gain] = next(filter(None, (attack_task(index, SEED) for index in range(kind, 300, len(KINDS)))))
+    """On a candidate of the first task with an attack. The best one gains at least 1 / 1.5 of the bound; `make bench-attacks` has more."""
+    indices = range(kind, 300, len(KINDS))
+    stated: list[Gain] = next(filter(None, (attack_task(index, SEED, targets=(4.0,)) for index in indices)))
     assert max(gain.ratio for gain in stated) <= TOLERANCE, [gain for gain in stated if gain.ratio > TOLERANCE]
     assert max(gain.ratio for gain in stated) >= 1 / 1.5
 
