@@ -164,6 +164,7 @@ def test_pages_show_every_character(printer: Callable[[list[str]], str]) -> None
         of_decoding: 4,
         of_metric: 4,
         of_front_page: 4,
+        of_comparison: 4,
     }  # they draw charts or decode
 
     @settings(max_examples=examples.get(printer, 50), suppress_health_check=[HealthCheck.too_slow])

@@ -98,7 +98,7 @@ def played(ask: Ask, calls: Sequence[Mapping[str, Any]], place: Path) -> Counter
     return Counter((body["metric"], body["digest"], body["period"]) for body in bodies.values())
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", range(6))
 def test_same_ledger_as_the_python_client(
     number: int, unseen_seed: int, node_adapter: Sequence[str], tmp_path: Path
 ) -> None:
