@@ -137,20 +137,27 @@ def collision_p_value(
 
 def _convolve_all(scores: Iterable[Floats], probabilities: Floats | None) -> Floats:
     """Density on the grid of the sum of one independent draw from each array of scores."""
-    density = np.zeros(_GRID_CELLS)
-    density[_GRID_CELLS // 2] = 1
+    part, first = np.ones(1), _GRID_CELLS // 2
     for values in scores:
         weights = np.full(len(values), 1 / len(values)) if probabilities is None else probabilities
-        density = _convolve(density, values / _GRID_STEP, weights)
+        part, first = _convolve(part, first, values / _GRID_STEP, weights)
+    density = np.zeros(_GRID_CELLS)
+    density[first : first + len(part)] = part
     return density
 
 
-def _convolve(density: Floats, values: Floats, weights: Floats) -> Floats:
-    """Add an independent draw of some values, in grid cells; probability that leaves the grid stays at its end."""
+def _convolve(part: Floats, first: int, values: Floats, weights: Floats) -> tuple[Floats, int]:
+    """Add an independent draw of some values, in grid cells; probability that leaves the grid stays at its end.
+
+    part : density on the cells from `first` on; it is 0 on all others
+    """
     values = np.clip(values, 1 - _GRID_CELLS, _GRID_CELLS - 2)
     lower = np.floor(values).astype(np.intp)
-    part, least = values - lower, int(lower.min())
+    share, least = values - lower, int(lower.min())
     moves = np.concatenate([lower, lower + 1]) - least
-    wide = np.convolve(density, np.bincount(moves, np.concatenate([weights * (1 - part), weights * part])))
-    cells = np.clip(np.arange(len(wide)) + least, 0, _GRID_CELLS - 1)
-    return np.asarray(np.bincount(cells, wide, _GRID_CELLS), np.float64)
+    wide = np.convolve(part, np.bincount(moves, np.concatenate([weights * (1 - share), weights * share])))
+    first += least
+    if first >= 0 and first + len(wide) <= _GRID_CELLS:
+        return wide, first
+    cells = np.clip(np.arange(first, first + len(wide)), 0, _GRID_CELLS - 1)
+    return np.asarray(np.bincount(cells, wide, _GRID_CELLS), np.float64), 0
