@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 
+# Tests start hundreds of processes: each would compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := check
 .PHONY: audit bench-attacks demo docs figures test test-spark test-typescript typescript check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-explore bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons python3.13 release-check seeds soak clean bench-report-likelihood mutants
 

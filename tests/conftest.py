@@ -30,6 +30,11 @@ def pytest_report_header() -> str:
     return f"statistical seeds derive from HUBBUB_TEST_SEED={commit_of_seeds()}"
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than processors: many tests wait for a process of their own."""
+    return 1 + (os.cpu_count() or 1)
+
+
 @pytest.fixture
 def unseen_seed(request: pytest.FixtureRequest) -> int:
     """A seed derived from the commit's hash and the test's name: new with every commit, the same in every run of it.

@@ -23,9 +23,6 @@ from hubbub_decoder.results.estimates import Finding
 from hubbub_decoder.results.html import html_fragment
 from hubbub_decoder.results.table_result import TableResult
 from hubbub_decoder.results.terminal import TerminalDocument, interval_bar
-from tests.decoder.results.test_table_results import RESULTS
-
-every = pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
 
 
 def printed(document: Document, width: int) -> list[str]:
@@ -54,14 +51,12 @@ def number_texts(document: Document) -> list[str]:
     return texts
 
 
-@every
 def test_rows_have_a_cell_for_each_column(result: TableResult[Any]) -> None:
     document = result.document(everything=True)
     assert document.table.rows
     assert {len(row.cells) for row in document.table.rows} == {len(document.table.columns)}
 
 
-@every
 def test_both_surfaces_show_every_number(result: TableResult[Any]) -> None:
     document = result.document(everything=True)
     shown, page = "\n".join(printed(document, 250)), "\n".join(map(" ".join, html_rows(document)))
@@ -72,14 +67,12 @@ def test_both_surfaces_show_every_number(result: TableResult[Any]) -> None:
         assert line.strip() in " ".join(" ".join(ET.fromstring(html_fragment(document)).itertext()).split("\n"))  # noqa: S314
 
 
-@every
 @pytest.mark.parametrize("width", [30, 60, 80, 100, 150])
 def test_tables_fit_any_terminal(result: TableResult[Any], width: int) -> None:
     for everything in (False, True):
         assert max(map(cell_len, printed(result.document(everything=everything), width))) <= width
 
 
-@every
 def test_top_limits_the_rows_of_documents_and_plots(result: TableResult[Any]) -> None:
     document = result.document(everything=True, top=1)
     assert len([row for row in document.table.rows if not row.is_total and "unlisted" not in str(row.cells[0])]) == 1
@@ -89,7 +82,6 @@ def test_top_limits_the_rows_of_documents_and_plots(result: TableResult[Any]) ->
         result.plot(top=0)
 
 
-@every
 def test_plot_sets_the_size_of_an_empty_figure(result: TableResult[Any]) -> None:
     figure = Figure(figsize=(1, 1))
     assert result.plot(figure).get_figure(root=True) is figure

@@ -7,62 +7,12 @@ import json
 import math
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from hubbub import Metric, Params
-from hubbub.metrics.discovery import Discovery
-from hubbub.summary import Reports
-from hubbub_decoder import (
-    associate,
-    compare,
-    decode,
-    decode_by_period,
-    discover,
-    simulate,
-    simulate_two_periods,
-)
 from hubbub_decoder.results.table_result import TableResult
 
-NOISE: dict[str, Any] = {"prob_p": 0.1, "prob_q": 0.9, "prob_f": 0.25}
-STRING = Metric.string("homepage", Params(num_bits=16, num_hashes=2, num_cohorts=16, **NOISE), period="week")
-OS = Metric.categorical("os", ("linux", "macos"), **NOISE)
-WORDS = Metric.string(
-    "word",
-    Params(num_bits=64, num_hashes=1, num_cohorts=64, prob_p=0.02, prob_q=0.98, prob_f=0.05),
-    discover=Discovery(longest=2, step=1, alphabet="abcd", held_out=0.2),
-)
-WEEKS = ("2026-03-02", "2026-03-09")
-NAMES = ["alpha", "beta", "gamma"]
 
-
-def results() -> dict[str, TableResult[Any]]:
-    """One result of each class, and decodings of few reports, which leave numbers undetermined."""
-    rng = np.random.default_rng(3)
-    people = {("alpha", "alpha"): 5000, ("alpha", "beta"): 2000, ("gamma", "gamma"): 500}
-    pair = simulate_two_periods(STRING, people, rng, periods=WEEKS)
-    parts = [OS, Metric.boolean("paid", **NOISE), Metric.boolean("dark", **NOISE)]
-    two = simulate(Metric.joint("two", parts[:2]), {("linux", "true"): 300, ("macos", None): 200}, rng, form=Reports)
-    clients = {("linux", "true", "false"): 300, ("macos", "false", "true"): 200}
-    three = simulate(Metric.joint("three", parts), clients, rng, form=Reports)
-    return {
-        "decoding": decode(pair[0], NAMES),
-        "few reports": decode(simulate(STRING, {"alpha": 3}, rng), [*NAMES, *map(str, range(40))]),
-        "categories": decode(simulate(OS, {"linux": 50}, rng)),
-        "comparison": compare(*pair, NAMES),
-        "trends": decode_by_period(pair, NAMES),
-        "association": associate(two, {}),
-        "three-way": associate(three, {}),
-        "discoveries": discover(simulate(WORDS, {"ab": 30_000, "cd": 20_000}, rng), beam=20),
-    }
-
-
-RESULTS = results()
-every = pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
-
-
-@every
 def test_is_a_sequence_of_rows_with_names(result: TableResult[Any]) -> None:
     rows = list(result)
     assert len(rows) == len(result) > 0
@@ -79,7 +29,6 @@ def test_is_a_sequence_of_rows_with_names(result: TableResult[Any]) -> None:
         result[1.5]  # type: ignore[call-overload]  # an invalid type is tested
 
 
-@every
 def test_unknown_name_is_a_key_error_with_near_names(result: TableResult[Any]) -> None:
     name = result._names(result[0])[0]
     wrong = name + "x" if isinstance(name, str) else (name[0] + "x", *name[1:])
@@ -97,7 +46,6 @@ def is_part(part: Any, whole: Any) -> bool:
     return bool(part == whole)
 
 
-@every
 @pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
 def test_files_have_the_rows_of_the_data_frame(result: TableResult[Any], suffix: str, tmp_path: Any) -> None:
     result.save(tmp_path / f"x.{suffix}")
@@ -126,14 +74,12 @@ def test_files_have_the_rows_of_the_data_frame(result: TableResult[Any], suffix:
                 assert (float(found) == value) if finite else found in ("", value) or math.isnan(found)
 
 
-@every
 def test_data_frames_have_every_row(result: TableResult[Any]) -> None:
     pandas, polars = result.to_pandas(), result.to_polars()
     assert len(pandas) == len(polars) == result.to_table().num_rows
     assert list(pandas.columns) == polars.columns
 
 
-@every
 def test_notebook_shows_a_result_once(result: TableResult[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The text that becomes HTML is not displayed as well, as rich does in Jupyter."""
     shown: list[str] = []
