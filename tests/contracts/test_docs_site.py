@@ -201,11 +201,11 @@ def test_formulas_render_and_fit(site: Path, tmp_path: Path) -> None:
     with chromium(tmp_path / "profile") as browser:
         browser.set_script_timeout(60)
         for path, number in pages.items():
+            browser.get(path.as_uri())
+            browser.execute_async_script("MathJax.startup.promise.then(arguments[0])")
             for width in (PHONE_WIDTH, DESKTOP_WIDTH):
                 metrics = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width == PHONE_WIDTH}
                 browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-                browser.get(path.as_uri())
-                browser.execute_async_script("MathJax.startup.promise.then(arguments[0])")
                 rendered, errors, page, wide = browser.execute_script(
                     "return [document.querySelectorAll('mjx-container').length,"
                     " document.querySelectorAll('mjx-merror, mjx-container [style*=\"color: red\"]').length,"

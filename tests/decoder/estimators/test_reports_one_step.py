@@ -423,9 +423,9 @@ def test_reports_of_few_bits_are_decoded_as_patterns(unseen_seed: int) -> None:
     ids=["noiseless", "noiseless, 20 hashes", "all bits but one", "google-md5", "one cohort, p > q", "five reports"],
 )
 def test_extreme_parameters_detect_no_absent_candidate(params: Params, num_reports: int) -> None:
-    """All reports carry one string; 10 candidates are absent. Detected at q <= 1e-4, 180 tests in all; no warning of fabricated reports."""
+    """All reports carry one string; 10 candidates are absent. Detected at q <= 1e-4, 160 tests in all; no warning of fabricated reports."""
     names = ["a", *(f"nobody{i}" for i in range(10))]
-    for seed in range(3):
+    for seed in range(1 if params.num_bits > 64 else 3):
         decoding = decode(simulated(params, {"a": num_reports}, seed), names, fdr=1e-4)
         assert {e.candidate for e in decoding.detected} <= {"a"}
         assert not any("fabricated" in str(warning) for warning in decoding.warnings)
