@@ -135,7 +135,9 @@ def load_definitions(path: str | Path) -> Definitions:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as problem:
         raise DefinitionError(f"{path}: cannot be read: {problem.strerror}") from None
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as problem:
+        if problem.object.startswith(b"PAR1"):
+            raise DefinitionError(f"{path}: is a Parquet file: pass the TOML file that its metric is from") from None
         raise DefinitionError(f"{path}: is not UTF-8 text: save it as a UTF-8 TOML file") from None
     try:
         return parse_definitions(text)

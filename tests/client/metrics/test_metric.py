@@ -89,10 +89,19 @@ def test_rejects_invalid_definitions_with_name_value_and_rule(old: str, new: str
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\0", b"metric = 3", b"[metric]\nname='x'"])
-def test_rejects_file_without_metrics(content: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "there is no"),
+        (b"\xff\xfe\0", "is not UTF-8"),
+        (b"PAR1\x15\xff", "is a Parquet file: pass the TOML file that its metric is from"),
+        (b"metric = 3", "metric"),
+        (b"[metric]\nname='x'", "metric"),
+    ],
+)
+def test_rejects_file_without_metrics(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_bytes(content)
-    with pytest.raises(DefinitionError):
+    with pytest.raises(DefinitionError, match=message):
         load_definitions(tmp_path / "m.toml")
     with pytest.raises(DefinitionError, match="cannot be read"):
         load_definitions(tmp_path / "absent.toml")
