@@ -40,7 +40,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: .venv/.demo-installed        ## the whole pipeline on real data: true and estimated shares, and a page with plots
 	$(BIN)/hubbub demo
 
-test: .venv/.dev-installed         ## the tests that are not marked slow: about ten minutes on two cores
+test: .venv/.dev-installed         ## the tests that are not marked slow: about six minutes on two cores
 	$(BIN)/pytest -q -n logical --dist loadfile -m "not slow"
 
 TYPESCRIPT := clients/typescript

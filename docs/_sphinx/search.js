@@ -1,11 +1,10 @@
-/* Order of the search results: what the query names exactly comes first, decision records come last. */
+/* Order of the search results: what the query names exactly comes first. */
 var Scorer = {
   score: ([page, title, , , score]) => {
     const query = (new URLSearchParams(location.search).get("q") || "").trim().toLowerCase();
     const named = title.toLowerCase().replaceAll(".--", " --");
     const isNamed = named === query || [" ", ".", " --"].some((before) => named.endsWith(before + query));
     const isGroup = named.startsWith("hubbub ") && `hubbub ${query}`.startsWith(`${named} `); // of a subcommand
-    if (page.startsWith("decisions/")) return score - 100;
     return (isNamed || isGroup) && page.startsWith("reference/") ? score + 100 : score;
   },
   // the weights of Sphinx

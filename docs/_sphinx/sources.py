@@ -16,7 +16,7 @@ def prepare(_app: Sphinx, name: str, source: list[str]) -> None:
 
     A link to a file outside docs/ becomes its path: the site does not contain the file.
     A decision record is an orphan: it is linked from its index, with its title, and not in the navigation. Any other page outside all
-    toctrees fails the build. The search reads only the titles of decisions, so that it lists the pages with answers first.
+    toctrees fails the build. The search leaves out decisions: it lists pages with answers.
     """
     text = without_links_out_of_docs(name, source[0])
     if name == "decisions/README":

@@ -7,15 +7,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from html import unescape
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from urllib.parse import quote
+from typing import Any
 
 import click
 import pytest
+from selenium.webdriver.support.wait import WebDriverWait
 
 from hubbub.cli import main
 from tests.contracts.test_api import PUBLIC_MODULES
@@ -114,9 +112,19 @@ def test_pages_load_nothing_from_the_network(site: Path) -> None:
         assert not {each for each in addresses if each.startswith(("http:", "https:", "//"))}, path
 
 
-def test_search_finds_commands_options_and_names_first(site: Path, tmp_path: Path) -> None:
-    from selenium.webdriver.support.wait import WebDriverWait
+def searched(browser: Any, query: str) -> list[str]:
+    """Addresses of the results in their order, with the index that the page has loaded; its scores look at its address."""
+    browser.execute_script(
+        "document.getElementById('search-results').replaceChildren();"
+        " history.replaceState(null, '', '?q=' + encodeURIComponent(arguments[0])); Search.performSearch(arguments[0])",
+        query,
+    )
+    found: list[str] = WebDriverWait(browser, 60).until(lambda _: browser.execute_script(SEARCH_RESULTS))
+    return found
 
+
+def test_search_lists_references_and_answers_and_no_decision(site: Path, tmp_path: Path) -> None:
+    """The reference of a name is among the first three results. The page that answers, or that of questions, is among the first ten."""
     require()
     pages = {
         name.removeprefix("hubbub "): f"commands/{name.split()[1]}.html" for name, _ in commands_of(main, "hubbub")
@@ -129,31 +137,16 @@ def test_search_finds_commands_options_and_names_first(site: Path, tmp_path: Pat
         "Durability": "python/hubbub.typing.html",
     }
     with chromium(tmp_path / "profile") as browser:
+        browser.get((site / "search.html").as_uri())
         for query, page in pages.items():
-            browser.get(f"{(site / 'search.html').as_uri()}?q={query}")
-            shown = WebDriverWait(browser, 60).until(lambda _: browser.execute_script(SEARCH_RESULTS))
-            decisions = [number for number, address in enumerate(shown) if address.startswith("decisions/")]
+            shown = searched(browser, query)
             assert any(address.startswith(f"reference/{page}") for address in shown[:3]), (query, shown[:3])
-            assert decisions == [*range(len(shown) - len(decisions), len(shown))], query
-
-
-def test_search_lists_answers_first(site: Path, tmp_path: Path) -> None:
-    """The page that answers, or the page of questions, is among the first ten results, and before any decision record."""
-    require()
-    script = "return [...document.querySelectorAll('ul.search li a')].map(link => link.getAttribute('href'))"
-    handler = partial(SimpleHTTPRequestHandler, directory=str(site))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, chromium(tmp_path / "profile") as browser:
-        Thread(target=server.serve_forever, daemon=True).start()
+            assert not [address for address in shown if address.startswith("decisions/")], query
         for words, page in SEARCHES.items():
-            browser.get(f"http://127.0.0.1:{server.server_port}/search.html?q={quote(words)}")
-            while "Search finished" not in browser.find_element("id", "search-results").text:
-                pass
-            found = [link.partition("#")[0].partition("?")[0] for link in browser.execute_script(script)]
+            found = [address.partition("#")[0].partition("?")[0] for address in searched(browser, words)]
             answers = {page.replace(".md", ".html"), "questions.html"}
             assert answers & set(found[:10]), (words, found[:10])
-            before = found[: min(found.index(each) for each in answers if each in found)]
-            assert not [each for each in before if each.startswith("decisions/")], words
-        server.shutdown()
+            assert not [address for address in found if address.startswith("decisions/")], words
 
 
 ACCESSIBLE = (

@@ -243,7 +243,7 @@ def test_cases_of_the_matrix_are_all_combinations() -> None:
 
 @pytest.mark.slow
 def test_random_damage_while_serving_loses_nothing_that_is_acknowledged_later(unseen_seed: int) -> None:
-    """20 of the 200 cases of `make matrix`."""
-    command = [sys.executable, "-m", "tests.stress.served_damage_matrix", "20", str(unseen_seed)]
+    """12 of the 200 cases of `make matrix`."""
+    command = [sys.executable, "-m", "tests.stress.served_damage_matrix", "12", str(unseen_seed)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr

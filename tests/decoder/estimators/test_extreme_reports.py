@@ -15,8 +15,7 @@ from hubbub_decoder.simulation import simulate
 CHANCES = {"no noise": (0.0, 1.0, 0.0), "p > q": (0.75, 0.25, 0.0), "asymmetric": (0.0, 0.5, 0.1)}
 SIZES = ((8, 1, 1), (8, 2, 4), (16, 2, 64), (32, 2, 32))
 FEW, MANY = ["a"], [*(f"x{i}" for i in range(40)), "a", "b"]
-# Every pair of number of reports, candidates and share of forged reports. Each is decoded with every size and with all chances, but not with
-# both together.
+# Every pair of number of reports, candidates and share of forged reports, in turn with the chances and sizes.
 TASKS = ((1, FEW, 0.0), (1, MANY, 0.999), (2_000, FEW, 0.999), (2_000, MANY, 0.0))
 
 
@@ -31,8 +30,8 @@ def test_extreme_reports_are_decoded(
     p, q, f = CHANCES[chances]
     params = Params(num_bits=num_bits, num_hashes=hashes, num_cohorts=cohorts, prob_p=p, prob_q=q, prob_f=f)
     metric, rng = Metric.string("word", params), np.random.default_rng(1)
-    first = list(CHANCES).index(chances) + SIZES.index((num_bits, hashes, cohorts))
-    for n, candidates, fabricated in (TASKS[first % 4], TASKS[(first + 2) % 4]):
+    turn = list(CHANCES).index(chances) + SIZES.index((num_bits, hashes, cohorts))
+    for n, candidates, fabricated in (TASKS[turn % 4], TASKS[(turn + 2) % 4]):
         found = simulate(metric, {"a": n, "b": n // 2}, rng, form=form)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
