@@ -1,6 +1,6 @@
-"""Adapter of the TypeScript client in a browser: python -m tests.typescript.browser_adapter BUNDLE chromium|firefox.
+"""Adapter of the TypeScript client in a browser: python -m tests.typescript.browser_adapter BUNDLE chromium|firefox PROFILES.
 
-It opens a page with the client in a browser whose profile is in the client's directory, and passes each line to the page. The page may load
+It opens a page with the client in a browser whose profile is below the directory PROFILES, and passes each line to the page. The page may load
 its own scripts and connect to the aggregator, and nothing else.
 """
 
@@ -49,12 +49,16 @@ class Page(BaseHTTPRequestHandler):
 
 
 class BrowserAdapter:
-    """A page in the browser of one directory."""
+    """A page in a browser; each directory has its own origin, so that its storage is its own, and remembers the browser's profile.
 
-    def __init__(self, bundle: Path, name: str) -> None:
-        self._bundle, self._name = bundle, name
-        self._stack = ExitStack()
+    A directory of an adapter that was killed is opened with that adapter's profile. Other directories take the browser that runs.
+    """
+
+    def __init__(self, bundle: Path, name: str, profiles: Path) -> None:
+        self._bundle, self._name, self._profiles = bundle, name, profiles
+        self._browsers, self._servers = ExitStack(), ExitStack()
         self._directory: Path | None = None
+        self._profile: Path | None = None
         self._browser: Browser | None = None
 
     def answer(self, line: str) -> str:
@@ -62,39 +66,52 @@ class BrowserAdapter:
         if request["call"] == "start":
             self.open(Path(request["directory"]))
         elif self._browser is None:
-            self.open(Path(self._stack.enter_context(tempfile.TemporaryDirectory())))
+            self.open(Path(tempfile.mkdtemp(dir=self._profiles)))
         assert self._browser is not None
         return str(self._browser.run_async(_ASK.replace("{line}", json.dumps(line))))
 
     def open(self, directory: Path) -> None:
-        """Load the page anew, in another browser if the directory is another."""
+        """Load the page anew, at another address if the directory is another."""
         if directory != self._directory:
-            self._stack.close()
-            self._directory, self._stack = directory, ExitStack()
-            profile = directory / "profile"
-            end_processes(profile)  # of an adapter that was killed
-            watching = _watch(profile)
-            self._stack.callback(os.close, watching)
-            self._browser = self._stack.enter_context(start_browser(self._name, profile))
-            self._url = self._serve(directory / "port")
+            self._directory = directory
+            place = directory / "browser.json"
+            if not place.exists():
+                profile = self._profile or Path(tempfile.mkdtemp(prefix="profile-", dir=self._profiles))
+                host = f"127.{'.'.join(str(byte or 1) for byte in os.urandom(3))}"
+                place.write_text(json.dumps({"profile": str(profile), "host": host, "port": 0}))
+            chosen = json.loads(place.read_text())
+            self._run_with(Path(chosen["profile"]))
+            self._servers.close()
+            self._url, chosen["port"] = self._serve(chosen["host"], chosen["port"])
+            place.write_text(json.dumps(chosen))
         assert self._browser is not None
         self._browser.open(self._url, 800, "light")
         while not self._browser.run(_READY):
             pass
 
-    def _serve(self, port_file: Path) -> str:
-        """Serve the page on the port of the directory, because the origin owns the storage."""
-        port = int(port_file.read_text()) if port_file.exists() else 0
+    def _run_with(self, profile: Path) -> None:
+        """Start the browser with a profile, unless it runs."""
+        if profile == self._profile:
+            return
+        self._browsers.close()
+        self._profile = profile
+        end_processes(profile)  # of an adapter that was killed
+        watching = _watch(profile)
+        self._browsers.callback(os.close, watching)
+        self._browser = self._browsers.enter_context(start_browser(self._name, profile))
+
+    def _serve(self, host: str, port: int) -> tuple[str, int]:
+        """Serve the page at the address of the directory, because the origin owns the storage; return the URL and the port."""
         ThreadingHTTPServer.allow_reuse_address = True
-        server = ThreadingHTTPServer(("127.0.0.1", port), partial(Page, self._bundle))
-        port_file.write_text(str(server.server_address[1]))
+        server = ThreadingHTTPServer((host, port), partial(Page, self._bundle))
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        self._stack.callback(server.server_close)
-        self._stack.callback(server.shutdown)
-        return f"http://127.0.0.1:{server.server_address[1]}/"
+        self._servers.callback(server.server_close)
+        self._servers.callback(server.shutdown)
+        return f"http://{host}:{server.server_port}/", server.server_port
 
     def close(self) -> None:
-        self._stack.close()
+        self._browsers.close()
+        self._servers.close()
 
 
 def _watch(profile: Path) -> int:
@@ -130,7 +147,7 @@ def _uses(pid: int, profile: Path) -> bool:
 
 
 if __name__ == "__main__":
-    adapter = BrowserAdapter(Path(sys.argv[1]), sys.argv[2])
+    adapter = BrowserAdapter(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
     for each in sys.stdin:
         sys.stdout.write(f"{adapter.answer(each)}\n")
         sys.stdout.flush()

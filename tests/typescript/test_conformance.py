@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -37,6 +38,7 @@ def test_every_rule_in_node(node_adapter: Sequence[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("browser", ["chromium", "firefox"])
-def test_every_rule_in_a_browser(browser: str, built: Built) -> None:
+def test_every_rule_in_a_browser(browser: str, built: Built, tmp_path: Path) -> None:
     require_browser(browser)
-    check([sys.executable, "-m", "tests.typescript.browser_adapter", str(built("conformance-browser.js")), browser])
+    bundle = str(built("conformance-browser.js"))
+    check([sys.executable, "-m", "tests.typescript.browser_adapter", bundle, browser, str(tmp_path)])

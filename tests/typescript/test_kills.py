@@ -99,13 +99,15 @@ def test_kills_of_a_browser_lose_nothing(built: Built, unseen_seed: int, tmp_pat
         "tests.typescript.browser_adapter",
         str(built("conformance-browser.js")),
         "chromium",
+        str(profiles := tmp_path / "profiles"),
     ]
+    profiles.mkdir()
     now = datetime.now(UTC)
     with Adapter(command, 60) as adapter:
         for _ in range(kills):
             state_of(adapter, tmp_path, NOBODY, now)
             adapter.ask({"call": "consent", "level": "on"})
-            killing = Timer(random.uniform(0.05, 0.5), end_processes, [tmp_path / "profile"])
+            killing = Timer(random.uniform(0.05, 0.5), end_processes, [profiles / "profile-"])
             killing.start()
             with suppress(AdapterError):  # as soon as the browser is gone
                 while True:
