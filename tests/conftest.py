@@ -30,6 +30,7 @@ def pytest_report_header() -> str:
     return f"statistical seeds derive from HUBBUB_TEST_SEED={commit_of_seeds()}"
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than processors: many tests wait for a process of their own."""
     return 1 + (os.cpu_count() or 1)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
@@ -112,10 +113,11 @@ def create_app(
     )
     app.include_router(routes)
     app.include_router(dashboard_routes)
+    document = cache(lambda: json.dumps(app.openapi()).encode())
 
     @get_and_head(app.router, "/openapi.json", include_in_schema=False)
     def get_openapi() -> Response:  # in a thread: the first request forms the document
-        return JSONResponse(app.openapi())
+        return Response(document(), media_type="application/json")
 
     app.exception_handler(RefusedError)(_refusal)
     app.exception_handler(HTTPException)(_framework_error)

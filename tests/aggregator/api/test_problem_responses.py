@@ -230,7 +230,7 @@ def test_rejects_slow_body_and_closes_the_connection(
 
     def slowly() -> Iterator[bytes]:
         yield body[:5]
-        time.sleep(0.4)
+        time.sleep(0.8)
         yield body[5:]
 
     answer = aggregator.request("POST", "/v1/reports", slowly(), content_type="application/json")

@@ -133,7 +133,9 @@ def is_limit(fit: BucketShares, t: float, z: float, y: float, beyond: Floats) ->
         return math.copysign(1, z) * (estimate + z * error)
 
     ends = fit.buckets.edges[0], fit.buckets.edges[-1]
-    return all(excess(point) < 0 for point in beyond) and (y in ends or abs(excess(y)) < 1e-9)
+    return all(excess(point) < 0 for point in beyond) and (
+        abs(excess(y)) < 1e-9 or (y in ends and (len(beyond) > 0 or excess(y) >= 0))
+    )
 
 
 def test_quantile_interval_inverts_the_test_at_every_point(unseen_seed: int) -> None:

@@ -79,7 +79,7 @@ def test_no_other_row_gains_more() -> None:
     attacks = attacks_on(counts, FEW)
     best = attacks.influence(4)
     cohort, row = int(best.cohorts[0]), best.rows[0]
-    for bit in range(0, 32, 4):
+    for bit in range(3, 32, 4):
         rows = np.zeros((16, 32), np.uint8)
         rows[cohort] = row ^ (np.arange(32) == bit)
         forgery = Forgery("flipped", rows, np.where(np.arange(16) == cohort, 40, 0))
