@@ -241,15 +241,19 @@ def reports_in(database: Path) -> set[int]:
     """Return the numbers of the reports that SQLite reads from a database, as far as it reads it."""
     found: set[int] = set()
     unreadable = sqlite3.DatabaseError, UnicodeDecodeError  # of damaged text, and of a message that quotes it
+    is_text = "typeof(period) = 'text'"  # damage changes types, too
     if not database.exists():
         return found
     with closing(sqlite3.connect(database)) as connection:
         with suppress(*unreadable):
-            for period, summary in connection.execute("SELECT period, summary FROM collection WHERE summary NOT NULL"):
+            for period, summary in connection.execute(
+                f"SELECT period, summary FROM collection WHERE typeof(summary) = 'blob' AND {is_text}"
+            ):
                 found |= _numbers(period, _bits_of_summary(summary))
         with suppress(*unreadable):
             for period, reports in connection.execute(
-                "SELECT period, reports FROM segment JOIN collection ON collection.id = collection_id ORDER BY segment.id"
+                "SELECT period, reports FROM segment JOIN collection ON collection.id = collection_id "
+                f"WHERE typeof(reports) = 'blob' AND {is_text} ORDER BY segment.id"
             ):
                 bits = np.unpackbits(np.frombuffer(reports, np.uint8), bitorder="little")
                 found |= _numbers(period, bits[: len(bits) // BITS * BITS].reshape(-1, BITS).any(axis=0))
