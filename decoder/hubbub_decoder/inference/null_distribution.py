@@ -149,7 +149,8 @@ def _convolve_all(scores: Iterable[Floats], probabilities: Floats | None) -> Flo
 def _convolve(part: Floats, first: int, values: Floats, weights: Floats) -> tuple[Floats, int]:
     """Add an independent draw of some values, in grid cells; probability that leaves the grid stays at its end.
 
-    part : density on the cells from `first` on; it is 0 on all others
+    part    : density on the cells from `first` on; it is 0 on all others
+    returns : the same of the sum
     """
     values = np.clip(values, 1 - _GRID_CELLS, _GRID_CELLS - 2)
     lower = np.floor(values).astype(np.intp)

@@ -33,6 +33,22 @@ def test_null_distribution_sums_one_draw_from_each_cohort() -> None:
         assert law.tail(np.array(z)) == pytest.approx(max(exact, min(norm.sf(z), 0.016)), abs=5e-3)
 
 
+def test_sums_beyond_the_grid_stay_at_its_end() -> None:
+    """Against a walk of 64 steps, each cut to the grid; so many cohorts have no cap."""
+    law = {0.0: 1.0}
+    for _ in range(64):
+        moved: dict[float, float] = {}
+        for place, chance in law.items():
+            for step, part in ((-10.0, 0.5), (10.0, 0.25), (20.0, 0.25)):
+                end = min(max(place + step, -40.0), 40.0)
+                moved[end] = moved.get(end, 0.0) + chance * part
+        law = moved
+    scores = [np.array([-10.0, 10.0, 20.0])] * 64
+    for total in (-45.0, -35.0, -5.0, 15.0, 35.0):
+        p = collision_p_value([total / 64] * 64, scores, 1e-3, np.array([0.5, 0.25, 0.25]))
+        assert p == pytest.approx(sum(chance for place, chance in law.items() if place >= total), rel=1e-9)
+
+
 def test_null_distribution_has_variance_one(unseen_seed: int) -> None:
     """Scores of any size, fine and coarse beside the grid: the middle of many small ones is normal."""
     rng = np.random.default_rng(unseen_seed)
