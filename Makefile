@@ -61,7 +61,8 @@ test-typescript: typescript .venv/.dev-installed    ## the tests of the TypeScri
 check: format lint types test      ## every change must pass this
 
 ci: .venv/.spark-installed typescript    ## check, other processors, Python 3.13, and every slow test: with Spark, and of the documentation site
-	$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) format lint types processors
+	$(MAKE) --no-print-directory format lint
+	$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) types processors
 	$(MAKE) --no-print-directory test python3.13 slow
 
 # Only tests of recorded numbers: the other tests compare numbers of one run, which all round alike.
