@@ -137,7 +137,9 @@ def test_search_lists_references_and_answers_and_no_decision(site: Path, tmp_pat
         "Durability": "python/hubbub.typing.html",
     }
     with chromium(tmp_path / "profile") as browser:
-        browser.get((site / "search.html").as_uri())
+        browser.get(f"{(site / 'search.html').as_uri()}?q=plan")  # as the form of a page does
+        shown = WebDriverWait(browser, 60).until(lambda _: browser.execute_script(SEARCH_RESULTS))
+        assert any(address.startswith("reference/commands/plan.html") for address in shown[:3]), shown[:3]
         for query, page in pages.items():
             shown = searched(browser, query)
             assert any(address.startswith(f"reference/{page}") for address in shown[:3]), (query, shown[:3])
@@ -194,11 +196,12 @@ def test_formulas_render_and_fit(site: Path, tmp_path: Path) -> None:
     with chromium(tmp_path / "profile") as browser:
         browser.set_script_timeout(60)
         for path, number in pages.items():
-            browser.get(path.as_uri())
-            browser.execute_async_script("MathJax.startup.promise.then(arguments[0])")
-            for width in (PHONE_WIDTH, DESKTOP_WIDTH):
+            for width in (PHONE_WIDTH, DESKTOP_WIDTH):  # the page is loaded on the phone, and widened
                 metrics = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width == PHONE_WIDTH}
                 browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+                if width == PHONE_WIDTH:
+                    browser.get(path.as_uri())
+                    browser.execute_async_script("MathJax.startup.promise.then(arguments[0])")
                 rendered, errors, page, wide = browser.execute_script(
                     "return [document.querySelectorAll('mjx-container').length,"
                     " document.querySelectorAll('mjx-merror, mjx-container [style*=\"color: red\"]').length,"
