@@ -83,7 +83,8 @@ class Client:
         client warns once and keeps the secret.
     pause_when_automated
         Pause if the environment shows a runner of continuous integration or a test runner: record, store and send
-        nothing, and leave consent as it is. False: count such runs too. A client with its own `transport` never pauses.
+        nothing, and leave consent as it is. False: count such runs too. A client with its own `transport` never pauses,
+        nor one where `HUBBUB_CONSENT` is `on` or `local`.
     ca_certs
         File of certificates to trust instead of the system's.
     authorization

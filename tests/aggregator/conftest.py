@@ -187,7 +187,7 @@ StartAggregator = Callable[..., Aggregator]
 MakeBatch = Callable[..., Batch]
 
 
-class ImpatientAsyncio:
+class FasterAsyncio:
     """The module asyncio for uvicorn's server, which looks ten times a second whether it was told to end: here 200 times."""
 
     def __getattr__(self, name: str) -> Any:
@@ -202,7 +202,7 @@ def short_waits() -> Iterator[None]:
     """Remove the delay of 429 responses and shorten that of a server's end, because many tests wait for them."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("hubbub_aggregator.api.ingest.REFUSAL_DELAY_SECONDS", 0.0)
-        patched.setattr("uvicorn.server.asyncio", ImpatientAsyncio())
+        patched.setattr("uvicorn.server.asyncio", FasterAsyncio())
         yield
 
 

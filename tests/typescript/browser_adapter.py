@@ -1,7 +1,7 @@
 """Adapter of the TypeScript client in a browser: python -m tests.typescript.browser_adapter BUNDLE chromium|firefox PROFILES.
 
 It opens a page with the client in a browser whose profile is below the directory PROFILES, and passes each line to the page. The page may load
-its own scripts and connect to the aggregator, and nothing else.
+its own scripts and connect to the aggregator, and nothing else. It needs Linux: /proc, and addresses such as 127.1.2.3.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from hubbub_decoder.simulation import simulate
 CHANCES = {"no noise": (0.0, 1.0, 0.0), "p > q": (0.75, 0.25, 0.0), "asymmetric": (0.0, 0.5, 0.1)}
 SIZES = ((8, 1, 1), (8, 2, 4), (16, 2, 64), (32, 2, 32))
 FEW, MANY = ["a"], [*(f"x{i}" for i in range(40)), "a", "b"]
-# Every pair of number of reports, candidates and share of forged reports, in turn with the chances and sizes.
+# Every pair of number of reports, candidates and share of forged reports. Two of the tasks meet each size with each form of noise, so that all
+# four meet every size, and all four every noise.
 TASKS = ((1, FEW, 0.0), (1, MANY, 0.999), (2_000, FEW, 0.999), (2_000, MANY, 0.0))
 
 

@@ -56,9 +56,11 @@ def results() -> dict[str, TableResult[Any]]:
     }
 
 
-@pytest.fixture(
-    params=["decoding", "few reports", "categories", "comparison", "trends", "association", "three-way", "discoveries"]
-)
+KINDS = ("decoding", "few reports", "categories", "comparison", "trends", "association", "three-way", "discoveries")
+
+
+@pytest.fixture(params=KINDS)
 def result(request: pytest.FixtureRequest) -> TableResult[Any]:
-    """Each result in turn."""
+    """Each result in turn; they are computed by the first test and not by the collection of the tests."""
+    assert results().keys() == {*KINDS}
     return results()[request.param]
