@@ -55,10 +55,9 @@ logger = logging.getLogger(__name__)
 
 _FLUSH_SECONDS = 1.0  # SIGKILL loses the refusals counted since the last flush
 _DISK_CHECK_SECONDS = 1.0
-_FILE_CHECK_SECONDS = 0.4
 CLOCK_CHECK_SECONDS = 60.0  # far below the tolerance of 10 minutes, so that replicas see one jump as one
 _IN_DOUBT = (
-    "a file of the database was removed, replaced or damaged while it is served, so nothing is stored: "
+    "a file of the database was removed, replaced or truncated while it is served, so nothing is stored: "
     "see the aggregator's log for the next step"
 )
 
@@ -183,7 +182,6 @@ async def _run_jobs(service: Service, store: Store, _app: FastAPI, *, reloads: b
         start("flush_refusals", lambda: service.outcomes.flush(store), _FLUSH_SECONDS),
         start("check_disk", service.disk.measure, _DISK_CHECK_SECONDS),
         start("check_clock", service.clock.observe, CLOCK_CHECK_SECONDS),
-        start("check_files", store.check_files, _FILE_CHECK_SECONDS),
     )
     if reloads:
         loop = asyncio.get_running_loop()

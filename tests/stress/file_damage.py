@@ -27,20 +27,5 @@ def flip(file: Path, chance: random.Random) -> None:
         opened.write(data)
 
 
-def overwrite(file: Path, chance: random.Random) -> None:
-    """Write up to 64 KiB of zeros or random bytes anywhere into the file, which keeps its size."""
-    size = file.stat().st_size
-    start = chance.randrange(size)
-    length = min(size - start, chance.choice((16, 512, 4096, 65536)))
-    with file.open("r+b", buffering=0) as opened:
-        opened.seek(start)
-        opened.write(chance.choice((bytes(length), chance.randbytes(length))))
-
-
-def overwrite_all(file: Path, chance: random.Random) -> None:
-    with file.open("r+b", buffering=0) as opened:
-        opened.write(chance.randbytes(file.stat().st_size))
-
-
 def remove(file: Path, _chance: random.Random) -> None:
     file.unlink()

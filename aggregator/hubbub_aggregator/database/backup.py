@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Column, Connection, LargeBinary, String, Table, func, or_, select, update
 
 from hubbub_aggregator.database.engine import open_existing, open_sqlite, transaction, vacuum_into
-from hubbub_aggregator.database.integrity import log_damage, page_damage, summary_damage
+from hubbub_aggregator.database.integrity import page_damage, summary_damage
 from hubbub_aggregator.database.schema import SCHEMA_VERSION, alembic_version, schema, tables
 from hubbub_aggregator.database.schema_version import require_same_schema, require_tables
 from hubbub_aggregator.errors import SchemaError, StoreError
@@ -64,7 +64,7 @@ def require_sound(connection: Connection, file: Path) -> None:
     connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")  # fails unless the file is a database
     if file.stat().st_size % page:
         raise StoreError("the file is truncated, its last page is incomplete: use another backup")
-    if damage := log_damage(connection) or page_damage(connection, "integrity_check"):
+    if damage := page_damage(connection, "integrity_check"):
         raise StoreError(f"the database is damaged ({damage[0]}) and not copied: {_USE_A_BACKUP}")
 
 

@@ -1,9 +1,9 @@
-"""Detect that the files of a SQLite database were moved or damaged while they are open.
+"""Detect that the files of a SQLite database were moved or truncated while they are open.
 
 SQLite keeps writing into a file that was removed, renamed or replaced, and every commit succeeds. It keeps trusting pages and
-an index in memory when the files were truncated or overwritten, and every commit succeeds. A restart would not find these
-commits. When the last connection is closed, SQLite copies the write-ahead log into the database file. If the log is damaged, this
-overwrites sound pages.
+an index in memory when the files were truncated, and every commit succeeds. A restart would not find these commits. When the
+last connection is closed, SQLite copies the write-ahead log into the database file. If the log was truncated, this overwrites
+sound pages.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from typing import NoReturn
 
 from hubbub_aggregator.database.write_ahead_log import (
     Identity,
+    LastFrame,
     find_descriptor,
-    find_log_damage,
     identity_of,
-    read_index_header,
-    reopened,
+    read_last_frame,
     status_of,
 )
 from hubbub_aggregator.errors import FilesInDoubtError
@@ -56,6 +55,7 @@ class ServedFiles:
         self._entry: Identity | None = None  # of the path itself, which may be a symbolic link
         self._sizes = {"": 0, "-shm": 0}  # the largest so far, because SQLite does not make these files smaller
         self._index: int | None = None  # SQLite's descriptor of the `-shm`
+        self._last_frame: LastFrame | None = None  # of the `-wal`, as the latest check found it
         self._connections = 0
         self._moved: str | None = None
         self._damage: str | None = None
@@ -84,10 +84,10 @@ class ServedFiles:
             self._connections -= 1
             if not self._connections:
                 self._recorded = {suffix: identity for suffix, identity in self._recorded.items() if not suffix}
-                self._sizes["-shm"], self._index = 0, None
+                self._sizes["-shm"], self._index, self._last_frame = 0, None, None
 
     def require_intact(self) -> None:
-        """Raise FilesInDoubtError if a file was moved, is smaller than it was, or was found to be damaged.
+        """Raise FilesInDoubtError if a file was moved, or is or was smaller than it should be.
 
         Logs an error the first time, and a warning on recovery.
         """
@@ -104,27 +104,13 @@ class ServedFiles:
         if is_new:
             logger.warning("%s: the database file is back, and batches are stored again", self.path)
 
-    def report_damage(self, damage: str) -> NoReturn:
+    def _report_damage(self, damage: str) -> NoReturn:
         """Record damage, which is final, log it, and raise FilesInDoubtError."""
         with self._lock:
             is_new, self._damage = self._damage is None, damage
         if is_new:
             logger.error("%s: %s", damage, _DAMAGED)
         raise FilesInDoubtError(damage)
-
-    def require_sound_log(self) -> None:
-        """Raise FilesInDoubtError if a restart would not find all that was committed to the write-ahead log."""
-        if (damage := self.log_damage()) is not None:
-            self.report_damage(damage)
-
-    def log_damage(self) -> str | None:
-        """Return how the write-ahead log differs from what this process reads; None: it does not differ."""
-        index, wal = self._index, self._recorded.get("-wal")
-        if index is None or wal is None:
-            return None
-        with reopened(wal) as log:
-            damage = None if log is None else find_log_damage(log, index)
-        return None if damage is None else f"{self._paths['-wal']} is damaged: {damage}"
 
     def require_closable(self) -> None:
         """Raise FilesInDoubtError if closing the last connection could destroy what the files still hold.
@@ -138,12 +124,6 @@ class ServedFiles:
             raise FilesInDoubtError(self._damage)
         if self._moved == "-shm":
             raise FilesInDoubtError(f"{self._paths['-shm']} was removed or replaced while it was served")
-        self.require_sound_log()
-
-    def state(self) -> list[tuple[int, int]]:
-        """Return size and time of the last change of the database file and of its `-wal`."""
-        found = (status_of(self._paths[suffix]) for suffix in ("", "-wal"))
-        return [(status.st_size, status.st_mtime_ns) for status in found if status is not None]
 
     def _moved_file(self) -> str | None:
         """Return the end of the name of a path that leads to another file; None: there is none.
@@ -151,28 +131,40 @@ class ServedFiles:
         Raises FilesInDoubtError if a file was truncated.
         """
         for suffix, recorded in list(self._recorded.items()):
-            least = self._least_bytes(suffix)
+            known = self._read_last_frame() if suffix == "-wal" else None
+            least = known.end if known else self._sizes.get(suffix, 0)
             status = status_of(self._paths[suffix])
             if status is None or (status.st_dev, status.st_ino) != recorded:
                 return suffix
-            if status.st_size < least:
-                if suffix == "-wal" and self._least_bytes(suffix) != least:
-                    continue  # a checkpoint has truncated it in the meantime
-                self.report_damage(
+            if status.st_size < least and (known is None or self._is_still_read(known)):
+                self._report_damage(
                     f"{self._paths[suffix]} was truncated while it is open: it has {status.st_size} bytes, and should have {least}"
                 )
             if suffix in self._sizes:
                 self._sizes[suffix] = max(self._sizes[suffix], status.st_size)
+            elif known is not None:
+                self._require_earlier_frame()
+                self._last_frame = known
         if self._entry is not None and _entry_of(self.path) != self._entry:  # SQLite would look for another `-wal`
             return ""
         return None
 
-    def _least_bytes(self, suffix: str) -> int:
-        """Return the size that a file must have, from what was known before its status is read."""
-        if suffix in self._sizes:
-            return self._sizes[suffix]
-        header = None if self._index is None else read_index_header(self._index)
-        return 0 if header is None else header.log_bytes
+    def _read_last_frame(self) -> LastFrame | None:
+        return None if self._index is None else read_last_frame(self._index)
+
+    def _is_still_read(self, frame: LastFrame) -> bool:
+        """Return whether SQLite still reads this frame, because no checkpoint has let the log begin anew."""
+        known = self._read_last_frame()
+        return known is not None and known.salt == frame.salt and known.number >= frame.number
+
+    def _require_earlier_frame(self) -> None:
+        """Raise FilesInDoubtError if the log lost the frame that the check before found: it was truncated during a commit."""
+        earlier, log = self._last_frame, self._paths["-wal"]
+        with suppress(FileNotFoundError):  # the next check finds that it was moved
+            if earlier is not None and not earlier.is_in(log) and self._is_still_read(earlier):
+                self._report_damage(
+                    f"{log} was truncated during a commit: the commit before, which ended at byte {earlier.end}, is lost"
+                )
 
 
 def _entry_of(path: Path) -> Identity | None:

@@ -200,9 +200,6 @@ class Store(ReportStore, PeriodStore, TokenStore, ClockStore, Protocol):
     Every method of every part may raise StoreError; then nothing has changed.
     """
 
-    def check_files(self) -> None:
-        """Raise FilesInDoubtError if the files of the database are damaged: a restart would not find what they are to hold."""
-
     def stop(self) -> None:
         """Make reads, folds and deletions raise StoppedError after at most one more period or step.
 

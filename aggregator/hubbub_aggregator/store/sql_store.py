@@ -45,7 +45,6 @@ from hubbub_aggregator.database.engine import (
     truncate_wal,
 )
 from hubbub_aggregator.database.failpoints import reach
-from hubbub_aggregator.database.integrity import FileCheck
 from hubbub_aggregator.database.location import is_postgres, require_file
 from hubbub_aggregator.database.schema import batch, collection, retained, schema, segment
 from hubbub_aggregator.database.schema_version import prepare, require_served
@@ -120,7 +119,6 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
             else:
                 require_served(connection)
         self._appender = Appender(engine, random_bytes)
-        self._file_check = FileCheck(engine)
 
     @classmethod
     def open(cls, path: str | Path, *, create: bool = True) -> Self:
@@ -391,9 +389,6 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def _require_running(self) -> None:
         if self._stopping.is_set():
             raise StoppedError("the aggregator is stopping")
-
-    def check_files(self) -> None:
-        self._file_check.run()
 
     def close(self) -> None:
         """Close the connections of the store."""
