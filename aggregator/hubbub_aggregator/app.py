@@ -45,7 +45,7 @@ from hubbub_aggregator.pipeline.credible_clock import CredibleClock, ServiceCloc
 from hubbub_aggregator.pipeline.folding import FoldProgress, compute_figures
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
 from hubbub_aggregator.pipeline.outcome_counters import OutcomeCounters
-from hubbub_aggregator.pipeline.retention import upkeep
+from hubbub_aggregator.pipeline.retention import upkeep, warn_of_reports_without_rule
 from hubbub_aggregator.server.client_address import Proxies
 from hubbub_aggregator.server.limits import RateLimit
 from hubbub_aggregator.settings import NETWORKS_SHARE, Settings
@@ -55,6 +55,7 @@ logger = logging.getLogger(__name__)
 
 _FLUSH_SECONDS = 1.0  # SIGKILL loses the refusals counted since the last flush
 _DISK_CHECK_SECONDS = 1.0
+_RETENTION_CHECK_SECONDS = 3600.0
 CLOCK_CHECK_SECONDS = 60.0  # far below the tolerance of 10 minutes, so that replicas see one jump as one
 _IN_DOUBT = (
     "a file of the database was removed, replaced or truncated while it is served, so nothing is stored: "
@@ -171,6 +172,9 @@ async def _run_jobs(service: Service, store: Store, _app: FastAPI, *, reloads: b
     def fold_and_expire() -> None:
         upkeep(store, service.active_definitions.current, service.settings, service.clock.observe())
 
+    def check_retention() -> None:
+        warn_of_reports_without_rule(store, service.active_definitions.current, service.settings)
+
     def start(name: str, run: Callable[[], object], seconds: float) -> PeriodicJob:
         return PeriodicJob(name, run, seconds, service.job_health)
 
@@ -182,6 +186,7 @@ async def _run_jobs(service: Service, store: Store, _app: FastAPI, *, reloads: b
         start("flush_refusals", lambda: service.outcomes.flush(store), _FLUSH_SECONDS),
         start("check_disk", service.disk.measure, _DISK_CHECK_SECONDS),
         start("check_clock", service.clock.observe, CLOCK_CHECK_SECONDS),
+        start("check_retention", check_retention, _RETENTION_CHECK_SECONDS),
     )
     if reloads:
         loop = asyncio.get_running_loop()

@@ -98,13 +98,15 @@ class Settings:
     keep_counts: Mapping[str, int] = _setting(
         STORAGE,
         {},
-        "Drop this metric's counts N periods after their period's end; may be repeated. Default: keep all.",
+        "Drop this metric's counts, and reports that are still retained, N periods after their period's end; may be repeated. "
+        "Default: keep all.",
         metavar="NAME=N",
     )
     keep_reports: Mapping[str, int] = _setting(
         STORAGE,
         {},
-        "Also keep this metric's reports, until N periods after their period's end; may be repeated. Default: none.",
+        "Also keep this metric's reports, until N periods after their period's end; 0 keeps none, and deletes those that are "
+        "retained; may be repeated. Default: new reports are not kept, and retained ones stay.",
         metavar="NAME=N",
     )
     cors_origin: tuple[str, ...] = _setting(

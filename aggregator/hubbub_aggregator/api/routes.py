@@ -165,10 +165,10 @@ def get_reports(
             ProblemType.INVALID_QUERY,
             f"group: reports of {name} are exported for one value of its group, {', '.join(metric.group.values)}",
         )
-    if name not in service.settings.keep_reports:
+    if not service.settings.keep_reports.get(name):
         raise RefusedError(
             ProblemType.NOT_FOUND,
-            f"the reports of {name} are not retained; `hubbub serve --keep-reports {name}=N` retains them",
+            f"reports of {name} are neither retained nor exported; `hubbub serve --keep-reports {name}=N` does both",
         )
     requested = (
         service.periods.periods_with_reports(metric.digest) if period is None else _requested_periods(metric, period)

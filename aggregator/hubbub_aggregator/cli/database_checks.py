@@ -19,7 +19,7 @@ from hubbub_aggregator.database.integrity import NEXT_STEP, find_damage
 from hubbub_aggregator.database.location import FIND_OR_CREATE, is_postgres, is_there, require_place
 from hubbub_aggregator.database.schema_version import require_served, version_of
 from hubbub_aggregator.errors import SchemaError, StoreError
-from hubbub_aggregator.pipeline.retention import counts_expire_at, keeps_reports
+from hubbub_aggregator.pipeline.retention import counts_expire_at, deletes_reports
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.clock_state import SETTLING, TOLERANCE, ClockStatus, ClockStore, time_text
 from hubbub_aggregator.store.interface import FigureStore, PeriodStore
@@ -278,9 +278,9 @@ def _check_retention(retained: Iterable[Metric], settings: Settings) -> Iterator
         yield warning(
             "retention",
             f"reports of {format_names(unnamed)} are retained, but --keep-reports does not name the metric",
-            "a service with these options deletes them permanently",
-            f"to keep them for N periods after their period's end, pass --keep-reports {unnamed[0]}=N, once for each of these "
-            "metrics, to `hubbub serve` and to this command",
+            "they stay stored without a limit, and new reports are counted only",
+            f"pass --keep-reports {unnamed[0]}=N, to keep reports until N periods after the end of their period, or "
+            f"--keep-reports {unnamed[0]}=0, to delete them, once for each of these metrics, to `hubbub serve` and to this command",
         )
 
 
@@ -304,10 +304,10 @@ def _overdue(
     for day in store.unfolded(metric.digest):
         if due > parse_period(metric.period, day).closes():
             yield f"to fold {name} {day}"
-    if name in settings.keep_reports:
-        for day in retained:
-            if not keeps_reports(metric, settings, day, due):
-                yield f"to drop the reports of {name} {day}"
+    for day in retained:
+        has_ended = due >= parse_period(metric.period, day).closes(timedelta(0))
+        if has_ended and deletes_reports(metric, settings, day, due):
+            yield f"to drop the reports of {name} {day}"
     if keep_counts is not None:
         for day in store.closed_periods(metric.digest):
             if due > counts_expire_at(metric, day, keep_counts):

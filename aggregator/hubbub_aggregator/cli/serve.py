@@ -269,6 +269,7 @@ def command(
     from hubbub_aggregator.database.location import is_postgres
     from hubbub_aggregator.monitoring.disk_space import free_bytes_at
     from hubbub_aggregator.pipeline.active_definitions import warn_of_removed_metrics
+    from hubbub_aggregator.pipeline.retention import warn_of_reports_without_rule
     from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run
     from hubbub_aggregator.store.sql_store import SqlStore
 
@@ -305,6 +306,7 @@ def command(
             level = logging.WARNING if is_named(context) else logging.INFO
             logger.log(level, "created a new database at %s", mask_url(database))
         warn_of_removed_metrics(metrics, store)
+        warn_of_reports_without_rule(store, metrics, checked)
         app = create_app(metrics, store, checked, free=free, reload=load, local_address=local_address)
         ready = partial(announce, log_format, bound_url(listeners[0]), local_url)
         run(app, listeners, checked.connection_limits(), ready, store.stop)
@@ -341,6 +343,6 @@ def _settings_warnings(settings: Settings, metrics: Mapping[str, Metric]) -> lis
         f"{name}: a joint metric without --keep-reports {name}=N keeps only the counts of each part's bits. They do not show how the parts "
         "depend on each other, so `hubbub associate` cannot be used. Add the option before clients report"
         for name, metric in metrics.items()
-        if len(metric.blocks) > 1 and name not in settings.keep_reports
+        if len(metric.blocks) > 1 and not settings.keep_reports.get(name)
     ]
     return warnings

@@ -1,9 +1,12 @@
 """Life of a period: fold its segments, delete its retained reports, close it, and purge it.
 
 open      from one day before its start until 30 days after its end: reports are accepted, batch ids are stored
-dropped   `keep_reports` periods after its end: its retained reports are deleted
+dropped   `keep_reports` periods after its end, or at once with 0: its retained reports are deleted
 closed    reports are refused permanently, by the store itself; its batch ids are deleted
 purged    `keep_counts` periods after its end: its counts and reports are deleted; it stays closed
+
+Reports and counts are deleted only for a metric that the definitions contain and a setting names. What earlier processes were told to
+retain stays without a setting, and a warning names it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from functools import lru_cache, partial
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import PeriodKind
+from hubbub.text import format_count
 from hubbub.wire.dates import parse_period
 from hubbub_aggregator.errors import JobError, StoppedError
 from hubbub_aggregator.monitoring.jobs import failure_text
@@ -108,7 +112,7 @@ class _Round:
     def _retains(self, metric: Metric, text: str) -> bool:
         """Return whether reports are retained beside their counts; while the clock is in doubt, all that may have to be."""
         if not self._clock.may_delete:
-            return metric.name in self._settings.keep_reports
+            return bool(self._settings.keep_reports.get(metric.name))
         return keeps_reports(metric, self._settings, text, self._clock.now)
 
     def _is_over(self, metric: Metric, text: str) -> bool:
@@ -121,7 +125,7 @@ class _Round:
                 store.close_period, metric, text, "closed", "new reports are refused, its batch ids are deleted"
             )
         for text in retained:
-            if not self._retains(metric, text):
+            if deletes_reports(metric, self._settings, text, self._clock.now):
                 self._delete(store.drop_reports, metric, text, "dropped", "its retained reports are deleted")
         keep = self._settings.keep_counts.get(metric.name)
         if keep is not None:
@@ -165,9 +169,42 @@ def counts_expire_at(metric: Metric, text: str, keep: int) -> datetime:
 
 
 def keeps_reports(metric: Metric, settings: Settings, text: str, now: datetime) -> bool:
-    """Return whether a period's reports are retained beside its counts: until `keep_reports` periods after its end."""
-    retain = settings.keep_reports.get(metric.name)
-    return retain is not None and now < _after(metric.period, text, retain)
+    """Return whether a period's reports are retained beside its counts: until `keep_reports` periods after its end, with 0 never."""
+    return metric.name in settings.keep_reports and not deletes_reports(metric, settings, text, now)
+
+
+def deletes_reports(metric: Metric, settings: Settings, text: str, now: datetime) -> bool:
+    """Return whether a period's retained reports are deleted; False without a setting, whose absence asks for nothing."""
+    keep = settings.keep_reports.get(metric.name)
+    return keep is not None and (keep == 0 or now >= _after(metric.period, text, keep))
+
+
+def warn_of_reports_without_rule(store: PeriodStore, definitions: Definitions, settings: Settings) -> None:
+    """Log a warning for each metric version with retained reports that no setting keeps or deletes."""
+    known = {metric.digest for metric in definitions.collections()}
+    for digest in sorted({digest for digest, _ in store.periods_retained()}):
+        name = store.metric_of(digest)
+        if digest not in known:
+            reason = "the definitions have no version with this digest"
+            advice = "To change this, put its table back into the definitions, and pass"
+        elif name not in settings.keep_reports:
+            reason = f"--keep-reports does not name {name}, so new reports are counted only"
+            advice = "Pass"
+        else:
+            continue
+        logger.warning(
+            "%s of %s (%s) stay stored without a rule: %s. %s --keep-reports %s=N to keep reports until N periods after the end of "
+            "their period, or --keep-reports %s=0 to delete them",
+            *(
+                format_count(store.num_retained(digest), "retained report"),
+                name,
+                digest[:12],
+                reason,
+                advice,
+                name,
+                name,
+            ),
+        )
 
 
 @lru_cache(maxsize=1_024)

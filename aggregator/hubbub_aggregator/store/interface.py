@@ -160,6 +160,9 @@ class PeriodStore(FigureStore, Protocol):
     def periods_retained(self) -> list[tuple[str, str]]:
         """Return digest and period of each period with retained reports."""
 
+    def num_retained(self, digest: str) -> int:
+        """Return the number of retained reports of a metric version."""
+
     def drop_reports(self, digest: str, period: str, between_steps: Callable[[], None] = ...) -> None:
         """Delete a period's retained reports; its counts stay.
 

@@ -275,6 +275,10 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         )
         return [(digest, period) for digest, period in fetch_all(self._engine, query.order_by(collection.c.period))]
 
+    def num_retained(self, digest: str) -> int:
+        query = select(func.sum(func.length(retained.c.cohorts))).join(collection).where(collection.c.digest == digest)
+        return sum(int(number or 0) for (number,) in fetch_all(self._engine, query))
+
     def _periods_in(self, digest: str, *tables: Table) -> list[str]:
         """Return the periods with reports in any of these tables."""
         query = select(collection.c.period).where(collection.c.digest == digest, _has_reports_in(*tables))

@@ -24,7 +24,7 @@ import pytest
 import urllib3
 
 from hubbub import Batch, Metric, load_definitions
-from hubbub.summary import BitCounts, summary_from_bytes
+from hubbub.summary import BitCounts, reports_from_bytes, summary_from_bytes
 
 NUM_REPORTS = 1_024
 KILLS = 4  # of the command; crash_matrix.py kills at every failpoint
@@ -159,6 +159,32 @@ def test_sigterm_finishes_accepted_requests_and_exits_with_0(
     assert restarted.counted()[:4] == [1, 1, 1, 0]
     assert restarted.end(signal.SIGINT) == ""
     assert restarted.popen.returncode == 0
+
+
+@pytest.mark.slow
+def test_restart_without_keep_reports_keeps_them_and_warns(
+    serve: Callable[..., Process], definitions_file: Path
+) -> None:
+    metric = load_definitions(definitions_file)["number"]
+    kept, without = ("--fold-interval", "0.01", "--keep-reports", "number=9"), ("--fold-interval", "0.01")
+    process = serve(*kept)
+    for numbers, options in ((range(3), without), (range(3, 5), kept)):
+        assert process.post(batch_of(metric, numbers).to_json()) == 202
+        deadline = time.monotonic() + 60
+        while (
+            "hubbub_segments_waiting 0.0"
+            not in process.http.request("GET", f"{process.local_url}/metrics").data.decode()
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.end(signal.SIGTERM)
+        process = serve(*options)
+    export = process.http.request("GET", f"{process.local_url}/v1/metrics/number/reports").data
+    assert reports_from_bytes(export).num_reports == 3, "those that arrived without the option are counted only"
+    assert process.counted()[:6] == [1, 1, 1, 1, 1, 0]
+    assert process.before == ""
+    process.end(signal.SIGTERM)
+    assert "3 retained reports of number (" in serve().before
 
 
 def test_responses_omit_server_header_and_logs_omit_clients(serve: Callable[..., Process]) -> None:

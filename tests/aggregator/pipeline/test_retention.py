@@ -223,17 +223,6 @@ def test_keep_reports_deletes_reports_and_keeps_counts(
     assert read_summary(store, metric).num_reports == 9
 
 
-def test_reports_of_a_metric_without_keep_reports_are_deleted(
-    store: SqlStore, definitions: Definitions, metric: Metric, make_batch: MakeBatch
-) -> None:
-    store.append([make_batch(metric)])
-    now = datetime(2024, 6, 15, tzinfo=UTC)
-    upkeep(store, definitions, RETAIN, now)
-    upkeep(store, definitions, Settings(), now)
-    assert store.periods_with_reports(metric.digest) == []
-    assert read_summary(store, metric).num_reports == 3
-
-
 @pytest.mark.usefixtures("small_parts")
 def test_interrupted_deletion_of_reports_continues(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     store.append([make_batch(metric, 1_000), make_batch(metric, 5, period=YESTERDAY)])
@@ -397,7 +386,7 @@ def test_expired_reports_are_not_exported(
         (
             "carrier/reports",
             404,
-            "the reports of carrier are not retained; `hubbub serve --keep-reports carrier=N` retains them",
+            "reports of carrier are neither retained nor exported; `hubbub serve --keep-reports carrier=N` does both",
         ),
         ("nothing/reports", 404, "no metric 'nothing' is defined here. /v1/metrics lists all"),
         (

@@ -95,8 +95,8 @@ def build_metric_page(service: Service, name: str) -> MetricPage | None:
         kind=str(current.kind),
         period_kind=str(current.period),
         expires=str(current.expires),
-        retention=_retention(current, settings),
-        has_retained_reports=name in settings.keep_reports,
+        retention=_retention(current, settings, sum(service.periods.num_retained(digest) for digest in versions)),
+        has_retained_reports=bool(settings.keep_reports.get(name)),
         problems=find_problems(
             current,
             max((line.period for line in lines), default=None),
@@ -194,10 +194,15 @@ def _version(
     )
 
 
-def _retention(metric: Metric, settings: Settings) -> str:
+def _retention(metric: Metric, settings: Settings, num_retained: int) -> str:
     counts, reports = settings.keep_counts.get(metric.name), settings.keep_reports.get(metric.name)
     text = "Counts are kept without a limit." if counts is None else f"Counts are dropped {_after(metric, counts)}."
-    if reports is None:
+    if reports is None and num_retained:
+        return (
+            f"{text} Single reports of new batches are not kept; {format_count(num_retained, 'retained report')} of earlier batches "
+            "stay stored until --keep-reports names the metric."
+        )
+    if not reports:
         return f"{text} Single reports are not kept."
     return f"{text} Single reports are dropped {_after(metric, reports)}."
 

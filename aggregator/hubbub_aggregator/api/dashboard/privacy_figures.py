@@ -70,11 +70,14 @@ def last_central_epsilon(
 
     smallest_cohorts : fewest reports of a cohort with reports, in any value of the group, by folded period
     """
+    unruled = set() if metric.name in settings.keep_reports else set(store.periods_retained())
     for text, smallest_cohort in sorted(smallest_cohorts.items(), reverse=True):
         if now < parse_period(metric.period, text).next().closes(timedelta(0)):
             continue
         reports = smallest_cohort
-        if keeps_reports(metric, settings, text, now):
+        if keeps_reports(metric, settings, text, now) or (
+            unruled & {(each.digest, text) for each in metric.collections}
+        ):
             sizes = [store.smallest_segment(each.digest, text) for each in metric.collections]
             smallest = min((size for size in sizes if size is not None), default=0)
             reports = smallest if metric.num_cohorts == 1 else min(smallest, 1)
