@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hubbub.cli.output import PATH, jobs_option, json_option, print_json
+from hubbub.text import format_count
 
 if TYPE_CHECKING:
     from hubbub.metrics.metric import Metric
@@ -54,7 +55,12 @@ _LOCAL_MASTER = "local[*]"
     type=PATH,
     help="Write the figures of this run to this file, for the textfile collector of the node exporter.",
 )
-@click.option("--keep-segments", is_flag=True, help="Keep folded segments. Default: delete them.")
+@click.option(
+    "--keep-segments/--delete-segments",
+    default=None,
+    help="Keep the segments that this run counts, or delete also those that an earlier run kept. "
+    "Default: delete those that this run counts.",
+)
 @json_option
 def command(
     definitions: Path,
@@ -65,7 +71,7 @@ def command(
     spark_master: str | None,
     spark_conf: tuple[str, ...],
     prometheus_textfile: Path | None,
-    keep_segments: bool,
+    keep_segments: bool | None,
     as_json: bool,
 ) -> None:
     """Count the reports in an object store.
@@ -95,6 +101,13 @@ def command(
             else f"{name}: {each['reports']:,} reports; {each['segments']:,} segments folded now, "
             f"{each['batches']:,} new batches, {each['repeated']:,} repeated"
         )
+    kept = sum(int(each.get("kept", 0)) for each in results)
+    if kept and keep_segments is None:
+        click.echo(
+            f"{format_count(kept, 'counted segment')} that an earlier run kept (--keep-segments) stay stored: add --delete-segments to "
+            "delete them, or --keep-segments to keep further ones too",
+            err=True,
+        )
     if prometheus_textfile is not None:
         try:
             write_fold_textfile(prometheus_textfile, results, ended=time.time(), seconds=time.monotonic() - begun)
@@ -108,7 +121,7 @@ def command(
 
 
 def _fold_all(
-    objects: ObjectStore, definitions: Path, metrics: Mapping[str, Metric], engine: Engine, *, keep: bool
+    objects: ObjectStore, definitions: Path, metrics: Mapping[str, Metric], engine: Engine, *, keep: bool | None
 ) -> Iterator[tuple[SegmentFolder, Folded | str]]:
     """Fold each folder; yield the result, or the reason of a failure."""
     from hubbub.errors import HubbubError
@@ -141,6 +154,7 @@ def _result(folder: SegmentFolder, folded: Folded | str, out: Path | None) -> di
         "segments": folded.num_segments,
         "batches": folded.num_batches,
         "repeated": folded.num_repeated,
+        "kept": folded.num_kept,
         "reports": 0 if folded.summary is None else folded.summary.num_reports,
     }
 

@@ -2,7 +2,7 @@
 
 A fold reads the newest manifest, counts the batches of the segments that it does not name, except for those with a known id, and creates
 the ids, the summary and manifest N + 1. It counts for all when the manifest exists, and for nobody before. Only then are its segments and
-the older summary deleted. Manifests stay: a slow fold could otherwise create a number again that was created and deleted.
+the older summary deleted, except for segments that a run was told to keep. Manifests stay: a slow fold could otherwise create a number again that was created and deleted.
 
 Once a period is closed and all its segments are folded, a last manifest without ids is created, and then all ids are deleted.
 """
@@ -36,6 +36,7 @@ class Folded:
     num_segments : segments folded by this call
     num_batches  : batches counted by this call
     num_repeated : rows of these segments that were not counted, since their batch was counted before
+    num_kept     : folded segments that still exist, because a run was told to keep them
     """
 
     folder: SegmentFolder
@@ -43,6 +44,7 @@ class Folded:
     num_segments: int
     num_batches: int
     num_repeated: int
+    num_kept: int
 
 
 class _OvertakenError(Exception):
@@ -54,16 +56,18 @@ def folders(objects: ObjectStore) -> list[SegmentFolder]:
     return sorted({folder for name in objects.names() if (folder := SegmentFolder.of(name)) is not None})
 
 
-def fold_folder(objects: ObjectStore, folder: SegmentFolder, metric: Metric, engine: Engine, *, keep: bool) -> Folded:
+def fold_folder(
+    objects: ObjectStore, folder: SegmentFolder, metric: Metric, engine: Engine, *, keep: bool | None = None
+) -> Folded:
     """Fold the segments of a metric version and period that were not folded yet, and delete them.
 
-    keep : keep the segments
+    keep : True keeps them; False also deletes those that an earlier call kept; None leaves those
 
     May be interrupted at any point, and run by several processes at once. Raises StoreError for a damaged object, and after ten folds
     by others in the meantime.
     """
     fold = _Fold(objects, folder, metric, engine, keep)
-    total = Folded(folder, None, 0, 0, 0)
+    total = Folded(folder, None, 0, 0, 0, 0)
     while True:
         done = fold.retry()
         total = Folded(
@@ -72,6 +76,7 @@ def fold_folder(objects: ObjectStore, folder: SegmentFolder, metric: Metric, eng
             total.num_segments + done.num_segments,
             total.num_batches + done.num_batches,
             total.num_repeated + done.num_repeated,
+            done.num_kept,
         )
         if done.num_segments < _MAX_SEGMENTS_PER_FOLD:
             return total
@@ -85,7 +90,7 @@ class _Fold:
     folder: SegmentFolder
     metric: Metric
     engine: Engine
-    keep: bool
+    keep: bool | None
 
     def retry(self) -> Folded:
         """Fold once, again if another process was faster."""
@@ -119,28 +124,36 @@ class _Fold:
         if not new:
             if is_closed and not before.closed:
                 self._close(names, before)
+            kept = self._kept(stored, before)
             if not self.keep:
-                objects.delete(set(stored) & set(before.segments))  # left by a fold that was interrupted
-            return Folded(folder, summary, 0, 0, 0)
+                objects.delete((set(stored) & set(before.segments)) - set(kept))  # left by a fold that was interrupted
+            return Folded(folder, summary, 0, 0, 0, len(kept))
         counted = self.engine.count(
             NewSegments(objects, folder, self.metric, new, before.ids, f"{folder.path}/ids/{uuid4()}")
         )
         total = counted.summary if summary is None else add(summary, counted.summary)
+        kept = (*self._kept(stored, before), *(new if self.keep else ()))
         after = Manifest(
             number=before.number + 1,
             segments=tuple(name for name in stored if name in {*new, *before.segments}),
             ids=(*before.ids, *counted.ids),
             summary=f"{folder.path}/summaries/{uuid4()}.parquet",
+            kept=kept,
         )
         objects.create(after.summary, summary_to_bytes(total))
         if not self._create(after):
             objects.delete([*counted.ids, after.summary])
             raise _OvertakenError
-        objects.delete([*([before.summary] if before.summary else []), *(() if self.keep else after.segments)])
+        done = () if self.keep else set(after.segments) - set(kept)
+        objects.delete([*([before.summary] if before.summary else []), *done])
         if is_closed and len(new) < _MAX_SEGMENTS_PER_FOLD:
             with suppress(_OvertakenError):
                 self._close([*names, *counted.ids], after)
-        return Folded(folder, total, len(new), counted.num_batches, counted.num_repeated)
+        return Folded(folder, total, len(new), counted.num_batches, counted.num_repeated, len(kept))
+
+    def _kept(self, stored: Iterable[str], before: Manifest) -> tuple[str, ...]:
+        """Return the folded segments that exist and stay because an earlier fold was told to keep them."""
+        return () if self.keep is False else tuple(name for name in stored if name in before.kept)
 
     def _create(self, manifest: Manifest) -> bool:
         """Create a manifest; return False if another fold has created one with its number.

@@ -1,6 +1,6 @@
 """Manifests: the state of folding of one metric version and period, as numbered objects.
 
-    .../folded/00000012.json     {"format", "segments": [...], "ids": [...], "summary": name}
+    .../folded/00000012.json     {"format", "segments": [...], "ids": [...], "summary": name, "kept": [...]}
     .../ids/UUID-N.parquet       ids of the batches that task N of a fold counted
     .../summaries/UUID.parquet   the summary of all segments that were folded so far
     .../closed/mark              the period is closed: every segment was created before this object
@@ -33,6 +33,7 @@ class Manifest:
     ids      : names of the objects with the ids of all counted batches
     summary  : name of the summary; "": none
     closed   : whether the period is closed and all its segments are folded; then there are no ids
+    kept     : folded segments that a run was told to keep; the others are deleted
     """
 
     number: int = 0
@@ -40,13 +41,15 @@ class Manifest:
     ids: tuple[str, ...] = ()
     summary: str = ""
     closed: bool = False
+    kept: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the object, without its number, which is in the name."""
         about = {"format": FORMAT, **asdict(self)}
         del about["number"]
-        if not self.closed:
-            del about["closed"]
+        for optional in ("closed", "kept"):
+            if not about[optional]:
+                del about[optional]
         return (json.dumps(about, indent=1) + "\n").encode()
 
     @classmethod
@@ -56,8 +59,14 @@ class Manifest:
             about = json.loads(data)
             if about["format"] != FORMAT:
                 raise StoreError(f"{name} has format {about['format']!r}, but this version reads {FORMAT!r}")
-            lists = tuple(about["segments"]), tuple(about["ids"])
-            return cls(_number_of(name), *lists, str(about["summary"]), bool(about.get("closed", False)))
+            return cls(
+                number=_number_of(name),
+                segments=tuple(about["segments"]),
+                ids=tuple(about["ids"]),
+                summary=str(about["summary"]),
+                closed=bool(about.get("closed", False)),
+                kept=tuple(about.get("kept", ())),
+            )
         except (ValueError, KeyError, TypeError):
             raise StoreError(f"{name} is not a manifest: restore it") from None
 

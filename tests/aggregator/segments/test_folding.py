@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import reduce
-from itertools import count
+from itertools import count, product
 from operator import add
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def put(objects: ObjectStore, metric: Metric, batches: Iterable[Batch], name: st
     assert objects.create(f"{folder_of(metric).path}/segments/{name}.parquet", segment_to_bytes(batches))
 
 
-def fold_now(objects: ObjectStore, metric: Metric, engine: Engine = ARROW, *, keep: bool = True) -> Folded:
+def fold_now(objects: ObjectStore, metric: Metric, engine: Engine = ARROW, *, keep: bool | None = True) -> Folded:
     return fold_folder(objects, folder_of(metric), metric, engine, keep=keep)
 
 
@@ -68,6 +68,22 @@ def one_by_one(metric: Metric, segments: Iterable[list[Batch]]) -> Summary:
 @pytest.fixture
 def objects(tmp_path: Path) -> ObjectStore:
     return ObjectStore.open(str(tmp_path / "segments"))
+
+
+@pytest.mark.parametrize("keeps", list(product((None, True, False), repeat=3)), ids=str)
+def test_kept_segments_are_deleted_only_when_asked_for(objects: ObjectStore, keeps: tuple[bool | None, ...]) -> None:
+    """Runs with --keep-segments, with --delete-segments and without both, in every order, each repeated without new segments."""
+    kept = set[str]()
+    for number, keep in enumerate(keeps):
+        put(objects, WIDE, [batch(WIDE, number, [number])], f"{number:04}")
+        kept = set() if keep is False else kept | {f"{number:04}.parquet"} if keep else kept
+        for _ in range(2):
+            folded = fold_now(objects, WIDE, keep=keep)
+            stored = {name.rpartition("/")[2] for name in objects.names(f"{folder_of(WIDE).path}/segments")}
+            assert stored == kept
+            assert folded.num_kept == len(kept)
+    assert folded.summary is not None
+    assert folded.summary.num_reports == len(keeps)
 
 
 @pytest.mark.slow
