@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from hubbub.cli import main
+from hubbub.defaults import LOOPBACK, SECOND_SERVICE_PORT, SERVICE_PORT
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.cli.fold import write_fold_textfile
 from hubbub_aggregator.cli.serve import OTHER_VARIABLES, VARIABLE_PREFIX, configurable
@@ -167,7 +168,7 @@ def test_configuration_file_of_systemd_is_accepted() -> None:
 
 
 def test_ports_and_addresses_agree() -> None:
-    (port,) = (int(str(option.default)) for option in serve.params if option.name == "port")
+    port = SERVICE_PORT
     services = COMPOSE["services"]
     addresses = [services[name]["networks"]["inner"]["ipv4_address"] for name in ("replica-1", "replica-2")]
     servers = re.findall(r"server (\S+) max_fails", (DEPLOY / "compose" / "upstream.conf").read_text())
@@ -181,7 +182,7 @@ def test_ports_and_addresses_agree() -> None:
     assert f"http://127.0.0.1:{port}/livez" in services["replica-1"]["healthcheck"]["test"][-1]
     assert [each["ports"] for each in containers() if "ports" in each] == [[{"name": "http", "containerPort": port}]]
 
-    on_the_host = [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
+    on_the_host = [f"{LOOPBACK}:{port}", f"{LOOPBACK}:{SECOND_SERVICE_PORT}"]
     assert re.findall(r"server (\S+) max_fails", (DEPLOY / "nginx" / "upstream.conf").read_text()) == on_the_host
     assert " ".join(on_the_host) in (DEPLOY / "caddy" / "Caddyfile").read_text()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
+from hubbub.defaults import DATABASE_FILE
+
 
 class DatabaseName(click.ParamType[str]):
     """Option type: a SQLite path or a PostgreSQL URL."""
@@ -33,7 +35,7 @@ def is_named(context: click.Context) -> bool:
 database_option = click.option(
     "--database",
     type=DatabaseName(),
-    default="hubbub.db",
+    default=DATABASE_FILE,
     show_default=True,
     envvar="HUBBUB_DATABASE",
     show_envvar=True,

@@ -20,6 +20,7 @@ import click
 
 from hubbub.cli.help_sections import SectionedCommand, SectionOption
 from hubbub.cli.output import PATH
+from hubbub.defaults import DATABASE_FILE, LOCAL_READS_PORT, LOOPBACK, SERVICE_PORT
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.text import _UNITS, format_exact_size
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 VARIABLE_PREFIX = "HUBBUB"
-DEFAULT_LOCAL_PORT = 8100
 _LOG = "Log"
 _SEGMENTS_TIMEOUT = timedelta(seconds=20)
 """Of a put, with its repetitions. Uploads then get 503 before a reverse proxy gives up, by default after 60 seconds."""
@@ -183,13 +183,13 @@ def _print_config(context: click.Context) -> None:
     callback=_load_config,
     help="TOML file with these options by name; flags and environment variables override it.",
 )
-@_option("--host", section=LISTENING, metavar="ADDRESS", default="127.0.0.1", help="Address to listen on.")
+@_option("--host", section=LISTENING, metavar="ADDRESS", default=LOOPBACK, help="Address to listen on.")
 @_option(
     "--port",
     section=LISTENING,
     metavar="PORT",
     type=click.IntRange(0, 65535),
-    default=8000,
+    default=SERVICE_PORT,
     help="Port to listen on; 0 takes a free one.",
 )
 @_option(
@@ -197,14 +197,14 @@ def _print_config(context: click.Context) -> None:
     section=LISTENING,
     metavar="PORT",
     type=click.IntRange(0, 65535),
-    default=DEFAULT_LOCAL_PORT,
+    default=LOCAL_READS_PORT,
     help="Port on 127.0.0.1 for --local-reads-without-token; 0 takes a free one.",
 )
 @_option(
     "--database",
     section=STORAGE,
     type=DatabaseName(),
-    default="hubbub.db",
+    default=DATABASE_FILE,
     help="SQLite file or postgresql://user@host/database. Must exist if it is named; the default is created.",
 )
 @_option(
@@ -288,7 +288,7 @@ def command(
         listeners = [stack.enter_context(listen(host, port))]
         local_address = local_url = None
         if checked.local_reads_without_token:
-            local = stack.enter_context(listen("127.0.0.1", local_port, "--local-port"))
+            local = stack.enter_context(listen(LOOPBACK, local_port, "--local-port"))
             listeners.append(local)
             local_address, local_url = bound_address(local), bound_url(local)
         create = create or not is_named(context)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from hubbub.cli.findings import Finding, error, ok, warning
+from hubbub.defaults import LOOPBACK
 
 _TIMEOUT_SECONDS = 15.0
 """Longer than the service waits for SQLite's lock."""
@@ -44,7 +45,7 @@ def local_url(host: str, port: int) -> str:
     >>> local_url("0.0.0.0", 8000), local_url("::", 8000), local_url("192.0.2.1", 80)
     ('http://127.0.0.1:8000', 'http://[::1]:8000', 'http://192.0.2.1:80')
     """
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  (not bound to)
+    host = {"0.0.0.0": LOOPBACK, "::": "::1"}.get(host, host)  # noqa: S104  (not bound to)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -18,6 +18,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self
 
+from hubbub.defaults import LOOPBACK
 from hubbub.wire.problems import ProblemType
 
 SILENT_SECONDS = 4.0
@@ -127,7 +128,7 @@ class ScriptedAggregator:
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
                 """Write nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
         self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
         return self
@@ -142,7 +143,7 @@ class ScriptedAggregator:
     @property
     def url(self) -> str:
         """Address that clients send to."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://{LOOPBACK}:{self._server.server_address[1]}"
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         length = handler.headers.get("Content-Length", "0")

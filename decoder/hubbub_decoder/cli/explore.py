@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hubbub.cli.output import PATH, jobs_option
+from hubbub.defaults import EXPLORE_PORT
 from hubbub_decoder.cli.shared import candidates_directory_option, fdr_option, interval_options
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("directory", type=PATH)
 @candidates_directory_option
 @click.option(
-    "--port", default=8001, show_default=True, type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on; 0 takes a free one."
+    "--port", default=EXPLORE_PORT, show_default=True, type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on; 0 takes a free one."
 )  # fmt: skip
 @click.option(
     "--cache", "cache_path", type=PATH, metavar="DIRECTORY", help="Directory that keeps what was decoded for the next time. Default: a temporary one."

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from hubbub.defaults import LOOPBACK
 from hubbub.errors import HubbubError, SummaryError
 from hubbub_decoder.explore.answers import BusyError, UnfinishedError
 from hubbub_decoder.explore.decoding_process import MAX_SECONDS, FailedError
@@ -27,7 +28,7 @@ from hubbub_decoder.explore.summary_directory import MetricVersion
 from hubbub_decoder.explore.view import FORMATS, View, ViewError
 from hubbub_decoder.report.rendering import NO_SCRIPTS, SHARED_SCRIPT, render, shared_script
 
-HOSTS = ("localhost", "127.0.0.1")
+HOSTS = ("localhost", LOOPBACK)
 """Names by which a browser of this machine calls it; another name may be of a foreign page, whose address leads here."""
 MAX_FORM_BYTES = 1_000_000
 _COOKIE = "hubbub-explore"

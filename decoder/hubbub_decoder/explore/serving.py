@@ -13,6 +13,7 @@ from types import FrameType
 
 import uvicorn
 
+from hubbub.defaults import LOOPBACK
 from hubbub.metrics.periods import utc_now
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.explore.answers import Answers
@@ -22,8 +23,6 @@ from hubbub_decoder.explore.decoding_process import DecodingProcess
 from hubbub_decoder.explore.explorer import Explorer
 from hubbub_decoder.explore.summary_directory import SummaryDirectory
 from hubbub_decoder.options import Options
-
-_HOST = "127.0.0.1"
 
 
 def serve(
@@ -56,7 +55,7 @@ def serve(
             raise OutputError(f"{problem.filename} cannot be written: {problem.strerror}.") from None
         answers = Answers(kept, [DecodingProcess(Path(place).resolve()) for _ in range(processes)])
         with _listen(port) as listener:
-            tell(f"http://{_HOST}:{listener.getsockname()[1]}/ shows {directory} (Ctrl+C ends it)")
+            tell(f"http://{LOOPBACK}:{listener.getsockname()[1]}/ shows {directory} (Ctrl+C ends it)")
             signal.signal(signal.SIGTERM, _exit)  # uvicorn ends its work, and then lets the signal pass
             with suppress(KeyboardInterrupt):
                 asyncio.run(_serve(Explorer(summaries, kept, answers), listener, hostnames))
@@ -79,8 +78,8 @@ def _exit(_signal: int, _frame: FrameType | None) -> None:
 
 def _listen(port: int) -> socket.socket:
     try:
-        return socket.create_server((_HOST, port))
+        return socket.create_server((LOOPBACK, port))
     except OSError as problem:
         raise OutputError(
-            f"Port {port} of {_HOST} cannot be used: {problem.strerror}. Choose another with --port."
+            f"Port {port} of {LOOPBACK} cannot be used: {problem.strerror}. Choose another with --port."
         ) from None

@@ -260,6 +260,19 @@ def test_pages_are_for_browsers_of_this_machine(explored: Explored) -> None:
     assert "nonce" not in policy[1]
 
 
+@pytest.mark.parametrize("host", ["localhost", "telemetry.example.org"])
+@pytest.mark.parametrize(
+    "path", ["/v1/reports", "/v1/strings", "/v1/", "/", f"{folder(PAGE)}/", f"{folder(PAGE)}/strings"]
+)
+def test_uploads_get_no_answer_of_an_aggregator(explored: Explored, path: str, host: str) -> None:
+    """A proxy that forwards uploads to these pages by mistake loses none: neither accepted, nor refused as an aggregator refuses."""
+    headers = (b"content-type", b"application/json"), (b"authorization", b"Bearer hubbub_x")
+    response = explored.caller.call("POST", path, headers, [b'{"format": 1}'], host=host)
+    assert response.status >= 400
+    assert "problem+json" not in response.headers.get("content-type", "")
+    assert b"/problems/" not in response.body
+
+
 def fill(explored: Explored) -> None:
     """Let the background decode what the cards show."""
     versions, _ = explored.explorer.read()
