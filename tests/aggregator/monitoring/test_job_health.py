@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from sqlalchemy import event, insert
 from hubbub_aggregator.database.engine import open_sqlite, transaction
 from hubbub_aggregator.database.schema import refusal
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.monitoring.jobs import JobHealth
+from hubbub_aggregator.monitoring.jobs import JOBS, JobHealth
 from hubbub_aggregator.monitoring.log_output import RateLimitFilter
 from hubbub_aggregator.store.sql_store import SqlStore
 from tests.support.databases import new_postgres
@@ -69,6 +70,16 @@ def test_repeated_job_failure_is_logged_once_a_minute(
         logger.removeFilter(once)
     assert len(caplog.records) == 61
     assert caplog.records[-1].getMessage() == "fold_and_expire works again"
+
+
+def test_each_job_of_the_service_has_its_health(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    """A job without an entry would end its thread at its first run."""
+    before = {thread.ident for thread in threading.enumerate()}
+    start(sqlite_store)
+    names = {thread.name for thread in threading.enumerate() if thread.ident not in before}
+    started = {name.removeprefix("hubbub ") for name in names if name.startswith("hubbub ")}
+    assert started & set(JOBS) == set(JOBS) - {"commit"}
+    assert started <= set(JOBS)
 
 
 def test_failing_upkeep_is_shown_in_metrics_and_dashboard(
