@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hubbub.errors import ParameterError, SummaryError
 from hubbub.summary import PatternCounts
+from hubbub.text import with_article
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.estimators.lasso_screening import DecodingMethod
 from hubbub_decoder.kinds.operations import operations_of
@@ -113,6 +114,11 @@ def decode_evidence(
     """Decode evidence: the steps of `decode`, from counts to shares with intervals, tests and warnings."""
     if method not in ("auto", "lasso"):
         raise ParameterError(f'method must be "auto" or "lasso", got {method!r}: leave it out for "auto"')
+    if method == "lasso" and not evidence.metric.kind.needs_candidates:
+        raise ParameterError(
+            f"{evidence.metric.name}: a lasso selects among candidates, and {with_article(evidence.metric.kind.word)} metric has none. "
+            "Leave out method (--method)"
+        )
     if options.fabricated or (method == "lasso" and isinstance(evidence.source, PatternCounts)):
         evidence = evidence.as_bit_counts()
     progress("testing the goodness of fit", 0.0)

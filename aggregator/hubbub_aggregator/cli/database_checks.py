@@ -72,7 +72,7 @@ def check_database(
         if is_created:
             yield ok("database", f"{database} does not exist yet: hubbub serve creates it")
             return
-        yield warning(
+        yield error(
             "database",
             f"{database} does not exist",
             "`hubbub serve` does not start if the file named by --database does not exist",

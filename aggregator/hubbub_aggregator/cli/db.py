@@ -197,11 +197,10 @@ def backup(file: str, database: str, as_json: bool) -> None:
     try:
         record_backup(database, began)
     except StoreError as problem:
-        click.echo(
+        raise click.ClickException(
             f"the backup is complete, but its time could not be stored in the database: {problem}. "
-            "/metrics shows the backup before",
-            err=True,
-        )
+            "/metrics shows the backup before. Run `hubbub db record-backup`"
+        ) from None
 
 
 @command.command("record-backup")

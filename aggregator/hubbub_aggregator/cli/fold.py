@@ -84,10 +84,13 @@ def command(
       hubbub fold metrics.toml s3://reports/hubbub --out-dir summaries/
     """
     from hubbub.metrics.definitions import load_definitions
+    from hubbub.wire.urls import mask_url
     from hubbub_aggregator.segments.object_store import ObjectStore
 
     begun = time.monotonic()
     metrics = {metric.digest: metric for metric in load_definitions(definitions).collections()}
+    if "://" not in segments and not Path(segments).is_dir():
+        raise click.ClickException(f"{segments} is not a directory: pass the place that `hubbub serve --segments` has")
     objects = ObjectStore.open(segments)
     with _chosen_engine(engine, jobs, spark_master, spark_conf) as chosen:
         results = [_result(*each, out) for each in _fold_all(objects, definitions, metrics, chosen, keep=keep_segments)]
@@ -116,8 +119,16 @@ def command(
                 f"--prometheus-textfile {prometheus_textfile}: {problem.strerror}. The segments were folded; "
                 "create the directory, or give another file"
             ) from None
-    if any(each["status"] == "failed" for each in results):
-        raise SystemExit(1)
+    if not results:
+        raise click.ClickException(
+            f"{mask_url(segments)} has no segments, so nothing was counted: pass the place that `hubbub serve --segments` has"
+        )
+    failed = [each for each in results if each["status"] == "failed"]
+    if failed:
+        raise click.ClickException(
+            f"{len(failed)} of {format_count(len(results), 'folder')} failed: "
+            + "; ".join(f"{each['metric']} {each['period']}: {each['reason']}" for each in failed)
+        )
 
 
 def _fold_all(

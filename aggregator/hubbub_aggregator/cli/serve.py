@@ -277,7 +277,10 @@ def command(
     load = partial(load_definitions, definitions)
     metrics = load()
     configure(log_format, log_level)
-    for message in (*unknown_variables(os.environ, configurable(context)), *_settings_warnings(checked, metrics)):
+    for message in (
+        *unknown_variables(os.environ, configurable(context)),
+        *_settings_warnings(checked, metrics, segments),
+    ):
         logger.warning(message)
     if print_config:
         _print_config(context)
@@ -326,7 +329,7 @@ def _close(store: Store) -> None:
         os._exit(1)
 
 
-def _settings_warnings(settings: Settings, metrics: Mapping[str, Metric]) -> list[str]:
+def _settings_warnings(settings: Settings, metrics: Mapping[str, Metric], segments: str | None) -> list[str]:
     """Return warnings of settings that bias results or have no effect, for the log at the start."""
     warnings = []
     if settings.reject_implausible:
@@ -338,6 +341,12 @@ def _settings_warnings(settings: Settings, metrics: Mapping[str, Metric]) -> lis
         warnings += [
             f"--{option} {name}: no metric has this name, so it has no effect; the metrics are {', '.join(metrics)}"
             for name in named.keys() - set(metrics)
+        ]
+    if segments is not None:
+        warnings += [
+            f"--keep-reports {name}: reports in --segments are not retained by the service. `hubbub fold --keep-segments` keeps them"
+            for name, periods in settings.keep_reports.items()
+            if periods
         ]
     warnings += [
         f"{name}: a joint metric without --keep-reports {name}=N keeps only the counts of each part's bits. They do not show how the parts "

@@ -42,7 +42,7 @@ def command(program: tuple[str, ...], numbers: tuple[int, ...], timeout: float, 
     Exit codes:
       0  no rule failed
       3  a rule failed
-      1  the adapter cannot be run, or wrote something that is no answer
+      1  the adapter cannot be run, wrote something that is no answer, or claims no rule or not a rule that --rule names
       2  the arguments are wrong
 
     \b
@@ -52,6 +52,7 @@ def command(program: tuple[str, ...], numbers: tuple[int, ...], timeout: float, 
     from hubbub.conformance.adapter import Adapter
     from hubbub.conformance.results import Verdict
     from hubbub.conformance.rules import all_rules
+    from hubbub.text import format_names
 
     rules = {rule.number: rule for rule in all_rules()}
     unknown = next((number for number in numbers if number not in rules), None)
@@ -67,6 +68,11 @@ def command(program: tuple[str, ...], numbers: tuple[int, ...], timeout: float, 
         print_json({"rules": [result.to_dict() for result in results]})
     if any(result.verdict is Verdict.FAILED for result in results):
         raise SystemExit(_FAILED)
+    unchecked = [result.number for result in results if result.verdict is Verdict.NOT_CLAIMED]
+    if unchecked and (numbers or len(unchecked) == len(results)):
+        raise click.ClickException(
+            f"not checked, because the adapter does not claim them: {format_names([str(number) for number in unchecked])}. Answer their requests in the adapter"
+        )
 
 
 def _print(result: RuleResult) -> None:

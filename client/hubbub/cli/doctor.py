@@ -72,7 +72,9 @@ def command(definitions: Path | None, state: Path | None, as_json: bool, **optio
             click.echo(f"{health} {finding.check:12} {finding.observation}")
             for line in filter(None, (finding.impact, finding.next_step and f"-> {finding.next_step}")):
                 click.echo(f"{'':8} {'':12}   {line}")
-    raise SystemExit(has_errors)
+    if has_errors:
+        errors = [finding.observation for finding in findings if finding.health is Health.ERROR]
+        raise click.ClickException("; ".join(errors))
 
 
 def _registered() -> Checks:

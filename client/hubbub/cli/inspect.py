@@ -6,13 +6,17 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from hubbub.cli.ledger import print_damage
+from hubbub.cli.ledger import require_undamaged
 from hubbub.cli.output import PATH, json_option, print_json, write_page
 from hubbub.sdk.storage.state import MAX_SENT_BATCHES, State
 from hubbub.text import format_count
+
+if TYPE_CHECKING:
+    from hubbub.sdk.transparency.state_reports import Inspection
 
 _MAX_CONSENT_CHARACTERS = 200
 """Printed characters of the consent text; `--json` prints all of it."""
@@ -50,7 +54,6 @@ def command(
       hubbub inspect ~/.local/state/my-app/hubbub --last 3
       hubbub inspect ~/.local/state/my-app/hubbub --html telemetry.html
     """
-    from hubbub.sdk.runtime.automation import sign_of_automation
     from hubbub.sdk.storage.state_reader import read_state
     from hubbub.sdk.transparency.state_reports import inspect_state
 
@@ -59,13 +62,17 @@ def command(
     state = read_state(directory)
     if html_file is not None:
         _write_page(state, MAX_SENT_BATCHES if count is None else count, html_file, definitions)
-        if not as_json:
-            return
-    count = 1 if count is None else count
-    report = inspect_state(state, count)
+    report = inspect_state(state, 1 if count is None else count)
     if as_json:
         print_json(report.to_dict())
-        return
+    elif html_file is None:
+        _print_report(report, state)
+    require_undamaged(state)
+
+
+def _print_report(report: Inspection, state: State) -> None:
+    from hubbub.sdk.runtime.automation import sign_of_automation
+
     consent, counts = report.consent, report.accounting
     since = f" since {consent.time.isoformat(timespec='seconds')}" if consent.time else ""
     text = f", text {json.dumps(consent.text[:_MAX_CONSENT_CHARACTERS])}" if consent.text else ""
@@ -93,7 +100,6 @@ def command(
         click.echo(f"queued: {queued.metric} of {queued.period}, {_when(queued.send_time)}{doubt}")
     for batch in report.quarantined:
         click.echo(f"rejected: {batch.metric} of {batch.period}: {batch.problem}")
-    print_damage(state)
     for body in report.last_sent or ["nothing"]:
         click.echo(f"last sent: {body.rstrip()}")  # --json includes the padding
 

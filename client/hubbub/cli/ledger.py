@@ -30,9 +30,13 @@ def command(directory: Path, *, as_json: bool) -> None:
     state = read_state(directory)
     if as_json:
         print_json(ledger_of_state(state).to_dict())
-        return
+    else:
+        _print_ledger(state)
+    require_undamaged(state)
+
+
+def _print_ledger(state: State) -> None:
     click.echo(f"consent {state.consent}, enrollments {state.enrollments}")
-    print_damage(state)
     for each in state.accounts.values():
         click.echo(
             f"{each.metric:20} {each.digest[:12]}  {format_count(each.units, each.unit)} x {shown_epsilon(each.epsilon_per_unit)} = epsilon {shown_epsilon(each.spent)} "
@@ -53,10 +57,10 @@ def command(directory: Path, *, as_json: bool) -> None:
             )
 
 
-def print_damage(state: State) -> None:
-    """Print the number of damaged records, if any."""
+def require_undamaged(state: State) -> None:
+    """Raise ClickException with the number of damaged records, if any: what was shown is not all that the client stored."""
     if state.damaged:
-        click.echo(
+        raise click.ClickException(
             f"{format_count(state.damaged, 'record')} damaged: the epsilon, reports and uploads in them are lost, so the figures can be too low"
         )
 

@@ -357,9 +357,10 @@ def notice(definitions: Path, app: str, recipient: str, contact: str, *, as_json
         print_json({"text": text, "blocked": blocked})
     else:
         click.echo(text, nl=False)
-    for name in blocked:
-        click.echo(
-            f"warning: {name}: the default Policy blocks this metric, so the text does not name it. "
-            "If the app's Policy permits it, write the text with consent_notice(..., policy=...)",
-            err=True,
-        )
+    _exit_with(
+        [
+            f"{name}: the default Policy blocks this metric, so the text does not name it. "
+            "If the app's Policy permits it, write the text with consent_notice(..., policy=...)"
+            for name in blocked
+        ]
+    )

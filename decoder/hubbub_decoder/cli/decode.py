@@ -134,6 +134,10 @@ def command(
         summary = combine(parts)
         if map_path is not None:
             candidates = _design_of_map(map_path, summary.metric)
+        if words is not None and not summary.metric.kind.needs_candidates:
+            raise click.UsageError(
+                f"{summary.metric.name} is a {summary.metric.kind} metric, so no string of it is unlisted. Leave out --more-candidates."
+            )
         show_stage(f"decoding {describe(summary)}")
         options: dict[str, Any] = {
             "confidence": confidence, "fdr": fdr, "target": target, "same_clients": not independent_clients,

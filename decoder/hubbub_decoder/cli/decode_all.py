@@ -64,7 +64,7 @@ def command(
     Files of one definition and the same periods are added up. A result is kept while its inputs, the options and the release of hubbub
     stay the same. So an interrupted run continues where it was. index.jsonl in --out-dir lists the outcome of each task.
 
-    The exit code is 1 if a task failed.
+    The exit code is 1 if a task was skipped or failed.
 
     \b
     Example:
@@ -87,7 +87,7 @@ def command(
 
 
 def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
-    """Print the number of tasks of each status, and exit with 1 if one failed."""
+    """Print the number of tasks of each status, and exit with 1 if one was skipped or failed."""
     from dataclasses import asdict
 
     from hubbub_decoder.batch_decoding.run import Status
@@ -97,7 +97,7 @@ def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
         print_json({"counts": counts, "outcomes": [asdict(outcome) for outcome in outcomes]})
     else:
         click.echo(", ".join(f"{number:,} {status}" for status, number in counts.items() if number))
-    if counts[Status.FAILED]:
+    if counts[Status.SKIPPED] or counts[Status.FAILED]:
         raise SystemExit(1)
 
 

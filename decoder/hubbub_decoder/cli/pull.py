@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     help="Content of the output file: bit counts, pattern counts, or individual reports if the aggregator retains them. "
     "Default: the counts that the aggregator chooses.",
 )
+@click.option(
+    "--allow-missing",
+    is_flag=True,
+    help="Exit with 0 also if there are no reports, or none of one of the periods; a warning then names it.",
+)
 @json_option
 def command(
     url: str,
@@ -50,11 +55,14 @@ def command(
     digest: str | None,
     by_group: bool,
     content: str | None,
+    allow_missing: bool,
     as_json: bool,
 ) -> None:
     """Download the counts or the reports of METRIC from the aggregator at URL.
 
     Set the environment variable HUBBUB_TOKEN to a token with read permission.
+
+    The exit code is 1 if there are no reports, or none of one of the periods. The file then has the others.
 
     \b
     Example:
@@ -116,8 +124,10 @@ def command(
     for path, each in pulled.items():
         print_message(stderr, f"wrote {path}: {format_count(each.num_reports, 'report')} of {each.metric.title}")
     present = {period for each in pulled.values() for period in each.periods}
-    if missing := [period for period in periods if period not in present]:
-        print_message(stderr, f"Warning: the aggregator has no reports of {', '.join(missing)}.")
+    missing = [period for period in periods if period not in present] or ([] if present else [metric])
+    told = f"the aggregator has no reports of {', '.join(missing)}"
+    if missing and allow_missing:
+        print_message(stderr, f"Warning: {told}.")
     if as_json:
         results = [
             {
@@ -131,3 +141,5 @@ def command(
             for path, each in pulled.items()
         ]
         print_json({"files": results} if by_group else results[0])
+    if missing and not allow_missing:
+        raise click.ClickException(f"{told}. Check the period and the metric, or pass --allow-missing.")

@@ -85,7 +85,7 @@ def test_doctor_finds_no_problem_in_a_healthy_aggregator(file: Path, database: s
 def test_doctor_reports_invalid_definitions_and_continues(file: Path, tmp_path: Path) -> None:
     file.write_text("[[metric]")
     findings = all_findings(file, tmp_path / "none.db")
-    assert problems(findings) == [(Health.ERROR, "definitions"), (Health.WARNING, "database")]
+    assert problems(findings) == [(Health.ERROR, "definitions"), (Health.ERROR, "database")]
     assert "is not TOML" in findings[0].observation
 
 
@@ -98,7 +98,7 @@ def test_doctor_names_expired_and_expiring_metrics(definitions: Definitions) -> 
 
 def test_doctor_warns_of_undefined_metrics_in_keep_counts(file: Path, tmp_path: Path) -> None:
     found = problems(all_findings(file, tmp_path / "none.db", keep_counts={"homepages": 3}))
-    assert found == [(Health.WARNING, "retention"), (Health.WARNING, "database")]
+    assert found == [(Health.WARNING, "retention"), (Health.ERROR, "database")]
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_doctor_accepts_a_missing_database_that_serve_creates(
     text = "hubbub.db does not exist yet: hubbub serve creates it"
     assert found() == {"health": "ok", "observation": text}
     assert found("--database", "hubbub.db", "--create") == {"health": "ok", "observation": text}
-    assert found("--database", "hubbub.db") == {"health": "warning", "observation": "hubbub.db does not exist"}
+    assert found("--database", "hubbub.db") == {"health": "error", "observation": "hubbub.db does not exist"}
     (tmp_path / "hubbub.db").touch(mode=0o600)
     assert found()["health"] == "ok"
 

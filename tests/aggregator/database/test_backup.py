@@ -272,7 +272,7 @@ def test_backup_on_a_full_disk_fails_and_leaves_no_file(filled: tuple[str, list[
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_backup_without_stored_time_is_complete_and_warns(
+def test_backup_without_stored_time_is_complete_and_exits_with_1(
     filled: tuple[str, list[Batch]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -280,7 +280,7 @@ def test_backup_without_stored_time_is_complete_and_warns(
 
     monkeypatch.setattr(backup_module, "record_backup", fail)
     done = run("backup", tmp_path / "backup.db", "--database", filled[0])
-    assert (done.exit_code, "the database is read-only" in done.stderr) == (0, True)
+    assert (done.exit_code, "the database is read-only" in done.stderr) == (1, True)
     assert contents(str(tmp_path / "backup.db"), MARKS) == contents(filled[0], MARKS)
 
 

@@ -245,7 +245,7 @@ def test_command_names_a_digest_without_a_definition(
     (tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("num_bits = 20", "num_bits = 24"))
     done = CliRunner().invoke(main, ["fold", str(tmp_path / "metrics.toml"), objects.place])
     assert done.exit_code == 1
-    assert "has no definition with this digest: add this version of the metric" in done.stdout
+    assert "has no definition with this digest: add this version of the metric" in done.stderr
     assert [name for name in objects.names() if "/segments/" in name]
 
 

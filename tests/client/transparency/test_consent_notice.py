@@ -114,10 +114,8 @@ def test_command_warns_of_metrics_that_the_text_does_not_name(tmp_path: Path) ->
     fields = 'kind = "boolean"\ndescription = "Loud"\nowner = "a@b"\nexpires = 2099-01-01\nprob_p = 0\nprob_q = 1\nprob_f = 0.001'
     file.write_text(f'{named}\n[[metric]]\nname = "loud"\n{fields}\n')
     done = CliRunner().invoke(main, ["metrics", "notice", str(file), "--app", "A", "--recipient", "B"])
-    assert (done.exit_code, "loud" in done.stdout) == (0, False)
-    assert done.stderr.startswith(
-        "warning: loud: the default Policy blocks this metric, so the text does not name it. "
-    )
-    assert done.stderr.count("warning: ") == 1
+    assert (done.exit_code, "loud" in done.stdout) == (1, False)
+    assert done.stderr.startswith("Error: loud: the default Policy blocks this metric, so the text does not name it. ")
+    assert done.stderr.count("Error: ") == 1
     shown = CliRunner().invoke(main, ["metrics", "notice", str(file), "--app", "A", "--recipient", "B", "--json"])
     assert json.loads(shown.stdout) == {"text": done.stdout, "blocked": ["loud"]}
