@@ -164,6 +164,12 @@ class Protocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        num_hosts = sum(name == b"host" for name, _ in self.headers)
+        if num_hosts > 1 or (num_hosts == 0 and self.parser.get_http_version() == "1.1"):  # RFC 9112, section 3.2
+            self._refuse(
+                ProblemType.NOT_HTTP, f"a request of HTTP/1.1 needs one Host header, and this one has {num_hosts}"
+            )
+            raise _StopParsingError
         super().on_headers_complete()
         self._current = self._current or self.cycle
 

@@ -69,6 +69,11 @@ def status_of_next(answers: BinaryIO) -> bytes:
         bytes.fromhex("1603010200010001fc0303") + bytes(500),
         b"SSH-2.0-OpenSSH_9.6\r\n",
         b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\n\r\n",
+        b"POST /v1/reports HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+        GET + b"Host: x\r\n\r\n",
+        GET + b"hOST: y\r\n\r\n",
+        b"GET /livez HTTP/1.0\r\nHost: x\r\nHost: x\r\n\r\n",
     ],
     ids=lambda sent: repr(sent[:60]),
 )
@@ -78,6 +83,12 @@ def test_rejects_requests_other_than_http(aggregator: Aggregator, sent: bytes) -
     assert (headers["content-type"], headers["connection"]) == ("application/problem+json", "close")
     assert (problem["type"], problem["status"]) == ("/problems/not-http", ProblemType.NOT_HTTP.status)
     assert "server" not in headers
+
+
+def test_accepts_http_1_0_without_host(aggregator: Aggregator) -> None:
+    with connected(aggregator) as client:
+        client.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize(
