@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -45,10 +45,10 @@ def retained(definitions: Definitions, make_batch: MakeBatch, tmp_path_factory: 
 
 
 @pytest.fixture
-def copies(retained: Path, tmp_path: Path) -> Iterator[SqlStore]:
+def copies(retained: Path, tmp_path: Path) -> Iterator[Iterator[SqlStore]]:
     """Stores of fresh copies of the database."""
 
-    def open_copies() -> Iterator[SqlStore]:
+    def open_copies() -> Generator[SqlStore, None, None]:
         while True:
             with closing(SqlStore.open(Path(copyfile(retained, tmp_path / "reports.db")))) as store:
                 yield store
