@@ -8,10 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from uuid import UUID
 
 from examples.conformance_adapter import answer
 from hubbub import Discovery
+from hubbub.conformance.scripted_aggregator import BATCH_ID, refusal
+from hubbub.sdk.upload.retry_policy import decide
+from hubbub.sdk.upload.transport import parse_response
 from hubbub.testing import SeededBytes
+from hubbub.wire.batch import CONTENT_TYPE, Batch
+from hubbub.wire.problems import PROBLEM_CONTENT_TYPE, ProblemType
 from tests.data.make_format_vectors import (
     BOOLEAN,
     NUMBERS,
@@ -230,13 +236,128 @@ RULES: tuple[tuple[str, str, Callable[[], Iterator[dict[str, Any]]]], ...] = (
 )
 
 
+STATUSES = [
+    *(101, 200, 201, 202, 203, 204, 206, 301, 302, 304, 307, 308),
+    *(400, 401, 403, 404, 405, 407, 408, 409, 410, 411, 413, 414, 415, 417, 421, 422, 425, 426, 429, 431, 451),
+    *(500, 501, 502, 503, 504, 507, 511, 599),
+]
+PAGE = "<html><head><title>Request Entity Too Large</title></head><body><center><h1>nginx</h1></center></body></html>"
+SIZE = json.dumps({"type": "/problems/wrong-size", "title": "t", "status": 422, "detail": "d"})
+STORED, DUPLICATE = (json.dumps({"batch_id": BATCH_ID, "status": status}) for status in ("stored", "duplicate"))
+
+
+def like(text: str, **fields: Any) -> str:
+    """A JSON object with other fields."""
+    return json.dumps(json.loads(text) | fields)
+
+
+def bodies() -> Iterator[tuple[str, str | None, str]]:
+    """What a body is, its media type, and its text."""
+    problem, plain = PROBLEM_CONTENT_TYPE, CONTENT_TYPE
+    yield "no body", None, ""
+    yield "no body and the media type of a problem", problem, ""
+    yield "a page", "text/html", PAGE
+    yield "a page as a problem", problem, PAGE
+    yield "a page as JSON", plain, PAGE
+    yield "plain text", "text/plain; charset=utf-8", "Bad Request\n"
+    yield "another service's JSON", plain, json.dumps({"error": "invalid", "code": 422})
+    yield "another service's batch", plain, json.dumps({"batch_id": BATCH_ID})
+    yield (
+        "the request itself",
+        plain,
+        json.dumps({"batch_id": BATCH_ID, "metric": "answered_00", "cohorts": [0], "bits": "AA=="}),
+    )
+    yield "another service's problem without a type", problem, json.dumps({"type": "about:blank", "status": 422})
+    yield "another service's problem", problem, like(SIZE, type="https://example.com/errors/out-of-credit")
+    yield (
+        "another service's problem with a known name",
+        problem,
+        like(SIZE, type="https://example.com/problems/wrong-size"),
+    )
+    for kind in (
+        "/problems/future-type",
+        "/problems/wrong-size/",
+        "/problems/WRONG-SIZE",
+        "/problems/",
+        "problems/wrong-size",
+        "wrong-size",
+    ):
+        yield f"a problem of the type {kind}", problem, like(SIZE, type=kind)
+    for kind in (None, 422, ["/problems/wrong-size"], {"/problems/wrong-size": 1}):
+        yield f"a problem whose type is {json.dumps(kind)}", problem, like(SIZE, type=kind)
+    for status in ("422", None, True, 400, 422.5):
+        yield f"a problem whose field status is {json.dumps(status)}", problem, like(SIZE, status=status)
+    yield "a problem without its status", problem, json.dumps({"type": "/problems/wrong-size"})
+    for media_type in (
+        None,
+        plain,
+        "text/html",
+        "application/problem+xml",
+        "application/x-problem+json",
+        f"{problem}x",
+        "problem+json",
+    ):
+        yield f"a problem as {media_type}", media_type, SIZE
+    for media_type in (
+        f"{problem}; charset=utf-8",
+        f"{problem};charset=UTF-8;v=1",
+        "Application/Problem+JSON",
+        f"{problem} ;",
+    ):
+        yield f"a problem as {media_type}", media_type, SIZE
+    for value in ("null", "[]", "422", '"/problems/wrong-size"', f"[{SIZE}]"):
+        yield f"the JSON {value[:40]}", problem, value
+    yield "half a problem", problem, SIZE[:40]
+    yield "a problem and more", problem, f"{SIZE}{SIZE}"
+    yield "a problem of nested lists", problem, like(SIZE, detail=0).replace(": 0", ": " + "[" * 3_000)
+    yield "a problem that is not UTF-8", problem, SIZE.replace('"d"', '"\xff"')
+    yield "a problem after a byte order mark", problem, f"\xef\xbb\xbf{SIZE}"
+    yield "a problem in UTF-16", problem, SIZE.encode("utf-16").decode("latin-1")
+    yield "a problem with a number that JSON lacks", problem, SIZE.replace('"d"', "NaN")
+    yield "a problem in white space", problem, f"\r\n {SIZE}\n"
+    yield "a problem with another field", problem, like(SIZE, batch_id=BATCH_ID)
+    for each in ProblemType:
+        yield f"the problem {each.slug}", problem, refusal(each).text
+    yield "an acceptance", plain, STORED
+    yield "an acceptance of a batch that was stored", plain, DUPLICATE
+    yield "an acceptance with a charset", f"{plain}; charset=utf-8", STORED
+    yield "an acceptance of another batch", plain, like(STORED, batch_id="4d3c0e46-4b1c-4b7e-9f55-3a8f3c2d1e0f")
+    yield "an acceptance of no batch", plain, json.dumps({"status": "stored"})
+    for batch_id in (None, 1, [BATCH_ID]):
+        yield f"an acceptance whose batch_id is {json.dumps(batch_id)}", plain, like(STORED, batch_id=batch_id)
+    for status in (None, 202, "ok", "closed", "Stored"):
+        yield f"an acceptance whose field status is {json.dumps(status)}", plain, like(STORED, status=status)
+    for media_type in (None, "text/html", "text/json", problem):
+        yield f"an acceptance as {media_type}", media_type, STORED
+    yield "half an acceptance", plain, STORED[:-3]
+    yield "an acceptance in a list", plain, f"[{STORED}]"
+
+
+def action_of(status: int, media_type: str | None, text: str) -> str:
+    """What an answer to a batch of one report means for this project's client."""
+    batch = Batch(UUID(int=1), "m", "d", "2026-11-23", b"\0", b"\0")
+    body = text.replace(BATCH_ID, str(batch.batch_id)).encode("latin-1")
+    response = parse_response(status, {} if media_type is None else {"Content-Type": media_type}, body)
+    return str(decide(response, batch, possibly_delivered=False).name).lower().replace("_", "-").removesuffix("-batch")
+
+
+def answers() -> dict[str, Any]:
+    """Table of statuses and bodies, with the action where it is not "retry"."""
+    table = []
+    for body, media_type, text in bodies():
+        actions = {str(status): action_of(status, media_type, text) for status in STATUSES}
+        others = {status: action for status, action in actions.items() if action != "retry"}
+        table.append({"body": body, "media_type": media_type, "text": text, "actions": others})
+    return {"statuses": STATUSES, "bodies": table}
+
+
 def vectors() -> dict[str, Any]:
-    """Rules with their cases; the expected answers are those of this project's client."""
+    """Rules with their cases, and answers; what is expected is what this project's client does."""
     rules = []
     for number, (title, section, make) in enumerate(RULES, start=1):
         cases = [{"request": each, "expected": answer(json.loads(json.dumps(each)))} for each in make()]
         rules.append({"number": number, "title": title, "section": section, "cases": cases})
-    return {"protocol": 1, "rules": rules}
+    return {"protocol": 1, "rules": rules, "answers": answers()}
 
 
 if __name__ == "__main__":

@@ -10,10 +10,9 @@ from typing import Any
 from starlette.responses import Response
 
 from hubbub.pages.html_page import STYLE
-from hubbub.wire.problems import ProblemType, RefusedError
+from hubbub.wire.problems import PROBLEM_CONTENT_TYPE, ProblemType, RefusedError
 from hubbub_aggregator.errors import RefusedWithHeaderError
 
-CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
 RETRY_STATUSES = {408, 429, 503, 507}
 NOT_OF_BATCHES = {
@@ -30,7 +29,7 @@ NOT_OF_BATCHES = {
 def problem_response(problem: ProblemType, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response of a problem type, with Retry-After if the client should send the same request again."""
     body = {
-        "type": f"/problems/{problem.slug}",
+        "type": problem.path,
         "title": problem.meaning,
         "status": problem.status,
         "detail": detail,
@@ -39,7 +38,7 @@ def problem_response(problem: ProblemType, detail: str, headers: Mapping[str, st
         json.dumps(body),
         status_code=problem.status,
         headers={**_retry_header(problem), **(headers or {})},
-        media_type=CONTENT_TYPE,
+        media_type=PROBLEM_CONTENT_TYPE,
     )
 
 
@@ -66,7 +65,7 @@ def openapi_responses(*problems: ProblemType) -> dict[int | str, dict[str, Any]]
     return {
         status: {
             "description": " ".join(f"`{problem.slug}`: {problem.meaning}" for problem in same_status),
-            "content": {CONTENT_TYPE: {"schema": _schema(same_status)}},
+            "content": {PROBLEM_CONTENT_TYPE: {"schema": _schema(same_status)}},
         }
         for status, same_status in by_status.items()
     }
@@ -79,7 +78,7 @@ def _schema(problems: list[ProblemType]) -> dict[str, Any]:
         "required": ["type", "title", "status", "detail"],
         "properties": {
             "type": {
-                "enum": [f"/problems/{problem.slug}" for problem in problems],
+                "enum": [problem.path for problem in problems],
                 "description": "Path of a page that explains the problem.",
             },
             "title": {"enum": [problem.meaning for problem in problems]},

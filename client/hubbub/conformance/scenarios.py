@@ -11,6 +11,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
+from hubbub.conformance.answers import answers_to_try
 from hubbub.conformance.noise import find_bias
 from hubbub.conformance.scripted_aggregator import (
     LONGEST_REQUEST_SECONDS,
@@ -232,7 +233,8 @@ def nothing_without_consent(world: World) -> None:
 
 def same_bytes_again(world: World) -> None:
     """After 503 and 408, and without an answer, the same bytes are sent again until the answer comes, also after a restart."""
-    answers = Answer(503), Answer(202, delivery=Delivery.LOST), Answer(408), Answer(202, delivery=Delivery.RESET)
+    busy, slow = Answer.refusing(ProblemType.UNAVAILABLE), Answer.refusing(ProblemType.TOO_SLOW)
+    answers = busy, Answer(delivery=Delivery.LOST), slow, Answer(delivery=Delivery.RESET)
     sent = world.first_request(*answers)
     world.advance(hours=6)
     world.restart()
@@ -242,7 +244,7 @@ def same_bytes_again(world: World) -> None:
 
 def gives_up_slow_answers(world: World) -> None:
     """A request ends after ten seconds, whatever comes of its answer, and the same bytes are sent again."""
-    sent = world.first_request(Answer(202, delivery=Delivery.SLOW))
+    sent = world.first_request(Answer(delivery=Delivery.SLOW))
     world.advance(days=1)
     if world.aggregator.has_waiting:
         raise BrokenError(
@@ -252,15 +254,42 @@ def gives_up_slow_answers(world: World) -> None:
 
 
 def sets_large_reports_aside(world: World) -> None:
-    """After 413 a report is not sent again, but one that may have been stored is sent again until an answer comes."""
-    too_large = Answer(413, (), ProblemType.TOO_LARGE)
+    """After 413 a report is not sent again, also if it may have been stored: it would be refused again and again."""
+    too_large = Answer.refusing(ProblemType.TOO_LARGE)
     refused = world.first_request(too_large)
     world.advance(days=1)
-    in_doubt = world.next_request(Answer(202, delivery=Delivery.LOST), too_large)
+    in_doubt = world.next_request(Answer(delivery=Delivery.LOST), too_large)
     world.advance(days=2)
     if len(world.attempts(refused.batch_id)) > 1:
         raise BrokenError("a report was sent again after 413")
-    _check_attempts(world, in_doubt, "a lost answer and 413", 3)
+    if len(world.attempts(in_doubt.batch_id)) > 2:
+        raise BrokenError("a report was sent again after a lost answer and 413")
+
+
+ANSWERED = tuple(
+    Metric.boolean(f"answered_{number}", prob_p=0.25, prob_q=0.75, prob_f=0.9, **_FIELDS) for number in range(8)
+)
+"""Metrics with eight batches a day."""
+
+
+def believes_only_the_aggregator(world: World) -> None:
+    """After each answer a report is sent again, unless the answer is an aggregator's own and final."""
+    cases = {case.answer: case for case in answers_to_try()}
+    world.aggregator.answer_first_attempts(*cases)
+    world.agree()
+    for _ in range(24 * (len(cases) // len(world.definitions) + 7)):
+        world.set_time(world.aggregator.now + timedelta(hours=1))
+    given = world.aggregator.first_answers
+    if len(given) < len(cases):
+        raise BrokenError(f"{len(given)} batches were sent in the days in which {len(cases)} should have been")
+    for batch_id, answer in given.items():
+        attempts, case = world.attempts(batch_id), cases[answer]
+        if case.is_final and len(attempts) > 1:
+            raise BrokenError(f"a report was sent again after {case.description}, which is final")
+        if not case.is_final and len(attempts) < 2:
+            raise BrokenError(f"a report was not sent again after {case.description}, which decides nothing")
+        if any(request.body != attempts[0].body for request in attempts):
+            raise BrokenError(f"a report was sent again with other bytes after {case.description}")
 
 
 def _check_attempts(world: World, sent: Request, answers: str, number: int) -> None:
@@ -280,7 +309,7 @@ def _check_attempts(world: World, sent: Request, answers: str, number: int) -> N
 
 def waits_as_asked(world: World) -> None:
     """After 429 with Retry-After, nothing is sent before that time."""
-    sent = world.first_request(Answer(429, (("Retry-After", "7200"),), ProblemType.TOO_MANY))
+    sent = world.first_request(Answer.refusing(ProblemType.TOO_MANY, ("Retry-After", "7200")))
     world.advance(hours=1)
     world.advance(hours=4)
     early = next(
@@ -294,7 +323,7 @@ def waits_as_asked(world: World) -> None:
 
 def drops_closed_periods(world: World) -> None:
     """After 410 of a closed period its batch is not sent again."""
-    sent = world.first_request(Answer(410, (), ProblemType.PERIOD_CLOSED))
+    sent = world.first_request(Answer.refusing(ProblemType.PERIOD_CLOSED))
     for _ in range(3):
         world.advance(days=1)
     if len(world.attempts(sent.batch_id)) > 1:
@@ -464,6 +493,13 @@ SCENARIOS: tuple[tuple[int, str, str, Scenario, tuple[Metric, ...]], ...] = (
         "format.md, Streams derived from the secret",
         draws_fresh_noise,
         (WIDE,),
+    ),
+    (
+        115,
+        "only the aggregator's own answer is final",
+        "format.md, Answers to a batch",
+        believes_only_the_aggregator,
+        ANSWERED,
     ),
 )
 """Number, title, page and section, scenario, and the metrics of the client."""

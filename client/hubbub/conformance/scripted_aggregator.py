@@ -9,6 +9,7 @@ import socket
 import struct
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -19,7 +20,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from hubbub.defaults import LOOPBACK
-from hubbub.wire.problems import ProblemType
+from hubbub.wire.answers import ACCEPTANCES
+from hubbub.wire.batch import CONTENT_TYPE
+from hubbub.wire.problems import PROBLEM_CONTENT_TYPE, ProblemType
 
 SILENT_SECONDS = 4.0
 """Time from a request to the headers of a slow answer."""
@@ -46,13 +49,48 @@ class Delivery(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Content:
+    """Body of an answer, and its media type. `BATCH_ID` in it stands for the batch's id, and each character for one byte."""
+
+    media_type: str | None
+    text: str
+
+
+BATCH_ID = "BATCH_ID"
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer to one request, and how it comes."""
+    """Answer to one request, and how it comes.
+
+    content : by default that of an acceptance
+    """
 
     status: int = 202
     headers: tuple[tuple[str, str], ...] = ()
-    problem: ProblemType | None = None
+    content: Content = field(default_factory=lambda: acceptance(202))
     delivery: Delivery = Delivery.WHOLE
+
+    @classmethod
+    def refusing(cls, problem: ProblemType, *headers: tuple[str, str]) -> Self:
+        """Return the refusal of a batch."""
+        return cls(problem.status, headers, refusal(problem))
+
+
+def acceptance(status: int) -> Content:
+    """Return what an aggregator says when it accepts a batch."""
+    return Content(CONTENT_TYPE, json.dumps({"batch_id": BATCH_ID, "status": ACCEPTANCES[status]}))
+
+
+def refusal(problem: ProblemType) -> Content:
+    """Return what an aggregator says when it refuses a batch."""
+    fields = {
+        "type": problem.path,
+        "title": problem.meaning,
+        "status": problem.status,
+        "detail": "as the scenario asks",
+    }
+    return Content(PROBLEM_CONTENT_TYPE, json.dumps(fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +115,10 @@ class Request:
 class ScriptedAggregator:
     """Server on a free port of the loopback interface. It is a context manager.
 
-    now         : time of its Date header
-    requests    : all that arrived, in order
-    has_waiting : whether a client still waited for a slow answer after LONGEST_REQUEST_SECONDS
+    now           : time of its Date header
+    requests      : all that arrived, in order
+    has_waiting   : whether a client still waited for a slow answer after LONGEST_REQUEST_SECONDS
+    first_answers : those of `answer_first_attempts` that were given, by the batch's id
 
     A batch without a script is stored: 202, and 200 if it was stored before.
     """
@@ -88,12 +127,18 @@ class ScriptedAggregator:
     requests: list[Request] = field(default_factory=list)
     has_waiting: bool = False
     _stored: set[str] = field(default_factory=set)
+    first_answers: dict[str, Answer] = field(default_factory=dict)
     _script: deque[Answer] = field(default_factory=deque)
     _scripted: str | None = None
+    _firsts: deque[Answer] = field(default_factory=deque)
 
     def answer_next_batch(self, *answers: Answer) -> None:
         """Give these answers to the attempts of the next batch that was not sent before."""
         self._script, self._scripted = deque(answers), None
+
+    def answer_first_attempts(self, *answers: Answer) -> None:
+        """Give each of these answers to the first attempt of another batch."""
+        self._firsts, self.first_answers = deque(answers), {}
 
     @property
     def scripted_batch(self) -> str | None:
@@ -107,7 +152,8 @@ class ScriptedAggregator:
             """Handler of one connection."""
 
             def do_POST(self) -> None:
-                aggregator._answer(self)
+                with suppress(ConnectionError):  # the client leaves before the end of an answer that it does not accept
+                    aggregator._answer(self)
 
             do_GET = do_POST  # noqa: N815
 
@@ -151,7 +197,7 @@ class ScriptedAggregator:
         request = Request(handler.path, tuple(handler.headers.items()), body, self.now)
         answer = self._next_answer(request.batch_id)
         self.requests.append(request)
-        if answer.status in (200, 202):
+        if answer.content == acceptance(202) and answer.status == 202:
             self._stored.add(request.batch_id)
         match answer.delivery:
             case Delivery.LOST:
@@ -164,26 +210,25 @@ class ScriptedAggregator:
                 _send(handler, answer, request.batch_id)
 
     def _next_answer(self, batch_id: str) -> Answer:
-        if self._scripted is None and batch_id not in {request.batch_id for request in self.requests}:
+        is_new = batch_id not in {request.batch_id for request in self.requests}
+        if is_new and self._firsts:
+            self.first_answers[batch_id] = self._firsts.popleft()
+            return self.first_answers[batch_id]
+        if is_new and self._scripted is None:
             self._scripted = batch_id
         if self._script and batch_id == self._scripted:
             return self._script.popleft()
-        return Answer(200 if batch_id in self._stored else 202)
+        return Answer(200, content=acceptance(200)) if batch_id in self._stored else Answer()
 
 
 def _send(handler: BaseHTTPRequestHandler, answer: Answer, batch_id: str) -> None:
-    problem = answer.problem
-    fields = (
-        {"batch_id": batch_id} if problem is None else {"type": f"/problems/{problem.slug}", "status": problem.status}
-    )
-    content = json.dumps(fields).encode()
+    content = answer.content.text.replace(BATCH_ID, batch_id).encode("latin-1")
     handler.send_response(answer.status)
-    for name, value in (
-        *answer.headers,
-        ("Content-Type", "application/json" if problem is None else "application/problem+json"),
-        ("Content-Length", str(len(content))),
-    ):
+    for name, value in answer.headers:
         handler.send_header(name, value)
+    if answer.content.media_type is not None:
+        handler.send_header("Content-Type", answer.content.media_type)
+    handler.send_header("Content-Length", str(len(content)))
     handler.end_headers()
     handler.wfile.write(content)
 

@@ -9,6 +9,8 @@ from enum import Enum
 
 from hubbub.errors import HubbubError
 
+PROBLEM_CONTENT_TYPE = "application/problem+json"
+
 
 class ProblemType(Enum):
     """Problem type of a response of the aggregator.
@@ -79,6 +81,11 @@ class ProblemType(Enum):
         self.slug = slug
         self.status = status
         self.meaning = meaning
+
+    @property
+    def path(self) -> str:
+        """Address of its page: the `type` of a problem document."""
+        return f"/problems/{self.slug}"
 
 
 class RefusedError(HubbubError):

@@ -14,19 +14,26 @@ const MAX_DELAY = 40 * DAY;
 const SENT_KEPT = 10;
 const OVERDUE_AFTER = 60 * SECOND;
 
-type Action = "accept" | "retry" | "quarantine" | "pause" | "pause-metric" | "hold-metric" | "drop" | "drop-metric";
+/** Refusals of an aggregator, by what they mean for a batch of one report. */
+const REFUSALS = {
+  retry: "408 too-slow,422 period-not-started,429 too-many,500 internal-error,503 unavailable,507 disk-full",
+  // a proxy damages requests, or the url or the token is wrong
+  pause:
+    "400 not-http,401 unauthorized,403 forbidden,403 cross-site,404 not-found,405 method-not-allowed,415 unsupported-media-type,422 invalid-query,431 headers-too-large",
+  quarantine:
+    "400 malformed,413 too-large,422 cohort-out-of-range,422 wrong-group,422 wrong-size,422 padding-set,422 no-reports,422 too-many-reports,422 period-misaligned,422 implausible-report",
+  "pause-metric": "404 unknown-metric",
+  "hold-metric": "409 digest-mismatch",
+  drop: "410 period-closed",
+  "drop-metric": "410 metric-expired",
+};
 
-/** Action for a batch of one report. inDoubt : the aggregator may have stored it, so it is sent again unchanged, or dropped */
-export function decide(status: number | null, problem: string, inDoubt: boolean): Action {
-  if (status === 200 || status === 202) return "accept";
-  if (status === null || [408, 425, 429].includes(status) || problem === "period-not-started") return "retry";
-  if (problem === "digest-mismatch") return "hold-metric";
-  if (problem === "period-closed") return "drop";
-  if (problem === "metric-expired") return "drop-metric";
-  if (problem === "unknown-metric") return "pause-metric";
-  if (problem === "not-http") return "pause"; // a proxy damages requests
-  if ([400, 413, 422].includes(status)) return inDoubt ? "retry" : "quarantine";
-  return status >= 400 && status < 500 ? "pause" : "retry";
+type Action = keyof typeof REFUSALS | "accept";
+
+/** Action for the answer to a batch of one report; undefined : the answer is not an aggregator's, so it decides nothing. */
+export function decide({ status, problem, batchId }: UploadResponse, id: string): Action | undefined {
+  if ((status === 200 || status === 202) && batchId === id) return "accept";
+  return (Object.keys(REFUSALS) as (keyof typeof REFUSALS)[]).find((action) => REFUSALS[action].split(",").includes(`${status} ${problem}`));
 }
 
 /** Batch to send next, and the time; hurry : overdue batches at once. */
@@ -64,19 +71,21 @@ export function retryAfter(header: string, now: number): number {
 export function applyResponse(state: State, id: string, inDoubt: boolean, response: UploadResponse, now: number, random: RandomBytes): void {
   const batch = state.queue.find((each) => each.id === id);
   if (!batch) return; // consent was withdrawn, or another tab had the answer
-  const isOurs = response.status !== null && (response.status >= 400 || ([200, 202].includes(response.status) && response.batchId === id));
-  const status = isOurs ? response.status : null;
-  const theirs = Date.parse(response.date);
+  const own = decide(response, id);
+  const theirs = own ? Date.parse(response.date) : NaN;
   const isOtherClock = Math.abs(theirs - now) > DAY;
-  let action = decide(status, response.problem, inDoubt);
-  if (isOtherClock && action !== "accept") action = "pause";
-  if (status !== null) batch.attempted = inDoubt; // this attempt was answered
+  const action = isOtherClock && own !== "accept" ? "pause" : (own ?? "retry");
+  if (own) batch.attempted = inDoubt; // this attempt was answered
   if (!Number.isNaN(theirs) && !isOtherClock) state.confirmedAt = Math.max(state.confirmedAt, now);
+  const said = own ? `${response.status} ${response.problem}` : response.status ? `unrecognized answer: status ${response.status}` : "no answer";
+  const failed = (): void => count((state.counts.failedUploads ??= {}), own ? "postponed" : response.status ? "unrecognized" : "no-response");
   if (action === "retry" || action === "pause") {
+    failed();
     state.failures++;
     const jitter = uniform(random) * Math.min(HOUR, BACKOFF_BASE * 2 ** Math.min(state.failures - 1, 20));
     state.backoffUntil = now + (action === "pause" ? HOUR : retryAfter(response.retryAfter, now) + jitter);
-    state.lastError = status === null ? "no answer" : `${status} ${response.problem}`.trim();
+    batch.sendAt = state.backoffUntil; // other due batches come first: one that always fails does not hold them up
+    state.lastError = said;
     return;
   }
   if (state.failures) spreadAfterOutage(state, now, random, id);
@@ -96,14 +105,15 @@ export function applyResponse(state: State, id: string, inDoubt: boolean, respon
   } else if (action === "quarantine") {
     remove(isThis, "");
     state.counts.quarantined++;
-    state.quarantine = [...state.quarantine, { body: batch.body.trimEnd(), problem: `${status} ${response.problem}`.trim() }].slice(-SENT_KEPT);
+    state.quarantine = [...state.quarantine, { body: batch.body.trimEnd(), problem: said }].slice(-SENT_KEPT);
   } else if (action === "drop") {
     remove(isThis, "refused");
   } else if (action === "drop-metric") {
     remove((each) => each.digest === batch.digest, "expired");
   } else {
+    failed();
     state.paused[batch.digest] = now + (action === "hold-metric" ? DAY : HOUR);
-    state.lastError = `${status} ${response.problem} (${batch.metric})`;
+    state.lastError = `${said} (${batch.metric})`;
   }
 }
 

@@ -49,6 +49,8 @@ export interface Counts {
   acknowledged: number;
   quarantined: number;
   dropped: Record<string, number>;
+  /** Attempts to send that settled nothing: "no-response", "unrecognized" or "postponed". Missing in the state of an older client. */
+  failedUploads?: Record<string, number>;
 }
 
 export interface State {

@@ -5,8 +5,9 @@ import { HubbubError } from "./errors.ts";
 /** Answer to an upload. status : null if none could be read */
 export interface UploadResponse {
   readonly status: number | null;
-  /** Last part of the `type` of a problem document (RFC 9457), or "". */
+  /** Slug of the problem type of an aggregator's refusal, or "". */
   readonly problem: string;
+  /** Id of the batch that an aggregator's acceptance names, or "". */
   readonly batchId: string;
   /** Headers Retry-After and Date, or "". */
   readonly retryAfter: string;
@@ -18,7 +19,9 @@ export type Transport = (body: string, limit: AbortSignal) => Promise<UploadResp
 
 const TIMEOUT = 10_000;
 const MOST_BYTES = 65_536;
-const LONGEST_PROBLEM = 80;
+const PROBLEMS = "/problems/";
+/** Field `status` of the answer to a batch that counts. */
+const ACCEPTANCES: Readonly<Record<number, string>> = { 202: "stored", 200: "duplicate" };
 export const NO_RESPONSE: UploadResponse = { status: null, problem: "", batchId: "", retryAfter: "", date: "" };
 
 /** Raises HubbubError unless an address is https, or http on this machine. */
@@ -52,7 +55,8 @@ export function fetchTransport(url: string): Transport {
       });
       const text = await readBody(response, limit.signal);
       const header = (name: string): string => response.headers.get(name) ?? "";
-      return { status: response.status, ...readDocument(text), retryAfter: header("retry-after"), date: header("date") };
+      const { status } = response;
+      return { status, ...readAnswer(status, header("content-type"), text), retryAfter: header("retry-after"), date: header("date") };
     } catch {
       return NO_RESPONSE;
     } finally {
@@ -62,32 +66,35 @@ export function fetchTransport(url: string): Transport {
   };
 }
 
-/** Text of a body, at most MOST_BYTES of it. Cancels what it reads itself: Node 20 may forget a signal after the headers. */
+/** Text of a body; throws if it is longer than MOST_BYTES or not UTF-8. Cancels what it reads itself: Node 20 may forget a signal after the headers. */
 async function readBody(response: Response, limit: AbortSignal): Promise<string> {
   const reader = response.body!.getReader();
   const cancel = (): void => void reader.cancel().catch(() => undefined);
   limit.addEventListener("abort", cancel);
-  const decoder = new TextDecoder();
+  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   let text = "";
-  for (let length = 0; length < MOST_BYTES; ) {
+  for (let left = MOST_BYTES; left >= 0; ) {
     const { done, value } = await reader.read();
-    if (done) break;
-    length += value.length;
+    limit.throwIfAborted();
+    if (done) return text + decoder.decode();
+    left -= value.length;
     text += decoder.decode(value, { stream: true });
   }
   cancel();
-  limit.throwIfAborted();
-  return text;
+  throw new RangeError();
 }
 
-function readDocument(text: string): { problem: string; batchId: string } {
-  let document: unknown = null;
+/** What an aggregator's answer says; "" of any other (docs/reference/format.md, "Answers to a batch"). */
+export function readAnswer(status: number, contentType: string, text: string): { problem: string; batchId: string } {
+  let document: unknown;
   try {
     document = JSON.parse(text);
   } catch {
     // a proxy's page
   }
-  const { type, batch_id: batchId } = (typeof document === "object" && document !== null ? document : {}) as Record<string, unknown>;
-  const problem = typeof type === "string" ? (/([a-z0-9-]{1,64})\/?$/.exec(type.slice(-LONGEST_PROBLEM))?.[1] ?? "") : "";
-  return { problem, batchId: typeof batchId === "string" ? batchId : "" };
+  const { type, status: named, batch_id: batchId } = Object(document) as Record<string, unknown>;
+  const media = contentType.split(";")[0]!.trim().toLowerCase();
+  const isProblem = media === "application/problem+json" && named === status && typeof type === "string" && type.startsWith(PROBLEMS);
+  const isAcceptance = media === "application/json" && named !== undefined && named === ACCEPTANCES[status] && typeof batchId === "string";
+  return { problem: isProblem ? type.slice(PROBLEMS.length) : "", batchId: isAcceptance ? batchId : "" };
 }

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { mock, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { build } from "esbuild";
 import { Client, FileStorage } from "../dist/node.js";
 
 const DAY = 86_400_000;
@@ -224,7 +225,7 @@ test("an answer with a hostile type costs nothing", async () => {
   let world;
   const server = createServer((request, response) => {
     request.resume();
-    response.writeHead(400, { "Content-Type": "application/problem+json", Date: new Date(world.now).toUTCString() }).end(JSON.stringify({ type: `${"/".repeat(60_000)}x` }));
+    response.writeHead(400, { "Content-Type": "application/problem+json", Date: new Date(world.now).toUTCString() }).end(JSON.stringify({ type: `/problems/${"/".repeat(60_000)}x`, status: 400 }));
   }).listen(0, "127.0.0.1");
   server.unref();
   await new Promise((resolve) => server.on("listening", resolve));
@@ -234,7 +235,112 @@ test("an answer with a hostile type costs nothing", async () => {
   await pass(world, 3);
   const { user } = process.cpuUsage(before);
   assert.ok(user < 2_000_000, `${user} us`);
-  assert.ok((await world.client.inspect()).counts.quarantined > 0);
+  const { counts } = await world.client.inspect();
+  assert.equal(counts.quarantined, 0);
+  assert.ok(counts.failedUploads.unrecognized > 0);
+  await world.client.close();
+});
+
+const { answers } = JSON.parse(readFileSync(new URL("../../../client/hubbub/conformance/vectors.json", import.meta.url), "utf8"));
+
+test("each answer of the conformance kit has its action", async () => {
+  const compiled = async (name) => {
+    const { outputFiles } = await build({ entryPoints: [`src/${name}.ts`], bundle: true, format: "esm", write: false });
+    return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
+  };
+  const [{ readAnswer }, { decide }] = await Promise.all(["transport", "retry_policy"].map(compiled));
+  const id = "7f4df1a6-4f0c-4a33-9d7e-6b3f9f6c1c55";
+  let own = 0;
+  for (const { body, media_type: mediaType, text, actions } of answers.bodies) {
+    const bytes = Buffer.from(text.replaceAll("BATCH_ID", id), "latin1");
+    for (const status of answers.statuses) {
+      let decoded = "";
+      try {
+        decoded = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+      } catch {
+        // as the transport does: no answer
+      }
+      const action = decide({ status, ...readAnswer(status, mediaType ?? "", decoded) }, id);
+      assert.equal(action ?? "retry", actions[status] ?? "retry", `${status} with ${body}`);
+      own += action !== undefined;
+    }
+  }
+  assert.ok(own > 29 && own < 50, `${own} answers are an aggregator's own`);
+});
+
+/** Server whose answers to uploads a test sets: [status, media type, text, headers]. */
+async function serving(answer) {
+  const world = { now: NOON };
+  const server = createServer((request, response) => {
+    let body = "";
+    request.on("data", (part) => (body += part)).on("end", () => {
+      const [status, mediaType, text, headers = {}] = answer(JSON.parse(body));
+      response.writeHead(status, { "Content-Type": mediaType, Date: new Date(world.now).toUTCString(), ...headers }).end(text);
+    });
+  }).listen(0, "127.0.0.1");
+  server.unref();
+  await new Promise((resolve) => server.on("listening", resolve));
+  return { world, url: `http://127.0.0.1:${server.address().port}` };
+}
+
+for (const [name, answer] of Object.entries({
+  "a page": [413, "text/html", "<h1>nginx</h1>"],
+  "a portal": [200, "text/html", "<h1>welcome</h1>"],
+  "a problem of 70 kB": [400, "application/problem+json", JSON.stringify({ type: "/problems/malformed", status: 400, detail: "d".repeat(70_000) })],
+  "half an answer": [400, "application/problem+json", JSON.stringify({ type: "/problems/malformed", status: 400 }), { "Content-Length": 999 }],
+  "bytes that are not UTF-8": [400, "application/problem+json", Buffer.from('{"type":"/problems/malformed","status":400,"detail":"\xff"}', "latin1")],
+})) {
+  test(`${name} ends nothing: the report arrives once the proxy is right`, async () => {
+    let isRight = false;
+    const taken = [];
+    const { world, url } = await serving((batch) => {
+      if (!isRight) return answer;
+      taken.push(batch.batch_id);
+      return [202, "application/json", JSON.stringify({ batch_id: batch.batch_id, status: "stored" })];
+    });
+    const { client } = await started({ transport: undefined, url, clock: () => world.now, definitions: [DARK] });
+    world.client = client;
+    await client.setConsent("on");
+    await client.record("dark", true);
+    await pass(world, 3);
+    let { counts, queued, lastError } = await client.inspect();
+    assert.deepEqual([counts.quarantined, counts.acknowledged, counts.dropped], [0, 0, {}]);
+    assert.equal(queued.length, counts.formed);
+    assert.ok((counts.failedUploads.unrecognized ?? 0) + (counts.failedUploads["no-response"] ?? 0) >= 3);
+    assert.match(lastError, /unrecognized answer|no answer/);
+    isRight = true;
+    const formed = counts.formed;
+    await pass(world, 3);
+    ({ counts } = await client.inspect());
+    assert.ok(counts.acknowledged >= formed, JSON.stringify(counts));
+    assert.equal(new Set(taken).size, taken.length);
+    await client.close();
+  });
+}
+
+test("a batch that always fails does not hold up the others", async () => {
+  const world = await started();
+  await world.client.setConsent("on");
+  world.answer = () => (world.sent.at(-1).metric === "dark" ? { status: 403, batchId: "" } : {});
+  await pass(world, 8);
+  const { counts, queued } = await world.client.inspect();
+  assert.ok(counts.acknowledged >= 5, JSON.stringify(counts));
+  assert.ok(queued.every((body) => JSON.parse(body).metric === "dark" || JSON.parse(body).period >= "2026-11-29"));
+  await world.client.close();
+});
+
+test("a refusal settles a batch that may have been delivered, and the clock of a portal confirms nothing", async () => {
+  const world = await started({ definitions: [DARK] });
+  await world.client.setConsent("on");
+  world.answer = () => ({ status: 504, batchId: "", date: "Sat, 01 Jan 2000 00:00:00 GMT" });
+  await pass(world, 2);
+  assert.equal(world.storage.state.confirmedAt, 0);
+  assert.ok(world.storage.state.queue.some((batch) => batch.attempted));
+  world.answer = () => ({ status: 422, batchId: "", problem: "wrong-size" });
+  await pass(world, 2);
+  const { counts, queued } = await world.client.inspect();
+  assert.ok(counts.quarantined >= 2, JSON.stringify(counts));
+  assert.equal(counts.quarantined + queued.length, counts.formed);
   await world.client.close();
 });
 

@@ -100,7 +100,7 @@ def test_inspect_and_ledger_return_what_the_commands_print(consent: str, rig: Ri
 
 COUNTERS = (
     *("recorded", "chosen", "superseded", "ignored", "formed", "stood_in"),
-    *("acknowledged", "queued", "quarantined", "dropped", "damaged_records"),
+    *("acknowledged", "queued", "quarantined", "dropped", "failed_uploads", "damaged_records"),
 )
 KEYS = {
     "inspect": ("consent", "machines", "queued", "failures", "last_error", "quarantined", "last_sent", "accounting"),
@@ -122,7 +122,7 @@ KEYS = {
 
 def test_keys_of_the_commands_json_keep_their_order(rig: Rig) -> None:
     """Scripts read these documents, so their keys are part of the interface."""
-    rig.transport.responses = [UploadResponse(422, "bad-report")]
+    rig.transport.responses = [UploadResponse(422, "wrong-size")]
     client = rig.agreed(HOMEPAGE, SURVEY)
     deliver(client)
     rig.clock.now = datetime.combine(rig.clock().date() + timedelta(days=2), time(), UTC)

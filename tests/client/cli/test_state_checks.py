@@ -82,7 +82,7 @@ MISMATCH = UploadResponse(409, problem="digest-mismatch")
         (
             UploadResponse(404),
             Health.WARNING,
-            "the last 3 upload attempts failed, last error: 404",
+            "the last 3 upload attempts failed, last error: unrecognized answer: status 404",
             "to be sent after 20",
         ),
         (REFUSED, Health.WARNING, "last error: no response: certificate verify failed", "to be sent after 20"),

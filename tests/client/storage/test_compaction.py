@@ -186,8 +186,8 @@ def test_idle_process_follows_compaction_without_reading_snapshot(rig: Rig) -> N
 def lived(client: Client, rig: Rig, chance: random.Random) -> None:
     """Do something that writes, of every kind."""
     answers = (
-        UploadResponse(413),
-        UploadResponse(422),
+        UploadResponse(413, problem="too-large"),
+        UploadResponse(422, problem="wrong-size"),
         UploadResponse(503),
         UploadResponse(410, problem="period-closed"),
         NO_RESPONSE,

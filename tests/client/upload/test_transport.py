@@ -27,6 +27,11 @@ from tests.client.conftest import SURVEY, Rig, require_balanced
 from tests.support.paths import DATA
 
 CERTIFICATE = DATA / "localhost.pem"
+STORED, JSON, PROBLEM = (
+    b'{"batch_id": "x", "status": "stored"}',
+    "Content-Type: application/json",
+    "Content-Type: application/problem+json",
+)
 BODY = b'{"batch_id":"4d3c0e46-4b1c-4b7e-9f55-3a8f3c2d1e0f"}'
 
 
@@ -99,7 +104,7 @@ def test_rejects_url_with_user_name_without_repeating_it(user: str) -> None:
 
 def test_request_headers_do_not_identify_client() -> None:
     heard: list[bytes] = []
-    answer = http("202 Accepted", b'{"batch_id": "x"}', "Set-Cookie: id=1", "Date: Sat, 21 Nov 2026 12:00:00 GMT")
+    answer = http("202 Accepted", STORED, JSON, "Set-Cookie: id=1", "Date: Sat, 21 Nov 2026 12:00:00 GMT")
     with server(answering(answer, heard)) as url:
         transport = HttpTransport(url)
         responses = [transport.send(BODY) for _ in range(2)]
@@ -122,26 +127,38 @@ def test_thread_that_has_connected_does_not_hold_up_the_next_request(monkeypatch
             time.sleep(0.5)
 
     monkeypatch.setattr("hubbub.sdk.upload.transport.threading.Thread", SlowToReturn)
-    with server(answering(http("202 Accepted", b'{"batch_id": "x"}'), [])) as url:
+    with server(answering(http("202 Accepted", STORED, JSON), [])) as url:
         transport = HttpTransport(url)
         assert [transport.send(BODY).status for _ in range(2)] == [202, 202]
+
+
+BUSY = b'{"type": "/problems/unavailable", "status": 503}'
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (http("200 OK", b"<html>welcome</html>"), UploadResponse(200)),
+        (
+            http("200 OK", b"<html>welcome</html>", "Content-Type: text/html", "Retry-After: 9"),
+            UploadResponse(200, retry_after="9"),
+        ),
         (http("302 Found", b"", "Location: http://127.0.0.1:1/"), UploadResponse(302)),
-        (
-            http("503 Busy", b'{"type": "/problems/unavailable"}', "Retry-After: 7"),
-            UploadResponse(503, "unavailable", retry_after="7"),
-        ),
-        (
-            http("409 Conflict", b'{"type": "https://x.org/problems/digest-mismatch"}'),
-            UploadResponse(409, "digest-mismatch"),
-        ),
+        (http("503 Busy", BUSY, PROBLEM, "Retry-After: 7"), UploadResponse(503, "unavailable", retry_after="7")),
+        (http("503 Busy", BUSY, f"{PROBLEM}; charset=utf-8"), UploadResponse(503, "unavailable")),
+        (http("503 Busy", BUSY.ljust(1 << 16), PROBLEM), UploadResponse(503, "unavailable")),
+        (http("503 Busy", BUSY.ljust((1 << 16) + 1), PROBLEM), UploadResponse(503)),
+        (http("503 Busy", BUSY, PROBLEM, "Content-Type: text/html"), UploadResponse(503)),
+        (http("503 Busy", BUSY), UploadResponse(503)),
+        (http("503 Busy", BUSY, PROBLEM, "Content-Encoding: gzip"), NO_RESPONSE),
+        (http("503 Busy", BUSY, PROBLEM, "Content-Length: 999"), NO_RESPONSE),
+        (http("503 Busy", BUSY, PROBLEM)[:-5], NO_RESPONSE),
+        (http("202 Accepted", STORED, JSON)[:-5], NO_RESPONSE),
+        (http("202 Accepted", STORED, JSON), UploadResponse(202, batch_id="x")),
+        (http("200 OK", STORED, JSON), UploadResponse(200)),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + http("202 Accepted", STORED, JSON), UploadResponse(202, batch_id="x")),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", UploadResponse(204)),
         (http("200 OK", b"[" * 30_000), UploadResponse(200)),
-        (http("200 OK", b"x" * 200_000), NO_RESPONSE),
+        (http("200 OK", b"x" * 200_000), UploadResponse(200)),
         (b"not http at all\r\n\r\n", NO_RESPONSE),
         (b"", NO_RESPONSE),
     ],
@@ -165,7 +182,7 @@ def test_untrusted_certificate_is_rejected() -> None:
 
     def secure(connection: socket.socket) -> None:
         with context.wrap_socket(connection, server_side=True) as wrapped:
-            answering(http("202 Accepted", b'{"batch_id": "x"}'), heard)(wrapped)
+            answering(http("202 Accepted", STORED, JSON), heard)(wrapped)
 
     with server(secure) as url:
         url = url.replace("http", "https")
@@ -374,7 +391,7 @@ def test_program_exits_during_dns_lookup(tmp_path: Path) -> None:
 def test_unresponsive_address_leaves_time_for_next(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[bytes] = []
     batch_id = json.loads(BODY)["batch_id"]
-    body = json.dumps({"batch_id": batch_id}).encode()
+    body = json.dumps({"batch_id": batch_id, "status": "stored"}).encode()
     taken = b"HTTP/1.1 202 Accepted\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     monkeypatch.setattr("hubbub.sdk.upload.transport.REQUEST_TIMEOUT_SECONDS", 3.0)
     with server(answering(taken, heard)) as url, socket.socket() as hole, ExitStack() as queue:

@@ -7,6 +7,7 @@ import logging
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 from scipy import stats
@@ -21,7 +22,16 @@ from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 
 @pytest.mark.parametrize(
-    "answer", [NO_RESPONSE, UploadResponse(503), UploadResponse(200, batch_id="a portal's"), UploadResponse(302)]
+    "answer",
+    [
+        *(
+            NO_RESPONSE,
+            UploadResponse(503),
+            UploadResponse(503, "unavailable"),
+            UploadResponse(200, batch_id="a portal's"),
+        ),
+        *(UploadResponse(status) for status in (302, 400, 410, 413, 422)),
+    ],
 )
 def test_unaccepted_batch_is_resent_unchanged(answer: UploadResponse, rig: Rig) -> None:
     rig.transport.responses = [answer] * 50
@@ -40,7 +50,7 @@ def test_unaccepted_batch_is_resent_unchanged(answer: UploadResponse, rig: Rig) 
     assert client.accounting().acknowledged == 1
 
 
-def test_413_splits_batch_unless_possibly_delivered(rig: Rig) -> None:
+def test_413_splits_batch_and_quarantines_one_that_was_possibly_delivered(rig: Rig) -> None:
     client = rig.agreed()
     with collaborators(client).journal:
         empty = Batch.from_reports(HOMEPAGE, _period(), [])
@@ -49,7 +59,7 @@ def test_413_splits_batch_unless_possibly_delivered(rig: Rig) -> None:
         created = BatchCreation(5, queued, accounts=(), stood_in=0)
         collaborators(client).journal.write(created)
     whole = str(batch.batch_id)
-    rig.transport.responses = [UploadResponse(413)]
+    rig.transport.responses = [UploadResponse(413, "too-large")]
     collaborators(client).sender.send_now(whole)
     with collaborators(client).journal as state:
         first, second = (waiting.batch for waiting in state.queue.values())
@@ -61,8 +71,8 @@ def test_413_splits_batch_unless_possibly_delivered(rig: Rig) -> None:
     for _ in range(2):
         collaborators(client).sender.send_now(str(first.batch_id))
     with collaborators(client).journal as state:
-        assert set(state.queue) == {str(first.batch_id), str(second.batch_id)}
-        assert state.queue[str(first.batch_id)].possibly_delivered
+        assert set(state.queue) == {str(second.batch_id)}
+        assert set(state.quarantine) == {str(first.batch_id)}
     require_balanced(client.accounting())
 
 
@@ -70,22 +80,81 @@ def _period() -> Period:
     return Period(TODAY, PeriodKind.DAY)
 
 
-def test_refused_report_is_quarantined_unless_possibly_delivered(rig: Rig) -> None:
+@pytest.mark.parametrize("before", [None, NO_RESPONSE, UploadResponse(502), UploadResponse(413)])
+def test_refused_report_is_quarantined_whatever_was_answered_before(before: UploadResponse | None, rig: Rig) -> None:
+    """An aggregator refuses only what it has not stored, so a refusal settles a batch that may have been delivered, too."""
     client = rig.agreed()
-    rig.transport.responses = [UploadResponse(422, "wrong-size")]
-    deliver(client)
-    assert client.accounting().quarantined == 1
-    rig.clock.move(days=1)
-    rig.transport.responses = [NO_RESPONSE, UploadResponse(422, "wrong-size")]
-    deliver(client)
-    deliver(client)
+    rig.transport.responses = [*([before] if before else []), UploadResponse(422, "wrong-size")]
+    for _ in rig.transport.responses[:]:
+        deliver(client)
     counts = client.accounting()
-    assert counts.quarantined == 1
-    assert counts.queued == 1
+    assert (counts.quarantined, counts.queued) == (1, 0)
+    require_balanced(counts)
+
+
+@pytest.mark.parametrize(
+    "answer", [NOT_SENT, NO_RESPONSE, UploadResponse(502), UploadResponse(413), UploadResponse(503, "unavailable")]
+)
+def test_an_attempt_leaves_a_doubt_unless_the_aggregator_answers(answer: UploadResponse, rig: Rig) -> None:
+    """A proxy's 504 may come after the aggregator stored the batch."""
+    client = rig.agreed()
+    rig.transport.responses = [answer]
     deliver(client)
-    counts = client.accounting()
+    with collaborators(client).journal as state:
+        assert [waiting.possibly_delivered for waiting in state.queue.values()] == [
+            answer not in (NOT_SENT, UploadResponse(503, "unavailable"))
+        ]
+
+
+def test_failed_uploads_are_counted_by_reason(rig: Rig) -> None:
+    client = rig.agreed()
+    rig.transport.responses = [NOT_SENT, UploadResponse(404), UploadResponse(413), UploadResponse(503, "unavailable")]
+    for _ in range(5):
+        deliver(client)
+        collaborators(client).compactor.compact(always=True)
+    client.close()
+    counts = rig.client().accounting()
+    assert counts.failed_uploads == {"no-response": 1, "unrecognized": 2, "postponed": 1}
     assert counts.acknowledged == 1
     require_balanced(counts)
+
+
+@pytest.mark.parametrize(
+    "answer", [UploadResponse(403), UploadResponse(500, "internal-error"), UploadResponse(401, "unauthorized")]
+)
+def test_a_batch_that_always_fails_does_not_hold_up_the_others(
+    answer: UploadResponse, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A firewall may take the random bits of one report for an attack."""
+    monkeypatch.setattr("hubbub.sdk.upload.uploader.UploadLoop.start", lambda _: None)
+    client = rig.agreed(*METRICS)
+    accepting, blocked = rig.transport.send, "question_2"
+
+    def send(body: bytes, is_wanted: object = None) -> UploadResponse:
+        return answer if json.loads(body)["metric"] == blocked else accepting(body)
+
+    monkeypatch.setattr(rig.transport, "send", send)
+    for _ in range(10 * 24):
+        rig.clock.move(hours=1)
+        while collaborators(client).sender.attempt() == 0:
+            pass
+    periods = Counter(batch.metric for batch in rig.transport.batches)
+    assert min(periods[metric.name] for metric in METRICS if metric.name != blocked) >= 7
+    with collaborators(client).journal as state:
+        assert {waiting.batch.metric for waiting in state.queue.values()} >= {blocked}
+    require_balanced(client.accounting())
+
+
+def test_the_clock_of_a_portal_confirms_nothing(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither that the system clock is right, after which batches are dropped, nor that it is wrong."""
+    client = rig.agreed()
+    dates = ["Sat, 01 Jan 2000 00:00:00 GMT", format_datetime(rig.clock() + timedelta(days=1), usegmt=True)]
+    rig.transport.responses = [UploadResponse(status, date=date) for date in dates for status in (200, 410, 503)]
+    for _ in range(6):
+        deliver(client)
+    with collaborators(client).journal as state:
+        assert (state.clock_confirmed_at, len(state.queue)) == (0.0, 1)
+    assert "the system clock differs" not in caplog.text
 
 
 def test_unsent_batch_is_not_possibly_delivered(rig: Rig) -> None:
@@ -181,10 +250,10 @@ def test_unknown_metric_is_logged_once_until_aggregator_accepts_it(rig: Rig, cap
         assert (state.unknown_metrics(), state.last_error) == ([], "")
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
-def test_4xx_pauses_uploads_for_an_hour(status: int, rig: Rig) -> None:
+@pytest.mark.parametrize(("status", "problem"), [(401, "unauthorized"), (403, "forbidden"), (404, "not-found")])
+def test_a_wrong_url_or_token_pauses_uploads_for_an_hour(status: int, problem: str, rig: Rig) -> None:
     client = rig.agreed()
-    rig.transport.responses = [UploadResponse(status)]
+    rig.transport.responses = [UploadResponse(status, problem)]
     deliver(client)
     rig.clock.move(minutes=59)
     assert collaborators(client).sender.attempt() > 0

@@ -32,6 +32,7 @@ from hubbub.sdk.storage.events import (
     DraftSnapshot,
     EnrollmentStart,
     Event,
+    FailedUploads,
     LedgerKey,
     MachineTags,
     MetricPause,
@@ -212,6 +213,7 @@ def other_events(state: State) -> Iterator[Event]:
     for digest, until in _live_items(state.paused_metrics):
         yield MetricPause(digest, until, is_held=digest in state.held_digests)
     yield Backoff(state.failures, state.backoff_until, state.last_error)
+    yield FailedUploads(state.failed_uploads)
     yield DetachedStart(state.detached_started_at)
     yield MachineTags(state.machine_tags)
 

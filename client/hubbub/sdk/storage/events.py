@@ -234,6 +234,12 @@ class Backoff(NamedTuple):
     last_error: str
 
 
+class FailedUploads(NamedTuple):
+    """Attempts to send that settled nothing so far, by reason of `FAILURE_REASONS`."""
+
+    counts: dict[str, int]
+
+
 class MetricPause(NamedTuple):
     """End of the pause of a definition (POSIX seconds; 0 ends it); `is_held` if the aggregator's differs."""
 
@@ -341,6 +347,7 @@ ReportEvent = (
 
 ClientEvent = (
     Backoff
+    | FailedUploads
     | MetricPause
     | ClockConfirmation
     | AttemptedPeriods
@@ -374,6 +381,7 @@ _WORDS: dict[type[Event], tuple[str, tuple[str, ...]]] = {
     QuarantineSnapshot: ("quarantine_snapshot", ("batch.batch_id",)),
     SentSnapshot: ("sent_snapshot", ("batch.batch_id",)),
     Backoff: ("backoff", ()),
+    FailedUploads: ("uploads_failed", ()),
     MetricPause: ("metric_paused", ("digest",)),
     ClockConfirmation: ("clock_confirmed", ()),
     AttemptedPeriods: ("attempted_periods", ("digest",)),

@@ -40,6 +40,7 @@ from hubbub.sdk.storage.events import (
     EnrollmentStart,
     Erasure,
     Event,
+    FailedUploads,
     IdentityRenewal,
     IgnoredRecordings,
     LedgerKey,
@@ -83,6 +84,9 @@ class Accounting:
         Reports that the aggregator refused.
     dropped
         Reports that were deleted, by reason.
+    failed_uploads
+        Attempts to send that settled nothing, by reason: "no-response", "unrecognized" (the answer was not an aggregator's), or
+        "postponed" (the aggregator asked to send later, for example with 429 or 503).
     damaged_records
         Damaged records of the state. The figures in them are lost.
 
@@ -104,6 +108,7 @@ class Accounting:
     queued: int
     quarantined: int
     dropped: Mapping[str, int]
+    failed_uploads: Mapping[str, int]
     damaged_records: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,6 +124,7 @@ class Accounting:
 
 
 DROP_REASONS = ("quota", "age", "expired", "consent", "local", "copied", "corrupt", "refused", "clock")
+FAILURE_REASONS = ("no-response", "unrecognized", "postponed")
 IGNORE_REASONS = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-state")
 MAX_RUNS = 64
 MAX_SENT_BATCHES = 10
@@ -175,6 +181,7 @@ class State:
         """End of the pause of a definition (POSIX seconds) by digest."""
         self.held_digests: set[str] = set()
         """Digests of the paused definitions that differ from the aggregator's."""
+        self.failed_uploads: Counter[str] = Counter()
         self.failures = 0
         """Failed uploads in a row."""
         self.backoff_until = 0.0
@@ -244,6 +251,8 @@ class State:
                 self.ignored.update(counts)
             case Backoff():
                 self.failures, self.backoff_until, self.last_error = event
+            case FailedUploads(counts):
+                self.failed_uploads = Counter(counts)
             case ClockConfirmation(time):
                 self.clock_confirmed_at = time
             case MetricPause(digest, until, is_held):
@@ -465,5 +474,6 @@ class State:
             queued=self.queued_reports,
             quarantined=self.quarantined_reports,
             dropped={reason: self.dropped[reason] for reason in DROP_REASONS},
+            failed_uploads={reason: self.failed_uploads[reason] for reason in FAILURE_REASONS},
             damaged_records=self.damaged,
         )

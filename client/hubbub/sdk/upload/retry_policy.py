@@ -1,7 +1,7 @@
 """Upload policy: which batch is sent next and when, and what a response means for it.
 
     next_batch           the batch to send next, and its time
-    decide               response -> action: accept, retry, split, quarantine, pause or drop
+    decide               response -> action: accept, retry, split, quarantine, pause or drop; only an aggregator's own answer is final
     backoff_seconds      delay after failed uploads
     events_for_response  the action as journal events
 
@@ -11,7 +11,6 @@ The functions use no clock, no network and no disk.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -25,13 +24,16 @@ from hubbub.sdk.storage.events import (
     BatchSplit,
     ClockConfirmation,
     Event,
+    FailedUploads,
     MetricPause,
     QueuedBatch,
     Reschedule,
     ResponseReceipt,
 )
 from hubbub.sdk.storage.state import State
+from hubbub.wire.answers import ACCEPTANCES
 from hubbub.wire.batch import Batch, new_batch_id
+from hubbub.wire.problems import ProblemType
 
 BACKOFF_BASE_SECONDS = 30.0
 BACKOFF_CAP_SECONDS = 3600.0
@@ -48,6 +50,7 @@ CONFIRM_INTERVAL_SECONDS = 3600.0
 MAX_DELAY_SECONDS = 40 * 86400.0
 """Longest time until an upload. A later `send_at` was set under a wrong clock and is ignored."""
 
+_CLIENT_ERRORS = range(400, 500)
 _OVERDUE_AFTER_SECONDS = 60.0
 _RESCHEDULE_UNTIL_SECONDS = 14 * 86400.0
 
@@ -66,6 +69,9 @@ class Action(Enum):
     DROP_METRIC = "the aggregator will never accept batches of this metric: drop them"
 
 
+_UNSETTLED = (Action.RETRY, Action.PAUSE, Action.PAUSE_METRIC, Action.HOLD_METRIC)
+
+
 @dataclass(frozen=True, slots=True)
 class UploadResponse:
     """Response to one upload request.
@@ -75,9 +81,9 @@ class UploadResponse:
     status
         HTTP status. None: there was no response that could be read.
     problem
-        Last part of the `type` of an RFC 9457 problem.
+        Slug of the problem type of an aggregator's refusal.
     batch_id
-        Id that the aggregator confirmed.
+        Id of the batch that an aggregator's acceptance names.
     retry_after
         Header Retry-After.
     date
@@ -101,61 +107,89 @@ class UploadResponse:
         """Status and problem type in words, for logs and `hubbub inspect`."""
         if self.status is None:
             return f"no response: {self.failure}" if self.failure else "no response"
-        text = f"{self.status} {self.problem}" if self.problem else str(self.status)
-        needs_token = self.status in (401, 403) and self.problem != "cross-site"
-        return f"{text}: {UNAUTHORIZED_HINT}" if needs_token else text
+        if problem_type(self) is None:
+            return f"unrecognized answer: status {self.status}"
+        text = f"{self.status} {self.problem}"
+        return f"{text}: {UNAUTHORIZED_HINT}" if self.problem in ("unauthorized", "forbidden") else text
 
 
 NO_RESPONSE = UploadResponse(None)
 NOT_SENT = UploadResponse(None, request_sent=False)
 
 
-def decide(status: int | None, problem: str | None, *, possibly_delivered: bool) -> Action:
-    """Return the action for a response.
+def problem_type(response: UploadResponse) -> ProblemType | None:
+    """Return the problem type of an aggregator's refusal; None for a type or status that no aggregator of this version sends."""
+    return next((each for each in ProblemType if (each.slug, each.status) == (response.problem, response.status)), None)
 
-    status             : as `effective_status` returns it
-    problem            : last part of an RFC 9457 `type`
-    possibly_delivered : whether the aggregator may have stored the batch in an earlier attempt. Such a batch is sent again
-                         unchanged, or dropped; it is neither split nor quarantined
 
-    >>> decide(413, "too-large", possibly_delivered=False), decide(413, "too-large", possibly_delivered=True)
-    (<Action.SPLIT: 'send its halves under new ids; quarantine a single report'>, <Action.RETRY: 'send the same bytes again, after a backoff'>)
+def is_acceptance(response: UploadResponse, batch: Batch) -> bool:
+    """Return whether an aggregator stored the batch, now or before."""
+    return response.status in ACCEPTANCES and response.batch_id == str(batch.batch_id)
+
+
+def is_recognized(response: UploadResponse, batch: Batch) -> bool:
+    """Return whether a response to a batch is an aggregator's own. All others, such as a captive portal's, decide nothing."""
+    return is_acceptance(response, batch) or problem_type(response) is not None
+
+
+def aggregator_date(response: UploadResponse, batch: Batch) -> str | None:
+    """Return the `Date` of an aggregator's own response; None for any other, because the clock of another machine means nothing."""
+    return response.date if is_recognized(response, batch) else None
+
+
+def decide(response: UploadResponse, batch: Batch, *, possibly_delivered: bool) -> Action:
+    """Return the action for the response to a batch.
+
+    possibly_delivered : whether the aggregator may have stored the batch in an earlier attempt. Such a batch is not split, because
+                         its reports would count again under the ids of its halves
     """
-    match status, problem:
-        case ((200 | 202), _):
-            return Action.ACCEPT
-        case None | 408 | 425 | 429, _:
+    if is_acceptance(response, batch):
+        return Action.ACCEPT
+    match problem_type(response):
+        case None:
             return Action.RETRY
-        case 409, "digest-mismatch":
-            return Action.HOLD_METRIC
-        case 410, "period-closed":
-            return Action.DROP_BATCH
-        case 410, "metric-expired":
-            return Action.DROP_METRIC
-        case 404, "unknown-metric":
-            return Action.PAUSE_METRIC
-        case 422, "period-not-started":
+        case (
+            ProblemType.TOO_SLOW
+            | ProblemType.PERIOD_NOT_STARTED
+            | ProblemType.TOO_MANY
+            | ProblemType.INTERNAL_ERROR
+            | ProblemType.UNAVAILABLE
+            | ProblemType.DISK_FULL
+        ):
             return Action.RETRY
-        case (413, _) | (422, "too-many-reports"):
-            return Action.RETRY if possibly_delivered else Action.SPLIT
-        case 400, "not-http":
-            return Action.PAUSE  # a proxy damages requests; the batch is valid
-        case ((400 | 422), _):
-            return Action.RETRY if possibly_delivered else Action.QUARANTINE
-        case int(), _ if 400 <= status < 500:
+        case (
+            ProblemType.NOT_HTTP  # a proxy damages requests; the batch is valid
+            | ProblemType.UNSUPPORTED_MEDIA_TYPE
+            | ProblemType.HEADERS_TOO_LARGE
+            | ProblemType.UNAUTHORIZED
+            | ProblemType.FORBIDDEN
+            | ProblemType.CROSS_SITE  # this and the next three: the url is wrong
+            | ProblemType.NOT_FOUND
+            | ProblemType.METHOD_NOT_ALLOWED
+            | ProblemType.INVALID_QUERY
+        ):
             return Action.PAUSE
-        case _:
-            return Action.RETRY
-
-
-def effective_status(response: UploadResponse, batch_id: str) -> int | None:
-    """Return the status of a response from an aggregator; None for any other response, such as a captive portal's.
-
-    Accepted are 200 and 202 with the batch's id, and all 4xx and 5xx.
-    """
-    if response.status in (200, 202):
-        return response.status if response.batch_id == batch_id else None
-    return response.status if response.status is not None and response.status >= 400 else None
+        case ProblemType.UNKNOWN_METRIC:
+            return Action.PAUSE_METRIC
+        case ProblemType.DIGEST_MISMATCH:
+            return Action.HOLD_METRIC
+        case ProblemType.PERIOD_CLOSED:
+            return Action.DROP_BATCH
+        case ProblemType.METRIC_EXPIRED:
+            return Action.DROP_METRIC
+        case ProblemType.TOO_LARGE | ProblemType.TOO_MANY_REPORTS:
+            return Action.QUARANTINE if possibly_delivered or len(batch) == 1 else Action.SPLIT
+        case (
+            ProblemType.MALFORMED
+            | ProblemType.COHORT_OUT_OF_RANGE
+            | ProblemType.WRONG_GROUP
+            | ProblemType.WRONG_SIZE
+            | ProblemType.PADDING_SET
+            | ProblemType.NO_REPORTS
+            | ProblemType.PERIOD_MISALIGNED
+            | ProblemType.IMPLAUSIBLE_REPORT
+        ):
+            return Action.QUARANTINE
 
 
 def retry_after_seconds(header: str | None, now: float) -> float:
@@ -206,12 +240,6 @@ def backoff_seconds(failures: int, at_least: float, random_bytes: RandomBytes) -
     """
     longest = min(BACKOFF_CAP_SECONDS, BACKOFF_BASE_SECONDS * 2.0 ** min(max(failures - 1, 0), 20))
     return at_least + uniform(random_bytes) * longest
-
-
-def problem_slug(problem: Mapping[str, object]) -> str | None:
-    """Return the problem type of an RFC 9457 document: the last part of its `type`."""
-    kind = problem.get("type")
-    return kind.rstrip("/").rpartition("/")[2] if isinstance(kind, str) else None
 
 
 def eligible_batches(state: State, now: float) -> list[str]:
@@ -296,24 +324,24 @@ def events_for_response(
     possibly_delivered : whether the aggregator may have stored the batch before this attempt
     """
     batch, batch_id = queued.batch, str(queued.batch.batch_id)
-    status = effective_status(response, batch_id)
-    action = decide(status, response.problem, possibly_delivered=possibly_delivered)
-    other_clock = is_clock_wrong(response.date, now)
+    recognized, date = is_recognized(response, batch), aggregator_date(response, batch)
+    action = decide(response, batch, possibly_delivered=possibly_delivered)
+    other_clock = is_clock_wrong(date, now)
     if action is not Action.ACCEPT and other_clock:
         action = Action.PAUSE
-    elif action is Action.SPLIT and len(batch) == 1:
-        action = Action.QUARANTINE
-    problem = response.problem or str(status)
-    _log_response(state, batch, response, action, problem)
+    _log_response(state, batch, response, action)
     events: list[Event] = [
         ResponseReceipt(
             batch_id,
-            possibly_delivered=possibly_delivered or (status is None and response.request_sent),
+            possibly_delivered=possibly_delivered or (response.request_sent and not recognized),
             request_sent=response.request_sent,
         )
     ]
-    if is_clock_confirmed(response.date, now):
+    if is_clock_confirmed(date, now):
         events += _clock_events(state, now)
+    if action in _UNSETTLED:
+        reason = "postponed" if recognized else "no-response" if response.status is None else "unrecognized"
+        events.append(FailedUploads({**state.failed_uploads, reason: state.failed_uploads[reason] + 1}))
     if action not in (Action.RETRY, Action.PAUSE) and state.failures:
         events += [Backoff(0, 0.0, ""), _reschedule_after_outage(state, now, random_bytes, but=batch_id)]
     match action:
@@ -328,9 +356,9 @@ def events_for_response(
         case Action.RETRY:
             failures = state.failures + 1
             wait = backoff_seconds(failures, retry_after_seconds(response.retry_after, now), random_bytes)
-            events.append(Backoff(failures, now + wait, response.description))
+            events += _backoff_events(queued, failures, now + wait, response)
         case Action.PAUSE:
-            events.append(Backoff(state.failures + 1, now + PAUSE_SECONDS, response.description))
+            events += _backoff_events(queued, state.failures + 1, now + PAUSE_SECONDS, response)
         case Action.PAUSE_METRIC:
             events.append(Backoff(0, 0.0, f"{response.description} ({batch.metric})"))
             events.append(MetricPause(batch.digest, until=now + PAUSE_SECONDS))
@@ -343,7 +371,7 @@ def events_for_response(
             )
             events.append(BatchSplit(batch_id, tuple(halves)))
         case Action.QUARANTINE:
-            events.append(BatchRemoval(batch_id, "quarantined", problem))
+            events.append(BatchRemoval(batch_id, "quarantined", response.problem or ""))
         case Action.DROP_BATCH:
             events.append(BatchRemoval(batch_id, "refused"))
         case Action.DROP_METRIC:
@@ -352,10 +380,24 @@ def events_for_response(
     return events
 
 
-def _log_response(state: State, batch: Batch, response: UploadResponse, action: Action, problem: str) -> None:
+def _backoff_events(queued: QueuedBatch, failures: int, until: float, response: UploadResponse) -> list[Event]:
+    """Events of a backoff, after which the other due batches come first: a batch that always fails does not hold them up."""
+    moved = Reschedule({str(queued.batch.batch_id): until}, overdue=queued.rescheduled)
+    return [moved, Backoff(failures, until, response.description)]
+
+
+def _log_response(state: State, batch: Batch, response: UploadResponse, action: Action) -> None:
     """Log a response that the app's developer or the operator can do something about, once for each pause."""
     log_when_unlocked("%s: %s", batch.metric, response.description, level=logging.DEBUG)
     match action:
+        case Action.RETRY if (
+            not state.failures and response.status in _CLIENT_ERRORS and problem_type(response) is None
+        ):
+            log_when_unlocked(
+                "an answer with status %s is not the aggregator's. Reports are kept and sent again. Check the url, and the proxies on "
+                "the way to the aggregator",
+                response.status,
+            )
         case Action.PAUSE if not state.failures:
             log_when_unlocked(
                 "the aggregator answered %s. Reports are kept, and the upload is tried again in an hour. Check the url and the "
@@ -378,7 +420,7 @@ def _log_response(state: State, batch: Batch, response: UploadResponse, action: 
             log_when_unlocked(
                 "%s: the aggregator refused a batch (%s). It is not sent again; `hubbub inspect` shows it",
                 batch.metric,
-                problem,
+                response.problem,
             )
 
 

@@ -6,14 +6,13 @@ thread that may outlive the request.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -22,14 +21,15 @@ from urllib.parse import unquote, urlsplit
 
 from hubbub.sdk.configuration import Authorization
 from hubbub.sdk.upload.authorization import AuthorizationError, TokenSource
-from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse, problem_slug
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
+from hubbub.wire.answers import MAX_ANSWER_BYTES, read_answer
+from hubbub.wire.problems import ProblemType
 from hubbub.wire.urls import check_url, is_loopback, mask_url, mask_urls
 
 USER_AGENT = "hubbub/1"
 REQUEST_TIMEOUT_SECONDS = 10.0
 MAX_ADDRESSES = 3
 """Addresses of a name that are tried within `REQUEST_TIMEOUT_SECONDS` if none answers."""
-MAX_RESPONSE_BYTES = 1 << 16
 POLL_SECONDS = 0.02
 """Interval of the question whether a request is still wanted."""
 
@@ -130,7 +130,7 @@ class HttpTransport:
                 try:
                     text = _read(response)
                     return (
-                        _parse_response(response.status, response.headers, text)
+                        parse_response(response.status, response.headers, text)
                         if canceller.may_continue()
                         else NO_RESPONSE
                     )
@@ -213,30 +213,24 @@ def _reason(problem: BaseException) -> str:
 
 
 def _read(response: Any) -> bytes:
-    """Return a response body; ValueError for one that is longer than any response of an aggregator."""
+    """Return a response body, or its start if it is longer than any answer of an aggregator."""
     text = b""
-    while len(text) <= MAX_RESPONSE_BYTES:
-        part = response.read1(MAX_RESPONSE_BYTES)
+    while len(text) <= MAX_ANSWER_BYTES:
+        part = response.read1(MAX_ANSWER_BYTES)
         if not part:
-            return text
+            break
         text += part
-    raise ValueError
+    return text
 
 
-def _parse_response(status: int, headers: Any, text: bytes) -> UploadResponse:
-    try:
-        document = json.loads(text) if text else {}
-    except (ValueError, RecursionError):
-        document = {}
-    fields = document if isinstance(document, dict) else {}
-    batch_id = fields.get("batch_id")
-    return UploadResponse(
-        status,
-        problem=problem_slug(fields),
-        batch_id=batch_id if isinstance(batch_id, str) else None,
-        retry_after=headers.get("Retry-After"),
-        date=headers.get("Date"),
-    )
+def parse_response(status: int, headers: Mapping[str, str], text: bytes) -> UploadResponse:
+    """Return the response of a status, headers and a body; only an aggregator's own has a problem or the id of a batch."""
+    response = UploadResponse(status, retry_after=headers.get("Retry-After"), date=headers.get("Date"))
+    match read_answer(status, headers.get("Content-Type"), text):
+        case ProblemType() as problem:
+            return replace(response, problem=problem.slug)
+        case batch_id:
+            return replace(response, batch_id=batch_id)
 
 
 class RequestCanceller:

@@ -27,6 +27,7 @@ from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.sent_periods import SentPeriods
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.retry_policy import (
+    aggregator_date,
     backoff_until,
     eligible_batches,
     events_for_response,
@@ -352,7 +353,7 @@ class Sender:
             if queued is None or self._limit.effective(state.consent) is not Consent.ON:
                 return 0.0  # consent was withdrawn meanwhile
             now = self._clock().timestamp()
-            if is_clock_wrong(response.date, now) and self._is_new("clock"):
+            if is_clock_wrong(aggregator_date(response, batch), now) and self._is_new("clock"):
                 log_when_unlocked(
                     "the system clock differs from the aggregator's by more than a day. Reports are kept until they agree; set the clock"
                 )
