@@ -37,6 +37,7 @@ def problem_types() -> str:
         "This page is generated from `client/hubbub/wire/problems.py`.",
         "Every error of the aggregator is `application/problem+json` (RFC 9457).",
         "Its `type` is `/problems/` and the slug below; the aggregator serves a page at this address.",
+        "By type and status, clients [recognize](format.md#answers-to-a-batch) an answer of the aggregator.",
         "[Retry policy](../how-to/client.md#retry-policy) has the client's action for each.",
         "[Error responses](../how-to/no-reports.md#error-responses) has their causes.",
         "",

@@ -107,6 +107,7 @@ def an_app(path: Path) -> None:
         assert_type((accounting.acknowledged, accounting.queued, accounting.quarantined), tuple[int, int, int])
         assert_type((accounting.stood_in, accounting.damaged_records), tuple[int, int])
         assert_type((accounting.ignored, accounting.dropped), tuple[Mapping[str, int], Mapping[str, int]])
+        assert_type(accounting.failed_uploads, Mapping[str, int])
         assert_type(accounting.to_dict(), dict[str, Any])
         client.close()
     assert_type(limits.max_reports, int)

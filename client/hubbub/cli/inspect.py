@@ -84,6 +84,9 @@ def _print_report(report: Inspection, state: State) -> None:
         f"recorded {counts.recorded}{f' ({ignored} of them ignored)' if ignored else ''}, formed {counts.formed}, "
         f"acknowledged {counts.acknowledged}, queued {counts.queued}, quarantined {counts.quarantined}"
     )
+    failed = ", ".join(f"{reason} {number}" for reason, number in counts.failed_uploads.items() if number)
+    if failed:
+        click.echo(f"failed uploads, whose reports were kept: {failed}")
     if report.machines > 1:
         click.echo(
             f"used on {report.machines} machines. Copies of a state directory report every period under one secret: run "

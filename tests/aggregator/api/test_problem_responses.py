@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hubbub import Batch, Definitions, ProblemType
+from hubbub.wire.answers import read_answer
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import StoredPeriod
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 def assert_refused(answer: HttpResponse, refusal: ProblemType) -> None:
     """Assert the form of a problem response (RFC 9457) and its problem type."""
     assert answer.headers["content-type"] == "application/problem+json"
+    assert read_answer(answer.status, answer.headers["content-type"], answer.body) is refusal, "clients recognize it"
     problem = answer.json
     assert (answer.status, problem["type"]) == (refusal.status, f"/problems/{refusal.slug}"), problem
     assert problem["status"] == answer.status
