@@ -11,7 +11,15 @@ from hubbub_aggregator.errors import FilesInDoubtError, JobError, StoreError
 
 logger = logging.getLogger(__name__)
 
-JOBS = ("commit", "fold_and_expire", "compute_figures", "flush_refusals", "check_disk", "check_clock", "check_retention")
+JOBS = (
+    "commit",
+    "fold_and_expire",
+    "compute_figures",
+    "flush_refusals",
+    "check_disk",
+    "check_clock",
+    "check_retention",
+)
 
 
 def failure_text(problem: Exception) -> str:
