@@ -114,6 +114,11 @@ def test_commands_use_the_defaults() -> None:
     }
 
 
+def test_table_of_ports_has_each_of_ours() -> None:
+    table = re.findall(r"^\| (\d{4}) \| (.+?) \|", (DOCS / "reference" / "configuration.md").read_text(), re.MULTILINE)
+    assert sorted(int(port) for port, _ in table) == sorted(set(PORTS.values()) - {defaults.EXAMPLE_APP_PORT})
+
+
 def test_units_and_directories_are_those_of_the_files() -> None:
     units = sorted(path.name for path in (DEPLOY / "systemd").iterdir() if path.suffix in {".service", ".timer"})
     assert units == sorted(defaults.SERVICE_UNITS)
