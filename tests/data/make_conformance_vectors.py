@@ -283,8 +283,8 @@ def bodies() -> Iterator[tuple[str, str | None, str]]:
         "wrong-size",
     ):
         yield f"a problem of the type {kind}", problem, like(SIZE, type=kind)
-    for kind in (None, 422, ["/problems/wrong-size"], {"/problems/wrong-size": 1}):
-        yield f"a problem whose type is {json.dumps(kind)}", problem, like(SIZE, type=kind)
+    for value in (None, 422, ["/problems/wrong-size"], {"/problems/wrong-size": 1}):
+        yield f"a problem whose type is {json.dumps(value)}", problem, like(SIZE, type=value)
     for status in ("422", None, True, 400, 422.5):
         yield f"a problem whose field status is {json.dumps(status)}", problem, like(SIZE, status=status)
     yield "a problem without its status", problem, json.dumps({"type": "/problems/wrong-size"})
@@ -305,8 +305,8 @@ def bodies() -> Iterator[tuple[str, str | None, str]]:
         f"{problem} ;",
     ):
         yield f"a problem as {media_type}", media_type, SIZE
-    for value in ("null", "[]", "422", '"/problems/wrong-size"', f"[{SIZE}]"):
-        yield f"the JSON {value[:40]}", problem, value
+    for text in ("null", "[]", "422", '"/problems/wrong-size"', f"[{SIZE}]"):
+        yield f"the JSON {text[:40]}", problem, text
     yield "half a problem", problem, SIZE[:40]
     yield "a problem and more", problem, f"{SIZE}{SIZE}"
     yield "a problem of nested lists", problem, like(SIZE, detail=0).replace(": 0", ": " + "[" * 3_000)
@@ -325,8 +325,8 @@ def bodies() -> Iterator[tuple[str, str | None, str]]:
     yield "an acceptance of no batch", plain, json.dumps({"status": "stored"})
     for batch_id in (None, 1, [BATCH_ID]):
         yield f"an acceptance whose batch_id is {json.dumps(batch_id)}", plain, like(STORED, batch_id=batch_id)
-    for status in (None, 202, "ok", "closed", "Stored"):
-        yield f"an acceptance whose field status is {json.dumps(status)}", plain, like(STORED, status=status)
+    for said in (None, 202, "ok", "closed", "Stored"):
+        yield f"an acceptance whose field status is {json.dumps(said)}", plain, like(STORED, status=said)
     for media_type in (None, "text/html", "text/json", problem):
         yield f"an acceptance as {media_type}", media_type, STORED
     yield "half an acceptance", plain, STORED[:-3]

@@ -20,9 +20,9 @@ from hubbub.sdk.upload.authorization import MAX_TOKEN_CHARACTERS
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import UNLIMITED, ManualClock, deliver
 from tests.client.conftest import SURVEY
-from tests.client.upload.test_transport import BODY, answering, http, server
+from tests.client.upload.test_transport import BODY, JSON, STORED, answering, http, server
 
-ACCEPTED = http("202 Accepted", b'{"batch_id": "x"}')
+ACCEPTED = http("202 Accepted", STORED, JSON)
 UNAUTHORIZED = http("401 Unauthorized", b'{"type": "/problems/unauthorized"}')
 FORBIDDEN = http("403 Forbidden", b'{"type": "/problems/forbidden"}')
 CANARY = "canary-7f3a9c"

@@ -15,7 +15,7 @@ from hubbub.metrics.periods import Period
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import UNLIMITED, ManualClock, SeededBytes, deliver
 from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch, Report
-from tests.client.upload.test_transport import http, server
+from tests.client.upload.test_transport import JSON, http, server
 
 EMPTY_LINE = b"\r\n\r\n"
 
@@ -42,7 +42,8 @@ class Capture:
             data += part
         self.requests.append(data)
         batch_id = json.loads(data.partition(EMPTY_LINE)[2])["batch_id"]
-        connection.sendall(http("202 Accepted", json.dumps({"batch_id": batch_id}).encode()))
+        stored = json.dumps({"batch_id": batch_id, "status": "stored"}).encode()
+        connection.sendall(http("202 Accepted", stored, JSON))
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_.-]{0,63}", fullmatch=True)
