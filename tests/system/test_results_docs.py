@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pytest
+import sqlalchemy
 import urllib3
 
-from hubbub import Metric, Params, load_definitions
-from hubbub.summary import write_summary
+from hubbub import Metric, load_definitions
+from hubbub.metrics.kinds import JointKind
+from hubbub.summary import Reports, write_reports, write_summary
 from hubbub.wire.batch import Batch
 from hubbub_decoder import simulate
+from tests.support.every_kind import METRICS
+from tests.support.every_result import DAYS, candidates_of, summary_of
 from tests.support.near_expiry import with_near_expiry
 from tests.support.paths import DOCS, REPOSITORY
+from tests.support.postgres import postgres
 
 NIGHTLY, EXPORTING = ((DOCS / "how-to" / name).read_text(encoding="utf-8") for name in ("nightly.md", "exporting.md"))
 EXAMPLES = REPOSITORY / "examples"
 JSON = {"content-type": "application/json"}
-HOMEPAGE = Metric.string(
-    "homepage", Params(num_bits=64, num_hashes=1, num_cohorts=16, prob_p=0.1, prob_q=0.9, prob_f=0)
-)
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -71,24 +73,77 @@ def run(*command: str, folder: Path, **variables: str) -> str:
     return done.stdout
 
 
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the results of two days of a metric of each kind, by the command of the page."""
+    folder = tmp_path_factory.mktemp("results")
+    for name in ("summaries", "candidates"):
+        (folder / name).mkdir()
+    for metric in METRICS:
+        for day in DAYS:
+            path, collected = folder / "summaries" / f"{metric.name}-{day}.parquet", summary_of(metric, day)
+            (write_reports if isinstance(collected, Reports) else write_summary)(collected, path)
+        if (names := candidates_of(metric)) is not None:
+            (folder / "candidates" / f"{metric.name}.txt").write_text("\n".join(names) + "\n")
+    run("sh", "-c", blocks(EXPORTING, "sh")[0], folder=folder)
+    return folder
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(results: Path, request: pytest.FixtureRequest) -> Iterator[sqlalchemy.Engine]:
+    """Tables of the results, filled by the program of the page."""
+    (program,) = blocks(EXPORTING, "python")
+    with ExitStack() as stack:
+        url = f"sqlite:///{results}/results.db"
+        if request.param == "postgres":
+            url = stack.enter_context(postgres()).replace("postgresql://", "postgresql+psycopg://")
+        shown = program.replace("sqlite:///results.db", url)
+        assert shown != program
+        run(sys.executable, "-c", shown, folder=results)
+        engine = sqlalchemy.create_engine(url)
+        stack.callback(engine.dispose)
+        yield engine
+
+
+def skipped(results: Path) -> set[str]:
+    """Metrics that `decode-all` named as skipped, with the reason."""
+    lines = (results / "estimates" / "index.jsonl").read_text().splitlines()
+    outcomes = [json.loads(line) for line in lines]
+    assert {each["status"] for each in outcomes} == {"decoded", "skipped"}
+    return {each["name"].partition("@")[0] for each in outcomes if each["status"] == "skipped" and each["reason"]}
+
+
 @pytest.mark.slow
-def test_results_reach_the_tables_of_the_page(tmp_path: Path) -> None:
-    """Two days of 60 % and 30 %; the queries of the page find both strings on both days."""
-    (tmp_path / "summaries").mkdir()
-    (tmp_path / "candidates").mkdir()
-    (tmp_path / "candidates" / "homepage.txt").write_text("a\nb\nc\n")
-    for seed, day in enumerate(("2026-03-02", "2026-03-03")):
-        counts = simulate(HOMEPAGE, {"a": 6_000, "b": 3_000, "d": 1_000}, np.random.default_rng(seed), periods=[day])
-        write_summary(counts, tmp_path / "summaries" / f"homepage-{day}.parquet")
-    run("sh", "-c", blocks(EXPORTING, "sh")[0], folder=tmp_path)
-    run(sys.executable, "-c", blocks(EXPORTING, "python")[0], folder=tmp_path)
-    files, grafana = blocks(EXPORTING, "sql")
-    with duckdb.connect() as database:
-        found = database.sql(files.replace("'estimates", f"'{tmp_path}/estimates")).fetchall()
-    assert sorted(row[1] for row in found) == ["a", "a", "b", "b"]
-    with sqlite3.connect(tmp_path / "results.db") as database:
-        shown = database.execute(grafana).fetchall()
-    assert {(candidate, round(share, 1)) for _, candidate, share in shown} == {("a", 0.6), ("b", 0.3)}
+def test_query_of_files_shows_every_kind(results: Path) -> None:
+    """Every metric with shares is there on both days; means have no shares, and joint metrics and searches are named as skipped."""
+    files, *_ = blocks(EXPORTING, "sql")
+    with duckdb.connect() as connection:
+        found = connection.sql(files.replace("'estimates", f"'{results}/estimates")).fetchall()
+        ((average,),) = connection.sql(
+            f"SELECT avg(q_value) FROM read_parquet('{results}/estimates/*/*.parquet')"
+        ).fetchall()
+    shown = {(Path(row[0]).parent.name.partition("@")[0], Path(row[0]).stem) for row in found}
+    with_shares = {metric.name for metric in METRICS if metric.kind.has_shares}
+    assert shown == {(name, day) for name in with_shares - skipped(results) for day in DAYS}
+    assert skipped(results) == {"words", *(metric.name for metric in METRICS if isinstance(metric.kind, JointKind))}
+    assert [row for row in found if row[2] is None] == []
+    assert {row[1] for row in found} >= {"true", "dark", "linux", "start"}
+    assert "absent" not in {row[1] for row in found}
+    assert 0 < average < 1
+
+
+@pytest.mark.slow
+def test_queries_of_the_tables_show_every_kind(results: Path, database: sqlalchemy.Engine) -> None:
+    """The panel of each metric has a row for each day, in a table of one of both kinds."""
+    _, *panels = blocks(EXPORTING, "sql")
+    shown: dict[str, list[float]] = {}
+    with database.connect() as connection:
+        for metric in METRICS:
+            for panel in panels:
+                query = re.sub("metric = '\\w+'", f"metric = '{metric.name}'", panel)
+                shown.setdefault(metric.name, []).extend(row[2] for row in connection.execute(sqlalchemy.text(query)))
+    assert {name for name, values in shown.items() if not values} == skipped(results)
+    assert all(len(values) % len(DAYS) == 0 and None not in values for values in shown.values())
 
 
 @pytest.mark.slow

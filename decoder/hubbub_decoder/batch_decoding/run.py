@@ -50,7 +50,7 @@ class Outcome:
     name        : path of the result below OUT, without its suffix; of an unreadable file, its path
     reason      : why it was skipped or failed; empty otherwise
     fingerprint : of the inputs of the result; empty without one
-    num_reports, num_detected, num_warnings : of the decoding
+    num_reports, num_detected, num_warnings : of the decoding; num_detected is None if nothing was tested
     seconds     : of processor time
     """
 
@@ -59,7 +59,7 @@ class Outcome:
     reason: str = ""
     fingerprint: str = ""
     num_reports: int = 0
-    num_detected: int = 0
+    num_detected: int | None = None
     num_warnings: int = 0
     seconds: float = 0.0
 
@@ -136,7 +136,7 @@ def _decode(task: Task, out: Path) -> Outcome:
         task.name,
         Status.DECODED,
         num_reports=decoding.num_reports,
-        num_detected=len(decoding.detected),
+        num_detected=len(decoding.detected) if decoding.is_tested else None,
         num_warnings=len(decoding.warnings),
         seconds=time.process_time() - began,
     )

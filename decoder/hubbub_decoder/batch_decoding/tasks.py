@@ -122,6 +122,7 @@ def find_tasks(
     The sum over the values of a group is that of their files, if there is no file of all values.
 
     candidates : directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all of them
+    suffixes : of the results; a metric that estimates a mean has no rows, so its result is a .json file
     read_header : `header_of` (None), or one that remembers its results
 
     Raises SummaryError if there is no such directory, or no .parquet file in it.
@@ -141,7 +142,14 @@ def find_tasks(
     if not groups and not unreadable:
         raise SummaryError(f"{directory} has no .parquet file. `hubbub pull` writes one for each metric.")
     tasks = [
-        Task(metric, periods, tuple(files), _candidates_of(metric, candidates), options, suffixes)
+        Task(
+            metric,
+            periods,
+            tuple(files),
+            _candidates_of(metric, candidates),
+            options,
+            suffixes if metric.kind.has_shares else (".json",),
+        )
         for (_, periods), (metric, files) in groups.items()
     ]
     return sorted(tasks, key=lambda task: (task.metric.name, task.periods, task.metric.digest)), unreadable

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @candidates_directory_option
 @click.option(
     "--format", "suffix", default="json", show_default=True, type=click.Choice(["json", "csv", "parquet"]),
-    help="Format of the results.",
+    help="Format of the results. A metric that estimates a mean has no rows, so its result is JSON.",
 )  # fmt: skip
 @jobs_option("number of processors")
 @json_option

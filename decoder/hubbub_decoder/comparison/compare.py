@@ -326,7 +326,7 @@ def _rows(
             high=float(interval[1][i]),
             p_value=float(p[i]),
             q_value=float(q[i]),
-            detected=bool(q[i] <= fdr and p[i] < 1 - confidence),
+            detected=bool(q[i] <= fdr and p[i] < 1 - confidence) if known[i] else None,
             indistinguishable_from=group[1:],
         )
         for i, group in enumerate(groups)
@@ -345,7 +345,7 @@ def _totals(fit: ChangeFit, decodings: Sequence[Decoding]) -> tuple[Change, ...]
         low, high = normal_interval(change, error, confidence)
         p = min(1.0, 2 * float(norm.sf(abs(change) / error))) if error > 0 else math.nan
         shares = [getattr(decoding, name).share for decoding in decodings]
-        rows.append(Change(name, shares[0], shares[1], change, error, low, high, p, math.nan, detected=False))
+        rows.append(Change(name, shares[0], shares[1], change, error, low, high, p, math.nan, detected=None))
     return tuple(rows)
 
 

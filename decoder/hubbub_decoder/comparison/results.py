@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.metrics.metric import Metric
 from hubbub.number_checks import check_number
 from hubbub.text import format_count
-from hubbub.wire.json_values import json_value
+from hubbub.wire.json_values import from_json_value, json_value
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding
@@ -25,7 +25,7 @@ from hubbub_decoder.results.document import (
     format_level,
     group_name,
 )
-from hubbub_decoder.results.estimates import Finding, share_text, short_names
+from hubbub_decoder.results.estimates import Finding, read_detected, share_text, short_names
 from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult, columns_of
 
@@ -64,7 +64,8 @@ class Change(Result):
     q_value
         The p-value adjusted for the number of candidates.
     detected
-        Whether q_value <= fdr and p_value < 1 - confidence. So 0 is outside the interval.
+        Whether q_value <= fdr and p_value < 1 - confidence. So 0 is outside the interval. None exactly where `q_value`
+        is nan: the change was not tested, as for totals.
     indistinguishable_from
         Candidates with the same bits in every cohort. The change is then the change of the group.
     """
@@ -78,7 +79,7 @@ class Change(Result):
     high: float
     p_value: float
     q_value: float
-    detected: bool
+    detected: bool | None
     indistinguishable_from: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -245,9 +246,16 @@ class Comparison(TableResult[Change], Loadable, Result):
         return self._about() | {"changes": json_value(self.changes)}
 
     @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Comparison:
+        return cls._of_decodings(values, Decoding.from_dict(values["a"]), Decoding.from_dict(values["b"]))
+
+    @classmethod
     def _of_decodings(cls, values: Mapping[str, Any], a: Decoding, b: Decoding) -> Comparison:
         """Return the comparison of two decodings from the JSON values of `_changes_dict`."""
-        return cls._from_values(values, a=a, b=b)
+        changes, totals = (
+            tuple(from_json_value(Change, read_detected(row)) for row in values[name]) for name in ("changes", "totals")
+        )
+        return cls._from_values(values, a=a, b=b, changes=changes, totals=totals)
 
     def _about(self) -> dict[str, Any]:
         return {
@@ -391,8 +399,10 @@ def summary_lines(comparison: Comparison) -> Iterator[str]:
     ]
     if totals:
         yield f"Changes of total shares: {', '.join(totals)}."
-    detected, tested = len(comparison.detected), len(comparison)
-    yield f"Changed: {detected:,} of {tested:,} (false discovery rate {comparison.fdr:.0%})."
+    detected, number = len(comparison.detected), len(comparison)
+    untested = sum(change.detected is None for change in comparison)
+    not_tested = f"; {untested:,} not tested" if untested else ""
+    yield f"Changed: {detected:,} of {number:,} (false discovery rate {comparison.fdr:.0%}){not_tested}."
     yield overlap_line(comparison)
 
 

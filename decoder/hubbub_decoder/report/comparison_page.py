@@ -43,7 +43,7 @@ def render_comparison(
                 "joint_low": None,
                 "joint_high": None,
                 "truth": None,
-                "detected": [int(each.detected) for _, each in changes],
+                "detected": [each.detected for _, each in changes],
             },
         },
         comparison=comparison,

@@ -184,7 +184,7 @@ def estimates_data(decoding: Decoding, rows: Sequence[Row]) -> dict[str, Any]:
             "joint_low": json_numbers([e.simultaneous_low for e in estimates]) if known_joint else None,
             "joint_high": json_numbers([e.simultaneous_high for e in estimates]) if known_joint else None,
             "truth": json_numbers([row.truth for row in rows if row.truth is not None]) or None,
-            "detected": [int(e.detected) for e in estimates] if decoding.is_tested else None,
+            "detected": [e.detected for e in estimates] if decoding.is_tested else None,
         },
     }
 

@@ -43,7 +43,7 @@ class Highlight:
 class Highlights:
     """The largest shares of a decoding.
 
-    shares     : the largest detected ones, or those of categories, which are not tested; at most 20
+    shares     : the largest ones that are detected, or not tested, as those of categories; at most 20
     num_listed : number of all of these
     mean       : of an ordinal metric, as text
     """
@@ -63,7 +63,7 @@ class Highlights:
     def of(cls, decoding: Decoding) -> Highlights:
         """Highlights of a decoding."""
         known = [each for each in decoding if not math.isnan(each.share)]
-        listed = [each for each in known if each.detected] if decoding.is_tested else known
+        listed = [each for each in known if each.detected is not False]
         mean = "" if decoding.numbers is None else number_texts(decoding.numbers.mean)[0]
         shares = tuple(map(_highlight, listed[:_MOST_SHARES]))
         return cls(decoding.num_reports, shares, len(listed), mean, _state(decoding, is_empty=not (listed or mean)))

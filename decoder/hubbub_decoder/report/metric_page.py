@@ -41,13 +41,17 @@ class PeriodRow:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Shares of one candidate by period, with intervals; nan where it was not estimated. weights : of the mean."""
+    """Shares of one candidate by period, with intervals; nan where it was not estimated.
+
+    detected : None where it was not tested
+    weights  : of the mean
+    """
 
     label: str
     share: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    detected: tuple[bool, ...]
+    detected: tuple[bool | None, ...]
     weights: tuple[float, ...]
 
     @property
@@ -56,6 +60,16 @@ class Trend:
         known = [(w * share, w) for w, share in zip(self.weights, self.share, strict=True) if not math.isnan(share)]
         weight = math.fsum(w for _, w in known)
         return math.fsum(product for product, _ in known) / weight if weight else math.nan
+
+    @property
+    def num_detected(self) -> int:
+        """Number of periods in which it is detected."""
+        return sum(map(bool, self.detected))
+
+    @property
+    def num_tested(self) -> int:
+        """Number of periods in which it was tested."""
+        return sum(each is not None for each in self.detected)
 
 
 def render_metric(
@@ -92,7 +106,7 @@ def render_metric(
     days = [_label(each, by) for each in dated]
     together = sorted({period for each in dated for period in each["periods"]})
     tested = any(each["detection_limit"] is not None for each in decodings)
-    is_noise = tested and not any(any(trend.detected) for trend in trends)
+    is_noise = tested and not any(trend.num_detected for trend in trends)
     if is_noise:
         trends.sort(key=lambda trend: trend.label)
     means = list(read_means(dated, by))
@@ -152,7 +166,7 @@ def _trend(name: str, estimates: Sequence[Mapping[str, Any]], weights: tuple[flo
 
     others = next((each["indistinguishable_from"] for each in estimates if each), ())
     label = group_name((name, *others))
-    detected = tuple(bool(each.get("detected")) for each in estimates)
+    detected = tuple(each.get("detected") for each in estimates)
     return Trend(label, tuple(column("share")), tuple(column("low")), tuple(column("high")), detected, weights)
 
 

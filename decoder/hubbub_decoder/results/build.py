@@ -66,8 +66,8 @@ def build_category_decoding(fit: FitResult, selected: Sequence[str], evidence: E
         "simultaneous_high": joint_high,
         **_posterior_columns(fit, std_errors, options),
     }
-    untested = [False] * len(selected), [None] * len(selected)
-    estimates = _rows(columns, [(name,) for name in selected], *untested)
+    untested = [None] * len(selected)
+    estimates = _rows(columns, [(name,) for name in selected], untested, untested)
     decoding = _decoding(fit, estimates, math.nan, evidence, options)
     return replace(decoding, _intervals=replace(intervals, order=_descending(fit.shares)))
 
@@ -157,7 +157,7 @@ def _provenance(evidence: Evidence, options: Options) -> dict[str, Any]:
 def _rows(
     columns: Mapping[str, Floats],
     groups: Sequence[tuple[str, ...]],
-    detected: Sequence[bool],
+    detected: Sequence[bool | None],
     forged: Sequence[int | None],
 ) -> tuple[Estimate, ...]:
     """Estimates in descending order of share; what is not determined comes last."""
@@ -304,7 +304,8 @@ def _tested_decoding(
     }
     known = {name: np.where(fitted, column, np.nan) for name, column in columns.items()}
     forged = _forged_reports(fit, law, p, detected, retested, options, strata)
-    decoding = _decoding(fit, _rows(known, groups, detected.tolist(), forged), limit, evidence, options)
+    found = np.where(np.isnan(known["q_value"]), None, detected).tolist()
+    decoding = _decoding(fit, _rows(known, groups, found, forged), limit, evidence, options)
     return replace(decoding, _intervals=replace(of_level, order=_descending(known["share"])))
 
 

@@ -13,7 +13,7 @@ from hubbub.number_checks import check_number
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.text import escape_untrusted, format_count
-from hubbub.wire.json_values import json_value
+from hubbub.wire.json_values import from_json_value, json_value
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.errors import OutputError
@@ -33,7 +33,7 @@ from hubbub_decoder.results.document import (
     format_level,
     group_name,
 )
-from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate
+from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate, read_detected
 from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.ordinal import Numbers, mean_lines, quantile_lines
 from hubbub_decoder.results.table_result import TableResult, columns_of
@@ -276,7 +276,10 @@ class Decoding(TableResult[Estimate], Loadable, Result):
     def from_dict(cls, values: Mapping[str, Any]) -> Decoding:
         numbers, metric = values.get("numbers"), Metric.from_dict(values["metric"])
         return cls._from_values(
-            values, metric=metric, numbers=None if numbers is None else Numbers.from_dict(numbers, metric)
+            values,
+            metric=metric,
+            numbers=None if numbers is None else Numbers.from_dict(numbers, metric),
+            estimates=tuple(from_json_value(Estimate, read_detected(row)) for row in values["estimates"]),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -297,7 +300,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
             "no_value": json_value(self.no_value),
             "num_kept": self.num_kept,
             "detection_limit": json_value(self.detection_limit),
-            "lowest_detection_limit": self.lowest_detection_limit,
+            "lowest_detection_limit": json_value(self.lowest_detection_limit),
             "unlisted_strings": json_value(self.unlisted_strings),
             "num_more_candidates": self.num_more_candidates,
             **({} if self.numbers is None else {"numbers": self.numbers.to_dict()}),
@@ -376,7 +379,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
             Interval(
                 "  ".join([*([names[e.candidate]] if names and e.candidate in names else []), " = ".join(e.group)]),
                 (e.low, e.share, e.high),
-                is_marked=e.detected or not self.is_tested,
+                is_marked=e.detected is not False,
                 outer=(e.simultaneous_low, e.simultaneous_high),
                 truth=None if truth is None else e.true_share(truth),
             )
@@ -433,7 +436,7 @@ def _table(decoding: Decoding, estimates: Sequence[Estimate], hidden: int) -> Ta
         elif compared:
             cells += [(e.simultaneous_low, e.simultaneous_high)]
         cells.append(Bar(e.low, e.share, e.high, end) if known else "")
-        rows.append(Row(tuple(cells), "" if known and (e.detected or not tested) else "dim"))
+        rows.append(Row(tuple(cells), "" if known and e.detected is not False else "dim"))
     rows += [
         Row(
             (
@@ -518,7 +521,11 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
     if not tested:
         return
     detected, number = len(decoding.detected), len(decoding)
-    yield f"Detected: {detected:,} of {number:,} (false discovery rate {decoding.fdr:.0%}); {number - detected:,} not detected."
+    untested = sum(estimate.detected is None for estimate in decoding)
+    yield (
+        f"Detected: {detected:,} of {number:,} (false discovery rate {decoding.fdr:.0%}); "
+        f"{number - detected - untested:,} not detected{f', {untested:,} not tested' if untested else ''}."
+    )
     yield from forged_lines(decoding)
     if decoding.target == "population":
         yield "Intervals are for the population, of which the reporters are taken for a random sample."

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from textwrap import shorten
+from typing import Any
 
 from hubbub_decoder.result import Result
 
@@ -60,8 +61,8 @@ class ShareEstimate(Result):
 class Estimate(ShareEstimate):
     """Estimate of one candidate.
 
-    All numbers are nan if the candidate was screened out or is not determined. Categories are not tested: `p_value`,
-    `q_value` and the selection-adjusted interval are nan, and `detected` is false.
+    All numbers are nan if the candidate was screened out or is not determined. Categories are not tested. Where nothing
+    was tested, `p_value`, `q_value` and the selection-adjusted interval are nan, and `detected` is None.
 
     Attributes
     ----------
@@ -81,7 +82,8 @@ class Estimate(ShareEstimate):
     q_value
         The p-value adjusted for the number of candidates, for detection at the false discovery rate `Decoding.fdr`.
     detected
-        Whether q_value <= fdr and p_value < (1 - confidence) / 2. So `low` of a detected candidate is above 0.
+        Whether q_value <= fdr and p_value < (1 - confidence) / 2. So `low` of a detected candidate is above 0. None
+        exactly where `q_value` is nan: the candidate was not tested.
     selection_adjusted_low
         Lower end of the interval adjusted for the selection of detected candidates, which is wider than low ..
         high. nan: the candidate is not detected.
@@ -120,7 +122,7 @@ class Estimate(ShareEstimate):
     candidate: str
     p_value: float = math.nan
     q_value: float = math.nan
-    detected: bool = False
+    detected: bool | None = None
     selection_adjusted_low: float = math.nan
     selection_adjusted_high: float = math.nan
     posterior_median: float = math.nan
@@ -165,6 +167,11 @@ class Estimate(ShareEstimate):
     def selection_adjusted_interval(self) -> tuple[float, float]:
         """Interval adjusted for selection, with negative limits raised to 0; nan if not detected."""
         return max(self.selection_adjusted_low, 0.0), max(self.selection_adjusted_high, 0.0)
+
+
+def read_detected(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a file with `detected` as None where nothing was tested; earlier files have false there."""
+    return {**row, "detected": None if row["q_value"] is None else row["detected"]}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

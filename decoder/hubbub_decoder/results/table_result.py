@@ -169,20 +169,22 @@ class TableResult(Sequence[R]):
         Returns
         -------
         pa.Table
-            Arrow table with one row per row of the result.
+            Arrow table with one row per row of the result. A number that is not known, and the answer of a test that was
+            not made, are null.
         """
         import pyarrow as pa
 
         types = {
             "str": pa.string(),
             "float": pa.float64(),
-            "bool": pa.bool_(),
+            "bool | None": pa.bool_(),
             "int | None": pa.int64(),
             "tuple[str, ...]": pa.list_(pa.string()),
         }
         cells = list(self._cells())
+        columns = self._columns.items()
         return pa.table(
-            {name: pa.array([row[name] for row in cells], types[kind]) for name, kind in self._columns.items()}
+            {name: pa.array([row[name] for row in cells], types[kind], from_pandas=True) for name, kind in columns}
         )
 
     def to_pandas(self) -> pd.DataFrame:
@@ -191,9 +193,14 @@ class TableResult(Sequence[R]):
         Returns
         -------
         pd.DataFrame
-            Data frame with the rows of `to_table`.
+            Data frame with the rows of `to_table`. Null is nan in a column of numbers, and `<NA>` in one of whole
+            numbers or truth values, which have the types Int64 and boolean.
         """
-        return self.to_table().to_pandas()
+        import pandas as pd
+        import pyarrow as pa
+
+        nullable = {pa.bool_(): pd.BooleanDtype(), pa.int64(): pd.Int64Dtype()}
+        return self.to_table().to_pandas(types_mapper=nullable.get)
 
     def to_polars(self) -> pl.DataFrame:
         """Return a polars DataFrame.
@@ -227,7 +234,7 @@ class TableResult(Sequence[R]):
 
         Notes
         -----
-        In CSV, a number that is not known is an empty cell. A list of strings is a JSON list, and an empty list is an
+        In CSV, a number that is not known, or the answer of a test that was not made, is an empty cell. A list of strings is a JSON list, and an empty list is an
         empty cell. Text that a spreadsheet program would run as a formula has an apostrophe in front, which
         `read_candidates` removes.
         """

@@ -100,6 +100,7 @@ def by_hand() -> Decoding:
             high=0.0292,
             p_value=0.7,
             q_value=0.7,
+            detected=False,
             posterior_median=0.0,
             credible_low=0.0,
             credible_high=0.01,
@@ -130,7 +131,7 @@ def test_table_shows_detected_candidates_totals_detection_limit_and_warnings() -
         "b.example = b.test  25.00%  21.08% .. 28.92%    1e-08  █████████░░|░",
         "Total shares: candidates 74.0% (68.1% .. 79.9%), unlisted strings 16.0% (8.2% .. 23.8%),",
         "no value 10.0% (6.1% .. 13.9%).",
-        "Detected: 2 of 4 (false discovery rate 5%); 2 not detected.",
+        "Detected: 2 of 4 (false discovery rate 5%); 1 not detected, 1 not tested.",
         "Detection limit: 8.00% (a candidate with this share is detected with probability 0.9). A",
         "limit of 2% needs 160,000 reports.",
         "Warning: Something is implausible.",
@@ -446,7 +447,7 @@ def test_missing_estimates_are_null_in_json_and_empty_in_csv(tmp_path: Path) -> 
     by_hand().save(tmp_path / "out.json")
     by_hand().save(tmp_path / "out.csv")
     assert json.loads((tmp_path / "out.json").read_text())["estimates"][3]["share"] is None
-    assert (tmp_path / "out.csv").read_text().splitlines()[4] == "d.example,,,,,,,,,,,,,,,False,,"
+    assert (tmp_path / "out.csv").read_text().splitlines()[4] == "d.example,,,,,,,,,,,,,,,,,"
 
 
 def test_csv_has_indistinguishable_candidates_as_a_json_list(tmp_path: Path) -> None:
@@ -672,7 +673,7 @@ def test_indistinguishable_candidates_share_one_row() -> None:
     assert "v1" in (decoding["v1"].candidate, *decoding["v1"].indistinguishable_from)
 
 
-def test_screening_warns_and_screened_out_candidates_are_not_detected() -> None:
+def test_screening_warns_and_screened_out_candidates_are_not_tested() -> None:
     rng = np.random.default_rng(0)
     counts = simulate(HOMEPAGE, {"a": 60_000, "b": 40_000}, rng)
     decoding = decode(counts, ["a", "b", *(f"v{i}" for i in range(500))], method="lasso")
@@ -685,7 +686,7 @@ def test_screening_warns_and_screened_out_candidates_are_not_detected() -> None:
     assert not any(e.detected for e in left_out)
     fitted = [e for e in decoding.estimates if not math.isnan(e.share)]
     unknown = decoding.to_dict()["estimates"][-1]
-    assert unknown.pop("detected") is False
+    assert unknown.pop("detected") is None
     assert {name: value for name, value in unknown.items() if value is not None}.keys() == {
         "candidate",
         "indistinguishable_from",

@@ -46,14 +46,14 @@
     const room = Math.max(56, Math.min(280, width * 0.36));
     const names = new Map(shown.map((i) => [i, shorten(labels[i], room)]));
     const longest = Math.max(28, ...[...names.values()].map(widthOf));
-    const found = (i) => !detected || detected[i];
+    const found = (i) => detected?.[i] !== false;
     const ends = (x1, x2) => ({ y: String, x1: (i) => x1[i], x2: (i) => x2[i] });
     const describe = (i) => [
       `${labels[i]}: ${percent(share[i])}`,
       interval(low[i], high[i]),
       ...(joint_low ? [`simultaneous ${span(joint_low[i], joint_high[i])}`] : []),
       ...(truth ? [`true share ${percent(truth[i])}`] : []),
-      ...(detected ? [detected[i] ? "detected" : "not detected"] : []),
+      ...(detected ? [detected[i] === null ? "not tested" : detected[i] ? "detected" : "not detected"] : []),
     ];
     const chart = plot({
       ...base(width),
