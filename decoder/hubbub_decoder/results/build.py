@@ -64,7 +64,7 @@ def build_category_decoding(fit: FitResult, selected: Sequence[str], evidence: E
         "high": high,
         "simultaneous_low": joint_low,
         "simultaneous_high": joint_high,
-        **_posterior_columns(fit, std_errors, options),
+        **_posterior_columns(fit, std_errors, options, has_common_error=False),
     }
     untested = [None] * len(selected)
     estimates = _rows(columns, [(name,) for name in selected], untested, untested)
@@ -356,16 +356,25 @@ def _forged_reports(
 
 
 def _posterior_columns(
-    fit: FitResult, std_errors: Floats, options: Options, strata: Indices | None = None
+    fit: FitResult,
+    std_errors: Floats,
+    options: Options,
+    strata: Indices | None = None,
+    *,
+    has_common_error: bool = True,
 ) -> dict[str, Floats]:
     """Posterior medians, their intervals, and posterior means that add up to the listed total.
 
-    All are nan if the reports do not determine the listed total. The errors of the candidates then have a large part in common, so shrinking each
-    of them by its own error is often further from the truth than shares of 0. Where no candidate is subtracted from the others, errors
-    are not normal, and have the law of random strings.
+    has_common_error : whether the errors of the candidates have a large part in common where the reports do not determine the listed total.
+                       Shrinking each of them by its own error is then often further from the truth than shares of 0, so all are nan. Of
+                       categories, each has a bit of its own: the sum of many errors is large because there are many, and the means add up
+                       to what they are
+
+    Where no candidate is subtracted from the others, errors are not normal, and have the law of random strings. With forged reports, all are
+    nan, because the bound is one for single shares.
     """
     total = _totals(fit, options)[0].share
-    if math.isnan(total) or options.fabricated:
+    if (math.isnan(total) and has_common_error) or options.fabricated:
         names = ("posterior_median", "credible_low", "credible_high", "posterior_mean")
         return dict.fromkeys(names, np.full_like(fit.shares, np.nan))
     crowded = fit.crowding is not None and (fit.crowding.few_cohorts or fit.crowding.unsettled)

@@ -273,7 +273,7 @@ def undetermined_shares(number: int) -> Iterator[Finding]:
 
 def undetermined_totals(decoding: Decoding, fit: FitResult) -> Iterator[Finding]:
     """Listed total and unlisted share that cannot be separated; more reports are advised only where they can separate them."""
-    if math.isnan(decoding.unlisted.share) and not decoding.fabricated:
+    if math.isnan(decoding.listed_total.share + decoding.unlisted.share) and not decoding.fabricated:
         of_bits = math.isnan(fit.totals[0]) or (
             fit.crowding is not None and not fit.crowding.total_error <= MAX_TOTAL_ERROR
         )
