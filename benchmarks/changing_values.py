@@ -11,7 +11,7 @@ N Var is that of a share near 0, with T reports of each client, all other candid
     score(s) = (P(s | own bit) / P(s) - 1) / information        P(s) : mean over the bits or cells
     N Var    = Var( E[score | permanent response] ) + E[ Var(score | permanent response) ] / T
 
-The attack compares two histories of V distinct values each, T reports of each value, that change at the same times:
+The attack compares two histories of V distinct values each, T reports of each value. They change, and return to earlier values, at the same times:
 
     one other : the second history has another value in place of the first        all other : in place of all
 

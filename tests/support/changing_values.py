@@ -1,7 +1,7 @@
 """Attack on values that change: exact odds between two histories, for hashes to few bits or cells and for large filters.
 
 Values with equal bits or cells have one permanent response, which an observer of linked reports sees. So two histories of values that
-change at the same times may still differ in their pattern of equal responses. docs/decisions/0083.
+change, and return to earlier values, at the same times may still differ in their pattern of equal responses. docs/decisions/0083.
 
 generalized_response      matrix of generalized randomized response
 largest_enumerated_losses largest loss of histories of cells, by enumeration
@@ -52,7 +52,7 @@ def shared_response_loss(permanent: Floats, instantaneous: Floats, reports: int)
 
 
 def largest_enumerated_losses(permanent: Floats, instantaneous: Floats, periods: int) -> tuple[float, float]:
-    """Return the largest loss between two histories of cells: any two, and two that change at the same times. By enumeration."""
+    """Return the largest loss between two histories of cells: any two, and two with equal cells in the same pairs of periods. By enumeration."""
     cells = len(permanent)
     histories = list(itertools.product(range(cells), repeat=periods))
     with np.errstate(divide="ignore", invalid="ignore"):

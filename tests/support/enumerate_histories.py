@@ -115,9 +115,14 @@ def _times(count: Floats | np.ndarray[tuple[int, ...], np.dtype[np.int64]], loss
     return np.where(count == 0, 0.0, np.where(count == 0, 1, count) * loss)
 
 
-def same_changes(histories: Sequence[Sequence[int]]) -> Floats:
+def pattern_of(history: Sequence[Hashable]) -> tuple[int, ...]:
+    """Return the first period of each value: two histories with the same change, and return to earlier values, at the same times."""
+    return tuple(map(history.index, history))
+
+
+def same_patterns(histories: Sequence[Sequence[int]]) -> Floats:
     """(n, n) bool: whether two histories are equal to themselves in the same pairs of periods."""
-    patterns = [tuple(history.index(bloom) for bloom in history) for history in histories]
+    patterns = list(map(pattern_of, histories))
     return np.array([[a == b for b in patterns] for a in patterns], float)
 
 

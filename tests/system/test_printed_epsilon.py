@@ -28,7 +28,7 @@ from tests.support.enumerate_histories import (
     largest_loss_while_unchanged,
     losses,
     outputs,
-    same_changes,
+    same_patterns,
 )
 from tests.support.enumerate_mechanism import largest_loss, report_distribution
 from tests.support.printed_figures import SURFACES, Figures, printed_figures
@@ -184,7 +184,7 @@ def small_metrics() -> Iterator[Metric]:
 def test_loss_of_histories_is_at_most_the_printed_cost_of_their_units(metric: Metric) -> None:
     """All histories of four periods over "no value" and two values, changing within an epoch and between epochs.
 
-    With `hold` and at f = 0 every pair; without `hold` every pair that changes at the same times.
+    With `hold` and at f = 0 every pair; without `hold` every pair that changes, and returns to earlier values, at the same times.
     """
     filters = filters_of(metric)
     values = sorted({0, filters[1], filters[-1]})
@@ -198,7 +198,7 @@ def test_loss_of_histories_is_at_most_the_printed_cost_of_their_units(metric: Me
             used = np.full(lost.shape, 4)
         else:
             used = np.array([[len(set(history)) for _ in histories] for history in histories])
-            lost = np.where(same_changes(histories) > 0, lost, 0)
+            lost = np.where(same_patterns(histories) > 0, lost, 0)
         claimed = used * figures.epsilon_unit
         assert (lost <= claimed + 1e-9).all()
         if figures.unit != "value" and start == 0 and not metric.kind.needs_candidates:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.metrics.kinds.kind import SAME_PATTERN
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.storage.state import State
 from hubbub.text import format_count
@@ -47,7 +48,7 @@ def _print_ledger(state: State) -> None:
     for subject in sorted(state.digests):
         click.echo(
             f"total epsilon {shown_epsilon(state.spent(subject))} (with drafts) of {shown_epsilon(state.reserved(subject))} reserved{_subject_suffix(subject)}. "
-            "It bounds the difference between histories whose values change at the same times"
+            f"It bounds the difference between histories whose values {SAME_PATTERN}"
         )
     for each in state.accounts.values():
         if each.unit == "value" and each.units > 1:

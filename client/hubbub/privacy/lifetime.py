@@ -6,7 +6,7 @@
 
 A client draws a new secret when consent is withdrawn and given again, and when the secret is lost. Epochs, and reports without
 permanent noise, are independent given the values, so their sum bounds any two histories. The sum over distinct values bounds
-only histories that change at the same times (`PrivacyFigures.condition`): docs/explanation/privacy.md, "Limits of epsilon".
+only histories that change, and return to earlier values, at the same times (`PrivacyFigures.condition`): docs/explanation/privacy.md, "Limits of epsilon".
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class PrivacyFigures:
         'epsilon 1.099 per report, 1.099 per epoch (hold = 7), 19.776 per enrollment (18 epochs), lifetime epsilon 39.551 (36 epochs)'
         >>> survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
         >>> privacy_figures(survey, Policy()).sentence().partition("; ")[2]
-        'enrollment and lifetime: between histories whose values, "no value" among them, change at the same times'
+        'enrollment and lifetime: between histories whose values, "no value" as false, change, and return to earlier values, at the same times'
         """
         details = {"per epoch": f" (hold = {self.hold})"}
         for label, units in (("per enrollment", self.units_enrollment), ("lifetime", self.units_lifetime)):

@@ -137,8 +137,9 @@ def epsilon_of_values(metric: HasBlocks, reports_of_each: Iterable[float]) -> fl
 
     Notes
     -----
-    The bound holds only for histories whose values change at the same times. Memoization does not hide from an
-    observer of linked reports that a value changed, or when: docs/explanation/privacy.md.
+    The bound holds only for histories whose values change, and return to earlier values, at the same times. Memoization
+    does not hide from an observer of linked reports that a value changed, when, or whether it is an earlier value again:
+    docs/explanation/privacy.md.
 
     Examples
     --------

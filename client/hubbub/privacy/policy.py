@@ -35,8 +35,8 @@ class Policy:
 
     Notes
     -----
-    The limits bound the ratio between two histories whose values change at the same times. For metrics with `hold` or
-    f = 0 they bound any two histories.
+    The limits bound the ratio between two histories whose values change, and return to earlier values, at the same
+    times. For metrics with `hold` or f = 0 they bound any two histories.
     """
 
     epsilon_report: float = 3.0

@@ -25,7 +25,7 @@ _NUM_BITS = 3
 
 @settings(max_examples=25)
 @given(st.sampled_from([(2, 5), (3, 4)]), st.floats(0.1, 4), st.floats(0.05, 0.999))
-def test_cells_lose_at_most_their_lifetime_between_histories_that_change_at_the_same_times(
+def test_cells_lose_at_most_their_lifetime_between_histories_of_one_pattern(
     size: tuple[int, int], permanent_epsilon: float, excess: float
 ) -> None:
     cells, periods = size

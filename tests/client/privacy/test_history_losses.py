@@ -4,7 +4,8 @@ A client records a history of values. The pairs of its periods that share a perm
 is the permanent response, so it is equal under every secret if the response is shared. The loss between two histories follows from these
 pairs by enumeration of all outputs, without a closed form. The ledger's charge is that of the real accounts.
 
-The charge bounds two histories whose values change at the same times, as the ledger counts values; with `hold` it bounds any two.
+The charge bounds two histories whose values change, and return to earlier values, at the same times. That is decided on the recorded
+values alone, under each definition, and not by what the ledger counts; with `hold` the charge bounds any two.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import itertools
 import math
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
@@ -22,7 +23,7 @@ import numpy as np
 import pytest
 
 from hubbub import Metric, Params, Secret
-from hubbub.metrics.kinds import CategoricalKind
+from hubbub.metrics.kinds import BooleanKind, CategoricalKind, JointKind, Kind
 from hubbub.metrics.periods import Period
 from hubbub.privacy.allocation import new_account
 from hubbub.privacy.loss import epsilon
@@ -30,7 +31,7 @@ from hubbub.privacy.pricing import unit_price
 from hubbub.randomness import system_random_bytes
 from hubbub.sdk.recording.subject_encoders import SubjectEncoder
 from hubbub.testing import SeededBytes
-from tests.support.enumerate_histories import bit_outputs, losses
+from tests.support.enumerate_histories import bit_outputs, losses, outputs, pattern_of
 
 SECRETS = 64
 """At f = .25 the responses of a boolean are equal by chance with probability 25/32: under all secrets with probability 1e-7."""
@@ -52,11 +53,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Observation:
-    """Of one history: rows of each day under each secret, the values that the ledger counted, and its charge."""
+    """Of one history: rows of each day under each secret, the first day of each day's value under its definition, and the charge."""
 
     rows: tuple[tuple[int, ...], ...]
     true_bits: tuple[int, ...]
-    pattern: tuple[tuple[str, int], ...]
+    pattern: tuple[int, ...]
     charged: float
 
 
@@ -109,12 +110,22 @@ def encoders_of(task: Task) -> list[dict[str, SubjectEncoder]]:
     return [{m.digest: SubjectEncoder(m, secret, system_random_bytes) for m in task.versions} for secret in secrets]
 
 
+def reported_value(kind: Kind, value: Any) -> Hashable:
+    """Return what a recorded value is reported as: a boolean reports "no value" as false, and an unknown category is `other`."""
+    if isinstance(kind, JointKind):
+        parts = [None] * len(kind.parts) if value is None else value
+        return tuple(reported_value(part, each) for part, each in zip(kind.parts.values(), parts, strict=True))
+    if isinstance(kind, CategoricalKind) and value is not None and value not in kind.categories:
+        return kind.other
+    return bool(value) if isinstance(kind, BooleanKind) else value
+
+
 def observe(task: Task, history: Recorded, encoders_by_secret: list[dict[str, SubjectEncoder]]) -> Observation:
     rows: list[list[int]] = []
     for encoders in encoders_by_secret:
         accounts = {m.digest: new_account("", m, Period.containing(m.period, START)) for m in task.versions}
         accounts = {digest: account._replace(reserved_units=math.inf) for digest, account in accounts.items()}
-        of_secret, pattern, true_bits = [], [], []
+        of_secret, reported, true_bits = [], list[Any](), []
         for day, (metric, value) in enumerate(zip(task.versions, history, strict=True)):
             account, encoder = accounts[metric.digest], encoders[metric.digest]
             period = Period.containing(metric.period, START + timedelta(days=day))
@@ -127,11 +138,10 @@ def observe(task: Task, history: Recorded, encoders_by_secret: list[dict[str, Su
             account = accounts[metric.digest] = account.charge(report)
             of_secret.append(int.from_bytes(report.bits, "little"))
             true_bits.append(int(encoder._sealer.open(report.sealed)))
-            counted = account.tags.index(report.tag) if account.unit == "value" else 0
-            pattern.append((metric.digest, counted))
+            reported.append((metric.digest, reported_value(metric.kind, value) if account.unit == "value" else None))
         rows.append(of_secret)
     charged = sum(account.spent for account in accounts.values())
-    return Observation(tuple(map(tuple, zip(*rows, strict=True))), tuple(true_bits), tuple(pattern), charged)
+    return Observation(tuple(map(tuple, zip(*rows, strict=True))), tuple(true_bits), pattern_of(reported), charged)
 
 
 def loss_laws(task: Task, seen: Observation) -> list[np.ndarray[Any, Any]]:
@@ -191,3 +201,29 @@ def test_change_of_either_part_is_one_history_to_an_observer() -> None:
         total += float(losses(laws)[0, 1])
     assert total <= 2 * unit_price(metric).epsilon
     assert math.isclose(total, epsilon(metric, 4), abs_tol=1e-9)  # of the second value only: the first is the same
+
+
+@pytest.mark.parametrize(("prob_p", "prob_q"), [(0, 1), (0.25, 0.75), (0.125, 1)])
+@pytest.mark.parametrize("hold", [None, 3])
+def test_sum_bounds_exactly_the_histories_that_its_sentence_names(
+    prob_p: float, prob_q: float, hold: int | None
+) -> None:
+    """All pairs of histories of three days over a, b and c, with three reports a day, by enumeration of all reports.
+
+    Histories with changes in the same periods are admitted only if they also return to earlier values in the same periods: a, b, a and
+    a, b, c are not, and their loss is above the sum; with p = 0 and q = 1 it is infinite. With `hold` the sum bounds any two.
+    """
+    metric = Metric.categorical("m", ("a", "b", "c"), prob_p=prob_p, prob_q=prob_q, prob_f=0.5, hold=hold)
+    a, b, c = 1, 2, 4
+    histories = list(itertools.product((a, b, c), repeat=3))
+    lost = losses([outputs(metric, [value for value in history for _ in range(3)]) for history in histories])
+    unit = unit_price(metric).epsilon
+    charged = np.array([[unit * (3 if hold else len(set(history)))] for history in histories])
+    patterns = [pattern_of(history) for history in histories]
+    admitted = np.array([[hold is not None or one == other for one in patterns] for other in patterns])
+    assert (lost <= charged + 1e-9)[admitted].all()
+    returns, new = histories.index((a, b, a)), histories.index((a, b, c))
+    assert admitted[new, returns] == (hold is not None)
+    if hold is None:
+        assert lost[new, returns] > charged[new, 0] + 0.5
+        assert math.isinf(lost[new, returns]) is (prob_p == 0)

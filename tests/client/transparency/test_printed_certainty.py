@@ -6,6 +6,7 @@ reports of one permanent response. No closed form of `hubbub.privacy` is used.
 
 from __future__ import annotations
 
+import html
 import itertools
 import math
 import random
@@ -35,6 +36,7 @@ from tests.support.html import without_word_spans
 FOREVER = math.inf
 KINDS = ("string", "asymmetric string", "categorical", "boolean", "ordinal", "default", "mean", "joint")
 EXPIRES = date(2099, 1, 1)
+SAME_TIMES = ("return to earlier values, at the same times", "cross the client's threshold at the same times")
 
 
 def random_noise(chance: random.Random, *, asymmetric: bool = False, permanent: bool = True) -> dict[str, Any]:
@@ -161,7 +163,7 @@ def test_notice_prints_exact_certainties_with_their_condition(kind: str, case: i
                 not is_of_value,
             )
         require_certainty(step.rpartition(", ")[2], exact)
-    assert ("can see that an answer changed, and when" in text) == is_of_value
+    assert ("can see that an answer changed, when, and whether it is an earlier answer again" in text) == is_of_value
 
 
 @pytest.mark.parametrize(
@@ -244,7 +246,7 @@ def test_catalogue_prints_exact_certainties(kind: str, case: int, unseen_seed: i
         require_certainty(found[label][0], of_unit)
     text, note = found["After all reports of a lifetime"]
     require_certainty(text, of_unit ** int(figures.units_lifetime))
-    assert ("at the same times" in note, "After a change" in found) == (figures.unit == "value",) * 2
+    assert (html.unescape(note).endswith(SAME_TIMES), "After a change" in found) == (figures.unit == "value",) * 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -256,7 +258,7 @@ def test_show_counts_no_value_only_where_it_is_a_value(kind: str) -> None:
     notes = {row.label: row.note for row in figures.rows()}
     for label in ("per enrollment", "lifetime"):
         assert ("no value" in notes[label]) == (kind not in ("default", "mean"))
-        assert notes[label].endswith("at the same times")
+        assert notes[label].endswith(SAME_TIMES)
     assert figures.sentence().endswith(str(figures.condition))
 
 

@@ -125,7 +125,8 @@ def test_table_shows_detected_candidates_totals_detection_limit_and_warnings() -
     assert [line.rstrip() for line in rendered(by_hand(), 90).splitlines()] == [
         "homepage: 10,000 reports; epsilon 2.044 per report, 4.395 per value, 17.578 per enrollment",
         "(4 values), lifetime epsilon 39.551 (9 values); enrollment and lifetime: between histories",
-        'whose values, "no value" among them, change at the same times',
+        'whose values, "no value" among them, change, and return to earlier values, at the same',
+        "times",
         "candidate            share      95% interval  q value",
         "a.example           50.00%  46.08% .. 53.92%   <1e-99  █████████████████████░|░",
         "b.example = b.test  25.00%  21.08% .. 28.92%    1e-08  █████████░░|░",

@@ -131,6 +131,10 @@ class Fact(NamedTuple):
         return f"{self.text}: {listed}{f' and {left:,} more' if left else ''}"
 
 
+SAME_PATTERN = "change, and return to earlier values, at the same times"
+"""What two histories have in common if the sum over distinct values bounds their loss."""
+
+
 class ChangeWords(NamedTuple):
     """What a change of a value means, in plain words for users.
 
@@ -205,6 +209,7 @@ class Kind(ABC):
     value_noun: ClassVar[str] = "category"
     value_nouns: ClassVar[str] = "categories"
     change: ClassVar[ChangeWords] = ChangeWords()
+    _no_value_is: ClassVar[str] = "among them"
 
     def __init_subclass__(cls) -> None:
         if "word" in cls.__dict__:
@@ -337,9 +342,13 @@ class Kind(ABC):
 
     @property
     def bounded_histories(self) -> str:
-        """Histories of values for which the sum of the distinct values' epsilons is a bound."""
-        no_value = ', "no value" among them,' if self.has_no_value else ""
-        return f"between histories whose {self.change.changing}{no_value} change at the same times"
+        """Histories of values for which the sum of the distinct values' epsilons is a bound.
+
+        Under each secret and definition, the reported values of two periods are equal in one history exactly where they are in the other. The
+        histories a, b, a and a, b, c have no bound, although both change in each period: only the first repeats a permanent response.
+        """
+        no_value = f', "no value" {self._no_value_is},' if self.has_no_value else ""
+        return f"between histories whose {self.change.changing}{no_value} {SAME_PATTERN}"
 
     def is_valid_at_sight(self, value: object) -> bool:
         """Return whether a value is valid for certain, without computing its bits.

@@ -102,6 +102,7 @@ class BooleanKind(BlockKind):
     """True or not: False and "no value" have no bit and are one value."""
 
     word = KindWord.BOOLEAN
+    _no_value_is = "as false"
 
     def __post_init__(self) -> None:
         self._check_scheme(1)

@@ -151,6 +151,6 @@ def _about_changes(metrics: list[Metric]) -> Iterator[str]:
     changed_by_absence = [metric.name for metric in metrics if metric.kind.has_no_value]
     absence = f" A day, week or month without an answer is a change, too ({', '.join(changed_by_absence)})."
     yield (
-        "A reader who recognizes the reports of this device can see that an answer changed, and when."
+        "A reader who recognizes the reports of this device can see that an answer changed, when, and whether it is an earlier answer again."
         f"{absence if changed_by_absence else ''} After a change, the reader can learn as much about the new answer as about the first."
     )

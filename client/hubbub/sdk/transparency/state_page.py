@@ -185,7 +185,7 @@ def _metrics(state: State, definitions: Mapping[str, Metric]) -> Element:
         _aside(
             '"Sure" means: somebody who thinks two values equally likely reads all reports of the metric. How sure can they be '
             "which of the two is true? 50 % is a guess. If an answer changed, somebody who recognizes the reports of this device can see "
-            "that it changed, and when. The figure is then about the answers only. A period without an answer is a change, too, unless "
+            "that it changed, when, and whether it is an earlier answer again. The figure is then about the answers only. A period without an answer is a change, too, unless "
             "the metric counts it as a number."
         )
     )
