@@ -115,7 +115,7 @@ def warnings_by_attack(tasks: int, seed: int) -> Iterator[str]:
         for forgery in attacks.forgeries(target, attacks.evidence.num_reports // 100):
             after = decode(add_forged(collected, forgery), candidates)
             new = {each.kind for each in after.warnings} - before - {"forged_reports_unknown"}
-            detected.setdefault(forgery.name, []).append((after[design.groups[target][0]].detected, bool(new)))
+            detected.setdefault(forgery.name, []).append((bool(after[design.groups[target][0]].detected), bool(new)))
     for name, seen in detected.items():
         found, warned = (sum(column) for column in zip(*seen, strict=True))
         yield f"{name}: detected in {found} of {len(seen)} tasks, new warnings in {warned}"

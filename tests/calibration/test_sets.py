@@ -40,7 +40,7 @@ def test_items_have_the_errors_of_the_law(epsilon: float, items: int, target: st
         squares.append([(row.share - x) ** 2 for row, x in zip(rows, truth, strict=True)])
         covered.append([row.low <= x <= row.high for row, x in zip(rows, truth, strict=True)])
         mean_covered.append(decoding.listed_total.low <= truth.sum() <= decoding.listed_total.high)
-        absent = sum(row.detected and x == 0 for row, x in zip(rows, truth, strict=True))
+        absent = sum(bool(row.detected) and x == 0 for row, x in zip(rows, truth, strict=True))
         false.append(absent / max(1, len(decoding.detected)))
     bound = items * (math.exp(epsilon) / math.expm1(epsilon) ** 2 + truth * (1 - truth)) / CLIENTS
     ratios = (np.array(squares) / bound).mean(axis=1)

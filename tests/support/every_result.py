@@ -65,7 +65,7 @@ def _results() -> Iterator[tuple[str, TableResult[Any]]]:
         if decoding.numbers is None:
             yield f"{metric.name}, forged", decode(summary, candidates_of(metric), fabricated=0.01)
         days = [summary_of(metric, day) for day in DAYS]
-        yield f"{metric.name}, changes", compare(*days, candidates_of(metric))
+        yield f"{metric.name}, changes", compare(days[0], days[1], candidates_of(metric))
         yield f"{metric.name}, trends", decode_by_period(days, candidates_of(metric))
     sixteen = Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     counts = simulate(Metric.string("screened", sixteen), {"start": NUM_CLIENTS}, np.random.default_rng(2))

@@ -325,7 +325,10 @@ class Comparison(TableResult[Change], Loadable, Result):
         shown = f", {len(rows)} of {len(self):,} candidates" if len(rows) < len(self) else ""
         return draw_intervals(
             ax,
-            [Interval(" = ".join(row.group), (row.low, row.change, row.high), is_marked=row.detected) for row in rows],
+            [
+                Interval(" = ".join(row.group), (row.low, row.change, row.high), is_marked=bool(row.detected))
+                for row in rows
+            ],
             title=f"{self.metric.name}: changes{_periods_text(self.a, self.b)}",
             about=f"{self.a.num_reports:,} and {self.b.num_reports:,} reports{shown}",
             label="change of the share from a to b",

@@ -114,11 +114,13 @@ class Prior:
         return members, means, variances[:, None] * self.widths**2 / total
 
 
-def fit_prior(x: Floats, variances: Floats, strata: Indices | None = None, *, signed: bool = False) -> Prior:
+def fit_prior(
+    x: Floats, variances: Floats, strata: Indices | None = None, *, signed: bool = False, exclusive: bool = True
+) -> Prior:
     """Fit the prior to estimates x (M,) with these variances (M,).
 
         maximize over weights  sum_v ln sum_k weights_k N(x_v | centre_k, variance_v + width_k**2) + .1 sum_k ln weights_k
-        where                  sum_k weights_k centre_k <= 1/M
+        where                  sum_k weights_k centre_k <= 1/M      exclusive: the shares add up to at most 1; else <= 1
 
     Centres are 0 and a geometric sequence from 0.2 typical standard errors to 1.1 times the largest estimate. Widths of 0.3 times the
     centre keep a prior of few candidates from being more certain than their estimates.
@@ -132,7 +134,7 @@ def fit_prior(x: Floats, variances: Floats, strata: Indices | None = None, *, si
     widths = RELATIVE_WIDTH * np.abs(centres)
     logs, _ = _log_densities(x, variances, centres, widths)
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
-    bound = np.inf if signed else 1 / len(x)
+    bound = np.inf if signed else 1 / len(x) if exclusive else 1.0
     weights = mixture_weights(likelihood, centres, bound, PSEUDO_CANDIDATES)
     if strata is None:
         return Prior(centres, widths, weights, np.full(len(centres), PSEUDO_CANDIDATES), bound)

@@ -46,6 +46,8 @@ def posterior_shares(
     total: float = math.nan,
     strata: Indices | None = None,
     null: NullDistribution | None = None,
+    *,
+    exclusive: bool = True,
 ) -> PosteriorShares:
     """Posterior medians and means of all shares under a prior fitted to the estimates, with credible intervals at `level`.
 
@@ -56,6 +58,8 @@ def posterior_shares(
     total              : sum of the means, cut to [0, 1]; nan: that of the posterior means, at most 1
     strata             : (M,) of the candidates, each with its own prior; None: one prior
     null               : law of error / standard error; None: normal
+    exclusive          : whether a report carries at most one of the values, so that the shares add up to at most 1; else each is at most 1,
+                         and nothing is divided or moved
     """
     certain = np.isfinite(shares) & (std_errors == 0)
     known = np.isfinite(shares) & np.isfinite(std_errors) & (std_errors > 0)
@@ -66,7 +70,7 @@ def posterior_shares(
         x, variances = shares[known], std_errors[known] ** 2
         of_known, levels = None if strata is None else strata[known], ((1 - level) / 2, 0.5, (1 + level) / 2)
         if null is None:
-            prior = fit_prior(x, variances, of_known)
+            prior = fit_prior(x, variances, of_known, exclusive=exclusive)
             mean[known], statistic = prior.posterior(x, variances)[0], prior.likelihood_ratio(x, variances)
             low[known], median[known], high[known] = (prior.quantiles(x, variances, at) for at in levels)
         else:
@@ -75,6 +79,9 @@ def posterior_shares(
             (low[known], median[known], high[known]), statistic = quantiles, posterior.statistic
         if statistic < chi2.isf(_NO_SIGNAL_LEVEL, 2):
             low[known], median[known] = 0, 0
+    if not exclusive:
+        low, median, high, mean = (np.minimum(each, 1) for each in (low, np.nan_to_num(median), high, mean))
+        return PosteriorShares(median, mean, low, high)
     scale = max(1.0, float(np.nansum(median)))
     of_total = min(float(mean.sum()), 1.0) if math.isnan(total) else min(max(total, 0.0), 1.0)
     fitted = known | certain

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hubbub.metrics.buckets import Buckets
+from hubbub.metrics.kinds import Kind
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.estimators.categories import category_intervals, simultaneous_level
 from hubbub_decoder.estimators.fit_result import FitResult
@@ -64,7 +65,7 @@ def build_category_decoding(fit: FitResult, selected: Sequence[str], evidence: E
         "high": high,
         "simultaneous_low": joint_low,
         "simultaneous_high": joint_high,
-        **_posterior_columns(fit, std_errors, options, has_common_error=False),
+        **_posterior_columns(fit, std_errors, evidence.metric.kind, options),
     }
     untested = [None] * len(selected)
     estimates = _rows(columns, [(name,) for name in selected], untested, untested)
@@ -300,11 +301,12 @@ def _tested_decoding(
         "q_value": q,
         "selection_adjusted_low": adjusted_low,
         "selection_adjusted_high": adjusted_high,
-        **_posterior_columns(fit, std_errors, options, strata),
+        **_posterior_columns(fit, std_errors, evidence.metric.kind, options, strata),
     }
     known = {name: np.where(fitted, column, np.nan) for name, column in columns.items()}
     forged = _forged_reports(fit, law, p, detected, retested, options, strata)
-    found = np.where(np.isnan(known["q_value"]), None, detected).tolist()
+    answers = zip(known["q_value"].tolist(), detected.tolist(), strict=True)
+    found = [None if math.isnan(q_value) else is_detected for q_value, is_detected in answers]
     decoding = _decoding(fit, _rows(known, groups, found, forged), limit, evidence, options)
     return replace(decoding, _intervals=replace(of_level, order=_descending(known["share"])))
 
@@ -356,30 +358,26 @@ def _forged_reports(
 
 
 def _posterior_columns(
-    fit: FitResult,
-    std_errors: Floats,
-    options: Options,
-    strata: Indices | None = None,
-    *,
-    has_common_error: bool = True,
+    fit: FitResult, std_errors: Floats, kind: Kind, options: Options, strata: Indices | None = None
 ) -> dict[str, Floats]:
-    """Posterior medians, their intervals, and posterior means that add up to the listed total.
+    """Posterior medians, their intervals, and posterior means that add up to the listed total, if the values exclude each other.
 
-    has_common_error : whether the errors of the candidates have a large part in common where the reports do not determine the listed total.
-                       Shrinking each of them by its own error is then often further from the truth than shares of 0, so all are nan. Of
-                       categories, each has a bit of its own: the sum of many errors is large because there are many, and the means add up
-                       to what they are
+    Of strings, all are nan if the reports do not determine the listed total. The errors of the candidates then have a large part in common, so
+    shrinking each of them by its own error is often further from the truth than shares of 0. A category or an item has a bit of its own: the sum
+    of many errors is large because there are many, and the means add up to what they are.
 
     Where no candidate is subtracted from the others, errors are not normal, and have the law of random strings. With forged reports, all are
     nan, because the bound is one for single shares.
     """
     total = _totals(fit, options)[0].share
-    if (math.isnan(total) and has_common_error) or options.fabricated:
+    if (math.isnan(total) and kind.needs_candidates) or options.fabricated:
         names = ("posterior_median", "credible_low", "credible_high", "posterior_mean")
         return dict.fromkeys(names, np.full_like(fit.shares, np.nan))
     crowded = fit.crowding is not None and (fit.crowding.few_cohorts or fit.crowding.unsettled)
     null = fit.null_distribution if crowded else None
-    posterior = posterior_shares(fit.shares, std_errors, options.confidence, total, strata, null)
+    posterior = posterior_shares(
+        fit.shares, std_errors, options.confidence, total, strata, null, exclusive=kind.has_exclusive_values
+    )
     return {
         "posterior_median": posterior.medians,
         "credible_low": posterior.low,

@@ -507,7 +507,7 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
             totals.append((unlisted, decoding.unlisted))
         totals.append(("no value", decoding.no_value))
         if decoding.fabricated:
-            yield "Total shares are left out, because the bound on forged reports is one for single shares."
+            yield "Total shares and posterior shares are left out, because the bound on forged reports is one for single shares."
         elif all(math.isnan(total.share) for _, total in totals):
             yield "Total shares are not determined."
         else:

@@ -92,7 +92,8 @@ class Estimate(ShareEstimate):
     posterior_median
         Shrunken share. It is biased, has the least expected total variation, and is at most 1 in total over all
         candidates. This field, the credible interval and the posterior mean are nan for strings if the reports do not
-        determine the listed total, for items of sets, and if reports may be forged (`Decoding.fabricated`).
+        determine the listed total, and if reports may be forged (`Decoding.fabricated`).
+        The limit of 1 in total does not hold for items of sets.
     credible_low
         Lower posterior quantile. The credible intervals cover `Decoding.confidence` of all candidates on average,
         but fewer of the candidates with a share above 0.
@@ -102,7 +103,8 @@ class Estimate(ShareEstimate):
         Candidates with the same bits in every cohort. The share is the total of the group.
     posterior_mean
         Shrunken share of the least expected squared error. The means are nonnegative and add up to the listed total,
-        cut to [0, 1]; if that is not determined, to at most 1. A mean may be outside credible_low .. credible_high where few of many candidates are present.
+        cut to [0, 1]; if that is not determined, to at most 1. Items of sets do not exclude each other, so each of their
+        means is at most 1. A mean may be outside credible_low .. credible_high where few of many candidates are present.
     simultaneous_low
         Lower end of the simultaneous interval of a category. These intervals cover all categories together with
         probability `Decoding.confidence`. nan: the metric has strings.

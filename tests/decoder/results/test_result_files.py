@@ -98,3 +98,19 @@ def test_files_that_say_false_where_nothing_was_tested_are_read_as_not_tested(re
         object_hook=lambda row: {**row, "detected": row["detected"] or False} if "detected" in row else row,
     )
     assert type(result).from_dict(earlier) == type(result).from_dict(document) == result
+
+
+def test_posterior_shares_are_known_or_a_reason_is_given(result: TableResult[Any]) -> None:
+    """Of every candidate with a share; the reasons are the findings of undetermined totals, and a bound on forged reports."""
+    if not isinstance(result, Decoding):
+        return
+    known = [each for each in result if not math.isnan(each.share)]
+    reasons = [each for each in result.warnings if each.kind == "undetermined_totals"]
+    is_explained = bool(reasons or result.fabricated)
+    assert {math.isnan(each.posterior_mean) for each in known} <= {is_explained}
+    assert all(0 <= each.posterior_mean <= 1 for each in known if not is_explained)
+    if result.fabricated and result.metric.kind.has_exclusive_values:
+        assert (
+            any("posterior shares are left out" in line for line in result.document().lines)
+            or result.metric.params.num_bits == 1
+        )
