@@ -92,10 +92,11 @@ def test_frequent_unlisted_strings_are_the_last_rows() -> None:
 def test_undetermined_estimates_are_shown_without_numbers(decodings: list[Decoding], tmp_path: Path) -> None:
     first = decodings[0]
     nan = float("nan")
-    lost = replace(first[0], share=nan, low=nan, high=nan, std_error=nan, q_value=nan, detected=False)
+    lost = replace(first[0], share=nan, low=nan, high=nan, std_error=nan, q_value=nan, detected=None)
     write_report(replace(first, estimates=(*first.estimates[1:], lost)), tmp_path / "page.html")
-    assert cells_of(tmp_path / "page.html")[999][1:4] == ["-", "-", "-"]
-    assert chart_data(tmp_path / "page.html")["estimates"]["share"][999] is None
+    cells, chart = cells_of(tmp_path / "page.html")[999], chart_data(tmp_path / "page.html")["estimates"]
+    assert (cells[1:4], cells[-1]) == (["-", "-", "-"], "not tested")
+    assert chart["share"][999] is chart["detected"][999] is None
 
 
 def test_every_goodness_of_fit_test_has_a_question() -> None:
