@@ -34,6 +34,8 @@ _GRID = np.linspace(-_GRID_END, _GRID_END, _GRID_CELLS)
 _CAP_STANDARD_ERRORS = 1.5  # by which a cohort's part may exceed the middle ones and still count fully
 _MAX_COLLISION_TAIL = 0.01
 _MANY_COHORTS = 64
+_GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
+_NEGLIGIBLE = 1e-300  # probability
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +132,50 @@ def collision_p_value(
         without_collisions = float((tail * norm.sf(left))[tail <= _MAX_COLLISION_TAIL].max(initial=0))
         cut = (m + 1) // 4
         cap = float(z[cut : m - cut].mean()) + _CAP_STANDARD_ERRORS / math.sqrt(m)
-    density = _convolve_all((np.minimum(scores[c], cap) for c in used), probabilities)
-    total = float(np.clip(np.minimum(z, cap).sum(), -_GRID_END, _GRID_END))
-    return max(without_collisions, float(density[math.floor(total / _GRID_STEP) + _GRID_CELLS // 2 :].sum()))
+    tail = _sum_tail(np.minimum([own[c] for c in used], cap), [np.minimum(scores[c], cap) for c in used], probabilities)
+    return max(without_collisions, identical_probability**m, tail)
+
+
+def _sum_tail(own: Floats, scores: Sequence[Floats], probabilities: Floats | None) -> float:
+    """P(sum_c R_c(Z_c) >= sum_c R_c(z_c)), exact for sums of rounded scores, however large they are.
+
+        R_c(x) = floor(x / cell + u_c)        u_c = 1/2, in 64 cohorts or more c times the golden ratio, modulo 1
+
+    Both sides are rounded alike, so strings with the candidate's own scores count fully. Where there are many cohorts, all scores of one may be
+    within a cell; then the u_c let rounding errors cancel. A cell is 0.02 standard errors, or 0.02 standard deviations of the sum if larger.
+
+    The walk over the cohorts counts from the candidate's own sum. After each cohort, it leaves out what the others cannot bring back to 0,
+    and counts what they cannot bring below 0. So no sum has to be moved to the end of a grid.
+    """
+    m, weights = len(own), probabilities
+    if weights is None:
+        weights = np.full(len(scores[0]), 1 / len(scores[0]))
+    variance = sum(float(weights @ score**2 - (weights @ score) ** 2) for score in scores)
+    cell = _GRID_STEP * math.sqrt(max(1.0, variance))
+    offsets = np.full(m, 0.5) if m < _MANY_COHORTS else np.arange(m) * _GOLDEN_RATIO % 1
+    moves = [
+        np.floor(score / cell + offset).astype(np.int64) - math.floor(z / cell + offset)
+        for z, score, offset in zip(own.tolist(), scores, offsets.tolist(), strict=True)
+    ]
+    highest = [max(0, int(move.max())) for move in moves]
+    lowest = [min(0, int(move.min())) for move in moves]
+    up, down = sum(highest), sum(lowest)  # by the cohorts that are left
+    density, first, counted = np.ones(1), 0, 0.0
+    for move, high, low in zip(moves, highest, lowest, strict=True):
+        up, down = up - high, down - low
+        alive = move >= -up - first - len(density) + 1
+        if not alive.any():
+            return counted
+        least = int(move[alive].min())
+        density = np.convolve(density, np.bincount(move[alive] - least, weights[alive]))
+        first += least
+        sure = max(0, -down - first)
+        counted += float(density[sure:].sum())
+        kept = max(0, -up - first) + np.flatnonzero(density[max(0, -up - first) : sure] > _NEGLIGIBLE)
+        if not len(kept):
+            return counted
+        density, first = density[kept[0] : kept[-1] + 1], first + int(kept[0])
+    return counted
 
 
 def _convolve_all(scores: Iterable[Floats], probabilities: Floats | None) -> Floats:
