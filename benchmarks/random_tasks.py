@@ -2,7 +2,8 @@
 
 The ranges of the tasks are in `tests/support/random_tasks.py`. Error / declared is the mean squared error over the declared variance, of
 single shares and of totals. Estimated is the share of the candidates with an estimate, and wild counts tasks with a p-value of an absent
-candidate below 1e-6 over their number. Below are the rates of the warnings by kind of counts; what makes a warning right is in `RIGHT` of
+candidate below 1e-6 over their number. Detected above limit is the share of the candidates above the printed detection limit that are
+detected; above zero that of the intervals above 0 among estimates of more than 10 standard errors, where nothing is unlisted. Below are the rates of the warnings by kind of counts; what makes a warning right is in `RIGHT` of
 `benchmarks/warning_rates.py`. One of the warnings is that of a frequent unlisted string, which all kinds are searched for.
 
     python -m benchmarks.random_tasks [--tasks 320] [--jobs 2] [--kind bits] [--first 0] [--save FILE] [--out docs/explanation/data]
@@ -93,6 +94,8 @@ def _row(name: str, value: str, outcomes: Sequence[Outcome]) -> Row:
     for each in COVERAGES:
         row |= _figure(f"covers_{each.replace(' ', '_')}", [s.coverage[each] for s in scores])
     row |= _figure("false_percent", false, 1)
+    row |= _figure("detected_above_limit", [s.power for s in scores])
+    row |= _figure("above_zero", [s.above_zero for s in scores])
     row["found"] = f"{np.mean([s.found for s in scores]):.1f}"
     row["wild"] = f"{sum(s.wild for s in scores)}"
     row["seconds"] = f"{np.mean([o.seconds for o in outcomes]):.1f}"

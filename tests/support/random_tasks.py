@@ -8,7 +8,8 @@ A claim about the decoder is tested on such tasks, not at chosen parameters. Ran
     murmur3-v1 and google-md5; bit counts, pattern counts (k <= 16) and retained reports
 
 Every 36th task is saturated: bit counts of 1e7 to 1e10 reports with k 8 .. 16, m 2 .. 16, and 1/4 to 6 candidates for each bit. Its noise
-is small, and how strings hash limits the estimates.
+is small, and how strings hash limits the estimates. Every other 36th task is dominated: bit counts of 1e3 to 1e10 reports, of which one
+string has a share of 10 % to 100 %, in 2 to 256 cohorts.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ MAX_REPORTS = {"bits": 10_000_000, "patterns": 10_000_000, "reports": 200_000}
 MAX_SATURATED_REPORTS = 10_000_000_000
 SATURATED = range(3, 1_000_000, 36)
 """Indices of saturated tasks."""
+DOMINATED = range(21, 1_000_000, 36)
+"""Indices of dominated tasks."""
+DOMINATING = "dominating"
+LARGEST_SHARES = ((0.1, "below 10 %"), (0.5, "10 to 50 %"), (1.1, "above 50 %"))
+"""Upper ends and names of the strata of the largest listed share."""
 _TAIL_LEVEL = 1e-6
 _STRONG_STANDARD_ERRORS = 20
 
@@ -46,6 +52,7 @@ class Task:
 
     epsilon : of one report      present : listed strings with reports      absent : listed strings without
     heavy   : share of one unlisted string; the others of `unlisted` have equal shares
+    top     : share of the most frequent listed string among the listed ones, if the shape is that of a dominated task
     """
 
     seed: int
@@ -61,11 +68,21 @@ class Task:
     num_unlisted: int
     heavy: float
     no_value: float
+    top: float = 0.0
 
     @property
     def num_candidates(self) -> int:
         """M."""
         return self.present + self.absent
+
+    def listed_shares(self) -> Floats:
+        """Shares of the listed strings with reports, (present,), in descending order."""
+        if self.shape != DOMINATING:
+            shares = shares_of(self.shape, self.present)
+        else:
+            others = np.full(self.present - 1, (1 - self.top) / max(1, self.present - 1))
+            shares = np.concatenate([[1.0 if self.present == 1 else self.top], others])
+        return np.asarray(shares * (1 - self.no_value) * (1 - self.unlisted))
 
     def strata(self) -> dict[str, str]:
         """Marginal strata of the task: name and class of each."""
@@ -78,6 +95,7 @@ class Task:
             "candidates": f"{candidates[0]:,}" if candidates[0] == candidates[1] else f"{candidates[0]:,} to {candidates[1]:,}",
             "unlisted": "one heavy" if self.heavy else "small ones" if self.unlisted else "none",
             "cohorts": "1 to 7" if self.params.num_cohorts < 8 else "8 to 256",
+            "largest share": next(name for end, name in LARGEST_SHARES if self.listed_shares()[0] < end),
             "reports": "1e7 to 1e10" if self.num_reports > MAX_REPORTS[self.kind] else "up to 1e7",
         }  # fmt: skip
 
@@ -94,6 +112,8 @@ def draw_task(index: int, seed: int) -> Task:
     """Task number `index` of a run: strata in turn, everything else at random."""
     if index in SATURATED:
         return _draw_saturated_task(index, seed)
+    if index in DOMINATED:
+        return _draw_dominated_task(index, seed)
     rng = np.random.default_rng([seed, index])
     kind = KINDS[index % 3]
     ranges = _BIT_RANGES_OF[kind]
@@ -114,6 +134,19 @@ def _draw_saturated_task(index: int, seed: int) -> Task:
     candidates = max(5, round(_log_uniform(rng, bits / 4, 6 * bits)))
     reports = round(_log_uniform(rng, MAX_REPORTS["bits"] + 1, MAX_SATURATED_REPORTS))
     return _draw_population(rng, "bits", params, epsilon, candidates, reports, symmetric=symmetric)
+
+
+def _draw_dominated_task(index: int, seed: int) -> Task:
+    """One string with a share of .1 to 1 among few or many others, and any number of reports."""
+    rng = np.random.default_rng([seed, index])
+    bits = BIT_RANGES[index // 36 % len(BIT_RANGES)]
+    params, epsilon, symmetric = _draw_params(rng, "bits", bits, symmetric=index // 72 % 2 == 0)
+    params = replace(params, num_cohorts=round(_log_uniform(rng, 2, 256)))
+    reports = round(_log_uniform(rng, 1e3, MAX_SATURATED_REPORTS))
+    task = _draw_population(
+        rng, "bits", params, epsilon, round(_log_uniform(rng, 5, 500)), reports, symmetric=symmetric
+    )
+    return replace(task, shape=DOMINATING, top=float(rng.choice([1.0, rng.uniform(0.1, 1), rng.uniform(0.1, 1)])))
 
 
 def _draw_population(
@@ -208,7 +241,7 @@ def simulate_task(task: Task) -> tuple[BitCounts | PatternCounts | Reports, list
     """Counts or reports of a task, its candidates, the number of reports of each string, and that without a value."""
     rng = np.random.default_rng(task.seed)
     with_value = 1 - task.no_value
-    listed = shares_of(task.shape, task.present) * with_value * (1 - task.unlisted)
+    listed = task.listed_shares()
     small = np.full(task.num_unlisted, with_value * (task.unlisted - task.heavy) / task.num_unlisted)
     shares = np.concatenate([listed, [with_value * task.heavy], np.maximum(small, 0), [task.no_value]])
     drawn = rng.multinomial(task.num_reports, shares / shares.sum()).tolist()
@@ -240,6 +273,8 @@ class Score:
     strong_ratio  : the same as `ratio`, over estimates above 20 standard errors
     coverage      : share of the intervals that hold the truth: all, absent, top 20, strong, totals, and selected (adjusted intervals)
     found, false  : detected candidates with and without reports
+    power         : share of the candidates above the detection limit that are detected
+    above_zero    : share of the intervals above 0 among estimates above 10 standard errors, if there are no unlisted strings
     wild          : an absent candidate has a p-value below 1e-6 / M
     """
 
@@ -251,6 +286,8 @@ class Score:
     found: int
     false: int
     wild: bool
+    power: float
+    above_zero: float
 
 
 def score(decoding: Decoding, population: Mapping[str, int], no_value: int) -> Score:
@@ -293,6 +330,8 @@ def score(decoding: Decoding, population: Mapping[str, int], no_value: int) -> S
         found=int((detected & (truth > 0)).sum()),
         false=int((detected & (truth == 0)).sum()),
         wild=bool((tiny & (truth == 0)).any()),
+        power=_mean(detected[truth > decoding.detection_limit]),
+        above_zero=_mean(low[known & (share > 10 * error)] > 0) if listed + no_value / n > 1 - 1e-9 else math.nan,
     )
 
 

@@ -44,6 +44,7 @@ class NullDistribution:
 
     z     : (G,) values, ascending
     above : (G,) P(error > z) + P(error = z) / 2        below : (G,) P(error < z) + P(error = z) / 2
+    most  : largest error of any string; an error between the end of the grid, 40, and this has the probability of all that are beyond 40
     far   : probability below which these are not lighter than the normal's: 1 %, or that of 10 strings where there are fewer than 1,000
     """
 
@@ -51,6 +52,7 @@ class NullDistribution:
     above: Floats
     below: Floats
     far: float
+    most: float = 0.0
 
     @classmethod
     def from_scores(cls, scores: Iterable[Floats], probabilities: Floats | None = None) -> NullDistribution:
@@ -79,16 +81,19 @@ class NullDistribution:
         far = min(0.5, max(FAR_TAIL, _MIN_STRINGS / math.prod(float(len(score)) for score in centered)))
         above, below = np.cumsum(density[::-1])[::-1] - density / 2, np.cumsum(density) - density / 2
         at_least = np.minimum(norm.sf(z), far)
-        return cls(z, np.maximum(above, at_least), np.maximum(below, at_least[::-1]), far)
+        above[-1] = density[-1]
+        most = sum(float(score.max()) for score in centered) / spread * float(z[-1] / _GRID_END)
+        return cls(z, np.maximum(above, at_least), np.maximum(below, at_least[::-1]), far, most)
 
     def tail(self, z: Floats) -> Floats:
         """P(error / standard error >= z); nan where z is nan."""
-        return np.asarray(np.where(z > self.z[-1], np.minimum(norm.sf(z), self.far), np.interp(z, self.z, self.above)))
+        beyond = np.where(z > max(self.most, self.z[-1]), np.minimum(norm.sf(z), self.far), self.above[-1])
+        return np.asarray(np.where(z > self.z[-1], beyond, np.interp(z, self.z, self.above)))
 
     def quantile(self, probability: float, sign: int = 1) -> float:
         """Distance from 0 that errors exceed with this probability, above 0 (sign 1) or below (sign -1)."""
         if sign > 0:
-            return float(np.interp(probability, self.above[::-1], self.z[::-1]))
+            return float(np.interp(probability, self.above[::-1], self.z[::-1], left=max(self.most, self.z[-1])))
         return -float(np.interp(probability, self.below, self.z))
 
 

@@ -70,6 +70,7 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
             fit, unlisted = _fit(selection, design, progress)
         progress("testing the candidates", _TESTING)
         decoding = build_decoding(fit, design.groups, whole, options, design.strata)
+        decoding = _with_collisions(decoding, selection.evidence)
         decoding = replace(
             decoding,
             lowest_detection_limit=_lowest_detection_limit(whole, fit, decoding),
@@ -201,7 +202,21 @@ def _lowest_detection_limit(evidence: Evidence, fit: FitResult, decoding: Decodi
         dimensions = count_filters(params) - 2  # without "no value", and the probabilities sum to 1
     surely = fit.unlisted_variance - 2 * fit.unlisted_variance_error
     error = unlisted_std_error(surely, evidence.num_used, dimensions)
-    return decoding.detection_limit * min(error / fit.null_error, 1) if error and fit.null_error < math.inf else 0.0
+    if not error or math.inf in (fit.null_error, decoding.detection_limit):
+        return 0.0
+    return decoding.detection_limit * min(error / fit.null_error, 1)
+
+
+def _with_collisions(decoding: Decoding, tested: Evidence) -> Decoding:
+    """Decoding with C(k, h)**-m, the probability that a random string has a candidate's bits in all cohorts, and an infinite limit if it is large.
+
+    No test can tell such a string from the candidate. So a detection needs a larger p-value than this to say that the candidate was reported.
+
+    tested : evidence of the cohorts that the tests use
+    """
+    probability = float(math.comb(tested.params.num_bits, tested.params.num_hashes)) ** -tested.num_used
+    decoding = replace(decoding, collision_probability=probability)
+    return replace(decoding, detection_limit=math.inf) if decoding.is_ambiguous else decoding
 
 
 def _largest_dimension(selection: Selection, design: DesignMatrix) -> int:

@@ -148,7 +148,10 @@ def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
         )
         limit = decoding.detection_limit
         shown = "above 100%" if limit >= 1 else f"{limit:.2%}" if limit > 0 else "not known"
-        yield "Detection limit", shown, "share found with probability 0.9"
+        if decoding.is_ambiguous:
+            yield "Detection limit", "none", "too few cohorts to tell a candidate from a random string"
+        else:
+            yield "Detection limit", shown, "share found with probability 0.9"
     elif decoding.estimates:
         yield "Estimated", format_count(len(decoding), "share"), "categories are not tested"
     epsilon = privacy_figures(decoding.metric, Policy()).epsilon_report

@@ -83,7 +83,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         Share of the reports in which nothing was recorded. For a boolean metric, the share of false; for sets, unknown.
     detection_limit
         Smallest share that is detected with probability 0.9, even if no other candidate is present. It is nan for
-        categories.
+        categories, and infinite if too few cohorts tell a candidate from a random string (`collision_probability`).
     warnings
         Findings to read before using the estimates.
     periods
@@ -94,6 +94,8 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         Number of candidates that a lasso kept. None: all candidates were estimated.
     lowest_detection_limit
         Detection limit below which no number of reports leads, because of unlisted strings.
+    collision_probability
+        Probability that a random string has the bits of a given candidate in all cohorts, C(k, h)**-m.
     same_clients
         Whether reports of different periods were taken for those of the same clients with the same values. None: there
         is one period.
@@ -126,6 +128,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
     fit_tests: tuple[FitTest, ...] = ()
     num_kept: int | None = None
     lowest_detection_limit: float = 0.0
+    collision_probability: float = 0.0
     same_clients: bool | None = None
     target: Target = "reporters"
     unlisted_strings: tuple[UnlistedString, ...] = ()
@@ -155,6 +158,12 @@ class Decoding(TableResult[Estimate], Loadable, Result):
     def is_tested(self) -> bool:
         """Whether candidates were tested for their presence; categories are not."""
         return not math.isnan(self.detection_limit)
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether a detected candidate may as well be another string with the same bits: a random string has them too often."""
+        level = min(self.fdr / max(1, len(self.estimates)), (1 - self.confidence) / 2)
+        return self.collision_probability > level
 
     def in_order(self, estimates: Iterable[Estimate]) -> tuple[Estimate, ...]:
         """Return estimates in the order of tables and plots.
@@ -301,6 +310,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
             "num_kept": self.num_kept,
             "detection_limit": json_value(self.detection_limit),
             "lowest_detection_limit": json_value(self.lowest_detection_limit),
+            "collision_probability": self.collision_probability,
             "unlisted_strings": json_value(self.unlisted_strings),
             "num_more_candidates": self.num_more_candidates,
             **({} if self.numbers is None else {"numbers": self.numbers.to_dict()}),
@@ -548,7 +558,13 @@ def forged_lines(decoding: Decoding) -> Iterator[str]:
 def detection_limit_lines(decoding: Decoding) -> Iterator[str]:
     """Yield the detection limit, and the reports that a smaller one needs; nothing if it is not determined."""
     limit = decoding.detection_limit
-    if decoding.fabricated:
+    if decoding.is_ambiguous:
+        yield (
+            f"Detection limit: none, because a random string has the bits of a given candidate in all cohorts with "
+            f"probability {decoding.collision_probability:.2g}. A detected candidate is not to be told from a string that is not listed and "
+            "has the same bits. Use a metric with more cohorts (num_cohorts), or pass fewer candidates."
+        )
+    elif decoding.fabricated:
         yield f"Detection limit: {limit:.2%}, most of it by what forged reports could add."
     elif 1 <= limit < math.inf:
         yield (

@@ -1,0 +1,73 @@
+"""Frequent strings in few and many reports: p-value, interval and detection limit, with expected counts."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from hubbub import Metric, Params
+from hubbub.summary import BitCounts
+from hubbub_decoder import Decoding, decode
+from hubbub_decoder.model.vectorized_hashing import bit_positions
+from hubbub_decoder.results.decoding import summary_lines
+
+SIZES = (10**3, 10**4, 10**5, 10**6, 10**8, 10**10)
+
+
+def expected_counts(params: Params, shares: dict[str, float], num_reports: int) -> BitCounts:
+    """Ones of each cohort and bit as expected, rounded."""
+    positions = bit_positions(list(shares), params)
+    share_with_bit = np.zeros((params.num_cohorts, params.num_bits))
+    for share, of_string in zip(shares.values(), positions, strict=True):
+        for cohort, bits in enumerate(of_string):
+            share_with_bit[cohort, np.unique(bits)] += share
+    p, q = params.mechanism.p_star, params.mechanism.q_star
+    reports = np.full(params.num_cohorts, num_reports // params.num_cohorts)
+    ones = np.rint(reports[:, None] * (p + share_with_bit * (q - p)))
+    return BitCounts(Metric.string("m", params), reports, ones.astype(np.int64))
+
+
+def string_params(bits: int, hashes: int, cohorts: int) -> Params:
+    return Params(num_bits=bits, num_hashes=hashes, num_cohorts=cohorts, prob_p=0.25, prob_q=0.75, prob_f=0)
+
+
+def decode_expected(bits: int, hashes: int, cohorts: int, top: float, size: int, candidates: int = 20) -> Decoding:
+    others = {f"v{i}": (1 - top) / (candidates - 1) for i in range(1, candidates)}
+    shares = {"v0": top, **others}
+    return decode(expected_counts(string_params(bits, hashes, cohorts), shares, size), list(shares))
+
+
+@pytest.mark.parametrize("hashes", [1, 2, 3])
+@pytest.mark.parametrize("cohorts", [1, 2, 4, 16, 64, 256])
+def test_more_reports_never_make_a_frequent_string_less_certain(hashes: int, cohorts: int, unseen_seed: int) -> None:
+    """Shares of 10 to 100 %, 1e3 to 1e10 reports. The p-value does not rise, up to the rounding of counts, by which it may move while it is large.
+
+    Intervals of estimates above 10 standard errors are above 0, and what is above the limit is detected.
+    """
+    rng = np.random.default_rng([unseen_seed, hashes, cohorts])
+    bits, top = int(rng.choice([8, 16, 32])), float(rng.choice([1.0, rng.uniform(0.1, 1), rng.uniform(0.1, 1)]))
+    decodings = [decode_expected(bits, hashes, cohorts, top, size) for size in SIZES if size >= 50 * cohorts]
+    firsts = [decoding["v0"] for decoding in decodings]
+    for fewer, more in pairwise([each.p_value for each in firsts if not math.isnan(each.share)]):
+        assert more <= fewer * (1.25 if fewer > 1e-4 else 1 + 1e-6)
+    for decoding, first in zip(decodings, firsts, strict=True):
+        if first.share > 10 * first.std_error:
+            assert first.low > 0
+        if first.share > decoding.detection_limit:
+            assert first.detected
+
+
+def test_detection_limit_says_that_a_random_string_has_the_same_bits() -> None:
+    """16 bits: with one cohort 1/16 of all strings, with three 1/4,096, more than 5 % / 300; with four 1/65,536."""
+    for cohorts, candidates, known in ((1, 5, False), (3, 300, False), (4, 300, True), (3, 20, True)):
+        decoding = decode_expected(16, 1, cohorts, 0.8, 10**6, candidates)
+        assert decoding.collision_probability == 16.0**-cohorts
+        assert (decoding.detection_limit < 1) is known
+        document = json.loads(json.dumps(decoding.to_dict()))
+        assert (document["detection_limit"] == "inf") is not known
+        text = " ".join(summary_lines(decoding))
+        assert ("Detection limit: none, because a random string has the bits of a given candidate" in text) is not known
