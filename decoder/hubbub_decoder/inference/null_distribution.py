@@ -115,8 +115,9 @@ def collision_p_value(
     which collide with one given string, for all j with P(J >= j) <= 1/100. With 64 cohorts or more the second is skipped and
     cap = infinity, since no unlisted string collides with a candidate in most of them.
 
-    own                   : (m,) z_c, the score of the candidate's filter in each cohort, in standard errors
-    scores                : for each cohort, Z_c of every filter; cohorts in which all are 0 do not count
+    own                   : (m,) the score of the candidate's filter in each cohort, in standard errors
+    scores                : for each cohort, those of every filter; cohorts in which all are 0 do not count. z_c and Z_c are these scores less
+                            the mean of their cohort, since a level that all strings have in common is no evidence for one of them
     identical_probability : that a string has a given string's filter in a cohort
     probabilities         : of each filter; None: all equal
 
@@ -126,9 +127,11 @@ def collision_p_value(
     (True, True)
     """
     used = [c for c, score in enumerate(scores) if score.any()]
-    z, m = np.sort([own[c] for c in used]), len(used)
+    m, levels = len(used), [float(np.average(scores[c], weights=probabilities)) for c in used]
     if not m:
         return 1.0
+    unsorted = np.array([own[c] for c in used]) - levels
+    z = np.sort(unsorted)
     cap, without_collisions = math.inf, 0.0
     if m < _MANY_COHORTS:
         collisions = np.arange(1, m)
@@ -137,7 +140,8 @@ def collision_p_value(
         without_collisions = float((tail * norm.sf(left))[tail <= _MAX_COLLISION_TAIL].max(initial=0))
         cut = (m + 1) // 4
         cap = float(z[cut : m - cut].mean()) + _CAP_STANDARD_ERRORS / math.sqrt(m)
-    tail = _sum_tail(np.minimum([own[c] for c in used], cap), [np.minimum(scores[c], cap) for c in used], probabilities)
+    capped = [np.minimum(scores[c] - level, cap) for c, level in zip(used, levels, strict=True)]
+    tail = _sum_tail(np.minimum(unsorted, cap), capped, probabilities)
     return max(without_collisions, identical_probability**m, tail)
 
 

@@ -142,7 +142,7 @@ def test_collision_p_value_caps_the_part_of_a_cohort() -> None:
     """Five cohorts of five filters, all 3,125 strings: the share of strings with a capped sum of at least the candidate's."""
     rng = np.random.default_rng(8)
     chances = np.array([0.1, 0.3, 0.2, 0.15, 0.25])
-    scores = [np.round(rng.normal(size=5) * 30) / 50 for _ in range(5)]
+    scores = [score - chances @ score for score in rng.normal(size=(5, 5)) * 0.6]
     strings = np.array(list(product(*scores)))
     likely = np.array([math.prod(picked) for picked in product(chances, repeat=5)])
     for own in ([0.8, 0.5, 0.4, 0.2, 0.6], [0.1, 3.0, 0.2, 0.3, 0.0], [0.4, 0.4, 0.4, 0.4, 0.4]):
@@ -170,6 +170,14 @@ def test_collision_p_value_compares_the_sum_with_many_cohorts() -> None:
     own = [3.9] * 3 + [0.0] * 61
     assert collision_p_value(own, scores, 1 / 28) == pytest.approx(binom.sf(23, 64, 1 / 3), rel=0.01)
     assert collision_p_value(own[:63], scores[:63], 1 / 28) > 0.9
+
+
+def test_level_that_all_strings_of_a_cohort_have_in_common_is_no_evidence() -> None:
+    """A level of -2 in one of four cohorts would make a candidate with .8 in each look absent from that cohort."""
+    scores = [np.array([0.8] + [-0.05] * 16)] * 4
+    moved = [scores[0] - 2, scores[1] + 2, *scores[2:]]
+    p = collision_p_value([0.8] * 4, scores, 1 / 17)
+    assert collision_p_value([-1.2, 2.8, 0.8, 0.8], moved, 1 / 17) == pytest.approx(p, rel=1e-9)
 
 
 def test_collision_p_value_ignores_cohorts_without_reports() -> None:
