@@ -32,7 +32,7 @@ from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
+from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw, Sampling
 from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import ONCE, Repetition
@@ -179,7 +179,8 @@ def category_intervals(
         p, q = params.mechanism.p_star, params.mechanism.q_star
     if target == "population":
         return _population_intervals(ones, n, (p, q), noise, repetition.per_client, tail)
-    low, high = _gamma_law_intervals(ones, n, (p, q), noise, level)
+    law = count_law(ones, n, (p, q), noise)
+    low, high = law.interval(level, law.p_values(), np.zeros(len(ones), bool))
     for i, count in enumerate(ones.tolist() if repetition == ONCE else ()):
         share = min(max((count / n - p) / (q - p), 0), 1)
         if n * (share * q * (1 - q) + (1 - share) * p * (1 - p)) <= _MAX_EXACT_VARIANCE:
@@ -219,22 +220,29 @@ def simultaneous_level(level: float, categories: int, *, independent: bool) -> f
     return float(level ** (1 / size)) if independent else 1 - (1 - level) / size
 
 
-def _gamma_law_intervals(
-    ones: NDArray[np.int64], n: int, probabilities: tuple[float, float], noise: tuple[float, float], level: float
-) -> tuple[Floats, Floats]:
-    """Intervals from variances and third cumulants of the counts, half a count wider on both sides.
+def count_law(
+    ones: NDArray[np.int64],
+    reports: Floats | int,
+    probabilities: tuple[float, float],
+    noise: tuple[float, float],
+    sampling: Sampling = Sampling(),  # noqa: B008  (frozen)
+) -> ErrorLaw:
+    """Law of the shares of single bits, (a,), from their variances and third cumulants; a step is one count.
 
-    noise : variance of a count from a report whose true bit is 0, and 1. Where it is d times that of a bit, n / d reports count d times each
+    reports       : of each bit, a number or (a,)
+    probabilities : p* < q* of a one
+    noise         : variance of a count from a report whose true bit is 0, and 1. Where it is d times that of a bit, n / d reports count d
+                    times each, and a step is d counts
     """
     p, q = probabilities
-    scale = n * (q - p)
     (absent, third_absent), (present, third_present) = (
         (variance, variance**2 / (each * (1 - each)) * (1 - 2 * each) if 0 < each < 1 else 0.0)
         for each, variance in zip(probabilities, noise, strict=True)
     )
+    shares, once = (ones / reports - p) / (q - p), np.ones(len(ones))
     cumulants = ErrorCumulants(
         *(
-            np.full(len(ones), n * value / scale**power)
+            once * (value / (reports ** (power - 1) * (q - p) ** power))
             for value, power in (
                 (absent, 2),
                 (present - absent, 2),
@@ -243,13 +251,12 @@ def _gamma_law_intervals(
             )
         )
     )
-    shares = category_shares(ones, n, p, q)
-
-    def law(moved: Floats) -> tuple[Floats, Floats]:
-        at = ErrorLaw(moved, cumulants.variances + np.clip(moved, 0, 1) * cumulants.variance_slopes, cumulants, None)
-        return at.interval(level, at.p_values(), np.zeros(len(ones), bool))
-
-    return law(shares - 0.5 / scale)[0], law(shares + 0.5 / scale)[1]
+    at = np.clip(shares, 0, 1)
+    of_noise = absent + at * (present - absent)
+    variances = cumulants.variances + at * cumulants.variance_slopes + sampling.variance * at * (1 - at)
+    of_coins = p * (1 - p) + at * (q * (1 - q) - p * (1 - p))
+    effects = np.divide(of_noise, of_coins, out=np.ones_like(at), where=of_coins > 0)
+    return ErrorLaw(shares, variances, cumulants, None, sampling, effects / (reports * (q - p)))
 
 
 def _exact_interval(

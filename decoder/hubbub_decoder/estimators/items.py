@@ -4,7 +4,7 @@ Model:     c_j of the n_j reports of cohort j are ones; c_j = Binomial(X_j, q*) 
 Estimator: x_j = (c_j / n_j - p*) / (q* - p*), unbiased for the share of all N clients that use item j, since who is asked is random
 Variance:  of the share among the N reporters, of which n_j are asked without replacement (`categories.RowNoise` for the noise):
 
-    Var x_j = (V_0 + x_j (V_1 - V_0)) / (n_j (q* - p*)**2) + x_j (1 - x_j) (1 / n_j - 1 / N)        without 1 / N of a population
+    Var x_j = (V_0 + x_j (V_1 - V_0)) / (n_j (q* - p*)**2) + x_j (1 - x_j) (1 / n_j - 1 / N) N / (N - 1)        N: infinite for a population
 
 The mean number of items is the sum of the x_j. Different clients answer for different items, so the errors are independent but for the
 choice of the clients, which only lowers the variance of the sum among the reporters (it is without replacement): Var = sum of Var x_j + x_j (1 - x_j) / N.
@@ -13,13 +13,14 @@ docs/explanation/mathematics.md, equation (9.2).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.estimators.categories import RowNoise
-from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
+from hubbub_decoder.estimators.categories import RowNoise, count_law
+from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
 from hubbub_decoder.inference.influence import ReportInfluence
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Target
@@ -49,30 +50,17 @@ def fit_items(evidence: Evidence, target: Target) -> ItemFit:
     n, ones = counts.reports.astype(float), counts.ones[:, 0]
     if q < p:
         p, q, ones = 1 - p, 1 - q, counts.reports - ones
-    noise = RowNoise.of_mechanism(mechanism, evidence.repetition)
     n[n == 0] = np.nan
-    shares, scale = (ones / n - p) / (q - p), n * (q - p)
-    at = np.clip(shares, 0, 1)
+    noise = RowNoise.of_mechanism(mechanism, evidence.repetition)
     asked = n / evidence.repetition.per_client
-    sampling = 1 / asked - (0 if target == "population" else 1 / evidence.num_clients)
-    cumulants = ErrorCumulants(
-        n * noise.absent / scale**2,
-        n * (noise.present - noise.absent) / scale**2,
-        n * _third(noise.absent, p) / scale**3,
-        n * (_third(noise.present, q) - _third(noise.absent, p)) / scale**3,
-    )
-    variances = cumulants.variances + at * cumulants.variance_slopes + sampling * at * (1 - at)
-    of_sum = cumulants.variances + at * cumulants.variance_slopes + at * (1 - at) / asked
+    sampling = Sampling.of_clients(asked, math.inf if target == "population" else evidence.num_clients)
+    law = count_law(ones, n, (p, q), (noise.absent, noise.present), sampling)
+    at = np.clip(law.shares, 0, 1)
+    of_sum = law.cumulants.variances + at * law.cumulants.variance_slopes + at * (1 - at) / asked
     return ItemFit(
-        shares,
-        ErrorLaw(shares, variances, cumulants, None, sampling),
+        law.shares,
+        law,
         ReportInfluence.of_bits(mechanism, n),
-        float(np.sqrt(np.nanmedian(cumulants.variances))),
+        float(np.sqrt(np.nanmedian(law.cumulants.variances))),
         float(of_sum.sum()),
     )
-
-
-def _third(variance: float, probability: float) -> float:
-    """Third cumulant of a count of one report, of which `variance` is a multiple of that of a coin."""
-    coin = probability * (1 - probability)
-    return variance**2 / coin * (1 - 2 * probability) if coin > 0 else 0.0

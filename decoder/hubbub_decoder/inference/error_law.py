@@ -3,13 +3,19 @@
 Model of one candidate, x^ its estimate, s(x)**2 and g(x) the variance and the skewness of x^ where the true share is x:
 
     x^ - x exceeds Q(p; x) with probability p        Q(p; x) = s(x) q_T(p; g(x)) + s(0) (q_Z(p) - q_T(p; g(0)))
-    s(x)**2 = s(x^)**2 + (x - x^) slope, at least u + x min(slope, 0)        g(x) = (k + x slope_3) / s(x)**3
+    s(x)**2 = s(x^)**2 + (x - x^) slope + S(x) - S(x^), at least u + x min(slope, 0) + S(x)        S(x) = x (1 - x) v
+    g(x)    = (k + x slope_3 + x (1 - x) (3 slope v + (1 - 2 x) w)) / s(x)**3
 
+    v, w share of the candidate's reports among those drawn (`Sampling`): its variance and third cumulant, and 3 slope v its covariance
+         with the variance of the noise
     T    standardized Pearson III, a shifted gamma: noise, as a function of x
     Z    error of random strings (`null_distribution.py`): the law at share 0 given the reports, since a string hashes at random
 
 So Q(p; 0) = s(0) q_Z(p), and the candidate's own reports add noise to that. In tails that few random strings reach (p < 1 %), q_Z stands for
 the largest of q_Z, q_T and the normal quantile. Without random strings, Z = T.
+
+Estimates that are a count have steps. An interval then has half a step more on either side, and P(x^ >= y) is that of y less half a step
+(Yates 1934). For counts of one bit, 95 % intervals then miss at most .025 on either side at any share, and .028 with a single report.
 
 u, slope, k and slope_3 are those of `ErrorCumulants`. Where a bit expects few ones, counts are skewed and a normal tail is far too light:
 with 3.4 ones, P(count >= 16) is 6e-7, the shifted gamma has 1e-6, and the normal distribution 4e-12. docs/explanation/mathematics.md, equation (10.1).
@@ -18,6 +24,7 @@ Source: Pearson 1895 (type III); Hall 1992, section 2.2, for skewness as the lea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
@@ -106,27 +113,68 @@ def _expand(values: Floats, columns: Indices, size: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
+class Sampling:
+    """Cumulants of the share of one value among n clients, who are drawn from N clients with the share x of it.
+
+        Var = x (1 - x) v        v = (1 / n - 1 / N) N / (N - 1)
+        third cumulant = x (1 - x) (1 - 2 x) w        w = v (1 / n - 2 / N) N / (N - 2)
+
+    variance, third : v and w, a number or (M,); the default is that of all N clients, whose share is x
+
+    Source: Johnson, Kemp & Kotz 2005, section 6.3 (hypergeometric), N = infinity: section 3.2 (binomial).
+
+    >>> drawn = Sampling.of_clients(2, 4)  # of the clients 1, 1, 0 and 0: a share of 0, 1/2 or 1 with probabilities 1/6, 2/3 and 1/6
+    >>> round(drawn.variance / 4, 12), drawn.third
+    (0.083333333333, 0.0)
+    """
+
+    variance: Floats | float = 0.0
+    third: Floats | float = 0.0
+
+    @classmethod
+    def of_clients(cls, drawn: Floats | float, among: float = math.inf) -> Sampling:
+        """Cumulants where `drawn` clients, n, are drawn from `among`, N; inf: from a population."""
+        variance = (1 / drawn - 1 / among) / max(1 - 1 / among, 1 / 2)
+        return cls(variance, variance * (1 / drawn - 2 / among) / max(1 - 2 / among, 1 / 3))
+
+    def take(self, columns: Indices) -> Sampling:
+        """Cumulants of some estimates."""
+        return Sampling(
+            *(each[columns] if isinstance(each, np.ndarray) else each for each in (self.variance, self.third))
+        )
+
+    def of_honest(self, left: float) -> Sampling:
+        """Cumulants where a part `left` of the clients is drawn."""
+        return Sampling(self.variance / left, self.third / left**2)
+
+
+@dataclass(frozen=True, eq=False)
 class ErrorLaw:
     """Error of M estimates as a function of the true share.
 
     shares, variances : (M,) estimates, and their variances at these shares; nan where nothing is known
     cumulants         : of the noise
     null              : distribution of error / standard error of random strings; None: normal
-    sampling          : 1 / n if the shares are those of a population, from which n clients are drawn; 1 / n - 1 / N if those among N
-                        reporters, from which n clients are drawn; 0 if all of them are observed; (M,) where n differs
+    sampling          : of the clients whose reports are observed, from all reporters or from a population
+    steps             : differences of two possible estimates, (M,), if an estimate is one count; 0 for weighted sums of many counts
     """
 
     shares: Floats
     variances: Floats
     cumulants: ErrorCumulants
     null: NullDistribution | None
-    sampling: Floats | float = 0.0
+    sampling: Sampling = Sampling()
+    steps: Floats | float = 0.0
 
     def take(self, columns: Indices) -> ErrorLaw:
         """Law of some estimates, which have no null distribution in common."""
-        sampling = self.sampling if isinstance(self.sampling, float) else self.sampling[columns]
-        return ErrorLaw(
-            self.shares[columns], self.variances[columns], self.cumulants.take(columns), self.null, sampling
+        return replace(
+            self,
+            shares=self.shares[columns],
+            variances=self.variances[columns],
+            cumulants=self.cumulants.take(columns),
+            sampling=self.sampling.take(columns),
+            steps=self.steps[columns] if isinstance(self.steps, np.ndarray) else self.steps,
         )
 
     def of_honest(self, shares: Floats, forged: float) -> ErrorLaw:
@@ -136,20 +184,26 @@ class ErrorLaw:
             of.variances / left, of.variance_slopes / left, of.third / left**2, of.third_slopes / left**2
         )
         return replace(
-            self, shares=shares, variances=self.variances / left, cumulants=cumulants, sampling=self.sampling / left
+            self,
+            shares=shares,
+            variances=self.variances / left,
+            cumulants=cumulants,
+            sampling=self.sampling.of_honest(left),
+            steps=self.steps / left,
         )
 
     def std_errors(self, x: Floats) -> Floats:
         """s(x), (M,)."""
         x, at, of = np.clip(x, 0, 1), np.clip(self.shares, 0, 1), self.cumulants
-        drawn = self.sampling * x * (1 - x)
-        moved = self.variances + (x - at) * of.variance_slopes + drawn - self.sampling * at * (1 - at)
+        drawn = self.sampling.variance * x * (1 - x)
+        moved = self.variances + (x - at) * of.variance_slopes + drawn - self.sampling.variance * at * (1 - at)
         return np.sqrt(np.maximum(moved, np.maximum(of.variances + x * np.minimum(of.variance_slopes, 0) + drawn, 0)))
 
     def skewness(self, x: Floats) -> Floats:
         """g(x), (M,)."""
         x, s, of = np.clip(x, 0, 1), self.std_errors(x), self.cumulants
-        third = of.third + x * of.third_slopes + self.sampling**2 * x
+        drawn = 3 * of.variance_slopes * self.sampling.variance + (1 - 2 * x) * self.sampling.third
+        third = of.third + x * of.third_slopes + x * (1 - x) * drawn
         return np.asarray(np.divide(third, s**3, out=np.zeros_like(s), where=s > 0))
 
     def p_values(self) -> Floats:
@@ -164,14 +218,15 @@ class ErrorLaw:
         return skewed_tail(self._z_at_zero(), self.skewness(np.zeros_like(self.shares)))
 
     def cuts(self, p_values: Floats, largest: Floats, retested: Flags) -> Floats:
-        """Share at which an estimate would have the p-value `largest`, (M,): s(0) q_Z(largest), at most its own share.
+        """Share at which an estimate would have the p-value `largest`, (M,): s(0) q_Z(largest) + half a step, at most its own share.
 
         p_values : (M,) of the estimates      largest : (M,) in (0, 1)      retested : (M,) as in `scales`
         """
         zero = np.zeros_like(self.shares)
         s, g = self.std_errors(zero), self.skewness(zero)
         quantiles = [float(quantiles_at_zero(p, g[j], self.null)) for j, p in enumerate(largest.tolist())]
-        return np.minimum(s * quantiles * np.maximum(self.scales(p_values, retested), 1), self.shares)
+        cuts = s * quantiles * np.maximum(self.scales(p_values, retested), 1) + self.steps / 2
+        return np.minimum(cuts, self.shares)
 
     def scales(self, p_values: Floats, retested: Flags) -> Floats:
         """Factor of the law, (M,), with which the estimate of a retested candidate has its p-value; 1 for the others.
@@ -187,12 +242,12 @@ class ErrorLaw:
     def _z_at_zero(self) -> Floats:
         s = self.std_errors(np.zeros_like(self.shares))
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where((self.shares == 0) & (s == 0), -np.inf, self.shares / s)
+            return np.where((self.shares == 0) & (s == 0), -np.inf, (self.shares - self.steps / 2) / s)
 
     def interval(self, level: float, p_values: Floats, retested: Flags) -> tuple[Floats, Floats]:
         """Shares x that a test of either side does not reject, (M,) and (M,): confidence intervals, not clipped.
 
-            low = x^ - f Q(tail; low)        high = x^ + Q(tail; high), that of the lower side        tail = (1 - level) / 2
+            low = x^ - step / 2 - f Q(tail; low)        high = x^ + step / 2 + Q(tail; high), that of the lower side        tail = (1 - level) / 2
 
         low > 0 exactly where p < tail. f is 1 except where the p-value of a retested candidate is on the other side of that tail than
         `p_values()`. There it scales the law so that it has this p-value at share 0, and low is at least -x^.
@@ -204,17 +259,18 @@ class ErrorLaw:
         x, rejected = np.where(known, self.shares, 0), p_values < tail
         upper, lower = self._quantiles(tail, 1), self._quantiles(tail, -1)
         factors = self._factors(p_values, retested, tail)
-        steps = np.stack([self.std_errors(np.full_like(x, end)) for end in (0, 0.5, 1)]).max(axis=0) * 2
+        reach = np.stack([self.std_errors(np.full_like(x, end)) for end in (0, 0.5, 1)]).max(axis=0) * 2
+        below, above = x - self.steps / 2, x + self.steps / 2
 
         def rejects_from_above(low: Floats) -> Flags:
-            return np.asarray(x - low > factors * upper(low))
+            return np.asarray(below - low > factors * upper(low))
 
         def accepts_from_below(high: Floats) -> Flags:
-            return np.asarray(high - x <= lower(high))
+            return np.asarray(high - above <= lower(high))
 
-        lowest = np.where(rejected, 0, x - np.maximum(factors, 1) * upper.largest * steps)
-        low = _bisect(rejects_from_above, lowest, np.where(rejected, x, np.minimum(x, 0)))
-        high = _bisect(accepts_from_below, x, x + lower.largest * steps)
+        lowest = np.where(rejected, 0, below - np.maximum(factors, 1) * upper.largest * reach)
+        low = _bisect(rejects_from_above, lowest, np.where(rejected, below, np.minimum(below, 0)))
+        high = _bisect(accepts_from_below, above, above + lower.largest * reach)
         return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
     def _quantiles(self, probability: float, sign: int) -> _Quantiles:

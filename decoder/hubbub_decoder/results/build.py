@@ -16,7 +16,7 @@ from hubbub_decoder.estimators.categories import category_intervals, simultaneou
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.items import fit_items
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
-from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
+from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw, Sampling
 from hubbub_decoder.inference.influence import ReportInfluence
 from hubbub_decoder.inference.intervals import detection_limit, normal_interval, selection_adjusted_level
 from hubbub_decoder.inference.multiple_testing import largest_p_values, q_values
@@ -226,9 +226,11 @@ def _error_law(fit: FitResult, evidence: Evidence, options: Options) -> ErrorLaw
     cumulants = fit.cumulants or ErrorCumulants.zero(len(fit.shares))
     cumulants = replace(cumulants, variances=cumulants.variances * _variance_inflation(fit, cumulants))
     if options.target == "population":
-        return ErrorLaw(fit.shares, fit.variances, cumulants, fit.null_distribution, 1 / evidence.num_clients)
-    sampling = 1 / evidence.num_clients - 1 / evidence.num_all_clients
-    return ErrorLaw(fit.shares, fit.reporter_variances, cumulants, fit.null_distribution, sampling)
+        sampling, variances = Sampling.of_clients(evidence.num_clients), fit.variances
+    else:
+        sampling = Sampling.of_clients(evidence.num_clients, evidence.num_all_clients)
+        variances = fit.reporter_variances
+    return ErrorLaw(fit.shares, variances, cumulants, fit.null_distribution, sampling)
 
 
 def _variance_inflation(fit: FitResult, cumulants: ErrorCumulants) -> float:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binom, norm
+from scipy.stats import binom, hypergeom, norm
 
 from hubbub import Metric, SummaryError
 from hubbub.mechanisms.subset import SubsetSelection
@@ -20,10 +20,12 @@ from hubbub_decoder.estimators.categories import (
     RowNoise,
     category_intervals,
     category_shares,
+    count_law,
     row_covariance,
     simultaneous_level,
     total_variance,
 )
+from hubbub_decoder.inference.error_law import Sampling
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import ONCE
 from hubbub_decoder.options import Target
@@ -117,6 +119,32 @@ def test_category_intervals_of_a_population_are_those_of_clopper_and_pearson() -
     low, high = category_intervals(Evidence(BitCounts(survey, [1000], [[400]])), ["true"], 0.95, "population")
     assert binom.sf(399, 1000, low[0]) == pytest.approx(0.025)
     assert binom.cdf(400, 1000, high[0]) == pytest.approx(0.025)
+
+
+@pytest.mark.parametrize("reporters", [12, 60, math.inf])
+@pytest.mark.parametrize(("p", "q"), [(0.2, 0.9), (0.01, 0.5), (0.3, 0.99)])
+def test_law_of_a_count_has_the_cumulants_of_the_drawn_clients_and_their_noise(
+    p: float, q: float, reporters: float
+) -> None:
+    """By enumeration of the count of n = 12 of N reporters, for shares from 0 to 1: variance and third central moment, equation (10.1)."""
+    n, some = 12, np.arange(13)
+    sampling, noise = Sampling.of_clients(n, reporters), (p * (1 - p), q * (1 - q))
+    for share in (0, 1 / 12, 0.5, 0.75, 1):
+        if math.isinf(reporters):
+            drawn = binom.pmf(some, n, share)
+        else:
+            drawn = hypergeom.pmf(some, reporters, round(share * reporters), n)
+        of_count = sum(
+            chance * np.convolve(binom.pmf(some[: h + 1], h, q), binom.pmf(some[: n - h + 1], n - h, p))
+            for h, chance in enumerate(drawn)
+        )
+        estimates = (some / n - p) / (q - p)
+        law = count_law(some, n, (p, q), noise, sampling)
+        at = np.full(n + 1, share)
+        assert of_count @ estimates == pytest.approx(share, abs=1e-12)
+        assert law.std_errors(at) ** 2 == pytest.approx(of_count @ (estimates - share) ** 2, rel=1e-9)
+        third = law.skewness(at) * law.std_errors(at) ** 3
+        assert third == pytest.approx(of_count @ (estimates - share) ** 3, rel=1e-9, abs=1e-12)
 
 
 def test_exact_and_gamma_law_intervals_of_categories_agree(monkeypatch: pytest.MonkeyPatch) -> None:

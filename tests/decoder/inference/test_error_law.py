@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy.stats import gamma, norm, poisson
 
 from hubbub_decoder import decode
-from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw, skewed_quantile, skewed_tail
+from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw, Sampling, skewed_quantile, skewed_tail
 from hubbub_decoder.inference.null_distribution import NullDistribution
 from tests.support.random_tasks import draw_task, simulate_task
 
@@ -132,7 +134,8 @@ def test_lower_limit_is_positive_exactly_where_the_p_value_is_below_the_tail(uns
     scores = [rng.standard_t(3, 100) for _ in range(5)]
     for null in (None, NullDistribution.from_scores([s / np.sqrt(5 * np.mean(s**2)) for s in scores])):
         for level in (0.5, 0.95, 0.9999):
-            law = ErrorLaw(at * np.sqrt(v), v, cumulants, null, rng.choice([0, 1e-5]))
+            sampling = Sampling.of_clients(rng.choice([1e5, math.inf]))
+            law = ErrorLaw(at * np.sqrt(v), v, cumulants, null, sampling, rng.choice([0, 1]) * np.sqrt(v))
             retested = (rng.random(size) < 0.1) & (at > 0)
             p = np.where(retested, np.maximum(law.noise_p_values(), rng.random(size) ** 8), law.p_values())
             low, high = law.interval(level, p, retested)
