@@ -42,9 +42,9 @@ def rows_of(epsilon: float) -> SubsetSelection:
 
 METRICS: dict[str, Callable[[float], Metric]] = {
     "boolean": lambda epsilon: Metric.boolean("b", **unary(epsilon)),
-    "categorical": lambda epsilon: Metric.categorical("c", [f"c{i}" for i in range(40)], **unary(epsilon)),
+    "categorical": lambda epsilon: Metric.categorical("c", tuple(f"c{i}" for i in range(40)), **unary(epsilon)),
     "subset selection": lambda epsilon: Metric("r", CategoricalKind.one_hot(tuple("abcde"), None, rows_of(epsilon))),
-    "ordinal": lambda epsilon: Metric.ordinal("o", Buckets(range(41)), **unary(epsilon)),
+    "ordinal": lambda epsilon: Metric.ordinal("o", Buckets(tuple(range(41))), **unary(epsilon)),
     "set of 40": lambda epsilon: Metric.set("s", [f"i{i}" for i in range(40)], **unary(epsilon)),
     "set of 2": lambda epsilon: Metric.set("s", ["i0", "i1"], **unary(epsilon)),
 }
@@ -103,3 +103,18 @@ def test_intervals_miss_on_each_side_with_the_tail_probability(
         width, variance = chances @ (high - low) * n * (q - p), chances @ (counts - chances @ counts) ** 2
         wide = 1.1 if variance >= 9 else 2.2
         assert width <= wide * (2 * norm.isf(TAIL) * math.sqrt(variance) + 1), truth
+
+
+@pytest.mark.parametrize(("epsilon", "n"), [(1.0, 5), (3.0, 8), (5.0, 8)])
+def test_mean_number_of_items_misses_on_each_side_with_the_tail_probability(epsilon: float, n: int) -> None:
+    """Two items of n reports each, by enumeration: at most .025 on either side, whether the shares are equal or far apart."""
+    metric, some = METRICS["set of 2"](epsilon), np.arange(n + 1)
+    p, q = metric.params.mechanism.p_star, metric.params.mechanism.q_star
+    low, high = np.zeros((2, n + 1, n + 1))
+    for a, b in np.ndindex(low.shape):
+        total = decode(BitCounts(metric, [n, n], [[max(a, b)], [min(a, b)]]), target="population").listed_total
+        low[a, b], high[a, b] = total.low, total.high
+    for shares in ((0, 0), (0.02, 0.02), (0.5, 0.5), (0.98, 0.9), (1, 1), (1, 0), (0.5, 0.02)):
+        law = np.multiply.outer(*(binom.pmf(some, n, p + (q - p) * x) for x in shares))
+        assert law[low > sum(shares) + 1e-9].sum() <= TAIL, shares
+        assert law[high < sum(shares) - 1e-9].sum() <= TAIL, shares

@@ -8,6 +8,7 @@ Variance:  of the share among the N reporters, of which n_j are asked without re
 
 The mean number of items is the sum of the x_j. Different clients answer for different items, so the errors are independent but for the
 choice of the clients, which only lowers the variance of the sum among the reporters (it is without replacement): Var = sum of Var x_j + x_j (1 - x_j) / N.
+Its interval holds the means that the law of section 10 does not reject, as that of an item does.
 docs/explanation/mathematics.md, equation (9.2).
 """
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.categories import RowNoise, count_law
-from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
+from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw, Sampling
 from hubbub_decoder.inference.influence import ReportInfluence
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Target
@@ -30,17 +31,17 @@ from hubbub_decoder.options import Target
 class ItemFit:
     """Estimated shares of all items, (m,); nan where no client was asked.
 
-    law           : of their errors
-    influence     : of one report
-    null_error    : typical standard error of an item that nobody uses
-    mean_variance : of the sum of the shares, the mean number of items of a client
+    law        : of their errors
+    influence  : of one report
+    null_error : typical standard error of an item that nobody uses
+    mean_law   : of the error of the mean of the shares, (1,), the mean number of items of a client over that of all items
     """
 
     shares: Floats
     law: ErrorLaw
     influence: ReportInfluence
     null_error: float
-    mean_variance: float
+    mean_law: ErrorLaw
 
 
 def fit_items(evidence: Evidence, target: Target) -> ItemFit:
@@ -55,12 +56,31 @@ def fit_items(evidence: Evidence, target: Target) -> ItemFit:
     asked = n / evidence.repetition.per_client
     sampling = Sampling.of_clients(asked, math.inf if target == "population" else evidence.num_clients)
     law = count_law(ones, n, (p, q), (noise.absent, noise.present), sampling)
-    at = np.clip(law.shares, 0, 1)
-    of_sum = law.cumulants.variances + at * law.cumulants.variance_slopes + at * (1 - at) / asked
     return ItemFit(
         law.shares,
         law,
         ReportInfluence.of_bits(mechanism, n),
         float(np.sqrt(np.nanmedian(law.cumulants.variances))),
-        float(of_sum.sum()),
+        _mean_law(count_law(ones, n, (p, q), (noise.absent, noise.present), Sampling.of_clients(asked))),
+    )
+
+
+def _mean_law(law: ErrorLaw) -> ErrorLaw:
+    """Law of the mean of independent shares, (1,), from that of each as a share of a population, (m,).
+
+    The noise is linear in the mean. The draw of the clients is moved from the estimates to another mean as if all shares were equal.
+    """
+    size = len(law.shares)
+
+    def mean(values: Floats | float, power: int) -> Floats:
+        return np.array([np.mean(values) / size ** (power - 1)])
+
+    of, sampling = law.cumulants, law.sampling
+    return ErrorLaw(
+        mean(law.shares, 1),
+        mean(law.variances, 2),
+        ErrorCumulants(mean(of.variances, 2), mean(of.variance_slopes, 2), mean(of.third, 3), mean(of.third_slopes, 3)),
+        None,
+        Sampling(mean(sampling.variance, 2), mean(sampling.third, 3)),
+        mean(law.steps, 2),
     )

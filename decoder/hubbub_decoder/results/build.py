@@ -114,9 +114,10 @@ def build_item_decoding(evidence: Evidence, selected: Sequence[str], options: Op
     decoding = _tested_decoding(of_shown, law, [(name,) for name in selected], evidence, options)
     if options.fabricated:
         return decoding
-    mean, error = float(fit.shares.sum()), math.sqrt(fit.mean_variance)
-    total = ShareEstimate(mean, error, *normal_interval(mean, error, options.confidence))
-    return replace(decoding, listed_total=total, unlisted=nothing)
+    mean = fit.mean_law
+    low, high = mean.interval(options.confidence, mean.p_values(), np.zeros(1, bool))
+    of_mean = np.concatenate([mean.shares, np.sqrt(mean.variances), low, high]) * len(fit.shares)
+    return replace(decoding, listed_total=ShareEstimate(*of_mean.tolist()), unlisted=nothing)
 
 
 def _decoding(
