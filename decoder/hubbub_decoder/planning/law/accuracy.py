@@ -29,7 +29,7 @@ from hubbub_decoder.discovery.discover import DEFAULT_BEAM
 from hubbub_decoder.discovery.power import GroupNoise, detection_limit
 from hubbub_decoder.estimators.message_passing import too_crowded
 from hubbub_decoder.inference.intervals import DETECTION_POWER
-from hubbub_decoder.model.distributions import norm
+from hubbub_decoder.model.distributions import binom, norm
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares, uneven_load_variance, unknown_squares
@@ -40,6 +40,8 @@ _NUMBERS_PER_CANDIDATE = 20  # `use_fixed_effects`
 _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 _MAX_LIMIT_STEPS = 60
 MAX_REPORTS = 10**12
+_LARGE_MEAN = 1000.0
+_MENTIONED = 1e-3
 
 Data = Literal["bits", "patterns", "reports"]
 """What is decoded: bit counts, pattern counts (k <= 16), or retained reports."""
@@ -252,19 +254,54 @@ class BitAccuracy(Accuracy):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ItemAccuracy(BitAccuracy):
-    """Law of the shares of items, of which each client answers for one: M clients are needed for each answer about an item.
+    """Law of the shares of items, of which each client answers for one, so that n = Binomial(N, 1 / M) of the clients answer for an item.
 
-    Var = M noise / (N T) + x (1 - x) (M - 1) / N
+        Var = E[1 / n] noise / T + x (1 - x) (E[1 / n] - 1 / N) N / (N - 1)        E[1 / n] given n >= 1, about M / N for N >> M
+
+    An item without an answer has no estimate. So no share is detected with probability .9 where n = 0 has a probability above .1.
     """
 
     items: int
 
     def variance(self, share: Floats | float) -> Floats:
-        x = np.asarray(share, float)
-        return np.asarray(self.items * super().variance(x) + x * (1 - x) * (self.items - 1) / self.clients)
+        x, inverse = np.asarray(share, float), _mean_inverse(self.clients, self.items)
+        drawn = (inverse - 1 / self.clients) / max(1 - 1 / self.clients, 1 / 2)
+        return np.asarray(inverse * self.clients * super().variance(x) + x * (1 - x) * drawn)
+
+    def detection_limit(self) -> float:
+        return super().detection_limit() if self._unanswered <= 1 - DETECTION_POWER else math.inf
+
+    def notes(self) -> Iterator[str]:
+        """Yield the probability that nobody answers for an item, from a thousandth on."""
+        if self._unanswered >= _MENTIONED:
+            yield (
+                f"An item has {self._reports_of_a_share():.3g} reports on average, and none with probability {self._unanswered:.2g}. "
+                "It then has no estimate. More clients or fewer items lower this."
+            )
+
+    @property
+    def _unanswered(self) -> float:
+        """P(n = 0)."""
+        return float((1 - 1 / self.items) ** self.clients)
 
     def _reports_of_a_share(self) -> float:
         return self.clients / self.items
+
+
+@lru_cache(maxsize=256)
+def _mean_inverse(clients: float, items: int) -> float:
+    """E[1 / n | n >= 1] of n = Binomial(N, 1 / M); above a mean of 1,000, by its expansion in the cumulants of n, to 1e-8.
+
+    >>> round(_mean_inverse(2, 2), 12)  # n = 1, 2 with probabilities 1/2 and 1/4: (1/2 + 1/8) / (3/4)
+    0.833333333333
+    """
+    mean, left = clients / items, 1 - 1 / items
+    if mean > _LARGE_MEAN:
+        return (1 + left / mean + left * (1 + left) / mean**2) / mean
+    number = max(1, round(clients))
+    n = np.arange(1, min(number, math.ceil(mean + 12 * math.sqrt(mean) + 30)) + 1)
+    chances = binom.pmf(n, number, 1 / items)
+    return float((chances / n).sum() / chances.sum())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
