@@ -1,4 +1,4 @@
-"""Sphinx configuration of the documentation site; `make docs` builds it into build/docs without network access."""
+"""Sphinx configuration of the documentation site; `make docs` builds it into make-out/docs without network access."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Build a release of HEAD into build/release, install it by its hashes without an index, and run the tutorial with it.
+"""Build a release of HEAD into make-out/release, install it by its hashes without an index, and run the tutorial with it.
 
-python -m tests.release_check          (or: make release-check)
+make release-check
 
-build/release/dist gets the files of the release:
+make-out/release/dist gets the files of the release:
 
 - the wheel and the sdist
 - a requirements file with a hash of the wheel and of each dependency of the extra `all`
@@ -28,7 +28,8 @@ from hubbub.text import DISTRIBUTION
 from tests.support.pages import PageRun
 from tests.support.paths import DOCS, REPOSITORY
 
-RELEASE = REPOSITORY / "build" / "release"
+MADE_BY_MAKE = REPOSITORY / "make-out" / ".made-by-make"
+RELEASE = MADE_BY_MAKE.with_name("release")
 SOURCE, DIST, WHEELS, VENV, TUTORIAL = (RELEASE / name for name in ("source", "dist", "wheels", "venv", "tutorial"))
 PYTHON = VENV / "bin" / "python"
 
@@ -113,6 +114,10 @@ def main() -> None:
     def done(what: str) -> None:
         print(f"{time.monotonic() - start:5.0f} s  {what}", flush=True)  # noqa: T201  (the output of this program)
 
+    if not MADE_BY_MAKE.exists():
+        sys.exit(
+            f"{MADE_BY_MAKE.parent} is not the folder of make, so nothing in it is replaced: run make release-check"
+        )
     shutil.rmtree(RELEASE, ignore_errors=True)
     RELEASE.mkdir(parents=True)
     commit_time = run("git", "log", "-1", "--format=%ct", cwd=REPOSITORY)

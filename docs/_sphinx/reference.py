@@ -38,6 +38,8 @@ MODULES = (
     "hubbub_aggregator.typing",
 )
 INDEX_OF_COMMANDS, INDEX_OF_NAMES = "reference/cli", "reference/api"
+WRITTEN = ".. Written by docs/_sphinx/reference.py; it is deleted when its name is gone.\n\n"
+"""First line of each page."""
 BASES_WITHOUT_MEMBERS = "BaseException, Enum, Mapping, Sequence, int, str, tuple"
 """Members of these bases are those of Python, which a page of hubbub does not repeat."""
 
@@ -133,13 +135,14 @@ def definition(module: ModuleType, name: str) -> tuple[str, str]:
 
 
 def write_pages(app: Sphinx) -> None:
-    """Handle `builder-inited`: write the pages that changed, and delete those of names that are gone."""
+    """Handle `builder-inited`: write the pages that changed, and delete those of names that are gone. Other files stay."""
     folder = Path(app.srcdir) / "reference"
     if not (folder / "api.md").exists():
         return
-    texts = {folder / f"{name}.rst": text for name, text in pages().items()}
+    texts = {folder / f"{name}.rst": WRITTEN + text for name, text in pages().items()}
     for path in {*folder.glob("commands/*.rst"), *folder.glob("python/*.rst")} - texts.keys():
-        path.unlink()
+        if path.read_text(encoding="utf-8").startswith(WRITTEN):
+            path.unlink()
     for path, text in texts.items():
         path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -22,6 +22,7 @@ import random
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter, defaultdict
 from contextlib import suppress
@@ -34,7 +35,6 @@ from tests.mutants.areas import AREAS, ROOT
 from tests.mutants.mutation import Mutant, mutants_of, mutate, with_probes
 
 TABLE = Path(__file__).with_name("mutants.csv")
-BUILD = ROOT / "build" / f"mutants-{os.getpid()}"
 COPIED = ("client", "aggregator", "decoder", "tests", "docs", "examples", "deploy", "benchmarks")
 LIMIT_SECONDS = 12.0
 """Seconds of tests for one mutant, as measured without a change."""
@@ -163,10 +163,9 @@ def sample(each: int, seed: int) -> Table:
     return table
 
 
-def snapshot() -> Path:
-    """A copy of the sources, compiled so that a file is compiled again exactly if its contents change."""
-    copy = BUILD / "source"
-    copy.mkdir(parents=True)
+def snapshot(copy: Path) -> Path:
+    """Copy the sources to a new folder, compiled so that a file is compiled again exactly if its contents change."""
+    copy.mkdir()
     for file in ROOT.glob("*.*"):
         if file.is_file():
             shutil.copy(file, copy)
@@ -224,7 +223,7 @@ def reach(mutants: list[Mutant], copy: Path) -> dict[str, dict[str, Any]]:
         source = (copy / file).read_text(encoding="utf-8")
         probes = {mutant: number for number, mutant in enumerate(mutants) if mutant.file == file}
         (copy / file).write_text(with_probes(source, probes), encoding="utf-8")
-    result = BUILD / "reach.json"
+    result = copy.with_name("reach.json")
     folders = sorted({folder for mutant in mutants for folder in AREAS[mutant.area].tests})
     started = start(copy, [*folders, *sorted({mutant.file for mutant in mutants})], Reach(), result)
     while not has_ended(started, 1):
@@ -273,12 +272,12 @@ def _words(file: str) -> set[str]:
 class Run:
     """Mutants that run at the same time, each in its own copy of the sources."""
 
-    def __init__(self, path: Path, jobs: int) -> None:
+    def __init__(self, path: Path, jobs: int, place: Path) -> None:
         for name in PRELOADED.split():
             importlib.import_module(name)
-        self.path, self.table = path, read_table(path)
-        self.source = snapshot()
-        self.copies = [shutil.copytree(self.source, BUILD / f"copy-{i}") for i in range(jobs)]
+        self.path, self.table, self.place = path, read_table(path), place
+        self.source = snapshot(place / "source")
+        self.copies = [shutil.copytree(self.source, place / f"copy-{i}") for i in range(jobs)]
         self.running: dict[int, tuple[Mutant, Path, float]] = {}
         self.changes = {
             mutant: change
@@ -293,7 +292,7 @@ class Run:
 
     def run(self, mutants: list[Mutant]) -> None:
         """Run the mutants."""
-        tests = reach(mutants, shutil.copytree(self.source, BUILD / "reach"))
+        tests = reach(mutants, shutil.copytree(self.source, self.place / "reach"))
         for number, mutant in enumerate(mutants):
             chosen = tests_for(mutant, number, tests)
             if not chosen:
@@ -338,8 +337,8 @@ class Run:
 
 def run(path: Path, jobs: int, only: str, text: str) -> None:
     """Run the mutants, write the table after each, and print how many are killed."""
-    shutil.rmtree(BUILD, ignore_errors=True)
-    runs = Run(path, jobs)
+    place = Path(tempfile.mkdtemp(prefix="hubbub-mutants-"))
+    runs = Run(path, jobs, place)
     table = runs.table
     for mutant in table:
         if mutant not in runs.changes:
@@ -354,7 +353,7 @@ def run(path: Path, jobs: int, only: str, text: str) -> None:
     ]
     if chosen:
         runs.run(chosen)
-    shutil.rmtree(BUILD)
+    shutil.rmtree(place)
     accepted = Counter(mutant.area for mutant, result in table.items() if result.startswith(ACCEPTED))
     survived = Counter(mutant.area for mutant, result in table.items() if result in ("", SURVIVED))
     for area, count in Counter(mutant.area for mutant in table).items():
