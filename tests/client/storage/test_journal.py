@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from hubbub import Accounting
 from hubbub.cli.inspect import command as inspect_command
-from hubbub.cli.inspect import command as ledger_command
+from hubbub.cli.ledger import command as ledger_command
 from hubbub.client import collaborators
 from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, Event, IgnoredRecordings
 from hubbub.sdk.storage.filesystem import SystemDisk
