@@ -195,7 +195,13 @@ class TableResult(Sequence[R]):
         pd.DataFrame
             Data frame with the rows of `to_table`. Null is nan in a column of numbers, and `<NA>` in one of whole
             numbers or truth values, which have the types Int64 and boolean.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Pandas is not installed. hubbub does not require it.
         """
+        _require("pandas", f"{type(self).__name__}.to_pandas")
         import pandas as pd
         import pyarrow as pa
 

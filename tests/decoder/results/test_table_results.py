@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
+import sys
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -78,6 +80,18 @@ def test_data_frames_have_every_row(result: TableResult[Any]) -> None:
     pandas, polars = result.to_pandas(), result.to_polars()
     assert len(pandas) == len(polars) == result.to_table().num_rows
     assert list(pandas.columns) == polars.columns
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_data_frames_need_a_package_that_hubbub_does_not(
+    package: str, result: TableResult[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    method = f"{type(result).__name__}.to_{package}"
+    sentence = f"{method} needs {package}, which is not installed: run pip install {package}, or use to_table."
+    with pytest.raises(ModuleNotFoundError, match=re.escape(sentence)):
+        getattr(result, f"to_{package}")()
+    assert result.to_table().num_rows
 
 
 def test_notebook_shows_a_result_once(result: TableResult[Any], monkeypatch: pytest.MonkeyPatch) -> None:
