@@ -1,7 +1,7 @@
 """Simulate reports, or their counts, with the distribution of the client's encoder.
 
-For simulation only: numpy's generator does not protect privacy. Every client has its own secret. So cohorts are uniform, and cohorts
-and the noise of clients are independent. The mechanism draws reports, `Mechanism.simulate`; counts of independent bits are binomial.
+For simulation only: numpy's random numbers do not protect privacy. They are the same with every version of numpy (`random_state.py`).
+Every client has its own secret. So cohorts are uniform, and cohorts and the noise of clients are independent. The mechanism draws reports, `Mechanism.simulate`; counts of independent bits are binomial.
 
 In several periods every client keeps its value, its cohort and, within an epoch of `hold`, its permanent response
 (`model/repetition.py`). The bits of the parts of a joint metric are independent given the cohort and the values.
@@ -29,6 +29,7 @@ from hubbub_decoder.errors import PopulationError
 from hubbub_decoder.kinds.operations import CELLS_PER_BLOCK, KindOperations, operations_of
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.model.repetition import epoch_sizes
+from hubbub_decoder.random_state import frozen, multinomial
 
 Population = Mapping[str, int] | Iterable[str | None]
 """Number of clients with each value, or the value of each client (`populations.count_values`). The values of a boolean metric are "true"
@@ -119,15 +120,16 @@ def simulate(
         raise ParameterError(
             "form must be BitCounts, PatternCounts or Reports", f"{form!r}: import them from hubbub.summary"
         )
+    draws = frozen(rng)
     if form is BitCounts:
-        return _simulate_bit_counts(metric, population, rng, no_value, periods)
+        return _simulate_bit_counts(metric, population, draws, no_value, periods)
     if form is PatternCounts:
         counts = PatternCounts.empty(_require_metric(metric)).counts.copy()
-        for cohorts, rows in simulate_reports(metric, population, rng, no_value=no_value, periods=periods):
+        for cohorts, rows in _draw_reports(metric, population, draws, no_value, periods):
             counts += count_patterns(cohorts, rows, metric.num_cohorts, metric.num_bits)
         return PatternCounts(metric, counts, periods)
     empty = Reports.empty(_require_metric(metric))
-    blocks = simulate_reports(metric, population, rng, no_value=no_value, periods=periods)
+    blocks = _draw_reports(metric, population, draws, no_value, periods)
     cohorts, rows = (np.concatenate(arrays) for arrays in zip((empty.cohorts, empty.rows), *blocks, strict=True))
     return Reports(metric, cohorts, rows, periods)
 
@@ -135,7 +137,7 @@ def simulate(
 def _simulate_bit_counts(
     metric: Metric,
     population: Population | JointPopulation,
-    rng: np.random.Generator,
+    rng: np.random.RandomState,
     no_value: int,
     periods: Sequence[str],
 ) -> BitCounts:
@@ -152,7 +154,7 @@ def _simulate_bit_counts(
     params = metric.params
     m, k = params.num_cohorts, params.num_bits
     if not params.mechanism.has_independent_bits:
-        blocks = simulate_reports(metric, counts_of, rng, no_value=no_value, periods=periods)
+        blocks = _draw_reports(metric, counts_of, rng, no_value, periods)
         parts = (Reports(metric, cohorts, rows, periods).bit_counts() for cohorts, rows in blocks)
         return sum(parts, BitCounts.empty(metric))
     reports = _draw_cohorts(np.array([no_value]), m, rng)[0]
@@ -212,7 +214,7 @@ def simulate_two_periods(
     """
     if len(periods) not in (0, 2):
         raise PopulationError(f"{metric.name}: periods must be two first days, or (), got {len(periods)}.")
-    operations = operations_of(_require_metric(metric))
+    operations, draws = operations_of(_require_metric(metric)), frozen(rng)
     _require_one_block(metric)
     if not metric.params.mechanism.has_independent_bits:
         raise PopulationError(
@@ -230,18 +232,18 @@ def simulate_two_periods(
     index = {None: len(values)} | {value: i for i, value in enumerate(values)}
     clients = np.zeros((2, m, k), np.int64)  # of those that keep their value, and of those that change it
     true_ones = np.zeros((3, m, k + 1), np.int64)  # of those that keep it, and in each period of those that change it
-    for (before, after), number in transitions.items():
-        in_cohort = _draw_cohorts(np.array([number]), m, rng)[0]
+    in_cohorts = _draw_cohorts(np.array(list(transitions.values()), np.int64), m, draws)
+    for (before, after), in_cohort in zip(transitions, in_cohorts, strict=True):
         kept = before == after and one_epoch
         clients[0 if kept else 1] += in_cohort[:, None]
         for row, value in ((0, before),) if kept else ((1, before), (2, after)):
             np.add.at(true_ones[row], (np.arange(m)[:, None], positions[index[value]]), in_cohort[:, None])
     permanent = _draw_ones(
-        true_ones[0, :, :k], clients[0], params.mechanism.permanent_q, params.mechanism.permanent_p, rng
+        true_ones[0, :, :k], clients[0], params.mechanism.permanent_q, params.mechanism.permanent_p, draws
     )
     ones = [
-        _draw_ones(permanent, clients[0], params.mechanism.prob_q, params.mechanism.prob_p, rng)
-        + _draw_ones(true_ones[row, :, :k], clients[1], params.mechanism.q_star, params.mechanism.p_star, rng)
+        _draw_ones(permanent, clients[0], params.mechanism.prob_q, params.mechanism.prob_p, draws)
+        + _draw_ones(true_ones[row, :, :k], clients[1], params.mechanism.q_star, params.mechanism.p_star, draws)
         for row in (1, 2)
     ]
     reports = clients.sum(axis=0)[:, 0]
@@ -250,7 +252,7 @@ def simulate_two_periods(
 
 
 def _draw_ones(
-    of_ones: NDArray[np.int64], total: NDArray[np.int64], from_one: float, from_zero: float, rng: np.random.Generator
+    of_ones: NDArray[np.int64], total: NDArray[np.int64], from_one: float, from_zero: float, rng: np.random.RandomState
 ) -> NDArray[np.int64]:
     """Random numbers of ones after a bit's noise, of `total` bits of which `of_ones` are one."""
     return np.asarray(rng.binomial(of_ones, from_one) + rng.binomial(total - of_ones, from_zero))
@@ -291,6 +293,17 @@ def simulate_reports(
     PopulationError
         An argument has the wrong type, or the metric does not have a value.
     """
+    return _draw_reports(metric, population, frozen(rng), no_value, periods)
+
+
+def _draw_reports(
+    metric: Metric,
+    population: Population | JointPopulation,
+    rng: np.random.RandomState,
+    no_value: int,
+    periods: Sequence[str],
+) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
+    """Yield random reports in blocks, as `simulate_reports` describes."""
     operations, counts_of, no_value = _clients_by_value(metric, population, no_value)
     epochs = epoch_sizes(metric, periods)
     block_size = max(1, CELLS_PER_BLOCK // metric.num_bits)
@@ -298,7 +311,7 @@ def simulate_reports(
         value_of = np.repeat(np.arange(len(counts)), counts)
         for start in range(0, len(value_of), block_size):
             values = value_of[start : start + block_size]
-            cohorts = rng.integers(metric.num_cohorts, size=len(values), dtype=np.uint16)
+            cohorts = rng.randint(metric.num_cohorts, size=len(values), dtype=np.uint16)
             in_cohort = cohorts if positions.shape[1] > 1 else np.zeros_like(cohorts)
             true_bits = positions[values, in_cohort].astype(np.intp)
             for size in epochs:
@@ -307,7 +320,7 @@ def simulate_reports(
 
 
 def _respond(
-    blocks: Sequence[Params], true_bits: Indices, reports: int, rng: np.random.Generator
+    blocks: Sequence[Params], true_bits: Indices, reports: int, rng: np.random.RandomState
 ) -> Iterator[NDArray[np.bool_]]:
     """Yield the bits (n, k) of each of the reports of an epoch."""
     columns = np.split(true_bits, np.cumsum([params.num_hashes for params in blocks])[:-1], axis=1)
@@ -367,6 +380,6 @@ def _check_number(metric: Metric, name: str, number: object) -> None:
     check_integer(f"{metric.name}: {name}", number, 0, hint="pass the number of clients")
 
 
-def _draw_cohorts(counts: NDArray[np.int64], num_cohorts: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw_cohorts(counts: NDArray[np.int64], num_cohorts: int, rng: np.random.RandomState) -> NDArray[np.int64]:
     """Random numbers of reports of each value in each cohort: (values, m)."""
-    return np.asarray(rng.multinomial(counts, np.full(num_cohorts, 1 / num_cohorts)))
+    return multinomial(counts, np.ones(num_cohorts), rng)

@@ -48,6 +48,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hubbub_decoder": (
         ("errors", "array_types", "blas_threads", "options", "result"),
+        ("random_state",),
         ("model",),
         ("data", "inference"),
         ("estimators",),

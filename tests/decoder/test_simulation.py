@@ -83,7 +83,7 @@ def test_bit_pairs_agree_with_the_clients(unseen_seed: int) -> None:
 class EveryFraction:
     """Fake numpy generator that returns every fraction of 16 binary digits once."""
 
-    def integers(self, _high: int, *, size: tuple[int, ...], dtype: type) -> NDArray[np.uint8]:
+    def randint(self, _high: int, *, size: tuple[int, ...], dtype: type) -> NDArray[np.uint8]:
         return np.repeat(np.arange(256, dtype=dtype), 256).reshape(size)
 
     def random(self, num: int) -> NDArray[np.float64]:
@@ -92,7 +92,7 @@ class EveryFraction:
 
 @pytest.mark.parametrize("numerator", [0, 1, 255, 256, 257, 0x5A5A, 0xFF00, 0xFFFF, 0x10000])
 def test_draw_bits_has_the_exact_probability(numerator: int) -> None:
-    bits = draw_bits(numerator / 2**16, (2**16,), cast(np.random.Generator, EveryFraction()))
+    bits = draw_bits(numerator / 2**16, (2**16,), cast(np.random.RandomState, EveryFraction()))
     assert np.count_nonzero(bits) == numerator
 
 

@@ -105,21 +105,21 @@ class RandomWords:
         return chain.from_iterable(map(self, map(self.draw_block, repeat(random_bytes))))
 
 
-def draw_bits(probability: float, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.bool_]:
+def draw_bits(probability: float, shape: tuple[int, ...], rng: np.random.RandomState) -> NDArray[np.bool_]:
     """Return random bits that are one with exactly the given probability, from about one random byte per bit, for simulations.
 
     A uniform binary fraction is compared with the probability. Its first 8 digits decide 255 of 256 bits; the others use 53 more
     digits. p* and q* have at most 48 digits.
 
     >>> import numpy as np
-    >>> draw_bits(1.0, (3,), np.random.default_rng()).tolist()
+    >>> draw_bits(1.0, (3,), np.random.RandomState()).tolist()
     [True, True, True]
     """
     import numpy as np
 
     scaled = probability * 256
     whole = int(scaled)
-    drawn = rng.integers(256, size=shape, dtype=np.uint8)
+    drawn = rng.randint(256, size=shape, dtype=np.uint8)
     bits = drawn < whole
     undecided = drawn == whole
     bits[undecided] = rng.random(np.count_nonzero(undecided)) < scaled - whole

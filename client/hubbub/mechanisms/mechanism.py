@@ -196,7 +196,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def simulate(
-        self, true_bits: NDArray[np.intp], num_bits: int, reports: int, rng: np.random.Generator
+        self, true_bits: NDArray[np.intp], num_bits: int, reports: int, rng: np.random.RandomState
     ) -> Iterator[NDArray[np.bool_]]:
         """Yield the t reports that n clients draw from one permanent response each, with exactly the law of the client.
 
@@ -209,7 +209,7 @@ class Mechanism(ABC):
         reports
             Number of reports of each client, t.
         rng
-            Source of the noise.
+            Source of the noise, which is the same with every version of numpy.
 
         Yields
         ------

@@ -214,12 +214,12 @@ class SubsetSelection(Mechanism):
         return respond
 
     def simulate(
-        self, true_bits: NDArray[np.intp], num_bits: int, reports: int, rng: np.random.Generator
+        self, true_bits: NDArray[np.intp], num_bits: int, reports: int, rng: np.random.RandomState
     ) -> Iterator[NDArray[np.bool_]]:
         import numpy as np
 
         values, clients = true_bits[:, 0], np.arange(len(true_bits))
-        moved = rng.integers(num_bits - 1, size=len(values))
+        moved = rng.randint(num_bits - 1, size=len(values))
         permanent = np.where(rng.random(len(values)) < self.permanent_q, values, moved + (moved >= values))
         for _ in range(reports):
             order = rng.random((len(values), num_bits))

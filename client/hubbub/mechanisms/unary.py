@@ -276,14 +276,14 @@ class UnaryResponse(Mechanism):
         return np.convolve(_binomial(num_bits - true_ones, self.p_star), _binomial(true_ones, self.q_star))
 
     def simulate(
-        self, true_bits: NDArray[np.intp], num_bits: int, reports: int, rng: np.random.Generator
+        self, true_bits: NDArray[np.intp], num_bits: int, reports: int, rng: np.random.RandomState
     ) -> Iterator[NDArray[np.bool_]]:
         if reports == 1:  # both responses at once
             return iter((_randomize(true_bits, num_bits, self.q_star, self.p_star, rng),))
         permanent = _randomize(true_bits, num_bits, self.permanent_q, self.permanent_p, rng)
         return (self._report(permanent, rng) for _ in range(reports))
 
-    def _report(self, permanent: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.bool_]:
+    def _report(self, permanent: NDArray[np.bool_], rng: np.random.RandomState) -> NDArray[np.bool_]:
         ones, zeros = (draw_bits(chance, permanent.shape, rng) for chance in (self.prob_q, self.prob_p))
         return (ones & permanent) | (zeros & ~permanent)
 
@@ -390,7 +390,7 @@ def _permanent_probabilities(
 
 
 def _randomize(
-    true_bits: NDArray[np.intp], num_bits: int, from_one: float, from_zero: float, rng: np.random.Generator
+    true_bits: NDArray[np.intp], num_bits: int, from_one: float, from_zero: float, rng: np.random.RandomState
 ) -> NDArray[np.bool_]:
     """Return noisy bits (n, k) of clients with these positions of true bits (n, h); position k is no bit."""
     import numpy as np

@@ -32,6 +32,7 @@ from hubbub_decoder.audit.pair_search import (
 from hubbub_decoder.audit.trials import Laboratory, Schedule, count_trials
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.options import Progress, ignore_progress
+from hubbub_decoder.random_state import seeded
 
 MIN_TRIALS, DEFAULT_TRIALS, MAX_DEFAULT_TRIALS = 4_000, 200_000, 2_000_000
 _ROUNDING_SLACK = 1e-9
@@ -161,7 +162,7 @@ def audit_metric(
         metric.num_bits,
         num_cohorts(metric),
         schedule,
-        np.random.default_rng(seed),
+        seeded(seed),
         count_trials(progress, trials),
     )
     declared = declared_candidate(metric, values, (i, j), schedule, trials // 4, 1 - confidence)
@@ -216,8 +217,8 @@ def audit_client(
         An argument is out of range.
     """
     _check(values, confidence, trials, claim, seed)
-    schedule, rng = Schedule.of(num_reports, hold), np.random.default_rng(seed)
-    num_bits = client([values[0]] * num_reports, int(rng.integers(1 << 62)), 1).bits.shape[2]
+    schedule, rng = Schedule.of(num_reports, hold), seeded(seed)
+    num_bits = client([values[0]] * num_reports, int(rng.randint(1 << 62)), 1).bits.shape[2]
     laboratory = Laboratory(client, num_bits, MAX_COHORTS, schedule, rng, count_trials(progress, trials))
     return _audit(laboratory, values, claim, trials, confidence, math.nan, None, None)
 

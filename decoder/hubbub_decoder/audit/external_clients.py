@@ -34,6 +34,7 @@ from hubbub.text import format_count
 from hubbub_decoder.array_types import Bits
 from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedValue, ClientReports
 from hubbub_decoder.errors import AuditError
+from hubbub_decoder.random_state import seeded
 
 _SHOWN_CHARACTERS = 200
 _FROM = date(2026, 1, 1)
@@ -140,7 +141,7 @@ class AdapterClient:
                 zip(self.metrics, (value,) if len(self.metrics) == 1 else value, strict=True)  # type: ignore[arg-type]
             )
         ]
-        rng = np.random.default_rng(seed)
+        rng = seeded(seed)
         for _ in range(clients):
             secret = rng.bytes(32).hex()
             yield from (json.dumps({**report, "secret": secret}).encode() + b"\n" for report in reports)

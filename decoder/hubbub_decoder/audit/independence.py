@@ -30,6 +30,7 @@ from hubbub_decoder.audit.distinguisher import num_cohorts, true_bits
 from hubbub_decoder.audit.replay import FALSE_ALARM, NoiseTest
 from hubbub_decoder.audit.trials import Laboratory, Schedule
 from hubbub_decoder.kinds.operations import operations_of
+from hubbub_decoder.random_state import seeded
 
 _MAX_REPORTS, _MIN_CLIENTS = 262_144, 4_096
 _REPORTS_OF_A_NOISE = 8
@@ -131,7 +132,7 @@ def _observe(
         ]
     )
     reports = [value for value in history for _ in range(t)]
-    rng = np.random.default_rng(None if seed is None else [seed, 2])
+    rng = seeded(None if seed is None else [seed, 2])
     laboratory = Laboratory(
         client,
         len(middles),

@@ -29,6 +29,7 @@ from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import Event
 from hubbub_decoder.audit.distinguisher import RowRatio, count_probabilities, log_ratio
+from hubbub_decoder.random_state import seeded
 
 TIGHTNESS = 0.95
 POWER = 0.99
@@ -93,7 +94,7 @@ def _of_pattern(params: tuple[Params, ...], reports: int, pattern: tuple[tuple[i
 
 def _of_rows(mechanism: SubsetSelection, reports: int) -> LossLaw:
     """Law of two values of rows, from simulated clients of the first; those of the second have the opposite ratios, by symmetry."""
-    rng, ratio = np.random.default_rng(0), RowRatio(mechanism, 0, (0, 1))
+    rng, ratio = seeded(0), RowRatio(mechanism, 0, (0, 1))
     clients, d = _SIMULATED_CLIENTS, mechanism.num_values
     losses = []
     for start in range(0, clients, most := max(1, _CELLS_PER_BLOCK // d)):

@@ -30,6 +30,7 @@ from hubbub_decoder.audit.external_clients import AdapterClient, FunctionClient
 from hubbub_decoder.audit.frozen_clock import batches_at_once, frozen_clock
 from hubbub_decoder.audit.trials import Schedule
 from hubbub_decoder.errors import AuditError
+from hubbub_decoder.random_state import seeded
 
 FALSE_ALARM = 1e-9
 """Probability that all replay tests of one audit together refute a correct client."""
@@ -142,9 +143,9 @@ def replay_tests_of(
 
 def _seeds(seed: int | None) -> Iterator[int]:
     """Different seeds of clients; not those of the trials of the bound."""
-    rng = np.random.default_rng(None if seed is None else [seed, 1])
+    rng = seeded(None if seed is None else [seed, 1])
     while True:
-        yield int(rng.integers(1 << 62))
+        yield int(rng.randint(1 << 62))
 
 
 def _test(name: str, batches: list[ClientReports]) -> NoiseTest:

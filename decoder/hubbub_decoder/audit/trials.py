@@ -98,7 +98,7 @@ class Laboratory:
     num_bits: int
     num_cohorts: int
     schedule: Schedule
-    rng: np.random.Generator
+    rng: np.random.RandomState
     count: Callable[[int], None]
 
     def reports(self, values: Sequence[AuditedValue], clients: int) -> Iterator[ClientReports]:
@@ -106,7 +106,7 @@ class Laboratory:
         most = max(1, min(_MAX_CLIENTS_PER_BLOCK, _MAX_BITS_PER_BLOCK // (len(values) * self.num_bits)))
         for start in range(0, clients, most):
             number = min(most, clients - start)
-            made = self.client(values, int(self.rng.integers(1 << 62)), number)
+            made = self.client(values, int(self.rng.randint(1 << 62)), number)
             if made.bits.shape[2] != self.num_bits or made.cohorts.max() >= self.num_cohorts:
                 raise AuditError(
                     f"the client made reports of {made.bits.shape[2]} bits in cohorts up to {made.cohorts.max()}. The definition has "

@@ -119,7 +119,7 @@ def command(
         raise click.UsageError(
             f"{metric} is a joint metric. Pass --population with a column for each part and count, and --content reports, without --truth-out."
         )
-    rng = np.random.default_rng(seed)
+    rng = np.random.Generator(np.random.PCG64(seed))
     with elapsed_time(stderr) as show_stage:
         show_stage("simulating")
         if population_path is not None:

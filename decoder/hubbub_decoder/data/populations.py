@@ -23,6 +23,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import read_text
 from hubbub_decoder.data.csv_cells import text_of_cell
 from hubbub_decoder.errors import CandidateError, PopulationError
+from hubbub_decoder.random_state import frozen, multinomial
 
 DISTRIBUTIONS: dict[str, Callable[[Floats, int], Floats]] = {
     "uniform": lambda i, _: np.ones_like(i),
@@ -51,7 +52,7 @@ def distribution_shares(distribution: str, num_values: int) -> dict[str, float]:
 def draw_population(shares: Mapping[Any, float], num_reports: int, rng: np.random.Generator) -> dict[Any, int]:
     """Multinomial draw of the number of reports of each value; the remainder to a total share of 1 has no value."""
     weights = np.array([*shares.values(), max(0.0, 1 - sum(shares.values()))])
-    drawn = rng.multinomial(num_reports, weights / weights.sum())
+    drawn = multinomial(np.array([num_reports]), weights, frozen(rng))[0]
     return dict(zip(shares, drawn[:-1].tolist(), strict=True))
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hubbub.metrics.definitions import Definitions, parse_definitions
+from hubbub_decoder.random_state import seeded
 
 
 class Flight(NamedTuple):
@@ -46,7 +47,7 @@ def sample_flights(number: int | None, seed: int = 2013) -> list[Flight]:
     rows = list(csv.DictReader(_text("flights_2013.csv").splitlines()))
     distinct = [Flight(row["dest"], row["carrier"], row["origin"] == "JFK") for row in rows]
     flights = np.repeat(np.arange(len(distinct)), [int(row["count"]) for row in rows])
-    rng = np.random.default_rng(seed)
+    rng = seeded(seed)
     size = len(flights) if number is None else number
     permutations = [rng.permutation(flights) for _ in range(-(-size // len(flights)))]
     return [distinct[index] for index in np.concatenate(permutations)[:size]]

@@ -25,6 +25,7 @@ from hubbub_decoder.discovery.discover import DEFAULT_BEAM, MAX_CANDIDATES, MIN_
 from hubbub_decoder.discovery.extensions import MAX_CERTAINTY, SAME_SHARE, SAME_STRING
 from hubbub_decoder.discovery.prefix_shares import Prior, ScoreNoise
 from hubbub_decoder.discovery.search import EXPECTED_EXTENSIONS, EXPECTED_PREFIXES, MIN_LOG_ODDS
+from hubbub_decoder.random_state import seeded
 
 _DRAWS = 1_000
 _TEST_LEVEL = 0.05
@@ -67,7 +68,7 @@ def detection_probability(
     reports : of all groups      beam : number of prefixes that are kept after each group
     """
     groups = len(discover.lengths)
-    normals = np.random.default_rng(0).standard_normal((groups, _DRAWS))
+    normals = seeded(0).standard_normal((groups, _DRAWS))
     odds, means, variances = np.full(_DRAWS, np.inf), np.zeros(_DRAWS), np.ones(_DRAWS)
     lost, compared, before = np.zeros(_DRAWS, bool), 1.0, 0
     strings = 1 / (share * math.log(1 / share))

@@ -95,7 +95,7 @@ class MeanOperations(NumberOperations[MeanKind], of=MeanKind):
         )
 
     def _draw_bits(
-        self, values: list[str], counts: NDArray[np.int64], rng: np.random.Generator
+        self, values: list[str], counts: NDArray[np.int64], rng: np.random.RandomState
     ) -> tuple[Positions, NDArray[np.int64]]:
         """Positions (2 M, m, 1) and numbers of clients (2 M,): position 0 if the number reaches the threshold (c + U) / m of cohort c.
 

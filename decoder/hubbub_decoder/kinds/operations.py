@@ -88,7 +88,7 @@ class KindOperations(ABC, Generic[K]):
         return np.tile(np.concatenate(columns), (1, self.metric.num_cohorts, 1))
 
     def true_bits(
-        self, population: Mapping[Any, int], rng: np.random.Generator
+        self, population: Mapping[Any, int], rng: np.random.RandomState
     ) -> Iterator[tuple[Positions, NDArray[np.int64]]]:
         """Yield true bits of a population in blocks of values: positions (M, m, h) and numbers of clients (M,).
 
@@ -102,7 +102,7 @@ class KindOperations(ABC, Generic[K]):
             yield self._draw_bits(values[block], counts[block], rng)
 
     def _draw_bits(
-        self, values: list[Any], counts: NDArray[np.int64], rng: np.random.Generator
+        self, values: list[Any], counts: NDArray[np.int64], rng: np.random.RandomState
     ) -> tuple[Positions, NDArray[np.int64]]:
         return self.positions(values), counts
 

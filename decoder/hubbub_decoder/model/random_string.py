@@ -19,6 +19,7 @@ import numpy as np
 
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.random_state import seeded
 
 _MAX_SETS = 2_500  # sets of h bits to enumerate; of more, so many are drawn
 
@@ -124,12 +125,12 @@ def distinct_bit_probabilities(params: Params) -> list[float]:
     return distinct
 
 
-def draw_bit_positions(params: Params, size: int, rng: np.random.Generator) -> Indices:
+def draw_bit_positions(params: Params, size: int, rng: np.random.RandomState) -> Indices:
     """Draw the bits of random strings: (size, h) positions, each bit once; k fills the place of a repeated bit."""
     k, h = params.num_bits, params.num_hashes
     if params.hash_scheme != "google-md5":
         return np.argsort(rng.random((size, k)), axis=1)[:, :h]
-    positions = np.sort(rng.integers(256, size=(size, h)) % k, axis=1).astype(np.intp)
+    positions = np.sort(rng.randint(256, size=(size, h)) % k, axis=1).astype(np.intp)
     positions[:, 1:][positions[:, 1:] == positions[:, :-1]] = k
     return positions
 
@@ -160,7 +161,7 @@ class RandomFilters:
         if number <= _MAX_SETS:
             sets = np.array(list(combinations(range(k), h)), np.intp)
         else:
-            sets = np.argsort(np.random.default_rng(0).random((_MAX_SETS, k)), axis=1)[:, :h]
+            sets = np.argsort(seeded(0).random((_MAX_SETS, k)), axis=1)[:, :h]
         return cls(sets, None, 1 / number)
 
     def collision_probability(self, cohorts: int) -> float:

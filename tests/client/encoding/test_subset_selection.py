@@ -134,7 +134,7 @@ def test_reports_have_the_enumerated_law(unseen_seed: int) -> None:
 
 def test_covariance_of_simulated_rows(unseen_seed: int) -> None:
     """One report of each of 100,000 clients; each covariance is right to 6 standard errors of at most 1 / (2 sqrt n)."""
-    rng = np.random.default_rng(unseen_seed)
+    rng = np.random.RandomState(np.random.PCG64(unseen_seed))
     rows = next(NOISY.simulate(np.zeros((100_000, 1), np.intp), 5, 1, rng))
     covariance, noise = np.cov(rows.T), RowNoise.of_mechanism(NOISY, Repetition())
     expected = [noise.present, noise.one, noise.absent, noise.neither]

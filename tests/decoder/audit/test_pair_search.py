@@ -17,6 +17,7 @@ from hubbub_decoder.audit.pair_search import Candidate, choose, declared_pair, l
 from hubbub_decoder.audit.trials import Laboratory, Schedule
 from hubbub_decoder.discovery.discover import discovery_of
 from hubbub_decoder.kinds.operations import operations_of
+from hubbub_decoder.random_state import seeded
 
 
 def test_pair_with_an_extreme_bit_is_found_among_many_values() -> None:
@@ -90,7 +91,7 @@ def laboratory_of(rates: list[float]) -> Laboratory:
         bits = np.arange(clients)[:, None] < np.round(shares * clients)
         return ClientReports(np.zeros(clients, np.int64), bits[:, None, :].astype(np.uint8))
 
-    return Laboratory(client, 2, 1, Schedule(1, 1), np.random.default_rng(), lambda _: None)
+    return Laboratory(client, 2, 1, Schedule(1, 1), seeded(None), lambda _: None)
 
 
 def single_bit(name: str, bit: int) -> Distinguisher:

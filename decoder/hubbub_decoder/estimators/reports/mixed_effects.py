@@ -44,6 +44,7 @@ from hubbub_decoder.inference.prior import fit_prior
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import ONCE
+from hubbub_decoder.random_state import seeded
 
 MAX_CANDIDATES = 1500
 """Most candidates to fit to reports; with more, the gain over their bit counts is not worth the time."""
@@ -82,7 +83,7 @@ def fit_reports_mixed(evidence: Evidence, design: DesignMatrix, *, seed: int = 0
     """
     repetition, clients, all_clients = evidence.repetition, evidence.num_clients, evidence.num_all_clients
     ordered, mixture = SortedReports.from_reports(evidence.require(Reports)), Mixture.from_design(design)
-    rng = np.random.default_rng(seed)
+    rng = seeded(seed)
     bits = pass_bit_messages(evidence, design)
     estimates, beliefs = bits.estimates, bits.beliefs
     priors = matching_priors(estimates.shares, estimates.variances, beliefs.means, beliefs.variances)

@@ -45,6 +45,7 @@ from hubbub_decoder.inference.influence import ReportInfluence
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import Repetition
+from hubbub_decoder.random_state import seeded
 
 _ROUNDS = (64, 8, 1, 1, 1)  # each round uses every n-th report
 _MIN_REPORTS_PER_COMPONENT = 50  # for a round on a sample
@@ -85,7 +86,7 @@ def fit_reports_one_step(evidence: Evidence, design: DesignMatrix, *, seed: int 
     if n == 0:
         raise SummaryError("there is no report to fit")
     ordered, mixture = SortedReports.from_reports(evidence.require(Reports)), Mixture.from_design(design)
-    rng = np.random.default_rng(seed)
+    rng = seeded(seed)
     z = np.full(mixture.size, 0.5 / mixture.size)
     z[-2:] += 0.25
     rounds = [every for every in _ROUNDS if every == 1 or n >= _MIN_REPORTS_PER_COMPONENT * every * mixture.size]

@@ -111,7 +111,9 @@ class RandomStringScores:
     strings: Indices
 
     @classmethod
-    def draw(cls, reports: SortedReports, mixture: Mixture, z: Floats, rng: np.random.Generator) -> RandomStringScores:
+    def draw(
+        cls, reports: SortedReports, mixture: Mixture, z: Floats, rng: np.random.RandomState
+    ) -> RandomStringScores:
         """Draw 256 to 2,048 random strings, fewer for more reports."""
         size = int(np.clip(_MAX_RATIOS // len(reports.rows), *_NUM_STRINGS))
         return cls(reports, mixture, z, draw_bit_positions(mixture.params, size, rng))

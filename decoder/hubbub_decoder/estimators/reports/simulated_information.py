@@ -63,7 +63,7 @@ def draw_reports(
     cohorts: Floats,
     z: Floats,
     total: int,
-    rng: np.random.Generator,
+    rng: np.random.RandomState,
     repetition: Repetition = ONCE,
 ) -> Iterator[SimulatedReports]:
     """Simulate reports in every cohort that has any, half of them from z and half from all components equally.
@@ -160,7 +160,7 @@ def client_covariance(information: Floats, noise: Floats, z: Floats, repetition:
 
 
 def hash_moments(
-    mixture: Mixture, z: Floats, simulated: list[SimulatedReports], residuals: BitResiduals, rng: np.random.Generator
+    mixture: Mixture, z: Floats, simulated: list[SimulatedReports], residuals: BitResiduals, rng: np.random.RandomState
 ) -> HashMoments:
     """Covariances B (M + 2, M + 2) and X'S^-1 C (M + 1, M + 2) that the hashing of one unlisted string gives, per squared share.
 
