@@ -80,4 +80,4 @@ def test_named_commands_files_and_make_targets_exist() -> None:
         assert (REPOSITORY / path).exists(), path
     makefile = (REPOSITORY / "Makefile").read_text()
     for target in set(re.findall(r"`make ([a-z-]+)`", README + DEVELOPMENT)):
-        assert f"\n{target}:" in makefile, target
+        assert re.search(rf"^(?:[\w.-]+ )*{target}(?: [\w.-]+)*:", makefile, re.MULTILINE), target
