@@ -74,10 +74,14 @@ def test_planned_parameters_are_those_of_the_example(tmp_path: Path) -> None:
 
 def test_named_commands_files_and_make_targets_exist() -> None:
     listed = run(BIN / "hubbub", "--help", cwd=REPOSITORY)
-    for name in set(re.findall(r"(?:^|`)hubbub ([a-z]+)", README, flags=re.MULTILINE)):
-        assert f"\n  {name} " in listed, name
-    for path in re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r"^\| `([^`]+)`", DEVELOPMENT, flags=re.MULTILINE):
-        assert (REPOSITORY / path).exists(), path
+    commands = set(re.findall(r"(?:^|`)hubbub ([a-z]+)", README, flags=re.MULTILINE))
+    assert len(commands) > 4
+    assert {name for name in commands if f"\n  {name} " not in listed} == set()
+    paths = re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r"^\| `([^`]+)`", DEVELOPMENT, flags=re.MULTILINE)
+    assert len(paths) > 12
+    assert {path for path in paths if not (REPOSITORY / path).exists()} == set()
     makefile = (REPOSITORY / "Makefile").read_text()
-    for target in set(re.findall(r"`make ([a-z-]+)`", README + DEVELOPMENT)):
+    targets = set(re.findall(r"`make ([a-z-]+)`", README + DEVELOPMENT))
+    assert len(targets) > 5
+    for target in targets:
         assert re.search(rf"^(?:[\w.-]+ )*{target}(?: [\w.-]+)*:", makefile, re.MULTILINE), target
