@@ -106,7 +106,7 @@ def collision_p_value(
     """P-value of a candidate's scores by cohort, robust to an unlisted string that shares its filter in some cohorts.
 
     A reported candidate is visible in all cohorts; a collision with a frequent unlisted string is visible in some. The p-value is the
-    larger of two:
+    larger of two, and at least identical_probability**m, that of a string with the same filters:
 
         P(sum_c min(Z_c, cap) >= sum_c min(z_c, cap))        cap = mean of the middle half of the z_c + 1.5 / sqrt(m)
         max over j of P(J >= j) P(N(0, 1) >= sum of the m - j smallest z_c / sqrt(1 - j/m))

@@ -129,6 +129,14 @@ def test_rare_large_score_lengthens_the_upper_tail_and_shortens_the_lower() -> N
     assert law.quantile(1e-6, -1) == pytest.approx(norm.isf(1e-6), abs=0.01)
 
 
+def test_tail_beyond_the_grid_is_that_of_leaving_it() -> None:
+    """One of 2,500 strings has an error of 50 standard deviations: the tail up to it is 1/2500, and far beyond it that of a normal law."""
+    law = NullDistribution.from_scores([np.array([-1.0] * 2499 + [2499.0])])
+    assert law.tail(np.array([39.0, 45.0, 49.0])) == pytest.approx(1 / 2500, rel=0.01)
+    assert law.tail(np.array(70.0)) == 0
+    assert law.quantile(1e-4) >= 49
+
+
 def test_tail_of_few_strings_is_not_lighter_than_a_normal_one() -> None:
     """One cohort of eight filters: all tails below 1/2; two cohorts of 40: only those below 1 %."""
     one = NullDistribution.from_scores([np.array([-1.0, 1.0] * 4)])
