@@ -20,14 +20,12 @@ from typing import TypeVar
 
 from hubbub.errors import HubbubError
 from hubbub.metrics.params import Params
-from hubbub.summary import read_collected
 from hubbub.worker_processes import worker_pool
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash
 from hubbub_decoder.data.candidates import distinct_candidates, read_candidates
 from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
-from hubbub_decoder.model.evidence import combine
 from hubbub_decoder.pipeline import decode
 
 INDEX = "index.jsonl"
@@ -117,7 +115,7 @@ def _decode(task: Task, out: Path) -> Outcome:
     """Decode one task and save its result, in a process of the pool."""
     began = time.process_time()
     try:
-        summary = combine([read_collected(path) for path in task.files])
+        summary = task.read()
         if summary.num_reports == 0:
             return Outcome(task.name, Status.SKIPPED, "no report has arrived")
         decoding = decode(

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -20,9 +20,11 @@ import pyarrow.parquet as pq
 
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.metrics.metric import Metric
+from hubbub.summary import read_collected
 from hubbub.text import DISTRIBUTION, escape_untrusted
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.kinds.operations import operations_of
+from hubbub_decoder.model.evidence import Collected, combine
 from hubbub_decoder.options import Options
 
 CANDIDATE_SUFFIXES = (".txt", ".csv")
@@ -59,6 +61,15 @@ class Task:
     def reason_to_skip(self) -> str | None:
         """Reason why `decode` cannot estimate this metric; None: it can."""
         return operations_of(self.metric).reason_to_skip(has_candidates=self.candidates is not None)
+
+    def read(self) -> Collected:
+        """Sum of the files. The sum over a group is of all its values, also where only one of them has reports.
+
+        Raises SummaryError if a file cannot be read.
+        """
+        collected = combine([read_collected(path) for path in self.files])
+        whole = collected.metric.in_group(None)
+        return replace(collected, metric=whole) if whole.digest == self.metric.digest else collected
 
     def fingerprint(self, hash_of: Callable[[Path], str]) -> str:
         """SHA-256, in hex, of all that the result depends on: the files' contents, the options, and the releases of hubbub and its libraries.
@@ -116,6 +127,8 @@ def find_tasks(
     options: Options,
     suffixes: tuple[str, ...] = (".json",),
     read_header: Callable[[Path], Header] | None = None,
+    *,
+    may_be_empty: bool = False,
 ) -> tuple[list[Task], list[UnreadableFile]]:
     """Tasks of all .parquet files in a directory and below it, in the order of metric and period, and what is no summary or cannot be read.
 
@@ -125,7 +138,7 @@ def find_tasks(
     suffixes : of the results; a metric that estimates a mean has no rows, so its result is a .json file
     read_header : `header_of` (None), or one that remembers its results
 
-    Raises SummaryError if there is no such directory, or no .parquet file in it.
+    Raises SummaryError if there is no such directory, or no .parquet file in it, unless it may be empty.
     """
     if not directory.is_dir():
         raise SummaryError(f"{directory} is not a directory. Name the directory with the summaries to decode.")
@@ -139,7 +152,7 @@ def find_tasks(
         else:
             groups.setdefault((metric.digest, periods), (metric, []))[1].append(path)
     groups |= _sums_over_groups(groups)
-    if not groups and not unreadable:
+    if not (groups or unreadable or may_be_empty):
         raise SummaryError(f"{directory} has no .parquet file. `hubbub pull` writes one for each metric.")
     tasks = [
         Task(
