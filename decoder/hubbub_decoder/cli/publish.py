@@ -41,14 +41,20 @@ if TYPE_CHECKING:
 @click.option(
     "--withhold",
     multiple=True,
-    metavar="METRIC",
-    help="Metric of which nothing is published, also if it was; repeatable.",
+    metavar="METRIC[/PERIOD]",
+    help="Metric or period that is not shown by this run, also if it was published; repeatable.",
+)
+@click.option(
+    "--withdraw",
+    multiple=True,
+    metavar="METRIC[/PERIOD]",
+    help="Metric or period that is taken off the site for good; repeatable.",
 )
 @click.option(
     "--replace",
     multiple=True,
-    metavar="METRIC",
-    help="Metric of which changed counts replace the published ones; repeatable.",
+    metavar="METRIC[/PERIOD]",
+    help="Metric or period of which changed counts replace the published ones; repeatable.",
 )
 @interval_options
 @fdr_option("candidates")
@@ -60,6 +66,7 @@ def command(
     candidates_path: Path | None,
     min_reports: int,
     withhold: tuple[str, ...],
+    withdraw: tuple[str, ...],
     replace: tuple[str, ...],
     confidence: float,
     target: Target,
@@ -76,6 +83,9 @@ def command(
 
     The clock of this machine decides which periods are closed. The log knows this site alone, so publish a metric on one site.
 
+    What was published stays until --withhold or --withdraw names it. If its summary or its candidates are missing, damaged or changed, the
+    period stays as it was, and has failed.
+
     The exit code is 1 if a period failed.
 
     \b
@@ -87,9 +97,8 @@ def command(
     from hubbub_decoder.options import Options
     from hubbub_decoder.publishing.site import Terms, publish
 
-    tasks, unreadable = find_tasks(directory, candidates_path, Options(confidence, fdr, target))
-    terms = Terms(min_reports, frozenset(withhold), frozenset(replace))
-    terms.check_names(task.metric.name for task in tasks)
+    tasks, unreadable = find_tasks(directory, candidates_path, Options(confidence, fdr, target), may_be_empty=True)
+    terms = Terms(min_reports, frozenset(withhold), frozenset(withdraw), frozenset(replace))
     results = publish(tasks, unreadable, site, terms, utc_now(), processes=jobs or os.cpu_count() or 1, show=_progress)
     _finish(results, site, as_json=as_json)
 

@@ -4,11 +4,13 @@ A reader subtracts the published values from the sum, and so knows the counts of
 together have as many reports as a published period needs: the last in the definition are withheld with the small ones. That order never changes,
 so a value that is published tonight is not exchanged for another one tomorrow. All that is published of a period is then a release of the
 counts of disjoint reports: of each published value, and of the withheld ones together.
+
+A value that was published before is known to readers, whatever is withheld now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,17 +45,20 @@ class Candidate:
         return folder_of(self.task.metric.in_group(None)), self.release.period
 
 
-def reasons_to_withhold(candidates: Sequence[Candidate], min_reports: int) -> dict[str, str]:
-    """Why some of these periods are not published, by the names of their tasks."""
+def reasons_to_withhold(
+    candidates: Sequence[Candidate], min_reports: int, known: Collection[str] = ()
+) -> dict[str, str]:
+    """Why some of these periods are not published, by the names of their tasks; known : names of those that were published before."""
     reasons = {
         each.task.name: f"fewer than {min_reports:,} reports"
         for each in candidates
         if each.release.num_reports < min_reports
     }
-    for values in _values(candidates).values():
-        withheld = [each for each in values if each.task.name in reasons]
+    wholes = {each.whole: each.task for each in candidates if not each.of_value}
+    for key, values in _values(candidates).items():
+        withheld = [each for each in values if each.task.name in reasons and each.task.name not in known]
         small = ", ".join(each.value for each in withheld)
-        shown = [each for each in values if each.task.name not in reasons]
+        shown = [each for each in values if each.task.name not in reasons and each.task.name not in known]
         while withheld and shown and sum(each.release.num_reports for each in withheld) < min_reports:
             last = shown.pop()
             reasons[last.task.name] = (
@@ -61,21 +66,29 @@ def reasons_to_withhold(candidates: Sequence[Candidate], min_reports: int) -> di
                 "values from it. Of the values with enough reports, it is the last in the definition"
             )
             withheld.append(last)
+        if withheld and key in wholes and sum(each.release.num_reports for each in withheld) < min_reports:
+            reasons.setdefault(
+                wholes[key].name,
+                f"it protects {small}, with too few reports: a reader could subtract the values that were published before",
+            )
     return reasons
 
 
-def releases_of(candidates: Sequence[Candidate], withheld: Mapping[str, str]) -> Iterator[tuple[Task, Release]]:
-    """Yield what is published, and the release; that of a sum counts what it reveals beside the published values of its group."""
+def releases_of(
+    candidates: Sequence[Candidate], withheld: Mapping[str, str], known: Collection[str] = ()
+) -> Iterator[tuple[Task, Release]]:
+    """Yield what is published, and the release; that of a sum counts what it reveals beside the values of its group that readers know."""
     groups = _values(candidates)
+    hidden = {name for name in withheld if name not in known}
     for each in candidates:
         if each.task.name in withheld:
             continue
         values = [] if each.of_value else groups.get(each.whole, [])
-        hidden = np.sum([value.cohorts for value in values if value.task.name in withheld], axis=0)
+        rest = np.sum([value.cohorts for value in values if value.task.name in hidden], axis=0)
         sizes = [
             each.release.smallest_cohort,
-            *(value.release.smallest_cohort for value in values if value.task.name not in withheld),
-            *np.atleast_1d(hidden)[np.atleast_1d(hidden) > 0].astype(int).tolist(),
+            *(value.release.smallest_cohort for value in values if value.task.name not in hidden),
+            *np.atleast_1d(rest)[np.atleast_1d(rest) > 0].astype(int).tolist(),
         ]
         yield each.task, replace(each.release, smallest_cohort=min(sizes))
 

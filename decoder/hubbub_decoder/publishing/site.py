@@ -24,14 +24,13 @@ from hubbub.errors import HubbubError, SummaryError
 from hubbub.files.private_file import make_private_directory
 from hubbub.privacy.central import RELEASE_DELTA
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.summary import read_collected
 from hubbub.text import did_you_mean, escape_untrusted
-from hubbub_decoder.batch_decoding.run import Outcome, Status, result_paths, run_tasks
+from hubbub_decoder.batch_decoding.run import Outcome, Status, run_tasks
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, folder_of
 from hubbub_decoder.errors import CandidateError, OutputError
-from hubbub_decoder.model.evidence import Evidence, combine
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.publishing.groups import Candidate, reasons_to_withhold, releases_of
-from hubbub_decoder.publishing.releases import Release, ReleaseLog, reason_to_withhold
+from hubbub_decoder.publishing.releases import Release, ReleaseLog, is_named, reason_to_withhold, short_names
 from hubbub_decoder.publishing.tables import FOLDER, Published, feed, index_json, metric_csv, metric_json
 from hubbub_decoder.report.about import period_text, provenance_rows
 from hubbub_decoder.report.decoding_page import render_decoding
@@ -47,24 +46,27 @@ _LOG, _PRIVATE, _UNFINISHED = "releases.jsonl", "private", "unfinished"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is published.
+    """What is published. Names are METRIC, or METRIC/PERIOD.
 
     min_reports : of a period
-    withheld    : names of metrics of which nothing is published
-    replaced    : names of metrics of which changed counts replace those that were published
+    withheld    : of what is not shown as long as they are given
+    withdrawn   : of what is never shown again
+    replaced    : of what is published with other counts, in place of those that were
     """
 
     min_reports: int
     withheld: frozenset[str] = frozenset()
+    withdrawn: frozenset[str] = frozenset()
     replaced: frozenset[str] = frozenset()
 
-    def check_names(self, names: Iterable[str]) -> None:
-        """Raise SummaryError if a metric that is to be withheld or replaced is none of these: a misspelled name would publish it."""
-        known = sorted(set(names))
-        for name in sorted(self.withheld | self.replaced):
+    def check_names(self, periods: Iterable[str]) -> None:
+        """Raise SummaryError for a name of none of these periods: a misspelled one would publish what it should withhold."""
+        known = sorted({name for period in periods for name in short_names(period)})
+        for name in sorted(self.withheld | self.withdrawn | self.replaced):
             if name not in known:
                 raise SummaryError(
-                    f"No summary is of a metric {escape_untrusted(name)}.{did_you_mean(name, known)} Check --withhold and --replace."
+                    f"No summary and no published page is of {escape_untrusted(name)}.{did_you_mean(name, known)} "
+                    "Check --withhold, --withdraw and --replace."
                 )
 
 
@@ -99,56 +101,76 @@ def publish(
 
     tasks : with the suffix .json      now : UTC      show : outcomes of decodings with their number, as they pass
 
+    The site shows what the log of releases lists, without what is withheld. So a published period stays as it was, and fails, if its inputs
+    do not allow to publish it again.
+
     The files depend on the summaries, the candidates, the options and this release of hubbub, and on the time only by what is closed.
 
     Raises OutputError if the site cannot be written, if another process publishes it, and for a `site` that this function did not make.
+    Raises SummaryError if there is nothing to publish, and for a name in `terms` of which nothing is known.
     """
     with _files_of(site) as files:
         private = files / _PRIVATE
         log = ReleaseLog(private / _LOG)
-        results = [PeriodResult(file.name, PeriodStatus.FAILED, file.reason) for file in unreadable]
-        found = [_candidate(task, terms, now) for task in tasks]
-        results += [each for each in found if isinstance(each, PeriodResult)]
+        if not (tasks or unreadable or log.names):
+            raise SummaryError("There is no summary to publish. `hubbub pull` writes one for each metric.")
+        terms.check_names([*(task.name for task in tasks), *log.names])
+        before = log.published()
+        log.withdraw(terms.withdrawn)
+        found = [_candidate(task, terms, log, now) for task in tasks]
         candidates = [each for each in found if isinstance(each, Candidate)]
-        withheld = reasons_to_withhold(candidates, terms.min_reports)
-        results += [PeriodResult(name, PeriodStatus.WITHHELD, reason) for name, reason in withheld.items()]
-        chosen = list(releases_of(candidates, withheld))
-        to_decode = [task for task, release in chosen if not _is_changed(log.of(release), release, task, terms)]
+        withheld = reasons_to_withhold(candidates, terms.min_reports, before.keys())
+        results = {each.name: each for each in found if isinstance(each, PeriodResult)}
+        results |= {name: PeriodResult(name, PeriodStatus.WITHHELD, reason) for name, reason in withheld.items()}
+        chosen = list(releases_of(candidates, withheld, before.keys()))
+        to_decode = [task for task, release in chosen if not _is_changed(log.of(task.name), release, terms)]
         outcomes = {each.name: each for each in show(run_tasks(to_decode, (), private, processes), len(to_decode))}
-        published: list[Published] = []
+        shown = {name: of for name, of in log.published().items() if not is_named(name, terms.withheld)}
         for task, release in chosen:
-            outcome, releases = outcomes.get(task.name, _CHANGED), log.of(release)
+            outcome, releases = outcomes.get(task.name, _CHANGED), log.of(task.name)
             if outcome.status in (Status.DECODED, Status.UNCHANGED):
-                results.append(PeriodResult(task.name, PeriodStatus.PUBLISHED))
-                releases = releases if releases[-1:] == (release,) else (*releases, release)
+                results[task.name] = PeriodResult(task.name, PeriodStatus.PUBLISHED)
+                shown[task.name] = releases if releases[-1:] == (release,) else (*releases, release)
             else:
-                results.append(PeriodResult(task.name, PeriodStatus.FAILED, outcome.reason))
-            if (
-                releases and result_paths(private, task)[0].is_file()
-            ):  # also of a period that failed now and was published before
-                published.append(Published(task.metric, task.periods[0], releases, task.name.partition("/")[0]))
-        _delete_results(private, {each.name for each in published})
-        _write_version(files / _UNFINISHED, private, published)
-        for each in published:
-            log.add_missing(each.releases)
+                results[task.name] = PeriodResult(task.name, PeriodStatus.FAILED, outcome.reason)
+        results |= {name: _result_of_published(name, results.get(name), name in shown) for name in before}
+        _delete_results(private, {*shown, *log.published()})
+        _write_version(files / _UNFINISHED, private, shown.values())
+        for releases in shown.values():
+            log.add_missing(releases)
         _show_version(files, site)
-    return sorted(results, key=lambda each: each.name)
+    failed = [PeriodResult(file.name, PeriodStatus.FAILED, file.reason) for file in unreadable]
+    return sorted([*results.values(), *failed], key=lambda each: each.name)
 
 
 _CHANGED = Outcome(
-    "", Status.FAILED, "its counts differ from those that were published, and a reader of both learns the reports between. The published result "
-    "stays. Restore the summary, or pass --replace with the name of the metric: the difference then protects reports by their local epsilon alone",
+    "", Status.FAILED, "its counts differ from those that were published, and a reader of both learns the reports between. "
+    "Restore the summary, or pass --replace with the name of the metric: the difference then protects reports by their local epsilon alone",
 )  # fmt: skip
+_WITHHELD, _WITHDRAWN = "--withhold names it", "--withdraw named it, which is for good"
+_MISSING = "its summary is missing: no file of the directory that can be read has this period of this definition alone. Restore the file"
 
 
-def _candidate(task: Task, terms: Terms, now: datetime) -> Candidate | PeriodResult:
+def _result_of_published(name: str, result: PeriodResult | None, is_shown: bool) -> PeriodResult:
+    """Result of a period that was published before; result : of this run, None without a summary."""
+    if not is_shown:
+        return result or PeriodResult(name, PeriodStatus.WITHHELD, "--withhold or --withdraw names it")
+    if result is not None and result.status is PeriodStatus.PUBLISHED:
+        return result
+    reason = (_MISSING if result is None else result.reason).removesuffix(".")
+    remedy = f"What was published stays; --withdraw {short_names(name)[1]} takes it off the site"
+    return PeriodResult(name, PeriodStatus.FAILED, f"{reason}. {remedy}")
+
+
+def _candidate(task: Task, terms: Terms, log: ReleaseLog, now: datetime) -> Candidate | PeriodResult:
     """Release of the counts of a task, or why there is none."""
-    reason = "--withhold names the metric" if task.metric.name in terms.withheld else task.reason_to_skip
+    reason = _WITHDRAWN if is_named(task.name, log.withdrawn) else None
+    reason = reason or (_WITHHELD if is_named(task.name, terms.withheld) else task.reason_to_skip)
     try:
         reason = reason or reason_to_withhold(task.metric, task.periods, now)
         if reason is None:
             _check_approved(task.candidates)
-            counts = Evidence(combine([read_collected(path) for path in task.files])).counts
+            counts = Evidence(task.read()).counts
             return Candidate(task, Release.of(counts, task.periods[0]), counts.reports)
     except HubbubError as problem:
         return PeriodResult(task.name, PeriodStatus.FAILED, str(problem))
@@ -166,37 +188,34 @@ def _check_approved(candidates: Path | None) -> None:
         raise CandidateError(f"{candidates} is a table of results. List the strings that may be published, one a line.")
 
 
-def _is_changed(before: tuple[Release, ...], release: Release, task: Task, terms: Terms) -> bool:
+def _is_changed(before: tuple[Release, ...], release: Release, terms: Terms) -> bool:
     """Whether other counts of the period were published, and must not be replaced."""
-    return bool(before) and release.counts != before[-1].counts and task.metric.name not in terms.replaced
+    return bool(before) and release.counts != before[-1].counts and not is_named(release.name, terms.replaced)
 
 
-def _delete_results(private: Path, published: set[str]) -> None:
-    """Delete the results of everything that is not published any more."""
+def _delete_results(private: Path, kept: set[str]) -> None:
+    """Delete the results of what was withdrawn, or decoded by a run that did not publish it."""
     for path in private.glob("*/*.json"):
-        if path.relative_to(private).with_suffix("").as_posix() not in published:
+        if path.relative_to(private).as_posix().removesuffix(".json") not in kept:
             path.unlink()
 
 
-def _write_version(place: Path, private: Path, published: Sequence[Published]) -> None:
-    """Write all files of a version."""
+def _write_version(place: Path, private: Path, shown: Iterable[tuple[Release, ...]]) -> None:
+    """Write all files of a version; shown : all releases of each period."""
     shutil.rmtree(place, ignore_errors=True)
     (place / FOLDER).mkdir(parents=True)
     (place / SHARED_SCRIPT).write_text(shared_script(), encoding="utf-8")
     cards: list[MetricCard] = []
     by_metric: dict[str, list[Published]] = {}
-    for name, group in groupby(
-        sorted(published, key=lambda each: (each.metric.name, each.period, each.folder)),
-        key=lambda each: each.metric.name,
-    ):
-        by_metric[name] = periods = list(group)
-        decodings = [_decoding(private, each) for each in periods]
+    for name, group in groupby(sorted(shown, key=_order), key=lambda releases: _order(releases)[0]):
+        both = [_published(private, releases) for releases in group]
+        by_metric[name] = periods = [each for each, _ in both]
+        decodings = [decoding for _, decoding in both]
         for each, decoding in zip(periods, decodings, strict=True):
             _write_period(place, each, decoding)
         for folder in dict.fromkeys(each.folder for each in periods):
             of_folder = [(each, d) for each, d in zip(periods, decodings, strict=True) if each.folder == folder]
             _write_metric(place, of_folder, {each.folder for each in periods})
-        both = list(zip(periods, decodings, strict=True))
         (place / FOLDER / f"{name}.json").write_bytes(metric_json(both))
         (place / FOLDER / f"{name}.csv").write_bytes(metric_csv(both))
         whole = [(each, decoding) for each, decoding in both if each.group is None]
@@ -215,21 +234,29 @@ def _write_version(place: Path, private: Path, published: Sequence[Published]) -
             )
         )
     (place / FOLDER / "index.json").write_bytes(index_json(by_metric))
-    (place / "feed.xml").write_bytes(feed(published))
+    (place / "feed.xml").write_bytes(feed([each for periods in by_metric.values() for each in periods]))
     (place / "index.html").write_text(render_front(cards, shared_scripts("")), encoding="utf-8")
 
 
-def _decoding(private: Path, each: Published) -> Decoding:
-    """Result of a period, without the bits by which unlisted strings could be recognized: nobody approved these."""
-    path = private / f"{each.name}.json"
+def _order(releases: tuple[Release, ...]) -> tuple[str, str, str]:
+    """Metric, period and folder."""
+    last = releases[-1]
+    return short_names(last.name)[0], last.period, last.folder
+
+
+def _published(private: Path, releases: tuple[Release, ...]) -> tuple[Published, Decoding]:
+    """A period with its kept result, without the bits by which unlisted strings could be recognized: nobody approved these."""
+    last = releases[-1]
+    path = private / f"{last.name}.json"
     try:
         decoding = Decoding.from_dict(json.loads(path.read_bytes()))
     except (HubbubError, OSError, ValueError, KeyError, TypeError):
-        raise OutputError(f"{path} is damaged. Delete it, and run `hubbub publish` again.") from None
-    return replace(
-        decoding,
-        unlisted_strings=tuple(replace(found, signature=(), matches=()) for found in decoding.unlisted_strings),
-    )
+        raise OutputError(
+            f"{path} is missing or damaged, and the site stays as it was. Restore the file from a backup, or delete it and restore its summary, "
+            f"and run `hubbub publish` again. --withdraw {short_names(last.name)[1]} takes the period off the site."
+        ) from None
+    unlisted = tuple(replace(found, signature=(), matches=()) for found in decoding.unlisted_strings)
+    return Published(decoding.metric, last.period, releases, last.folder), replace(decoding, unlisted_strings=unlisted)
 
 
 def _write_period(place: Path, each: Published, decoding: Decoding) -> None:

@@ -99,8 +99,9 @@ def test_a_site_has_a_page_for_each_value(place: Path) -> None:  # noqa: F811
     counts = write_arms(place, {"a": 4_000, "b": 3_000, "c": 900, "d": 1_500})
     results = run(place)
     folder = f"arms@{ARMS.digest[:8]}"
-    by_folder = {name: each for name, each in results.items() if name.startswith("arms")}
-    assert len(by_folder) == 1  # `run` names metric and day alone
+    assert [name for name in results if name.startswith("arms")] == [
+        f"arms{value} {DAYS[0]}" for value in ("-a", "-b", "-c", "-d", "")
+    ]
     site = files(place / "site")
     pages = {name.partition("/")[0] for name in site if name.startswith("arms")}
     assert pages == {folder, f"{folder}-a", f"{folder}-b"}
@@ -144,12 +145,41 @@ def test_the_choice_of_one_night_never_opens_that_of_another(numbers: list[int],
             assert all(VALUES.index(value) < VALUES.index(name.partition("/")[0].rpartition("-")[2]) for value in shown)
 
 
+@settings(max_examples=300)
+@given(sizes, st.sets(st.sampled_from(VALUES)))
+def test_values_that_readers_know_protect_no_other(numbers: list[int], published: set[str]) -> None:
+    """They stay whatever the minimum is now, so the values that are new, or all of them together, are withheld for the small ones."""
+    values = [candidate(DARK.in_group(value), [number]) for value, number in zip(VALUES, numbers, strict=True)]
+    whole = candidate(DARK, [sum(numbers)])
+    known = {each.task.name for each in values if each.value in published}
+    withheld = reasons_to_withhold([whole, *values], MIN_REPORTS, known)
+    hidden = [each for each in values if each.task.name in withheld.keys() - known]
+    assert set(withheld.keys() & known) == {
+        each.task.name for each in values if each.task.name in known and each.release.num_reports < MIN_REPORTS
+    }
+    assert all(each.release.num_reports >= MIN_REPORTS for each in values if each.task.name not in {*withheld, *known})
+    rest = sum(each.release.num_reports for each in hidden)
+    if whole.task.name not in withheld:
+        assert rest == 0 or rest >= MIN_REPORTS
+        parts = [each.release.num_reports for each in values if each not in hidden] + [rest]
+        ((_, release),) = [each for each in releases_of([whole, *values], withheld, known) if each[0] == whole.task]
+        assert release.smallest_cohort == min(filter(None, parts))
+
+
 @pytest.mark.usefixtures("place")
 def test_another_minimum_is_no_change_of_the_counts(place: Path) -> None:  # noqa: F811
+    """A higher minimum takes nothing off the site, so readers still know each value; the nights fail until --withdraw names the period."""
     counts = write_arms(place, {"a": 4_000, "b": 3_000, "c": 1_200, "d": 1_500})
-    for minimum in (1_400, 1_000, 1_400):
-        assert "failed" not in statuses(run(place, min_reports=minimum)).values()
+    small = f"arms@{ARMS.digest[:8]}-c/{DAYS[0]}.html"
+    run(place, min_reports=1_400)
+    assert small not in files(place / "site")
+    run(place, min_reports=1_000)
+    before = files(place / "site")
+    assert small in before
+    results = run(place, min_reports=1_400)
+    assert files(place / "site") == before
+    assert [name for name, status in statuses(results).items() if status == "failed"] == [f"arms-c {DAYS[0]}"]
     entry = document(place, "arms")["periods"][0]
     assert entry["releases"] == 1
     smallest = min(int(each.reports.min()) for each in counts.values())  # all were published on the second night
-    assert entry["composed_epsilon"] == release_epsilon(ARMS, smallest) > entry["central_epsilon"]
+    assert entry["composed_epsilon"] == release_epsilon(ARMS, smallest) == entry["central_epsilon"]

@@ -70,11 +70,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(
     place: Path, now: datetime = CLOSED, *, to: str = "site", min_reports: int = 1_000, **terms: Iterable[str]
 ) -> dict[str, PeriodResult]:
-    """Results by metric and period."""
+    """Results by metric, value of its group, and period."""
     tasks, unreadable = find_tasks(place / "summaries", place / "candidates", Options())
     sets = {name: frozenset(names) for name, names in terms.items()}
     results = publish(tasks, unreadable, place / to, Terms(min_reports, **sets), now)
-    return {re.sub("@.*/", " ", each.name): each for each in results}
+    return {re.sub("@[0-9a-f]{8}(.*)/", r"\1 ", each.name): each for each in results}
 
 
 def statuses(results: dict[str, PeriodResult]) -> dict[str, str]:
@@ -158,7 +158,7 @@ def test_small_withheld_and_multiple_periods_are_not_published(place: Path) -> N
     assert results["page 2026-03-01"] == PeriodResult(
         f"page@{PAGE.digest[:8]}/2026-03-01", PeriodStatus.WITHHELD, "fewer than 1,000 reports"
     )
-    assert results[f"dark {DAYS[0]}"].reason == "--withhold names the metric"
+    assert results[f"dark {DAYS[0]}"].reason == "--withhold names it"
     shown = files(place / "site")
     assert not any("dark" in name or "2026-03-01" in name for name in shown)
     assert b"dark@" not in shown["index.html"] + shown["feed.xml"] + shown["v1/index.json"]
@@ -167,18 +167,39 @@ def test_small_withheld_and_multiple_periods_are_not_published(place: Path) -> N
     assert f"dark@{DARK.digest[:8]}/{DAYS[0]}.html" in files(place / "site")
 
 
-def test_withdrawn_metrics_and_deleted_summaries_disappear_with_their_results(place: Path) -> None:
+def test_what_is_withheld_returns_and_what_is_withdrawn_does_not(place: Path) -> None:
+    """A withheld period needs no summary to return. The result of a withdrawn one is deleted, and the log remembers its name."""
     run(place)
+    before, private = files(place / "site"), place / "site.files" / "private"
     (place / "summaries" / f"page-{DAYS[0]}.parquet").unlink()
-    run(place, withheld={"dark"})
-    left = {
-        path.relative_to(place / "site.files" / "private").as_posix()
-        for path in (place / "site.files" / "private").rglob("*.json")
-    }
-    assert left == {f"page@{PAGE.digest[:8]}/{DAYS[1]}.json"}
-    shown = files(place / "site")
-    assert not any(DAYS[0] in name or "dark@" in name for name in shown)
-    assert DAYS[0].encode() not in shown["feed.xml"] + shown["v1/page.json"]
+    run(place, withheld={"page", f"dark/{DAYS[0]}"})
+    assert not any("@" in name for name in files(place / "site"))
+    results = run(place)
+    assert files(place / "site") == before
+    assert results[f"page {DAYS[0]}"].reason.startswith("its summary is missing")
+    results = run(place, withdrawn={f"page/{DAYS[0]}", "dark"})
+    assert {each.status for name, each in results.items() if DAYS[0] in name} == {PeriodStatus.WITHHELD}
+    for _ in range(2):
+        shown = files(place / "site")
+        left = {path.relative_to(private).as_posix() for path in private.rglob("*.json")}
+        assert left == {f"page@{PAGE.digest[:8]}/{DAYS[1]}.json"}
+        assert not any(DAYS[0] in name or "dark@" in name for name in shown)
+        assert DAYS[0].encode() not in shown["feed.xml"] + shown["v1/page.json"]
+        write_day(place, DAYS[0])
+        results = run(place)
+        assert results[f"page {DAYS[0]}"].reason == "--withdraw named it, which is for good"
+
+
+def test_a_published_result_that_is_lost_with_its_summary_stops_the_run(place: Path) -> None:
+    run(place)
+    before, result = files(place / "site"), f"page@{PAGE.digest[:8]}/{DAYS[0]}.json"
+    (place / "site.files" / "private" / result).unlink()
+    (place / "summaries" / f"page-{DAYS[0]}.parquet").unlink()
+    with pytest.raises(OutputError, match=rf"{DAYS[0]}\.json is missing or damaged, and the site stays as it was"):
+        run(place)
+    assert files(place / "site") == before
+    run(place, withdrawn={f"page/{DAYS[0]}"})
+    assert f"page@{PAGE.digest[:8]}/{DAYS[1]}.html" in files(place / "site")
 
 
 def test_changed_counts_of_a_published_period_are_refused_until_they_replace_it(place: Path) -> None:
@@ -194,16 +215,6 @@ def test_changed_counts_of_a_published_period_are_refused_until_they_replace_it(
     assert period["central_epsilon"] == release_epsilon(PAGE, int(counts.reports.min()))
     assert period["composed_epsilon"] == epsilon(PAGE) > period["central_epsilon"]
     assert set(statuses(run(place)).values()) == {"published"}  # the replaced counts are now those that stay
-
-
-def test_withdrawn_counts_are_remembered(place: Path) -> None:
-    """A reader may have kept them, so other counts of the period are refused also after the page has disappeared."""
-    run(place)
-    run(place, withheld={"page"})
-    write_day(place, DAYS[0], seed=9)
-    results = run(place)
-    assert results[f"page {DAYS[0]}"].status is PeriodStatus.FAILED
-    assert f"page@{PAGE.digest[:8]}/{DAYS[0]}.html" not in files(place / "site")
 
 
 def test_the_bits_of_unlisted_strings_are_not_published(place: Path) -> None:

@@ -1,0 +1,220 @@
+"""Random histories of `hubbub publish`: what was published stays, byte for byte, until --withhold or --withdraw names it, or the run fails.
+
+A history is a sequence of nights. Before each night, summaries and candidates come, change, are damaged or vanish, and the options differ. A
+model of a few lines says after each night which pages there are.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hubbub import Metric
+from hubbub.cli import main
+from hubbub.metrics import periods
+from hubbub.metrics.group import Group
+from hubbub.summary import Summary, read_collected, summary_to_bytes
+from hubbub_decoder import decode, simulate
+from hubbub_decoder.batch_decoding import run as batch_run
+from hubbub_decoder.batch_decoding import tasks
+from hubbub_decoder.batch_decoding.tasks import folder_of
+from tests.decoder.publishing.test_publish import CLOSED, DARK, DAYS, PAGE, files
+
+ARM = Metric.boolean("arm", prob_p=0.25, prob_q=0.75, prob_f=0.25, group=Group("arm", ("a", "other")))
+SERIES: Mapping[str, Metric] = {
+    "page": PAGE, "dark": DARK, "arm-a": ARM.in_group("a"), "arm-other": ARM.in_group("other")
+}  # fmt: skip
+"""Metrics of the summaries; the sum of the arms is published besides them."""
+REPORTS, SMALL = 3_000, 500
+OPTIONS = [*(name for name in ("page", "dark", "arm")), *(f"{name}/{day}" for name in ("page", "dark", "arm") for day in DAYS)]  # fmt: skip
+
+
+@cache
+def content(series: str, day: str, version: int) -> bytes:
+    """A summary; version 2 has few reports, version 3 is of a changed definition, and version 4 is cut off."""
+    metric = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.5) if version == 3 else SERIES[series]
+    people = SMALL if version == 2 else REPORTS
+    values = {"a": people // 2} if metric.name == "page" else {"true": people // 2}
+    rng = np.random.default_rng([version, DAYS.index(day), [*SERIES].index(series)])
+    counts = simulate(metric, values, rng, no_value=people - people // 2, periods=[day])
+    data = summary_to_bytes(counts)
+    return data[:-9] if version == 4 else data
+
+
+decodings: dict[Any, Any] = {}
+
+
+def decode_once(summary: Summary, candidates: Any, **options: Any) -> Any:
+    """`decode`; the same counts are not decoded again in each night."""
+    counts = summary.bit_counts()
+    names = None if candidates is None else tuple(candidates if isinstance(candidates, list) else candidates.candidates)
+    key = counts.metric.digest, counts.periods, counts.ones.tobytes(), names, tuple(options.items())
+    if key not in decodings:
+        decodings[key] = decode(summary, candidates, **options)
+    return decodings[key]
+
+
+@dataclass
+class Night:
+    """Inputs of a run.
+
+    summaries  : version of each series and day; none: no file
+    candidates : "approved", "missing", "damaged", "results" (a table) or "no option"
+    vanishing  : series whose file is deleted after its counts were read
+    """
+
+    summaries: dict[tuple[str, str], int]
+    candidates: str = "approved"
+    is_closed: bool = True
+    min_reports: int = 1_000
+    vanishing: str = ""
+    withhold: list[str] = field(default_factory=list)
+    withdraw: list[str] = field(default_factory=list)
+    replace: list[str] = field(default_factory=list)
+
+
+def random_nights(rng: np.random.Generator) -> list[Night]:
+    """Nights of which the first one publishes; later ones change a few things each."""
+    summaries = {(series, day): 0 for series in SERIES for day in DAYS}
+    nights = [Night(dict(summaries))]
+    for _ in range(6):
+        for key in summaries:
+            if rng.random() < 0.25:
+                summaries[key] = int(rng.choice([0, 0, 0, 1, 2, 3, 4, -1]))
+        if rng.random() < 0.05:
+            summaries = dict.fromkeys(summaries, -1)
+        night = Night({key: version for key, version in summaries.items() if version >= 0})
+        if rng.random() < 0.4:
+            night.candidates = str(rng.choice(["missing", "damaged", "results", "no option"]))
+        night.is_closed = rng.random() < 0.85
+        night.min_reports = int(rng.choice([1_000, 1_000, 1_000, 100, 4_000]))
+        if rng.random() < 0.2:
+            night.vanishing = str(rng.choice([*SERIES]))
+        for chosen, share in ((night.withhold, 0.25), (night.withdraw, 0.12), (night.replace, 0.25)):
+            if rng.random() < share:
+                chosen.append(str(rng.choice(OPTIONS)))
+        nights.append(night)
+    return nights
+
+
+def prepare(place: Path, night: Night) -> list[str]:
+    """Write the inputs of a night, and return the arguments of the command."""
+    for name in ("summaries", "candidates"):
+        shutil.rmtree(place / name, ignore_errors=True)
+        (place / name).mkdir()
+    for (series, day), version in night.summaries.items():
+        (place / "summaries" / f"{series}-{day}.parquet").write_bytes(content(series, day, version))
+    data = {"approved": b"a\nb\n", "damaged": b"a\n\xff\n", "results": b"candidate,share\na,0.5\n"}.get(
+        night.candidates
+    )
+    if data is not None:
+        (place / "candidates" / ("page.csv" if night.candidates == "results" else "page.txt")).write_bytes(data)
+    arguments = ["publish", str(place / "summaries"), "--out-dir", str(place / "site"), "--jobs", "1", "--json"]
+    arguments += [] if night.candidates == "no option" else ["--candidates", str(place / "candidates")]
+    arguments += ["--min-reports", str(night.min_reports)]
+    for option in ("withhold", "withdraw", "replace"):
+        arguments += [text for name in getattr(night, option) for text in (f"--{option}", name)]
+    return arguments
+
+
+def named(page: str, names: Sequence[str]) -> bool:
+    """Whether METRIC or METRIC/PERIOD names a page METRIC@DIGEST/PERIOD."""
+    folder, _, day = page.partition("/")
+    metric = folder.partition("@")[0]
+    return metric in names or f"{metric}/{day}" in names
+
+
+def pages(shown: Mapping[str, bytes]) -> dict[str, tuple[bytes, Any]]:
+    """Page and entry in the JSON file of each period that a site shows."""
+    entries = {}
+    for name, data in shown.items():
+        if name.startswith("v1/") and name.endswith(".json") and name != "v1/index.json":
+            document = json.loads(data)
+            for each in document["periods"]:
+                folder = folder_of(Metric.from_dict(document["definitions"][each["digest"]]))
+                entries[f"{folder}/{each['period']}"] = each
+    found = {name.removesuffix(".html"): data for name, data in shown.items() if "@" in name and "index" not in name}
+    in_feed = {name for name in entries if f"{name}.html".encode() in shown["feed.xml"]}
+    assert found.keys() == entries.keys() == in_feed
+    return {name: (data, entries[name]) for name, data in found.items()}
+
+
+def page_of(series: str, day: str) -> str:
+    return f"{folder_of(SERIES[series])}/{day}"
+
+
+def has_inputs(night: Night, page: str) -> bool:
+    """Whether the inputs of a night are those of the first one for a page; a sum of arms needs both."""
+    day = page.partition("/")[2]
+    parts = {f"{folder_of(ARM)}/{day}": ["arm-a", "arm-other"], **{page_of(one, day): [one] for one in SERIES}}
+    series = parts.get(page, [])  # none: a page of a changed definition
+    return (
+        bool(series)
+        and all(night.summaries.get((one, day)) == 0 and one != night.vanishing for one in series)
+        and (night.candidates == "approved" or series != ["page"])
+        and night.is_closed
+        and night.min_reports <= REPORTS
+    )
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_what_was_published_stays_or_the_run_fails(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unseen_seed: int
+) -> None:
+    rng = np.random.default_rng([unseen_seed, number])
+    monkeypatch.setattr(batch_run, "map_in_processes", lambda function, items, _: [(each, function(each)) for each in items])  # fmt: skip
+    monkeypatch.setattr(batch_run, "decode", decode_once)
+    batch_run._candidates.cache_clear()
+    site, published, withdrawn, nights = tmp_path / "site", dict[str, Any](), list[str](), random_nights(rng)
+    for night in nights:
+        arguments = prepare(tmp_path, night)
+        now = CLOSED if night.is_closed else CLOSED - timedelta(days=20)
+        monkeypatch.setattr(periods, "utc_now", lambda now=now: now)
+
+        def read(path: Path, gone: str = night.vanishing) -> Any:
+            found = read_collected(path)
+            if gone and path.name.startswith(gone):
+                path.unlink()
+            return found
+
+        monkeypatch.setattr(tasks, "read_collected", read)
+        batch_run._candidates.cache_clear()
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code in (0, 1), done.output
+        assert "Traceback" not in done.stderr
+        shown = pages(files(site))
+        withdrawn += night.withdraw
+        results = {each["name"]: each for each in json.loads(done.stdout)["periods"]}
+        for name, before in published.items():
+            if named(name, [*night.withhold, *withdrawn]):
+                assert name not in shown
+                continue
+            if name not in shown or shown[name] != before:
+                assert named(name, night.replace), name
+                assert shown[name][1]["releases"] == before[1]["releases"] + 1
+            if results[name]["status"] == "failed":
+                assert done.exit_code == 1
+                assert shown[name] == before
+                assert "What was published stays" in results[name]["reason"], results[name]
+                assert not has_inputs(night, name) or before[1]["releases"] > 1 or "differ" in results[name]["reason"]
+            else:
+                assert results[name]["status"] == "published"
+        assert not any(named(name, [*night.withhold, *withdrawn]) for name in shown)
+        for name in shown.keys() - published.keys():
+            assert results[name]["status"] == "published"
+        if done.exit_code == 0:
+            assert all(named(name, [*night.withhold, *withdrawn]) or results[name]["status"] == "published" for name in published)  # fmt: skip
+        published = {name: value for name, value in published.items() if not named(name, withdrawn)} | shown
+    private = tmp_path / "site.files" / "private"
+    kept = {f"{path.parent.name}/{path.name.removesuffix('.json')}" for path in private.glob("*/*.json")}
+    assert kept == {name for name in published if not named(name, withdrawn)}
