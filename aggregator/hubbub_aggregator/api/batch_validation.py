@@ -10,7 +10,6 @@ Checks before the batch is decoded depend on the bytes and the size limits only,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
 
@@ -81,22 +80,18 @@ def _check_period_open(kind: PeriodKind, text: str, now: datetime) -> None:
         raise RefusedError(
             ProblemType.PERIOD_NOT_STARTED, f"the {kind} {period} accepts reports from {opens:%Y-%m-%d} on"
         )
-    if closes is not None and now >= closes:
+    if now >= closes:
         raise RefusedError(ProblemType.PERIOD_CLOSED, f"the {kind} {period} accepted reports until {closes:%Y-%m-%d}")
 
 
 @lru_cache(maxsize=1_024)
-def _window(kind: PeriodKind, text: str) -> tuple[Period, datetime | None, datetime | None]:
-    """Return a period and the times at which it opens and closes; None: outside the calendar."""
+def _window(kind: PeriodKind, text: str) -> tuple[Period, datetime | None, datetime]:
+    """Return a period and the times at which it opens and closes; None: before the calendar."""
     period = parse_period(kind, text)
-    return period, _or_none(period.opens), _or_none(period.closes)
-
-
-def _or_none(time_of: Callable[[], datetime]) -> datetime | None:
     try:
-        return time_of()
+        return period, period.opens(), period.closes()
     except OverflowError:
-        return None
+        return period, None, period.closes()
 
 
 def _check_ones(batch: Batch, metric: Metric, *, refuse_rare: bool) -> None:

@@ -1,1 +1,1 @@
-"""Files of the commands and the client: their modes."""
+"""Files of the commands and the client: their modes, and which of them are regular."""

@@ -38,10 +38,14 @@ class ReportData(ABC):
     def _set_fields(
         self, metric: Metric, periods: Iterable[str], implausible_rejected: bool, **arrays: NDArray[Any] | None
     ) -> None:
-        """Set the checked fields of a frozen dataclass."""
+        """Set the checked fields of a frozen dataclass; raises SummaryError for periods that are no printable texts."""
+        given = list(periods)
+        wrong = [each for each in given if not isinstance(each, str) or not each.isprintable()]
+        if wrong:
+            raise SummaryError(f"periods must be days such as 2026-03-02, got {wrong[0]!r}")
         fields = {
             "metric": metric,
-            "periods": tuple(sorted(set(periods))),
+            "periods": tuple(sorted(set(given))),
             "implausible_rejected": implausible_rejected,
             **arrays,
         }

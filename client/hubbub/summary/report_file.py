@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.files.private_file import open_private
+from hubbub.files.regular_files import open_regular
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary.base import check_report_rows, describe_reports, metric_or_unnamed
@@ -30,6 +31,7 @@ from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.pattern_counts import PatternCounts
 from hubbub.summary.reports import Reports
 from hubbub.summary.summary_file import FORMAT, Summary, read_summary
+from hubbub.text import escape_control_characters
 
 KIND = "reports"
 BLOCK_REPORTS = 1 << 18
@@ -153,12 +155,14 @@ class ReportFile:
     num_reports: int
 
     def __init__(self, source: str | Path | IO[bytes]) -> None:
-        self._name = f"{source}: " if isinstance(source, str | Path) else ""
+        self._name = f"{escape_control_characters(str(source))}: " if isinstance(source, str | Path) else ""
         with _summary_errors(self._name):
-            try:
-                self._file = pq.ParquetFile(source, pre_buffer=False)  # True reads all row groups at once
-            except FileNotFoundError:
-                raise SummaryError("cannot be read: No such file or directory") from None
+            if isinstance(source, str | Path):
+                try:
+                    open_regular(source).close()
+                except OSError as problem:
+                    raise SummaryError(f"cannot be read: {problem.strerror}") from None
+            self._file = pq.ParquetFile(source, pre_buffer=False)  # True reads all row groups at once
             metadata = json.loads((self._file.schema_arrow.metadata or {})[b"hubbub"])
             if metadata["format"] != FORMAT:
                 raise SummaryError(
@@ -305,7 +309,8 @@ def read_collected(path: str | Path) -> Summary | Reports:
         The file is neither. The message contains the path.
     """
     try:
-        metadata = json.loads((pq.read_schema(path).metadata or {}).get(b"hubbub", b"{}"))
+        with open_regular(path) as file:
+            metadata = json.loads((pq.read_schema(file).metadata or {}).get(b"hubbub", b"{}"))
         holds_reports = isinstance(metadata, dict) and metadata.get("counts") == KIND
     except (pa.ArrowException, TypeError, ValueError, OSError):
         holds_reports = False

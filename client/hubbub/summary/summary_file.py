@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,12 @@ import pyarrow.parquet as pq
 
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.files.private_file import open_private
+from hubbub.files.regular_files import open_regular
 from hubbub.metrics.metric import Metric
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.counting import CountProfile
 from hubbub.summary.pattern_counts import PatternCounts
+from hubbub.text import escape_control_characters
 
 Summary = BitCounts | PatternCounts
 """`BitCounts` or `PatternCounts`."""
@@ -67,14 +69,14 @@ def read_summary(path: str | Path) -> Summary:
     """
     if not isinstance(path, str | Path) or "\0" in str(path):
         raise SummaryError(f"path must be the path of a summary file, got {path!r}")
+    name = escape_control_characters(str(path))
     try:
-        data = Path(path).read_bytes()
+        with open_regular(path) as file:
+            return _read(file)
     except OSError as problem:
-        raise SummaryError(f"{path}: cannot be read: {problem.strerror}") from None
-    try:
-        return summary_from_bytes(data)
+        raise SummaryError(f"{name}: cannot be read: {problem.strerror}") from None
     except HubbubError as problem:
-        raise SummaryError(f"{path}: {problem}") from None
+        raise SummaryError(f"{name}: {problem}") from None
 
 
 def summary_to_bytes(summary: Summary) -> bytes:
@@ -129,8 +131,12 @@ def summary_from_bytes(data: bytes) -> Summary:
     SummaryError
         The bytes are not a summary file.
     """
+    return _read(io.BytesIO(data))
+
+
+def _read(source: IO[bytes]) -> Summary:
     try:
-        table = pq.ParquetFile(io.BytesIO(data)).read()  # pq.read_table would import pyarrow.dataset, 40 ms
+        table = pq.ParquetFile(source).read()  # pq.read_table would import pyarrow.dataset, 40 ms
     except (pa.ArrowException, KeyError, TypeError, ValueError, IndexError, OSError):
         raise SummaryError(f"this is not a Parquet file, or it is damaged: {_REMEDY}") from None
     about = (table.schema.metadata or {}).get(b"hubbub")

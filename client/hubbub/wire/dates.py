@@ -23,7 +23,9 @@ def parse_day(text: object) -> date:
 
 
 def parse_period(kind: PeriodKind, text: str) -> Period:
-    """Return the period with the first day `YYYY-MM-DD`; raises RefusedError if no period of this kind starts on it.
+    """Return the period with the first day `YYYY-MM-DD`.
+
+    Raises RefusedError if there is no such day, if no period of this kind starts on it, and if it closes after the last day of the calendar.
 
     >>> parse_period(PeriodKind.MONTH, "2013-01-02")
     Traceback (most recent call last):
@@ -36,4 +38,12 @@ def parse_period(kind: PeriodKind, text: str) -> Period:
             ProblemType.PERIOD_MISALIGNED,
             f"period must be the first day of a {kind}, got {text}: use {first}",
         )
-    return Period(day, kind)
+    period = Period(day, kind)
+    try:
+        period.closes()
+    except OverflowError:
+        raise RefusedError(
+            ProblemType.PERIOD_NOT_STARTED,
+            f"the {kind} {text} accepts reports until after {date.max}, the last day of the calendar: check the clock of the sender",
+        ) from None
+    return period

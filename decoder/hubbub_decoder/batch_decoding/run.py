@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from hubbub.errors import HubbubError
 from hubbub.metrics.params import Params
+from hubbub.text import escape_control_characters
 from hubbub.worker_processes import worker_pool
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash
 from hubbub_decoder.data.candidates import distinct_candidates, read_candidates
@@ -101,7 +102,8 @@ def _known_outcome(task: Task, before: Outcome | None, out: Path, hash_of: Calla
     try:
         fingerprint = task.fingerprint(hash_of)
     except OSError as problem:
-        return Outcome(task.name, Status.FAILED, f"{problem.filename} cannot be read: {problem.strerror}")
+        name = escape_control_characters(problem.filename)
+        return Outcome(task.name, Status.FAILED, f"{name} cannot be read: {problem.strerror}")
     if (
         before is not None
         and before.fingerprint == fingerprint

@@ -5,11 +5,12 @@ A metric with a group has a task for each value, and one for their sum.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -19,17 +20,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hubbub.errors import HubbubError, SummaryError
+from hubbub.files.regular_files import OddEntry, files_below, open_regular
 from hubbub.metrics.metric import Metric
 from hubbub.summary import read_collected
-from hubbub.text import DISTRIBUTION, escape_untrusted
+from hubbub.text import DISTRIBUTION, escape_control_characters, escape_untrusted
+from hubbub.wire.dates import parse_period
+from hubbub.wire.problems import RefusedError
+from hubbub_decoder.data.candidates import MAX_FILE_BYTES
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.evidence import Collected, combine
 from hubbub_decoder.options import Options
 
 CANDIDATE_SUFFIXES = (".txt", ".csv")
-_PERIOD = re.compile(r"[0-9][0-9A-Za-z._-]{0,63}")
-"""A period is a part of file names and of addresses in pages, so that a summary from elsewhere must not choose any text for it."""
+_SUFFIX = ".parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +97,14 @@ def folder_of(metric: Metric) -> str:
 
 
 def content_hash(path: Path) -> str:
-    """SHA-256 of a file's contents, in hex; raises OSError."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """SHA-256 of a file's contents, in hex.
+
+    Raises OSError, also for candidates that would be refused for their size.
+    """
+    with open_regular(path) as file:
+        if path.suffix != _SUFFIX and os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {MAX_FILE_BYTES >> 20} MiB", str(path))
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @cache
@@ -112,8 +122,8 @@ class UnreadableFile:
 
     @property
     def name(self) -> str:
-        """Path as text that UTF-8 can encode, which not every name of a file can."""
-        return str(self.path).encode(errors="backslashreplace").decode()
+        """Path as text without control characters, that UTF-8 can encode."""
+        return escape_control_characters(str(self.path))
 
 
 _Key = tuple[str, tuple[str, ...]]
@@ -144,11 +154,16 @@ def find_tasks(
         raise SummaryError(f"{directory} is not a directory. Name the directory with the summaries to decode.")
     groups: dict[tuple[str, tuple[str, ...]], tuple[Metric, list[Path]]] = {}
     unreadable: list[UnreadableFile] = []
-    for path in sorted(_parquet_files(directory, unreadable)):
+    for path in files_below(directory, _SUFFIX):
+        if isinstance(path, OddEntry):
+            unreadable.append(UnreadableFile(path.path, path.reason))
+            continue
         try:
             metric, periods = (read_header or header_of)(path)
         except SummaryError as problem:
             unreadable.append(UnreadableFile(path, str(problem)))
+        except OSError as problem:
+            unreadable.append(UnreadableFile(path, f"cannot be read: {problem.strerror}"))
         else:
             groups.setdefault((metric.digest, periods), (metric, []))[1].append(path)
     groups |= _sums_over_groups(groups)
@@ -193,21 +208,14 @@ def _sums_over_groups(groups: Mapping[_Key, tuple[Metric, list[Path]]]) -> dict[
     }
 
 
-def _parquet_files(directory: Path, unreadable: list[UnreadableFile]) -> Iterator[Path]:
-    """Yield the .parquet files in a directory and below it, and add the directories that cannot be read to `unreadable`."""
-
-    def add(problem: OSError) -> None:
-        reason = f"the directory cannot be read: {problem.strerror}. Run the command as a user who can read it"
-        unreadable.append(UnreadableFile(Path(problem.filename), reason))
-
-    for place, _, names in os.walk(directory, onerror=add):  # Path.rglob skips directories that it cannot read
-        yield from (Path(place, name) for name in names if name.endswith(".parquet"))
-
-
 def header_of(path: Path) -> Header:
-    """Metric and periods of a summary or report file, without reading its counts. Raises SummaryError for any other file."""
+    """Metric and periods of a summary or report file, without reading its counts.
+
+    Raises SummaryError for any other file, and for dates that begin no period: a period is a part of file names and of addresses in pages.
+    """
     try:
-        about = json.loads((pq.read_schema(path).metadata or {})[b"hubbub"])
+        with open_regular(path) as file:
+            about = json.loads((pq.read_schema(file).metadata or {})[b"hubbub"])
         metric, periods = Metric.from_dict(about["metric"]), tuple(sorted(map(str, about["periods"])))
     except HubbubError as problem:
         raise SummaryError(f"its metric is invalid: {problem}") from None
@@ -215,22 +223,32 @@ def header_of(path: Path) -> Header:
         raise SummaryError(f"cannot be read: {problem.strerror or 'damaged'}") from None
     except (pa.ArrowException, KeyError, TypeError, ValueError):
         raise SummaryError("not a hubbub summary: use a file written by `hubbub pull` or `hubbub simulate`") from None
-    wrong = next((period for period in periods if not _PERIOD.fullmatch(period)), None)
-    if wrong is not None:
-        raise SummaryError(f"its period {escape_untrusted(wrong)} is not the first day of a period, such as 2026-03-02")
+    for period in periods:
+        try:
+            parse_period(metric.period, period)
+        except RefusedError as problem:
+            raise SummaryError(f"its period {escape_untrusted(period)} cannot be used: {problem.detail}") from None
     return metric, periods
 
 
 def _candidates_of(metric: Metric, candidates: Path | None) -> Path | None:
+    """File of candidates of a metric; it may be none that can be read, which the tasks of the metric then say."""
     if candidates is None or not metric.kind.needs_candidates:
         return None
     try:
-        return candidates if not candidates.is_dir() else next(_candidate_files(candidates, metric.name), None)
+        if not candidates.is_dir():
+            return candidates
+        paths = [candidates / f"{metric.name}{suffix}" for suffix in CANDIDATE_SUFFIXES]
+        return next((path for path in paths if _is_entry(path)), None)
     except PermissionError as problem:
         raise CandidateError(
             f"{candidates} cannot be read: {problem.strerror}. Run the command as a user who can read the directory."
         ) from None
 
 
-def _candidate_files(directory: Path, name: str) -> Iterator[Path]:
-    return (path for suffix in CANDIDATE_SUFFIXES if (path := directory / f"{name}{suffix}").is_file())
+def _is_entry(path: Path) -> bool:
+    """Whether there is anything at a path, also a link to nothing."""
+    with suppress(FileNotFoundError):
+        path.lstat()
+        return True
+    return False

@@ -101,14 +101,14 @@ def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def shown(outcomes: Iterable[Outcome], number: int, stderr: Console) -> Iterator[Outcome]:
-    """Yield the outcomes; show their number on a terminal, and print which tasks were skipped or failed."""
+def shown(outcomes: Iterable[Outcome], number: int, stderr: Console, *, with_reasons: bool = True) -> Iterator[Outcome]:
+    """Yield the outcomes; show their number on a terminal, and print which tasks were skipped or failed, with reasons."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("decoding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         for outcome in progress.track(outcomes, total=number):
-            if outcome.reason:
+            if outcome.reason and with_reasons:
                 line = f"{outcome.status}: {outcome.name}: {outcome.reason}"
                 print_message(progress.console, line)
             yield outcome

@@ -108,7 +108,7 @@ def _progress(outcomes: Iterator[Outcome], number: int) -> Iterator[Outcome]:
 
     from hubbub_decoder.cli.decode_all import shown
 
-    return shown(outcomes, number, Console(stderr=True))
+    return shown(outcomes, number, Console(stderr=True), with_reasons=False)  # `_finish` prints them
 
 
 def _finish(results: Sequence[PeriodResult], site: Path, *, as_json: bool) -> None:

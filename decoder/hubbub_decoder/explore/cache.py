@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hubbub.files.private_file import make_private_directory, open_private
+from hubbub.files.regular_files import read_regular
 from hubbub_decoder.batch_decoding.tasks import CANDIDATE_SUFFIXES
 
 MAX_BYTES = 500_000_000
@@ -61,7 +62,7 @@ class Cache:
 
     def _read(self, path: Path) -> bytes | None:
         try:
-            content = path.read_bytes()
+            content = read_regular(path)
             os.utime(path)
         except OSError:
             return None
@@ -101,5 +102,5 @@ def _entry(content: bytes | None) -> tuple[list[str], bytes] | None:
 
 def _inputs(path: Path) -> list[str]:
     """Inputs of a file, or its name, which is none, if it is damaged."""
-    entry = _entry(path.read_bytes())
+    entry = _entry(read_regular(path))
     return [path.name] if entry is None else entry[0]

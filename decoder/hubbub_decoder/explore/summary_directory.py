@@ -10,10 +10,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from hubbub.errors import DefinitionError
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.periods import Period
-from hubbub.wire.dates import parse_day
+from hubbub.wire.dates import parse_period
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, find_tasks, folder_of, header_of
 from hubbub_decoder.options import Options
 
@@ -63,17 +61,11 @@ class MetricVersion:
 
     def is_open(self, task: Task, now: datetime) -> bool:
         """Whether more reports of the periods of a task may be accepted."""
-        return any(closes is None or now < closes for closes in map(self._closes, task.periods))
+        return any(now < parse_period(self.metric.period, day).closes() for day in task.periods)
 
     def closed(self, now: datetime) -> tuple[Task, ...]:
         """Tasks of which no more report is accepted."""
         return tuple(task for task in self.tasks if not self.is_open(task, now))
-
-    def _closes(self, day: str) -> datetime | None:
-        try:
-            return Period(parse_day(day), self.metric.period).closes()
-        except (DefinitionError, ValueError):  # not the first day of a period, in a file from elsewhere
-            return None
 
 
 def name_of(task: Task) -> str:

@@ -18,12 +18,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hubbub.errors import DefinitionError
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.periods import Period
 from hubbub.privacy import epsilon
 from hubbub.privacy.central import release_epsilon
 from hubbub.summary import BitCounts
+from hubbub.wire.dates import parse_period
 from hubbub_decoder.batch_decoding.tasks import folder_of
 from hubbub_decoder.errors import OutputError
 
@@ -148,21 +147,11 @@ def composed_epsilon(metric: Metric, releases: tuple[Release, ...]) -> float:
 
 
 def reason_to_withhold(metric: Metric, periods: tuple[str, ...], now: datetime) -> str | None:
-    """Why the counts of these periods are not published, whatever they are; None: they may be.
-
-    Raises DefinitionError for a date that begins no period of the metric.
-    """
+    """Why the counts of these periods are not published, whatever they are; None: they may be."""
     if len(periods) != 1:
         held = f"adds up {len(periods):,} periods" if periods else "names no period"
         return f"the file {held}: publish single periods, of which readers can take the sum"
-    closes = _period(metric, periods[0]).closes()
+    closes = parse_period(metric.period, periods[0]).closes()
     if now < closes:
         return f"the period is open until {closes:%Y-%m-%d}: who reads an open period twice learns the reports between"
     return None
-
-
-def _period(metric: Metric, start: str) -> Period:
-    try:
-        return Period(datetime.fromisoformat(start).date(), metric.period)
-    except ValueError:
-        raise DefinitionError(f"{metric.name}: period {start} is not a date YYYY-MM-DD") from None

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.files.private_file import make_private_directory
+from hubbub.files.regular_files import open_regular
 from hubbub.privacy.central import RELEASE_DELTA
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import did_you_mean, escape_untrusted
@@ -180,7 +181,7 @@ def _candidate(task: Task, terms: Terms, log: ReleaseLog, now: datetime) -> Cand
 def _check_approved(candidates: Path | None) -> None:
     """Raise CandidateError for a table of results: strings that `hubbub discover` found are published when somebody has listed them."""
     try:
-        with candidates.open("rb") if candidates is not None else nullcontext(io.BytesIO()) as file:
+        with open_regular(candidates) if candidates is not None else nullcontext(io.BytesIO()) as file:
             header = file.readline(1_000).strip().split(b",")
     except OSError as problem:
         raise CandidateError(f"{candidates} cannot be read: {problem.strerror}.") from None

@@ -13,10 +13,9 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.periods import Period
 from hubbub.privacy.central import RELEASE_DELTA
 from hubbub.text import DISTRIBUTION, visible_text
-from hubbub.wire.dates import parse_day
+from hubbub.wire.dates import parse_period
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.data.csv_cells import csv_bytes
 from hubbub_decoder.publishing.releases import Release, composed_epsilon
@@ -73,7 +72,7 @@ class Published:
     @property
     def closed(self) -> str:
         """Time from which it can be published, RFC 3339."""
-        return Period(parse_day(self.period), self.metric.period).closes().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return parse_period(self.metric.period, self.period).closes().strftime("%Y-%m-%dT%H:%M:%SZ")
 
     @property
     def epsilons(self) -> tuple[float, float]:

@@ -57,7 +57,7 @@ decodings: dict[Any, Any] = {}
 def decode_once(summary: Summary, candidates: Any, **options: Any) -> Any:
     """`decode`; the same counts are not decoded again in each night."""
     counts = summary.bit_counts()
-    names = None if candidates is None else tuple(candidates if isinstance(candidates, list) else candidates.candidates)
+    names = None if candidates is None else tuple(candidates if isinstance(candidates, list) else candidates.groups)
     key = counts.metric.digest, counts.periods, counts.ones.tobytes(), names, tuple(options.items())
     if key not in decodings:
         decodings[key] = decode(summary, candidates, **options)
@@ -193,6 +193,7 @@ def test_what_was_published_stays_or_the_run_fails(
         assert done.exit_code in (0, 1), done.output
         assert "Traceback" not in done.stderr
         shown = pages(files(site))
+        assert (done.exit_code == 0) if night is nights[0] else done.stdout, done.output
         withdrawn += night.withdraw
         results = {each["name"]: each for each in json.loads(done.stdout)["periods"]}
         for name, before in published.items():

@@ -7,6 +7,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from hubbub.errors import HubbubError
+from hubbub.files.regular_files import open_regular
 from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, replay
 from hubbub.sdk.storage.record_format import describe_version, is_foreign, other_version
 from hubbub.sdk.storage.state import State
@@ -65,7 +66,7 @@ def _contents(directory: Path) -> list[bytes]:
             files = {}
             for path in paths:
                 with suppress(FileNotFoundError):
-                    files[path] = stack.enter_context(path.open("rb"))
+                    files[path] = stack.enter_context(open_regular(path))
             if not files:
                 paths[0].stat()  # raises the error with the reason
             contents = [file.read() for file in files.values()]
