@@ -28,7 +28,7 @@ def _socket(path: Path, _: bytes) -> None:
 
 
 def _linked(path: Path, make: Callable[[Path], object]) -> None:
-    target = path.with_name(f"target of {path.stem}")
+    target = path.with_name(f"target of {path.stem} by {make.__name__}")
     make(target)
     path.symlink_to(target)
 
@@ -74,6 +74,10 @@ def _changed(change: Callable[[dict[str, Any]], object]) -> Make:
     return make
 
 
+def _of_period(day: str) -> Make:
+    return _changed(lambda about: about.update(periods=[day]))
+
+
 def _counted(values: Callable[[list[int]], pa.Array]) -> Make:
     """Good summary with another column of numbers of reports."""
 
@@ -88,7 +92,7 @@ def _counted(values: Callable[[list[int]], pa.Array]) -> Make:
 
 SUMMARIES: Mapping[str, Make] = {
     **ENTRIES,
-    **{f"period {day}": _changed(lambda about, day=day: about.update(periods=[day])) for day in (
+    **{f"period {day}": _of_period(day) for day in (
         "9999-12-31", "2026-02-30", "2026-W54", "0000-01-01", "20260302", "2026-03-02T00:00", "../2026-03-02", "/escaped", "javascript:alert(1)//", ".", "index", "2" * 300,
         "", "2026\0", "\x1b[31m",
     )},

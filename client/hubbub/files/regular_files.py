@@ -7,8 +7,8 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 _KINDS = {
     stat.S_IFDIR: "it is a directory",
@@ -20,7 +20,7 @@ _KINDS = {
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # Windows has no FIFOs, and converts line ends
 
 
-def open_regular(path: str | Path) -> BinaryIO:
+def open_regular(path: str | Path) -> BufferedReader:
     """Open a regular file for reading; links are followed.
 
     Raises OSError with the path and the reason for anything else. A FIFO without a writer does not block.

@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hubbub.cli import main
-from hubbub.files import regular_files
 from hubbub.metrics import periods
 from hubbub.summary import summary_to_bytes
 from hubbub.text import escape_control_characters
@@ -141,7 +140,7 @@ def test_unreadable_and_vanishing_files_fail_alone(
         odd = "odd" if suffix == ".parquet" else ".txt"
         return problem(path) if odd in str(path).rpartition("/")[2] else really_open(path, *arguments)
 
-    monkeypatch.setattr(regular_files.os, "open", opened)
+    monkeypatch.setattr(os, "open", opened)
     done = over_directory(command, place)
     assert done.exit_code == 1
     assert ("1 failed" if suffix == ".parquet" else "2 failed") in done.stdout
@@ -175,7 +174,7 @@ def test_odd_candidates_cost_their_metric(place: Path, command: str, kind: str) 
 def test_an_odd_file_that_is_named_ends_the_command(place: Path, command: str) -> None:
     """A sum or a comparison without one of its files would be of something else. The dates of single files are not used, so any are read."""
     odd, good = add_odd_entries(place), place / "summaries" / f"page-{PAGE.digest[:8]}-{DAY}.parquet"
-    candidates = ["--candidates", place / "candidates" / "page.txt"] if command in ("decode", "compare") else []
+    candidates = ("--candidates", str(place / "candidates" / "page.txt")) if command in ("decode", "compare") else ()
     for path, kind in zip(odd, SUMMARIES, strict=True):
         if kind.startswith("period ") and kind.isprintable() and "no text" not in kind:
             continue
