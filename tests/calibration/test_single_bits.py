@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom, norm
 
-from hubbub import Buckets, Metric
+from hubbub import Buckets, Estimand, Metric
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.kinds import CategoricalKind, SetKind
 from hubbub.summary import BitCounts
@@ -118,3 +118,22 @@ def test_mean_number_of_items_misses_on_each_side_with_the_tail_probability(epsi
         law = np.multiply.outer(*(binom.pmf(some, n, p + (q - p) * x) for x in shares))
         assert law[low > sum(shares) + 1e-9].sum() <= TAIL, shares
         assert law[high < sum(shares) - 1e-9].sum() <= TAIL, shares
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0, 5.0])
+def test_mean_of_numbers_misses_on_each_side_with_the_tail_probability(epsilon: float) -> None:
+    """48 reports, too few for more than one group: the count is Binomial(48, p* + (q* - p*) u) for any numbers with mean u in [0, 1]."""
+    buckets, n = Buckets((0, 1), default=0, estimate=Estimand.MEAN), 48
+    metric, some = Metric.ordinal("u", buckets, **unary(epsilon)), np.arange(n + 1)
+    p, q = metric.params.mechanism.p_star, metric.params.mechanism.q_star
+    reports = np.full(metric.num_cohorts, n // metric.num_cohorts)
+    low, high = np.zeros((2, n + 1))
+    for count in some:
+        ones = np.clip(count - np.arange(metric.num_cohorts) * reports[0], 0, reports[0])
+        numbers = decode(BitCounts(metric, reports, ones[:, None]), target="population").numbers
+        assert numbers is not None
+        low[count], high[count] = numbers.mean.low, numbers.mean.high
+    for mean in SHARES:
+        law = binom.pmf(some, n, p + (q - p) * mean)
+        assert law[low > mean + 1e-9].sum() <= TAIL, mean
+        assert law[high < mean - 1e-9].sum() <= TAIL, mean

@@ -259,6 +259,37 @@ def count_law(
     return ErrorLaw(shares, variances, cumulants, None, sampling, effects / (reports * (q - p)))
 
 
+def law_of_mean(law: ErrorLaw, clients: Floats, less: float = 0.0) -> ErrorLaw:
+    """Law of the mean x of the shares of J bits, (1,), each of which other clients report; as a share of a population.
+
+        Var = (sum of the noise, linear in x) / J**2 + r x (1 - x) v        v = sum 1 / (n_j J**2)
+        r   = (sum x_j (1 - x_j) / (n_j J**2) - less) / (x (1 - x) v)        x_j = (n_j x^_j + 1) / (n_j + 2)
+
+    The draw of the clients is that of equal shares times r, which the estimates show. One more client with and without each bit keeps r
+    from 0 where all the few clients of each bit are alike (Agresti & Coull 1998).
+
+    law     : of the shares      clients : (J,) n_j of each
+    less    : variance of the clients' mean itself, if it is known who reports
+    """
+    size, of = len(law.shares), law.cumulants
+
+    def mean(values: Floats, power: int) -> Floats:
+        return np.array([np.mean(values) / size ** (power - 1)])
+
+    shares = mean(law.shares, 1)
+    guess = (np.clip(law.shares, 0, 1) * clients + 1) / (clients + 2)
+    equal, of_all = guess.mean() * (1 - guess.mean()), mean(1 / clients, 2)
+    ratio = np.maximum(mean(guess * (1 - guess) / clients, 2) - less, 0) / (equal * of_all)
+    cumulants = ErrorCumulants(
+        mean(of.variances, 2), mean(of.variance_slopes, 2), mean(of.third, 3), mean(of.third_slopes, 3)
+    )
+    at = np.clip(shares, 0, 1)
+    sampling = Sampling(ratio * of_all, ratio * mean(1 / clients**2, 3))
+    variances = cumulants.variances + at * cumulants.variance_slopes + sampling.variance * at * (1 - at)
+    steps = mean(np.broadcast_to(law.steps, size), 2)
+    return ErrorLaw(shares, variances, cumulants, None, sampling, steps)
+
+
 def _exact_interval(
     count: int, n: int, p: float, q: float, tail: float, beyond: tuple[float, float]
 ) -> tuple[float, float]:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.estimators.categories import RowNoise, count_law
-from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw, Sampling
+from hubbub_decoder.estimators.categories import RowNoise, count_law, law_of_mean
+from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
 from hubbub_decoder.inference.influence import ReportInfluence
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Target
@@ -34,7 +34,7 @@ class ItemFit:
     law        : of their errors
     influence  : of one report
     null_error : typical standard error of an item that nobody uses
-    mean_law   : of the error of the mean of the shares, (1,), the mean number of items of a client over that of all items
+    mean_law   : of the mean of the shares, (1,), the mean number of items of a client over that of all items
     """
 
     shares: Floats
@@ -61,26 +61,5 @@ def fit_items(evidence: Evidence, target: Target) -> ItemFit:
         law,
         ReportInfluence.of_bits(mechanism, n),
         float(np.sqrt(np.nanmedian(law.cumulants.variances))),
-        _mean_law(count_law(ones, n, (p, q), (noise.absent, noise.present), Sampling.of_clients(asked))),
-    )
-
-
-def _mean_law(law: ErrorLaw) -> ErrorLaw:
-    """Law of the mean of independent shares, (1,), from that of each as a share of a population, (m,).
-
-    The noise is linear in the mean. The draw of the clients is moved from the estimates to another mean as if all shares were equal.
-    """
-    size = len(law.shares)
-
-    def mean(values: Floats | float, power: int) -> Floats:
-        return np.array([np.mean(values) / size ** (power - 1)])
-
-    of, sampling = law.cumulants, law.sampling
-    return ErrorLaw(
-        mean(law.shares, 1),
-        mean(law.variances, 2),
-        ErrorCumulants(mean(of.variances, 2), mean(of.variance_slopes, 2), mean(of.third, 3), mean(of.third_slopes, 3)),
-        None,
-        Sampling(mean(sampling.variance, 2), mean(sampling.third, 3)),
-        mean(law.steps, 2),
+        law_of_mean(law, asked),
     )

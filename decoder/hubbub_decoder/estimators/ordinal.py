@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hubbub.metrics.buckets import Buckets
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.estimators.categories import RowNoise, category_shares, row_covariance
+from hubbub_decoder.estimators.categories import RowNoise, category_shares, count_law, law_of_mean, row_covariance
 from hubbub_decoder.inference.shrinkage import project_to_total
 from hubbub_decoder.inference.smoothing import smooth_shares
 from hubbub_decoder.model.distributions import norm
@@ -157,28 +157,28 @@ def estimate_mean(evidence: Evidence, buckets: Buckets, target: Target, level: f
 
         s**2 >= sum_g (2 g + 1) x_g / G**2 - u^**2 - 1 / (4 G**2)
 
-    G = m unless a group then has fewer than 30 reports. Intervals are normal, and cut to the range.
+    G = m unless a group then has fewer than 30 reports. Intervals hold the means that the law of section 10 does not reject
+    (`categories.law_of_mean`), and are cut to the range.
     """
-    params, repetition = evidence.params, evidence.repetition
+    mechanism, repetition = evidence.params.mechanism, evidence.repetition
     reports, ones = _grouped(evidence.counts.reports, evidence.counts.ones[:, 0])
-    size = len(reports)
-    x = (ones / reports - params.mechanism.p_star) / (params.mechanism.q_star - params.mechanism.p_star)
-    present = np.clip(x, 0, 1)
-    of_bit = RowNoise.of_mechanism(params.mechanism, repetition)
-    scale = (params.mechanism.q_star - params.mechanism.p_star) ** 2
-    noise = (of_bit.absent + present * (of_bit.present - of_bit.absent)) / scale / reports / size**2
-    chosen = repetition.per_client * present * (1 - present) / reports / size**2
-    variance = float((noise + chosen).sum())
+    size, of_bit = len(reports), RowNoise.of_mechanism(mechanism, repetition)
+    p, q = mechanism.p_star, mechanism.q_star
+    if q < p:
+        p, q, ones = 1 - p, 1 - q, reports - ones
+    of_groups = count_law(ones, reports, (p, q), (of_bit.absent, of_bit.present))
+    present, spread = np.clip(of_groups.shares, 0, 1), 0.0
     if target == "reporters":
         square = float(((2 * np.arange(size) + 1) @ present) / size**2)
         spread = max(square - float(present.mean()) ** 2 - 1 / (4 * size**2), 0.0)
-        variance = max(variance - spread / evidence.num_clients, float(noise.sum()))
+    law = law_of_mean(of_groups, reports / repetition.per_client, spread / evidence.num_clients)
     lowest, highest = buckets.edges
     width = highest - lowest
-    value, error = lowest + width * float(x.mean()), width * math.sqrt(variance)
-    reach = float(norm.isf((1 - level) / 2)) * error
-    low, high = (min(max(end, lowest), highest) for end in (value - reach, value + reach))
-    return IntervalEstimate(value, error, low, high)
+    low, high = (float(ends[0]) for ends in law.interval(level, law.p_values(), np.zeros(1, bool)))
+    low, high = (min(max(lowest + width * end, lowest), highest) for end in (low, high))
+    return IntervalEstimate(
+        lowest + width * float(law.shares[0]), width * math.sqrt(float(law.variances[0])), low, high
+    )
 
 
 def _grouped(reports: Counts, ones: Counts) -> tuple[Counts, Counts]:
