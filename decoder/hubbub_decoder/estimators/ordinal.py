@@ -166,7 +166,7 @@ def estimate_mean(evidence: Evidence, buckets: Buckets, target: Target, level: f
     p, q = mechanism.p_star, mechanism.q_star
     if q < p:
         p, q, ones = 1 - p, 1 - q, reports - ones
-    of_groups = count_law(ones, reports, (p, q), (of_bit.absent, of_bit.present))
+    of_groups = count_law(ones, reports.astype(float), (p, q), (of_bit.absent, of_bit.present))
     present, spread = np.clip(of_groups.shares, 0, 1), 0.0
     if target == "reporters":
         square = float(((2 * np.arange(size) + 1) @ present) / size**2)
