@@ -7,7 +7,7 @@ Reads a JSON object from each line of its input and answers by one line. Calls o
     digest  definition                                      -> digest
     encode  definition, secret, value, period, random       -> cohort, bits
     batch   definition, batch_id, period, group, reports    -> body
-    start   definitions, directory, url, now                the client of a directory, whose clock stands at a time
+    start   definitions, directory, url, now, groups        the client of a directory, whose clock stands at a time
     consent level                                           "on" or "off"
     record  metric, value
     advance now                                             sets the clock
@@ -82,10 +82,17 @@ class Session:
         self.now = datetime.now(UTC)
         self.client: Client | None = None
 
-    def start(self, definitions: list[dict[str, Any]], directory: str, url: str, now: str) -> dict[str, Any]:
+    def start(
+        self,
+        definitions: list[dict[str, Any]],
+        directory: str,
+        url: str,
+        now: str,
+        groups: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
         self.now = datetime.fromisoformat(now)
         metrics = Definitions([Metric.from_dict(fields) for fields in definitions])
-        self.client = Client(metrics, directory, url, clock=lambda: self.now, environment={})
+        self.client = Client(metrics, directory, url, clock=lambda: self.now, groups=groups, environment={})
         return {}
 
     def consent(self, level: Literal["on", "off"]) -> dict[str, Any]:

@@ -70,8 +70,8 @@ class Client:
         Limits on queued reports. None: the default `Limits`.
     groups
         Public labels of this app by the names of the groups of the definitions, such as ``{"version": "1.4.2"}``. They
-        are sent in clear. A report has the label that held when the client reached its period; a change in the middle
-        of a period counts from the next one on. A label must not depend on what is recorded.
+        are sent in clear. A report has the label with which the app first ran in its period, or last ran before it if
+        it did not run. A label must not depend on what is recorded.
     detached
         For programs that end at once. At most once a day a background process sends due reports, and this process
         sends only after it has run for a minute. A frozen program (PyInstaller) sends due reports itself, at its
@@ -508,6 +508,7 @@ class Client:
             self._parts.journal.after_fork_in_child()
             self._parts.compactor.after_fork_in_child()
             self._parts.enrollment.after_fork_in_child()
+            self._parts.builder.after_fork_in_child()
 
     def __del__(self) -> None:
         parts = getattr(self, "_parts", None)

@@ -8,6 +8,7 @@ written    all records that a client appended to its journal and snapshots, in o
 lived      the directory at the end of that life        withdrawn   the same after `off`
 torn       of a client killed in the middle of a write  compacting  of a client killed during a compaction
 local      of a client under consent `local`, with a clock that was set back
+labelled   of a client whose app was updated, with a metric that has a group
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-from hubbub import Buckets, Client, Definitions, Metric, Params
+from hubbub import Buckets, Client, Definitions, Group, Metric, Params
 from hubbub.client import collaborators
 from hubbub.metrics.buckets import Several
 from hubbub.sdk.assembly import Collaborators
@@ -43,6 +44,7 @@ PAGE = Metric.string("page", Params(num_bits=16, num_hashes=2, num_cohorts=4, pr
 THEME = Metric.categorical("theme", ("light", "dark"), prob_p=0, prob_q=1, prob_f=0.5, hold=7)
 HOURS = Metric.ordinal("hours", Buckets((0, 4, 8), several=Several.SUM), prob_p=0, prob_q=1, prob_f=0.5)
 METRICS = Definitions([PAGE, THEME, HOURS])
+LABELLED = Metric.boolean("updated", prob_p=0, prob_q=1, prob_f=0.5, group=Group("version", ("1.x", "2.x", "other")))
 END = date(2026, 12, 20)
 """A day after all of them."""
 
@@ -115,12 +117,14 @@ class Script:
         self.transport, self._random = ScriptedTransport(self.clock), SeededBytes(seed)
         self.machine = b"one machine"
 
-    def start(self, *, renew: bool = False) -> Client:
+    def start(self, *, renew: bool = False, version: str = "") -> Client:
+        """version : of an app whose definitions have a metric with a group, too"""
         return Client(
-            METRICS,
+            Definitions([*METRICS.values(), LABELLED]) if version else METRICS,
             STATE,
             "http://127.0.0.1:1",
             policy=UNLIMITED,
+            groups={"version": version} if version else None,
             environment={},
             clock=self.clock,
             transport=self.transport,
@@ -245,12 +249,30 @@ def local(script: Script) -> None:
     record(client)
 
 
+def labelled(script: Script) -> None:
+    client = script.start(version="1.9")
+    client.set_consent("on")
+    client.record("updated", True)
+    script.clock.move(days=4)
+    client = script.start(version="2.0")
+    record(client)
+    assert collaborators(client).compactor.compact(always=True)
+    client.record("updated", False)
+
+
 def renew_identity_of(client: Client) -> None:
     parts = collaborators(client)
     assert renew_identity(parts.journal, parts.consent_manager._secret_file)
 
 
-SCRIPTS = {"lived": life, "withdrawn": withdrawal, "torn": torn, "compacting": compacting, "local": local}
+SCRIPTS = {
+    "lived": life,
+    "withdrawn": withdrawal,
+    "torn": torn,
+    "compacting": compacting,
+    "local": local,
+    "labelled": labelled,
+}
 
 
 def journals() -> dict[str, bytes]:
@@ -261,8 +283,8 @@ def journals() -> dict[str, bytes]:
             script = Script(name)
             run(script)
             files |= {f"{name}/{file}": content for file, content in script.disk.contents().items()}
-            if run is withdrawal:
-                files["written"] = b"".join(script.disk.written)
+            if run in (withdrawal, labelled):
+                files["written"] = b"".join([files.get("written", b""), *script.disk.written])
     files["reports.json"] = json.dumps({name: reports(files, name) for name in SCRIPTS}, indent=1).encode()
     return files
 

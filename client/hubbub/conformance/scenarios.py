@@ -6,8 +6,8 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,8 +25,10 @@ from hubbub.encoding.responses import PermanentResponse
 from hubbub.encoding.secret import Secret
 from hubbub.errors import HubbubError
 from hubbub.files.regular_files import read_regular
+from hubbub.metrics.group import Group
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
+from hubbub.metrics.periods import PeriodKind
 from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch
 from hubbub.wire.problems import ProblemType
 
@@ -44,9 +46,19 @@ WIDE = Metric.string(
     "wide", Params(num_bits=128, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5), **_FIELDS
 )
 """All its reports of one value differ."""
+UPDATED = Metric.boolean(
+    "updated", prob_p=0.25, prob_q=0.75, prob_f=0.5, group=Group("version", ("1.x", "2.x", "other")), **_FIELDS
+)
+WEEKLY = replace(UPDATED, name="weekly", period=PeriodKind.WEEK)
 _REPORTS_OF_A_PROCESS = 64
 _KEY = bytes(range(32))
 _STEP = timedelta(hours=6)
+_RUNS = ((0, "1.9"), (0, "2.0"), (0, "1.8"), (1, "2.1"), (5, "3.0"), (8, "1.9"), (9, "2.0"))
+"""Starts of an app: the day after a Monday, and the version."""
+_RECORDING = ("2.0", "3.0")
+_LABELS = ("1.x", "2.x", "2.x", "2.x", "2.x", "other", "other", "other", "1.x", "2.x", "2.x", "2.x")
+_LABELS_OF_WEEKS = ("1.x", "1.x", "2.x")
+"""The labels of the days, and of the weeks, that follow."""
 CANARY = "canary-6b1f7a3c9e"
 
 
@@ -73,13 +85,13 @@ class Kit(Protocol):
 
 @dataclass
 class World:
-    """A client on one directory, its aggregator, and the time of both."""
+    """A client on one directory, its aggregator, the time of both, and the public labels of the app."""
 
     kit: Kit
     directory: Path
     aggregator: ScriptedAggregator
     definitions: tuple[Metric, ...]
-    starts: int = field(default=0)
+    groups: dict[str, str] = field(default_factory=dict)
 
     def call(self, name: str, **fields: Any) -> None:
         """Ask the adapter. Raises NotClaimedError, or BrokenError for a refusal."""
@@ -88,7 +100,8 @@ class World:
     def start(self) -> None:
         """Start the client."""
         definitions = [metric.to_dict() for metric in self.definitions]
-        where = {"directory": str(self.directory), "url": self.aggregator.url}
+        where: dict[str, Any] = {"directory": str(self.directory), "url": self.aggregator.url}
+        where |= {"groups": self.groups} if self.groups else {}
         self.call("start", definitions=definitions, now=self._now(), **where)
 
     def agree(self) -> None:
@@ -480,6 +493,34 @@ def _bits_of(answer: Mapping[str, Any]) -> int:
     return int.from_bytes(row, "little")
 
 
+def labels_of_the_runs(world: World) -> None:
+    """A period has the label of the first run in it, and without one that of the last run before it, whatever is recorded."""
+    first = world.aggregator.now.date()
+    first -= timedelta(days=first.weekday())
+    world.aggregator.now = datetime.combine(first, time(9), UTC)
+    for started, (day, version) in enumerate(_RUNS):
+        if started:
+            world.call("stop")
+        world.aggregator.now = datetime.combine(first + timedelta(days=day), time(9 + started), UTC)
+        world.groups = {"version": version}
+        world.start()
+        if not started:
+            world.call("consent", level="on")
+        if version in _RECORDING:
+            world.record(UPDATED, True)
+    world.advance(days=22)
+    labels = {(batch.metric, batch.period): batch.group for batch in world.batches}
+    expected = {(UPDATED.name, str(first + timedelta(days=day))): label for day, label in enumerate(_LABELS)}
+    expected |= {
+        (WEEKLY.name, str(first + timedelta(weeks=week))): label for week, label in enumerate(_LABELS_OF_WEEKS)
+    }
+    for key, label in expected.items():
+        if labels.get(key) != label:
+            raise BrokenError(
+                f"{key[0]} has the label {labels.get(key)} in the period {key[1]}, and {label} is that of its first run, or else of the last run before it"
+            )
+
+
 Scenario = Callable[[World], None]
 SCENARIOS: tuple[tuple[int, str, str, Scenario, tuple[Metric, ...]], ...] = (
     (101, "one report for each metric and period", "client.md, Lifecycle of a report", one_report_a_period, ()),
@@ -509,5 +550,6 @@ SCENARIOS: tuple[tuple[int, str, str, Scenario, tuple[Metric, ...]], ...] = (
         believes_only_the_aggregator,
         ANSWERED,
     ),
+    (116, "labels of periods with and without a run", "format.md, Labels", labels_of_the_runs, (UPDATED, WEEKLY)),
 )
 """Number, title, page and section, scenario, and the metrics of the client."""

@@ -82,7 +82,7 @@ class Account(NamedTuple):
     newest_epoch      : largest epoch ever charged in this enrollment (metrics with `hold`)
     response          : number of the permanent response of `epoch`, see `response_number`
     lifetime_epsilon  : the lowest limit of the metric's name that this client has seen; see `allocation.py`
-    group             : value of the metric's group in the next period, set when the account reached it; "": the metric has none
+    group             : value of the metric's group in the next period, in accounts that an earlier version wrote; else "", see `State.group_labels`
     """
 
     subject: str

@@ -102,13 +102,11 @@ def build(configuration: Configuration, seams: Seams) -> Collaborators:
     today, limit = PeriodClock(clock), ConsentLimit(configuration.consent_limit)
     lease = DefinitionLease(configuration.directory, disk, (metric.digest for metric in definitions.values()))
     encoders = SubjectEncoders(journal, secret_file.load, random_bytes)
-    labels = configuration.groups
     enrollment = Enrollment(
         journal,
         definitions,
         configuration.policy,
         today,
-        labels=labels,
         include_client=not configuration.per_subject,
         lease=lease,
     )
@@ -118,7 +116,7 @@ def build(configuration: Configuration, seams: Seams) -> Collaborators:
         encoders,
         enrollment,
         today,
-        labels=labels,
+        labels=configuration.groups,
         limits=configuration.limits,
         random_bytes=random_bytes,
     )

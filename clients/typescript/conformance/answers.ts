@@ -50,6 +50,7 @@ interface Start {
   directory: string;
   url: string;
   now: string;
+  groups?: Record<string, string>;
 }
 
 const ENCODING: Readonly<Record<string, Call>> = {
@@ -91,10 +92,10 @@ export class Session {
   }
 
   readonly #calls: Readonly<Record<string, Call>> = {
-    start: async ({ definitions, directory, url, now }: Start) => {
+    start: async ({ definitions, directory, url, now, groups = {} }: Start) => {
       this.#now = Date.parse(now);
       const machine = { pauseWhenAutomated: false, requirePersistence: false, clock: () => this.#now };
-      this.#client = new Client({ definitions, url, storage: this.#storage(directory), ...machine });
+      this.#client = new Client({ definitions, url, groups, storage: this.#storage(directory), ...machine });
       await this.#client.started;
       return {};
     },

@@ -4,6 +4,7 @@ import type { RandomBytes } from "./bytes.ts";
 import { HubbubError } from "./errors.ts";
 import type { Value } from "./kinds.ts";
 import { type Definition, Metric } from "./metric.ts";
+import { DAY } from "./periods.ts";
 import { checkPolicy, DEFAULT_POLICY, type Policy } from "./privacy.ts";
 import { isClockBehind, type Outcome, Recorder } from "./recorder.ts";
 import { applyResponse, backoffUntil, nextBatch, rescheduleOverdue } from "./retry_policy.ts";
@@ -141,8 +142,10 @@ export class Client {
     if (level === "on") void this.#storage.persist().catch(() => undefined); // Firefox asks the user, who may never answer
     await this.#writing;
     const saved = await this.#changed((state, now) => {
+      const wasOff = state.consent === "off";
       const changes = this.#recorder.changeConsent(state, level, text, now);
       if (changes) this.#recorder.enroll(state, now);
+      if (wasOff) this.#recorder.noteRun(state, now, true);
       return [true, changes];
     });
     const isSaved = saved === true && (await this.#synced());
@@ -216,7 +219,8 @@ export class Client {
 
   #schedule(wait: number): void {
     if (this.#isClosed || this.#paused) return;
-    const wakesAt = performance.now() + Math.min(wait, LONGEST_SLEEP);
+    const untilMidnight = DAY - (this.#clock() % DAY); // a round then fixes the labels of the new period, whatever is recorded
+    const wakesAt = performance.now() + Math.min(wait, LONGEST_SLEEP, untilMidnight);
     if (this.#timer !== undefined && this.#wakesAt <= wakesAt) return;
     clearTimeout(this.#timer);
     this.#wakesAt = wakesAt;
@@ -242,6 +246,7 @@ export class Client {
       if (state.consent === "off") return [LONGEST_SLEEP, false];
       if (!this.#isEnrolled) this.#recorder.enroll(state, now);
       let changed = this.#recorder.buildDue(state, now, isPersistent) || !this.#isEnrolled;
+      changed = this.#recorder.noteRun(state, now, !this.#isEnrolled) || changed;
       if (!hurry) changed = rescheduleOverdue(state, now, this.#random) || changed;
       const next = nextBatch(state, now, hurry);
       this.#isDue = next !== null && next.time <= now;

@@ -6,6 +6,7 @@
  */
 
 import { HubbubError } from "./errors.ts";
+import type { Labels } from "./groups.ts";
 import type { Kind } from "./kinds.ts";
 import type { Metric } from "./metric.ts";
 
@@ -56,8 +57,8 @@ export interface Account {
   firstPeriod: string;
   /** Periods with a report, the newest last. A clock that is set back reopens none of them. */
   formed: string[];
-  /** Value of the metric's group in each open period. */
-  groups: Record<string, string>;
+  /** Value of the metric's group from each period on. */
+  groups: Labels;
 }
 
 const SLACK = 1e-9;

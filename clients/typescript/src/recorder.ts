@@ -9,6 +9,7 @@ import { batchBody } from "./batch.ts";
 import { fromHex, type RandomBytes, toBigInt, toHex } from "./bytes.ts";
 import { Encoder } from "./encoder.ts";
 import { InvalidValueError } from "./errors.ts";
+import { afterRun, labelOf } from "./groups.ts";
 import { combined, type TrueBits, type Value } from "./kinds.ts";
 import type { Metric } from "./metric.ts";
 import { DAY, isoDay, nextPeriod, periodNumber, periodOf, startOf } from "./periods.ts";
@@ -251,12 +252,25 @@ export class Recorder {
         this.#form(state, metric, account, period, now);
         changed = true;
       }
-      if (metric.group && account.groups[current] === undefined) {
-        account.groups = { [current]: metric.groupValue(this.#labels) };
-        changed = true;
-      }
     }
     return this.#discard(state, now) || changed;
+  }
+
+  /**
+   * Fixes the label of each current period that no run of the app has reached. isStart : whether the app was started, or consent given: later
+   * periods without a run have its label. Recordings fix no label. Returns whether anything changed.
+   */
+  noteRun(state: State, now: number, isStart: boolean): boolean {
+    if (state.consent === "off" || isClockBehind(state, now)) return false;
+    let changed = false;
+    for (const metric of this.#collected(now)) {
+      const account = state.accounts[metric.digest];
+      if (!metric.group || !account) continue;
+      const groups = afterRun(account.groups, metric.period, periodOf(metric.period, now), metric.groupValue(this.#labels), isStart);
+      changed ||= groups !== account.groups;
+      account.groups = groups;
+    }
+    return changed;
   }
 
   #form(state: State, metric: Metric, account: Account, period: string, now: number): void {
@@ -274,7 +288,7 @@ export class Recorder {
     const next = startOf(nextPeriod(metric.period, isoDay(end)));
     const due = end + uniform(this.#random) * Math.min(next - end, MAX_BATCH_AGE);
     const isLate = due < now;
-    const group = account.groups[period] ?? metric.groupValue(this.#labels);
+    const group = metric.group ? labelOf(account.groups, period) || metric.groupValue(this.#labels) : "";
     state.queue.push({
       id,
       metric: metric.name,

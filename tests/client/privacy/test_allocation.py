@@ -60,7 +60,7 @@ class Life:
     def start(self) -> None:
         definitions, today = Definitions(list(self.metrics)), PeriodClock(self.clock)
         encoders = SubjectEncoders(self.journal, lambda: self.secret, self.random_bytes)
-        enroller = Enrollment(self.journal, definitions, self.policy, today, labels={}, include_client=True, lease=None)
+        enroller = Enrollment(self.journal, definitions, self.policy, today, include_client=True, lease=None)
         self.builder = BatchBuilder(
             self.journal,
             definitions,

@@ -2,7 +2,7 @@
 
 Exception: an account of a metric with `hold` or f = 0 sends no more reports once its share of the budget is spent.
 
-A report has the value of the metric's group that held when its account reached the period, whatever was recorded, and a batch has one value.
+A report has the label of its period, see `group_labels.py`: `note_run` fixes it, and no recording does.
 
 When a period has ended, its draft, or an empty report, becomes part of a batch, once. One journal event holds the batch with its id and
 the accounts that it charges. Call every method inside `with journal`.
@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime, timedelta
 from hubbub.consent import Consent
 from hubbub.encoding.secret import Secret
 from hubbub.metrics.definitions import Definitions
-from hubbub.metrics.metric import has_expired
+from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import OPEN_BEFORE, Period, PeriodKind, midnight
 from hubbub.number_checks import check_integer
 from hubbub.privacy.ledger import Account, EncodedReport, Key
@@ -26,7 +26,8 @@ from hubbub.sdk.recording.enrollment import ACCOUNTS_PER_SLICE, Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.clock import CurrentPeriod, PeriodClock
 from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
-from hubbub.sdk.storage.events import AccountChange, BatchCreation, BatchRemoval, QueuedBatch
+from hubbub.sdk.storage.events import AccountChange, BatchCreation, BatchRemoval, GroupLabels, QueuedBatch
+from hubbub.sdk.storage.group_labels import after_run
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
 from hubbub.wire.batch import Batch, new_batch_id
@@ -93,6 +94,32 @@ class BatchBuilder:
         self._unchecked: list[Key] = []
         self._earliest_end = date.max
         self._is_new = OncePerKey()
+        self._notes_runs = True
+
+    def note_run(self, state: State, *, is_start: bool = False) -> None:
+        """Fix the label of each current period that no run of the app has reached.
+
+        is_start : whether the app was started, or consent given: later periods without a run have its label
+
+        Recordings fix no label. A child of a fork does not either, because only a recording starts its thread.
+        """
+        if not self._notes_runs or self._is_clock_behind(state):
+            return
+        changed = []
+        for metric in self._definitions.values():
+            period = self._clock.current(metric.period).period
+            if metric.group is None or has_expired(metric, period.start):
+                continue
+            before = state.group_labels.get(metric.digest, [])
+            steps = after_run(before, period, metric.group_value(self._labels), is_start=is_start)
+            if steps != before:
+                changed.append(GroupLabels(metric.digest, steps))
+        if changed:
+            self._journal.write(*changed)
+
+    def after_fork_in_child(self) -> None:
+        """Leave the labels to the processes that were started."""
+        self._notes_runs = False
 
     def build_due(self, state: State) -> bool:
         """Build batches of one slice of the accounts, and discard batches beyond the limits; return whether accounts are left.
@@ -102,6 +129,7 @@ class BatchBuilder:
         secret = self._encoders.secret(state)
         if secret is None:
             return False
+        self.note_run(state)
         if self._enrollment.enroll_others(state):
             return True
         today = self._clock.now().date()
@@ -148,6 +176,7 @@ class BatchBuilder:
         secret = None if state.consent is Consent.OFF else self._encoders.secret(state)
         if secret is None:
             return
+        self.note_run(state)
         while self._enrollment.enroll_others(state):
             pass
         if include_open_periods:
@@ -173,7 +202,7 @@ class BatchBuilder:
         ]
         if not far:
             return
-        if self._clock.now().timestamp() < state.clock_confirmed_at - OPEN_BEFORE.total_seconds():
+        if self._is_clock_behind(state):
             self._log_once(
                 "The system clock is earlier than a time the aggregator confirmed. No reports are created until the clock is correct."
             )
@@ -194,6 +223,10 @@ class BatchBuilder:
                 for account in far
             )
         )
+
+    def _is_clock_behind(self, state: State) -> bool:
+        """Whether an aggregator confirmed a later date than the clock's."""
+        return self._clock.now().timestamp() < state.clock_confirmed_at - OPEN_BEFORE.total_seconds()
 
     def _log_once(self, message: str) -> None:
         if self._is_new(message):
@@ -228,7 +261,7 @@ class BatchBuilder:
 
     def _build(self, state: State, secret: Secret, keys: Sequence[Key], until: date) -> None:
         """Write one event for each batch of the periods of these accounts that end by `until`."""
-        by_batch: dict[tuple[str, str, str], list[tuple[EncodedReport, Account]]] = {}
+        by_batch: dict[tuple[str, str], list[tuple[EncodedReport, Account]]] = {}
         without_report: list[AccountChange] = []
         accounts = [state.accounts[key] for key in keys if key in state.accounts]
         queued: set[tuple[str, str]] = set()
@@ -239,16 +272,17 @@ class BatchBuilder:
             end = min(until, self._clock.current(saved.period).period.next().start)
             for period, report, after in self._reports(state, secret, saved, end, queued):
                 if report is not None:
-                    by_batch.setdefault((period, account.digest, account.group), []).append((report, after))
+                    by_batch.setdefault((period, account.digest), []).append((report, after))
                     written = after
                 account = after
             if account.next_period_start != written.next_period_start:  # the last periods have no report
                 without_report.append(AccountChange(account))
         events: list[BatchCreation] = []
         formed = state.formed
-        for (period, _, group), reports in sorted(by_batch.items(), key=lambda item: item[0][0]):
+        for (period, _), reports in sorted(by_batch.items(), key=lambda item: item[0][0]):
             formed += len(reports)
             local = state.consent is Consent.LOCAL
+            group = self._label(state, self._definitions[reports[0][1].metric], period)
             events.append(
                 _batch_created(period, group, reports, formed, self._clock.now(), self._random_bytes, local=local)
             )
@@ -256,6 +290,12 @@ class BatchBuilder:
                 self._warn_stood_in(reports)
         if events or without_report:
             self._journal.write(*events, *without_report)
+
+    def _label(self, state: State, metric: Metric, period: str) -> str:
+        """Return the label of a period; that of this run if another process gave consent and no run was noted yet."""
+        return (
+            "" if metric.group is None else state.group_label(metric.digest, period) or metric.group_value(self._labels)
+        )
 
     def _reports(
         self, state: State, secret: Secret, account: Account, until: date, queued: Container[tuple[str, str]]
@@ -265,19 +305,18 @@ class BatchBuilder:
         Under consent `local` the ledger is not charged, because these reports are never sent.
         """
         metric, charged = self._definitions.get(account.metric), state.consent is not Consent.LOCAL
-        group = account.group if metric is None else metric.group_value(self._labels)
         oldest = date.fromordinal(max(1, self._clock.now().toordinal() - MAX_BATCH_AGE.days))
         start = max(account.next_period_start, str(Period.containing(account.period, oldest)))
         if start < state.reports_from <= str(self._clock.now().date()):  # a later day was set under a wrong clock
             start = max(start, str(Period.containing(account.period, date.fromisoformat(state.reports_from))))
         if start != account.next_period_start:
-            account = account._replace(next_period_start=start, group=group)
+            account = account._replace(next_period_start=start)
             yield start, None, account
         while (period := account.next_period()).next().start <= until:
             if metric is None or not self._is_current(state, account, period):
                 return  # not even a draft: its report would reveal that a value was recorded
             name = account.next_period_start
-            account = account._replace(next_period_start=str(period.next()), group=group)
+            account = account._replace(next_period_start=str(period.next()))
             if name < account.replanned_before and (
                 (account.digest, name) in queued or state.was_attempted(account.digest, name)
             ):

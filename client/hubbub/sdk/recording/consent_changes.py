@@ -113,7 +113,8 @@ class ConsentManager:
             return
         self._copies.check(state)  # the first enrollment made the ledger key that the check needs
         self._enrollment.enroll(state)
-        # one slice of the accounts, before anything is recorded: their reports get the label; the upload thread builds the rest
+        self._builder.note_run(state, is_start=True)
+        # one slice of the accounts, before anything is recorded; the upload thread builds the rest
         self._builder.build_due(state)
 
     def _agree(self, state: State, consent: Consent, text: str) -> bool:

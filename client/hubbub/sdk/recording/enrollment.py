@@ -6,8 +6,6 @@ and `after_fork_in_child` inside `with journal`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import Period
@@ -28,7 +26,6 @@ ACCOUNTS_PER_SLICE = 500
 class Enrollment:
     """Enrolls the client (subject "") and its subjects: reserves a share of the budget for each metric.
 
-    labels         : of the app, by the names of groups
     include_client : whether the client itself is a subject
     """
 
@@ -39,7 +36,6 @@ class Enrollment:
         policy: Policy,
         clock: PeriodClock,
         *,
-        labels: Mapping[str, str],
         include_client: bool,
         lease: DefinitionLease | None,
     ) -> None:
@@ -47,7 +43,6 @@ class Enrollment:
         self._definitions = definitions
         self._policy = policy
         self._clock = clock
-        self._labels = labels
         self._include_client = include_client
         self._lease = lease
         self._used_elsewhere: frozenset[str] = frozenset()
@@ -121,8 +116,7 @@ class Enrollment:
         for metric in self._definitions.values():
             period = self._clock.current(metric.period).period
             if not has_expired(metric, period.start):
-                group = metric.group_value(self._labels)
-                requests.append((metric, _account(state, subject, metric, period, group)))
+                requests.append((metric, _account(state, subject, metric, period)))
         changed = list(allocate(self._policy, state.accounts_of(subject), requests, state.enrollments, self._in_use))
         if changed:
             self._journal.write(*(AccountChange(account) for account in changed))
@@ -131,14 +125,14 @@ class Enrollment:
                 log_when_unlocked("%s. The metric is not collected", account.refused)
 
 
-def _account(state: State, subject: str, metric: Metric, period: Period, group: str) -> Account:
+def _account(state: State, subject: str, metric: Metric, period: Period) -> Account:
     """Return the account of a subject and metric, new or continued. Periods without reports are not made up for."""
     account = state.accounts.get((subject, metric.digest))
     if account is None:
-        account = new_account(subject, metric, period)._replace(group=group)
+        account = new_account(subject, metric, period)
         sent_until = max((end for _, end in state.attempted_periods.get(metric.digest, ())), default="")
         return account._replace(replanned_before=sent_until) if sent_until > account.next_period_start else account
     is_paused = account.refused or account.enrollment != state.enrollments
     if is_paused and account.next_period_start < str(period):
-        return account._replace(next_period_start=str(period), group=group)
+        return account._replace(next_period_start=str(period))
     return account

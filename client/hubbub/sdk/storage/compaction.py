@@ -33,6 +33,7 @@ from hubbub.sdk.storage.events import (
     EnrollmentStart,
     Event,
     FailedUploads,
+    GroupLabels,
     LedgerKey,
     MachineTags,
     MetricPause,
@@ -198,6 +199,8 @@ def protected_events(state: State) -> Iterator[Event]:
     yield ClockConfirmation(state.clock_confirmed_at)
     for digest, runs in _live_items(state.attempted_periods):
         yield AttemptedPeriods(digest, runs)
+    for digest, steps in _live_items(state.group_labels):
+        yield GroupLabels(digest, steps)
     for _, account in _live_items(state.accounts):
         yield AccountChange(account)
 

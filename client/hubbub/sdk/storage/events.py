@@ -6,7 +6,7 @@ lost one, and applying an event twice is harmless. Only two counts are added up,
 
     {"event": WORD, FIELD: VALUE, ...}        bytes in hex; of the classes and their words see `_WORDS`
 
-Events are named tuples and not dataclasses, because 27 frozen dataclasses would take 14 ms of `import hubbub`, and these take 2.
+Events are named tuples and not dataclasses, because 28 frozen dataclasses would take 14 ms of `import hubbub`, and these take 2.
 """
 
 import json
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Self
 from hubbub.consent import Consent
 from hubbub.metrics.periods import Period, PeriodKind, midnight
 from hubbub.privacy.ledger import Account, EncodedReport
+from hubbub.sdk.storage.group_labels import LabelSteps
 from hubbub.sdk.storage.record_format import encode_record, iter_payloads
 from hubbub.wire.batch import Batch
 
@@ -261,6 +262,13 @@ class AttemptedPeriods(NamedTuple):
     runs: Runs
 
 
+class GroupLabels(NamedTuple):
+    """All labels of a definition's periods, see `group_labels.py`."""
+
+    digest: str
+    steps: LabelSteps
+
+
 class DetachedStart(NamedTuple):
     """A detached process was started at this time (POSIX seconds)."""
 
@@ -351,6 +359,7 @@ ClientEvent = (
     | MetricPause
     | ClockConfirmation
     | AttemptedPeriods
+    | GroupLabels
     | DetachedStart
     | ConsentChange
     | Erasure
@@ -385,6 +394,7 @@ _WORDS: dict[type[Event], tuple[str, tuple[str, ...]]] = {
     MetricPause: ("metric_paused", ("digest",)),
     ClockConfirmation: ("clock_confirmed", ()),
     AttemptedPeriods: ("attempted_periods", ("digest",)),
+    GroupLabels: ("group_labels", ("digest",)),
     DetachedStart: ("detached_started", ()),
     ConsentChange: ("consent", ()),
     Erasure: ("erased", ()),

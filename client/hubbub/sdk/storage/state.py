@@ -41,6 +41,7 @@ from hubbub.sdk.storage.events import (
     Erasure,
     Event,
     FailedUploads,
+    GroupLabels,
     IdentityRenewal,
     IgnoredRecordings,
     LedgerKey,
@@ -54,6 +55,7 @@ from hubbub.sdk.storage.events import (
     Runs,
     SentSnapshot,
 )
+from hubbub.sdk.storage.group_labels import LabelSteps, label_of
 from hubbub.wire.batch import Batch
 from hubbub.wire.json_values import json_value
 
@@ -191,6 +193,8 @@ class State:
         """System time when an aggregator's clock last agreed with it (POSIX seconds): the true time is not earlier."""
         self.attempted_periods: dict[str, Runs] = {}
         """Days of the periods that an upload was attempted for, by digest."""
+        self.group_labels: dict[str, LabelSteps] = {}
+        """Labels of the periods of each definition with a group, by digest."""
         self.formed = 0
         self.acknowledged = 0
         self.damaged = 0
@@ -247,6 +251,8 @@ class State:
         match event:
             case AttemptedPeriods(digest, runs):
                 self.attempted_periods[digest] = runs
+            case GroupLabels(digest, steps):
+                self.group_labels[digest] = steps
             case IgnoredRecordings(counts):
                 self.ignored.update(counts)
             case Backoff():
@@ -304,6 +310,10 @@ class State:
         self.enrollments, self.secret_tag = number, secret_tag
 
     def _change_account(self, account: Account) -> None:
+        if account.group:  # of an earlier version, which kept the label with the account
+            following = str(account.next_period().next())
+            self.group_labels[account.digest] = [[account.next_period_start, account.group], [following, account.group]]
+            account = account._replace(group="")
         if account.response == account.epoch == account.newest_epoch is not None:
             account = account._replace(newest_epoch=None, response=None)  # the same account, as a replay reads it
         self.accounts[account.key] = account
@@ -391,12 +401,18 @@ class State:
         self.last_sent.clear()
         self.machine_tags = ()
         self.secret_tag = ""
+        self.group_labels.clear()
         for key, account in self.accounts.items():
             self.accounts[key] = account._replace(sealed=b"", tag=b"", tags=(), epoch=None)
 
     def was_attempted(self, digest: str, period: str) -> bool:
         """Return whether an upload of this definition and period may ever have been sent."""
         return any(start <= period < end for start, end in self.attempted_periods.get(digest, ()))
+
+    def group_label(self, digest: str, period: str) -> str:
+        """Return the label of a definition's period; "" if it has none."""
+        steps = self.group_labels.get(digest)
+        return label_of(steps, period) if steps else ""
 
     def unknown_metrics(self) -> list[str]:
         """Return the names of the metrics with queued reports that the aggregator does not have."""

@@ -227,7 +227,7 @@ def _held(state: State, definitions: Mapping[str, Metric]) -> Element:
         content.append(
             _report_block(
                 f"{metric} (user {subject[:8]})" if subject else metric,
-                account.group if account else "",
+                state.group_label(digest, draft.period),
                 draft.period,
                 element("span", status, class_="pill plain"),
                 [_bits(draft.report.cohort, draft.report.bits, _num_bits(definitions, metric, digest))],
