@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from hubbub.consent import Consent, ConsentRecord
 from hubbub.errors import HubbubError, ParameterError
+from hubbub.files.posix import unsupported_platform
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.kinds import JointValue, Value
 from hubbub.metrics.periods import utc_now
@@ -50,7 +51,7 @@ class Client:
     """Telemetry client of one installation. All processes that share `state` are one client.
 
     Nothing is recorded before `set_consent("on")` or `set_consent("local")`. `state` keeps the consent. Methods raise
-    only if they are called wrongly.
+    only if they are called wrongly. On Windows the client is paused: it records, stores and sends nothing.
 
     Parameters
     ----------
@@ -143,6 +144,7 @@ class Client:
             ca_certs=ca_certs,
             authorization=authorization,
             automation=automation if pause_when_automated and transport is None else None,
+            platform=unsupported_platform(),
             has_transport=transport is not None,
             has_disk=disk is not None,
         )
@@ -460,13 +462,16 @@ class Client:
 
     def _set_consent_when_paused(self, consent: Consent, text: str) -> list[str]:
         """Save a withdrawal in a directory that holds a state, and nothing else."""
+        refusal = [f"this process is paused, {self._configuration.paused}"]
         if consent is not Consent.OFF:
-            return [f"this process is paused, {self._configuration.paused}"]
+            return refusal
         from hubbub.sdk.assembly import build
         from hubbub.sdk.storage.events import JOURNAL, SNAPSHOT
 
         if not any((self._configuration.directory / name).exists() for name in (JOURNAL, SNAPSHOT)):
             return []
+        if unsupported_platform():
+            return refusal
         parts = build(replace(self._configuration, paused=""), self._seams)
         try:
             return parts.consent_manager.withdraw(text)

@@ -42,7 +42,8 @@ class ConsentRecord:
         The stricter of `level` and the limits of this process: its environment, a pause, and a withdrawal that could
         not be saved.
     paused
-        Why this process records, stores and sends nothing, such as "automation (CI)"; empty if it is not paused.
+        Why this process records, stores and sends nothing, such as "automation (CI)" or "platform (win32)"; empty if it is not
+        paused.
     """
 
     level: Consent

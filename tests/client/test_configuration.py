@@ -27,6 +27,7 @@ ARGUMENTS: dict[str, Any] = {
     "ca_certs": None,
     "authorization": None,
     "automation": None,
+    "platform": "",
     "has_transport": False,
     "has_disk": False,
 }

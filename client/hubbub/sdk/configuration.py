@@ -95,11 +95,13 @@ def configure(
     ca_certs: str | None,
     authorization: Authorization | None,
     automation: str | None,
+    platform: str,
     has_transport: bool,
     has_disk: bool,
 ) -> Configuration:
     """Return the configuration of a client.
 
+    platform                : name of an operating system that the client does not support, which pauses it in any case; else ""
     automation              : sign that a machine runs the program, which pauses the client, but not in debug mode; None: no sign
     has_transport, has_disk : whether the app gave its own. The URL is not checked if its own transport is used
     """
@@ -122,11 +124,13 @@ def configure(
     messages = [(logging.WARNING, warning) for warning in settings.warnings]
     if settings.url is not None:
         messages.append((logging.INFO, f"HUBBUB_URL is set: reports are sent to {settings.url}"))
-    paused = "" if automation is None or settings.is_debug else f"automation ({automation})"
+    is_debug = settings.is_debug and not platform
+    paused = "" if automation is None or is_debug else f"automation ({automation})"
+    level, rest = logging.INFO, "Consent stays as it is"
+    if platform:
+        paused, level, rest = f"platform ({platform})", logging.WARNING, "hubbub runs on Linux and macOS"
     if paused:
-        messages.append(
-            (logging.INFO, f"paused, {paused}: this process records, stores and sends nothing. Consent stays as it is")
-        )
+        messages.append((level, f"paused, {paused}: this process records, stores and sends nothing. {rest}"))
     definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
     configuration = Configuration(
         definitions=definitions,
@@ -142,11 +146,11 @@ def configure(
         ca_certs=_check_ca_certs(ca_certs),
         authorization=authorization,
         consent_limit=Consent.OFF if paused else settings.consent,
-        is_debug=settings.is_debug,
+        is_debug=is_debug,
         paused=paused,
         messages=tuple(messages),
     )
-    if settings.is_debug or not has_transport:
+    if is_debug or not has_transport:
         check_url(configuration.url)
     return configuration
 

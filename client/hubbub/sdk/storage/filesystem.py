@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -14,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Protocol
 
+from hubbub.files.posix import current_user, lock_file, require_posix, restrict_mode, unlock_file
 from hubbub.files.private_file import make_private_directory
 from hubbub.sdk.runtime.safe_logging import log_when_unlocked
 
@@ -170,13 +170,14 @@ class _PrivateFile:
     _descriptor = -1
 
     def __init__(self, path: Path) -> None:
+        require_posix()
         self._descriptor = os.open(path, _NEW, 0o600)
         try:
             status = os.fstat(self._descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, f"{path.name} is not a regular file")
-            if status.st_uid != os.geteuid():
-                owners = f"{path.name} belongs to user {status.st_uid}, this process runs as user {os.geteuid()}"
+            if status.st_uid != current_user():
+                owners = f"{path.name} belongs to user {status.st_uid}, this process runs as user {current_user()}"
                 raise PermissionError(errno.EPERM, owners)
             if status.st_mode & 0o077:
                 _restrict_mode(path, self._descriptor, status.st_mode)
@@ -233,6 +234,7 @@ class SystemDisk:
     """
 
     def make_directory(self, path: Path) -> None:
+        require_posix()
         make_private_directory(path)
 
     def open(self, path: Path) -> File:
@@ -275,7 +277,7 @@ class SystemDisk:
 
 def _restrict_mode(path: Path, descriptor: int, mode: int) -> None:
     with suppress(OSError):  # a file system without modes
-        os.fchmod(descriptor, 0o600)
+        restrict_mode(descriptor, 0o600)
     log_when_unlocked(
         "%s had mode %04o and was changed to 0600. Anyone who read the secret can remove the permanent noise from this client's reports. "
         'If that is possible, call set_consent("off") and then "on" to create a new secret.',
@@ -289,13 +291,13 @@ class SystemLock(_PrivateFile):
 
     def acquire(self, *, wait: bool) -> bool:
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._descriptor, wait=wait)
         except BlockingIOError:
             return False
         return True
 
     def release(self) -> None:
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        unlock_file(self._descriptor)
 
 
 class MemoryDisk:

@@ -43,7 +43,7 @@ def secret_at(path: str | Path, random_bytes: RandomBytes = system_random_bytes,
     Raises
     ------
     HubbubError
-        The file does not have 32 bytes.
+        The file does not have 32 bytes, or this is Windows.
     OSError
         The file cannot be read or created.
     """
