@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -72,7 +72,7 @@ class History:
 
     def take(self, word: str, *details: Any) -> None:
         if word == "pass":
-            self.clock.move(hours=details[0])
+            self.clock.now = max(self.clock() + timedelta(hours=details[0]), datetime(2026, 2, 1, tzinfo=UTC))
         elif word == "start":
             self.start(dict(zip(("version", "arm"), details, strict=True)))
         elif details[0] < len(self.processes):
