@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
@@ -21,7 +21,7 @@ from hubbub.errors import HubbubError, ParameterError
 from hubbub.files.posix import unsupported_platform
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.kinds import JointValue, Value
-from hubbub.metrics.periods import utc_now
+from hubbub.metrics.periods import from_timestamp, utc_now
 from hubbub.privacy.policy import Policy
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.sdk.configuration import Durability, check_consent_text, check_subject_id, check_timeout, configure
@@ -382,7 +382,7 @@ class Client:
         self.close()
 
     def _consent(self, state: State) -> ConsentRecord:
-        time = datetime.fromtimestamp(state.consent_time, UTC) if state.consent_time else None
+        time = from_timestamp(state.consent_time) if state.consent_time else None
         effective = self._parts.limit.effective(state.consent)
         return ConsentRecord(state.consent, state.consent_text, time, effective, self._configuration.paused)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from hubbub.cli.findings import Finding, Health, check_clock, error, modification_times, ok, warning
 from hubbub.consent import Consent, consent_limit
 from hubbub.encoding.secret import SECRET_BYTES
-from hubbub.metrics.periods import Period
+from hubbub.metrics.periods import Period, from_timestamp
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.runtime.automation import sign_of_automation
 from hubbub.sdk.storage.copy_detection import MachineIdReader, machine_tag, read_machine_id
@@ -55,7 +55,7 @@ def check_state(
 
 def _clock_of(state: State, now: datetime) -> Finding | None:
     """Compare the clock with the dates in the state: dates confirmed by an aggregator, planned reports, queued batches."""
-    confirmed = datetime.fromtimestamp(state.clock_confirmed_at, UTC)
+    confirmed = from_timestamp(state.clock_confirmed_at)
     if confirmed > now + timedelta(days=1):
         return error(
             "clock",
@@ -182,9 +182,7 @@ def _consent(state: State, environment: Mapping[str, str]) -> Finding:
 
 def _waiting(state: State, now: datetime) -> Finding:
     overdue = [
-        each
-        for each in state.queue.values()
-        if not each.local and now - datetime.fromtimestamp(each.send_at, UTC) > _OVERDUE_AFTER
+        each for each in state.queue.values() if not each.local and now - from_timestamp(each.send_at) > _OVERDUE_AFTER
     ]
     if state.quarantine:
         problem = next(reversed(state.quarantine.values()))[1]

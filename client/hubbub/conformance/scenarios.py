@@ -59,6 +59,13 @@ _RECORDING = ("2.0", "3.0")
 _LABELS = ("1.x", "2.x", "2.x", "2.x", "2.x", "other", "other", "other", "1.x", "2.x", "2.x", "2.x")
 _LABELS_OF_WEEKS = ("1.x", "1.x", "2.x")
 """The labels of the days, and of the weeks, that follow."""
+_IMPOSSIBLE = (
+    datetime(1970, 1, 1, tzinfo=UTC),
+    datetime(2025, 12, 31, 22, 59, tzinfo=UTC),
+    datetime(9999, 1, 1, tzinfo=UTC),
+    datetime(9999, 12, 31, 22, 59, tzinfo=UTC),
+)
+"""Days before the first client, and without a next period."""
 CANARY = "canary-6b1f7a3c9e"
 
 
@@ -521,6 +528,33 @@ def labels_of_the_runs(world: World) -> None:
             )
 
 
+def waits_for_a_possible_clock(world: World) -> None:
+    """A client whose clock is before 2026 or after 9998 makes no report of these days, nor of the days up to the first possible one."""
+    right = world.aggregator.now
+    for started, wrong in enumerate(_IMPOSSIBLE):
+        world.aggregator.now = wrong
+        if started:
+            world.restart()
+        else:
+            world.agree()
+        world.record(DARK, True)
+        world.set_time(wrong + timedelta(hours=1))
+    world.set_time(right)
+    world.record(DARK, True)
+    for _ in range(3):
+        world.advance(days=1)
+    first = str(right.date())
+    early = next(
+        (batch for batch in world.batches if not first <= batch.period <= str(world.aggregator.now.date())), None
+    )
+    if early is not None:
+        raise BrokenError(
+            f"{early.metric} has a report of {early.period}, and the first day with a possible clock was {first}"
+        )
+    if not any((batch.metric, batch.period) == (DARK.name, first) for batch in world.batches):
+        raise BrokenError(f"there is no report of {first}, the first day with a possible clock")
+
+
 Scenario = Callable[[World], None]
 SCENARIOS: tuple[tuple[int, str, str, Scenario, tuple[Metric, ...]], ...] = (
     (101, "one report for each metric and period", "client.md, Lifecycle of a report", one_report_a_period, ()),
@@ -551,5 +585,6 @@ SCENARIOS: tuple[tuple[int, str, str, Scenario, tuple[Metric, ...]], ...] = (
         ANSWERED,
     ),
     (116, "labels of periods with and without a run", "format.md, Labels", labels_of_the_runs, (UPDATED, WEEKLY)),
+    (117, "a clock that cannot be right", "format.md, Labels", waits_for_a_possible_clock, ()),
 )
 """Number, title, page and section, scenario, and the metrics of the client."""

@@ -14,6 +14,7 @@ from hubbub.errors import DefinitionError
 
 OPEN_BEFORE = timedelta(days=1)
 OPEN_FOR = timedelta(days=30)
+_LAST_SECOND = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 
 
 class PeriodKind(StrEnum):
@@ -160,6 +161,15 @@ def first_day(kind: PeriodKind, day: date) -> date:
 def midnight(day: date) -> datetime:
     """Return the start of a UTC day."""
     return datetime.combine(day, time(), tzinfo=UTC)
+
+
+def from_timestamp(seconds: float) -> datetime:
+    """Return a time in POSIX seconds, in UTC; the last second of the year 9999 for all later ones.
+
+    >>> from_timestamp(0.0).isoformat(), from_timestamp(1e300).isoformat()
+    ('1970-01-01T00:00:00+00:00', '9999-12-31T23:59:59+00:00')
+    """
+    return datetime.fromtimestamp(min(seconds, _LAST_SECOND), UTC)
 
 
 def utc_now() -> datetime:

@@ -6,7 +6,7 @@ import type { Value } from "./kinds.ts";
 import { type Definition, Metric } from "./metric.ts";
 import { DAY } from "./periods.ts";
 import { checkPolicy, DEFAULT_POLICY, type Policy } from "./privacy.ts";
-import { isClockBehind, type Outcome, Recorder } from "./recorder.ts";
+import { isClockWrong, type Outcome, Recorder } from "./recorder.ts";
 import { applyResponse, backoffUntil, nextBatch, rescheduleOverdue } from "./retry_policy.ts";
 import { type ConsentLevel, type Counts, newState, type State, type Storage } from "./state.ts";
 import { fetchTransport, NO_RESPONSE, type Transport } from "./transport.ts";
@@ -178,7 +178,7 @@ export class Client {
       consent: state.consent,
       consentText: state.consentText,
       consentTime: state.consentTime,
-      paused: this.#paused || unusable || (isClockBehind(state, this.#clock()) ? "the clock is behind" : ""),
+      paused: this.#paused || unusable || (isClockWrong(state, this.#clock()) ? "the clock is wrong" : ""),
       isPersistent,
       queued: state.queue.map((batch) => batch.body.trimEnd()),
       sent: state.sent,

@@ -25,8 +25,8 @@ const REMEMBERED_PERIODS = 100;
 const MAX_QUEUED = 500;
 /** A batch whose time has passed is sent within this time: visits are short, and the reports of one person shall not all leave together. */
 export const LATE_WITHIN = 60_000;
-/** A clock before this day is wrong. */
-const EARLIEST = Date.UTC(2026, 0, 1);
+/** A clock before the first of these times, or not before the second, cannot be right. */
+const [EARLIEST, TOO_LATE] = [Date.UTC(2026, 0, 1), Date.UTC(9999, 0, 1)];
 
 /** What became of a recording: "recorded", or the reason why it was ignored. */
 export type Outcome = "recorded" | "consent" | "unknown-metric" | "expired" | "policy" | "invalid" | "clock" | "not-persistent" | "no-state";
@@ -153,7 +153,7 @@ export class Recorder {
     if (!metric) return "unknown-metric";
     const period = periodOf(metric.period, now);
     if (metric.hasExpired(period)) return "expired";
-    if (isClockBehind(state, now)) return "clock";
+    if (isClockWrong(state, now)) return "clock";
     this.buildDue(state, now, isPersistent);
     const account = state.accounts[metric.digest]!;
     if (account.refused) return "policy";
@@ -206,7 +206,7 @@ export class Recorder {
 
   /** Opens or continues the account of each metric that is collected, and shares out the budget. */
   enroll(state: State, now: number): void {
-    if (state.consent === "off" || isClockBehind(state, now)) return;
+    if (state.consent === "off" || isClockWrong(state, now)) return;
     const metrics = this.#collected(now);
     for (const metric of metrics) {
       const period = periodOf(metric.period, now);
@@ -232,7 +232,7 @@ export class Recorder {
 
   /** Makes the batches of all finished periods without one. Returns whether anything changed. */
   buildDue(state: State, now: number, isPersistent: boolean): boolean {
-    if (state.consent === "off" || isClockBehind(state, now)) return false;
+    if (state.consent === "off" || isClockWrong(state, now)) return false;
     let changed = !this.#collected(now).every((metric) => state.accounts[metric.digest]?.enrollment === state.enrollments);
     if (changed) this.enroll(state, now);
     changed = this.#reopen(state, now) || changed;
@@ -261,7 +261,7 @@ export class Recorder {
    * periods without a run have its label. Recordings fix no label. Returns whether anything changed.
    */
   noteRun(state: State, now: number, isStart: boolean): boolean {
-    if (state.consent === "off" || isClockBehind(state, now)) return false;
+    if (state.consent === "off" || isClockWrong(state, now)) return false;
     let changed = false;
     for (const metric of this.#collected(now)) {
       const account = state.accounts[metric.digest];
@@ -346,7 +346,7 @@ export class Recorder {
   }
 }
 
-/** Whether the clock is behind a time that is known to have passed: nothing is recorded until it is right. */
-export function isClockBehind(state: State, now: number): boolean {
-  return now < EARLIEST || now < state.confirmedAt - DAY;
+/** Whether the clock cannot be right, or is behind a time that is known to have passed: nothing is recorded until it is right. */
+export function isClockWrong(state: State, now: number): boolean {
+  return !(EARLIEST <= now && now < TOO_LATE) || now < state.confirmedAt - DAY;
 }

@@ -157,6 +157,7 @@ def test_ignored_recordings_are_counted_by_reason(rig: Rig, caplog: pytest.LogCa
         "policy": 0,
         "expired": 2,
         "no-state": 0,
+        "clock": 0,
     }
     assert counts.recorded == 6
     require_balanced(counts)

@@ -22,7 +22,9 @@ from hubbub.sdk.storage.state import MAX_RUNS, merge_runs
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import ManualClock, SeededBytes, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
+from tests.support.every_kind import NOISE, VERSION
 
+UPDATED = Metric.boolean("updated", group=VERSION, **NOISE)
 WEEKLY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=PeriodKind.WEEK)
 
 
@@ -314,3 +316,42 @@ def test_clock_jumps_never_share_a_permanent_response(
     assert sum(drawn.values()) == account.reports
     assert len(drawn) == account.units
     assert max(drawn.values()) <= hold
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        datetime.min.replace(tzinfo=UTC),
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(2025, 12, 31, 23, 59, tzinfo=UTC),
+        datetime(9999, 1, 1, tzinfo=UTC),
+        datetime.max.replace(tzinfo=UTC),
+    ],
+)
+@pytest.mark.parametrize("begins_right", [False, True])
+def test_a_clock_that_cannot_be_right_makes_no_report(rig: Rig, wrong: datetime, begins_right: bool) -> None:
+    """And raises nothing, at the first start and later."""
+    right = rig.clock()
+    if begins_right:
+        rig.agreed(SURVEY, UPDATED, groups={"version": "1.0"}).close()
+    rig.clock.now = wrong
+    client = rig.agreed(SURVEY, UPDATED, groups={"version": "2.0"})
+    client.record("survey", True)
+    client.flush(0.1)
+    assert client.inspect_html()
+    client.inspect()
+    assert client.consent.level == "on"
+    counts = client.accounting()
+    assert (counts.ignored["clock"], counts.formed) == (1, 0)
+    with collaborators(client).journal as state:
+        collaborators(client).builder.build_all(state, include_open_periods=True)
+        assert {account.next_period_start for account in state.accounts.values()} <= {str(right.date())}
+    client.close()
+    rig.clock.now = right + timedelta(days=2)
+    client = rig.client(SURVEY, UPDATED, groups={"version": "9"})
+    client.record("survey", True)
+    deliver(client)
+    labels = [(batch.period, batch.group) for batch in rig.transport.batches if batch.metric == "updated"]
+    days = [("2026-11-21", "1.x"), ("2026-11-22", "1.x")] if begins_right else []
+    assert sorted(labels) == [*days, ("2026-11-23", "other")]
+    require_balanced(client.accounting())

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from hubbub.consent import Consent
 from hubbub.encoding.secret import Secret
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
-from hubbub.metrics.periods import OPEN_BEFORE, Period, PeriodKind, midnight
+from hubbub.metrics.periods import OPEN_BEFORE, Period, PeriodKind, from_timestamp, midnight
 from hubbub.number_checks import check_integer
 from hubbub.privacy.ledger import Account, EncodedReport, Key
 from hubbub.randomness import RandomBytes, draw, uniform
 from hubbub.sdk.recording.enrollment import ACCOUNTS_PER_SLICE, Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
-from hubbub.sdk.runtime.clock import CurrentPeriod, PeriodClock
+from hubbub.sdk.runtime.clock import CurrentPeriod, PeriodClock, is_plausible
 from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
 from hubbub.sdk.storage.events import AccountChange, BatchCreation, BatchRemoval, GroupLabels, QueuedBatch
 from hubbub.sdk.storage.group_labels import after_run
@@ -127,7 +127,7 @@ class BatchBuilder:
         One slice a call: a recording waits for the journal's lock only while a slice is built.
         """
         secret = self._encoders.secret(state)
-        if secret is None:
+        if secret is None or not is_plausible(self._clock.now()):
             return False
         self.note_run(state)
         if self._enrollment.enroll_others(state):
@@ -174,7 +174,7 @@ class BatchBuilder:
         include_open_periods : also of the current periods, as if they had ended
         """
         secret = None if state.consent is Consent.OFF else self._encoders.secret(state)
-        if secret is None:
+        if secret is None or not is_plausible(self._clock.now()):
             return
         self.note_run(state)
         while self._enrollment.enroll_others(state):
@@ -379,7 +379,7 @@ def _batch_created(
 def find_discarded(state: State, definitions: Definitions, limits: Limits, now: datetime) -> dict[str, str]:
     """Return the batches that are not sent any more: the reason `age`, `expired` or `quota` by batch id."""
     reasons, kept = {}, []
-    certain = min(now, datetime.fromtimestamp(state.clock_confirmed_at, UTC))  # a clock that is ahead discards no batch
+    certain = min(now, from_timestamp(state.clock_confirmed_at))  # a clock that is ahead discards no batch
     for batch_id, queued in state.queue.items():
         metric = definitions.version(queued.batch.metric, queued.batch.digest)
         if certain >= queued.period_end() + MAX_BATCH_AGE:

@@ -9,6 +9,7 @@ from hubbub.consent import Consent, stricter_consent
 from hubbub.sdk.recording.batch_builder import BatchBuilder
 from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
+from hubbub.sdk.runtime.clock import is_plausible
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector
 from hubbub.sdk.storage.events import ConsentChange, Erasure
@@ -106,7 +107,7 @@ class ConsentManager:
 
     def enroll(self, state: State) -> None:
         """Enroll the client under the granted consent. Call it inside `with journal`."""
-        if self._journal.lock_unavailable or not self._journal.is_read:
+        if self._journal.lock_unavailable or not self._journal.is_read or not is_plausible(self._clock()):
             return
         self._copies.check(state)
         if self._encoders.secret(state) is None:

@@ -27,7 +27,7 @@ from hubbub.sdk.recording.batch_builder import BatchBuilder
 from hubbub.sdk.recording.consent_changes import ConsentLimit
 from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoder, SubjectEncoders
-from hubbub.sdk.runtime.clock import PeriodClock
+from hubbub.sdk.runtime.clock import PeriodClock, is_plausible
 from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
 from hubbub.sdk.storage.events import DraftMerge, DraftReplacement, IgnoredRecordings
 from hubbub.sdk.storage.journal import Journal
@@ -36,7 +36,7 @@ from hubbub.sdk.storage.state import Accounting, State
 MAX_POSTPONED = 10_000
 """Recordings kept in memory while the journal is locked: by a signal handler's own thread, or by another process."""
 
-SECRET_RETRY_SECONDS = 60.0
+SECRET_RETRY_SECONDS = CLOCK_RETRY_SECONDS = 60.0
 _MAX_LOGGED_NAME, _MAX_LISTED_METRICS = 64, 10
 
 
@@ -100,6 +100,8 @@ class Recorder:
             return
         try:
             self._check_consent(state)
+            if not is_plausible(self._clock.now()):
+                raise _Ignored("clock")
             metric = self._definition(name)
             subject, encoder, valid = self._encoder(state, metric, subject_id, value)
             account, period = self._account(state, subject, metric)
@@ -204,6 +206,11 @@ class Recorder:
             return UploadReadiness(may_send=False, seconds=math.inf)
         if self._encoders.secret(state) is None:
             return UploadReadiness(may_send=False, seconds=SECRET_RETRY_SECONDS)
+        if not is_plausible(self._clock.now()):
+            self._log_once(
+                f"the system clock says {self._clock.now():%Y-%m-%d}, which cannot be right. Nothing is recorded or sent until it is set (ntp, chrony)"
+            )
+            return UploadReadiness(may_send=False, seconds=CLOCK_RETRY_SECONDS)
         if self._builder.build_due(state):
             return UploadReadiness(may_send=False, seconds=0.0)
         end = self._builder.next_period_end(state)

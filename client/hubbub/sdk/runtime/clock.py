@@ -8,6 +8,14 @@ from typing import NamedTuple
 
 from hubbub.metrics.periods import Period, PeriodKind
 
+EARLIEST_DAY, LATEST_DAY = date(2026, 1, 1), date(9998, 12, 31)
+"""A clock on another day is wrong: before this the client did not exist, and later dates have no next period."""
+
+
+def is_plausible(now: datetime) -> bool:
+    """Return whether a clock may be right, as it is not on a board without a battery before its network is up."""
+    return EARLIEST_DAY <= now.date() <= LATEST_DAY
+
 
 class CurrentPeriod(NamedTuple):
     """The current period of one kind.

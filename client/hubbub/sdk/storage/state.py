@@ -3,7 +3,7 @@
 Reports are numbered when their batch is created: numbers that the replay never sees are counted as `corrupt`.
 
     formed = acknowledged + queued + quarantined + dropped{quota, age, expired, consent, local, copied, corrupt, refused, clock}
-    recorded = chosen + superseded + ignored{consent, invalid, unknown-metric, policy, expired, no-state}
+    recorded = chosen + superseded + ignored{consent, invalid, unknown-metric, policy, expired, no-state, clock}
 
 `stood_in` of the formed reports repeat the value reported last, because the budget had no room for another value.
 """
@@ -127,7 +127,7 @@ class Accounting:
 
 DROP_REASONS = ("quota", "age", "expired", "consent", "local", "copied", "corrupt", "refused", "clock")
 FAILURE_REASONS = ("no-response", "unrecognized", "postponed")
-IGNORE_REASONS = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-state")
+IGNORE_REASONS = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-state", "clock")
 MAX_RUNS = 64
 MAX_SENT_BATCHES = 10
 _NO_REPORT = EncodedReport(0, b"", b"", b"", None, costs_unit=False, stood_in=False, response=None)

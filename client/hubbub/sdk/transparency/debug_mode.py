@@ -47,6 +47,7 @@ _IGNORED_TEXTS = {
     "unknown-metric": "no such metric is defined; the logger hubbub lists the defined names",
     "policy": "the Policy has no budget for it; `hubbub metrics check` explains why",
     "expired": "its definition has expired",
+    "clock": "the system clock is before 2026 or after 9998; set it",
     "no-state": "the state directory cannot be used; the logger hubbub has the reason",
 }
 

@@ -7,12 +7,12 @@ its encrypted fields.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 from xml.etree.ElementTree import Element
 
 from hubbub.consent import Consent
 from hubbub.metrics.metric import Metric
+from hubbub.metrics.periods import from_timestamp
 from hubbub.pages.html_page import element, page, table
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.lifetime import epsilon_of_reports
@@ -259,7 +259,7 @@ def _queued_status(state: State, queued: QueuedBatch) -> str:
 
 
 def _time_text(moment: float) -> str:
-    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC"
+    return f"{from_timestamp(moment):%Y-%m-%d %H:%M} UTC"
 
 
 def _section(title: str, text: str, blocks: list[Element], empty: str | None) -> Iterator[Element]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from hubbub.consent import Consent
-from hubbub.metrics.periods import PeriodKind
+from hubbub.metrics.periods import PeriodKind, from_timestamp
 from hubbub.privacy.ledger import Account
 from hubbub.sdk.storage import events
 from hubbub.sdk.storage import state as stored
@@ -297,4 +297,4 @@ def _queued(state: stored.State, batch_id: str, queued: events.QueuedBatch) -> Q
 
 def _utc(moment: float) -> datetime:
     """Return POSIX seconds as a time in UTC."""
-    return datetime.fromtimestamp(moment, UTC)
+    return from_timestamp(moment)

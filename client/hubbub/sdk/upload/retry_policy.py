@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from enum import Enum
 
+from hubbub.metrics.periods import from_timestamp
 from hubbub.randomness import RandomBytes, uniform
 from hubbub.sdk.recording.batch_builder import LATE_WITHIN_SECONDS
 from hubbub.sdk.runtime.safe_logging import log_when_unlocked
@@ -288,7 +288,7 @@ def backoff_until(state: State, now: float) -> float:
 
 def utc_day(moment: float) -> str:
     """Return the UTC date of a time in POSIX seconds, ISO 8601."""
-    return datetime.fromtimestamp(moment, UTC).date().isoformat()
+    return from_timestamp(moment).date().isoformat()
 
 
 def _is_paused(state: State, queued: QueuedBatch, now: float) -> bool:
