@@ -266,7 +266,7 @@ def simulate_reports(
     no_value: int = 0,
     periods: Sequence[str] = (),
 ) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
-    """Yield random reports of a population in blocks, in the order of the values.
+    """Return random reports of a population in blocks, in the order of the values.
 
     The periods of a block follow each other.
 
@@ -283,10 +283,10 @@ def simulate_reports(
     periods
         First days of the periods. Each client reports once in each. Empty: one period without a date.
 
-    Yields
-    ------
-    tuple[NDArray[np.uint16], NDArray[np.uint8]]
-        Cohorts, shape (n,), and packed bits, shape (n, ceil(k / 8)).
+    Returns
+    -------
+    Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]
+        Blocks of cohorts, shape (n,), and packed bits, shape (n, ceil(k / 8)).
 
     Raises
     ------
