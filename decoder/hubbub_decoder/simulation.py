@@ -266,7 +266,7 @@ def simulate_reports(
     no_value: int = 0,
     periods: Sequence[str] = (),
 ) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
-    """Return random reports of a population in blocks, in the order of the values.
+    """Yield random reports of a population in blocks, in the order of the values.
 
     The periods of a block follow each other.
 
@@ -283,9 +283,9 @@ def simulate_reports(
     periods
         First days of the periods. Each client reports once in each. Empty: one period without a date.
 
-    Returns
-    -------
-    Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]
+    Yields
+    ------
+    tuple[NDArray[np.uint16], NDArray[np.uint8]]
         Blocks of cohorts, shape (n,), and packed bits, shape (n, ceil(k / 8)).
 
     Raises
@@ -293,7 +293,7 @@ def simulate_reports(
     PopulationError
         An argument has the wrong type, or the metric does not have a value.
     """
-    return _draw_reports(metric, population, frozen(rng), no_value, periods)
+    yield from _draw_reports(metric, population, frozen(rng), no_value, periods)
 
 
 def _draw_reports(

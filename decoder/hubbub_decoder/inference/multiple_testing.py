@@ -6,7 +6,7 @@ Hypothesis of a test: no client reported the candidate. Three steps:
 2. candidates that would be discovered are tested again, each left out of the model (`collision_p_value`)
 3. q-values from all p-values (Benjamini & Hochberg 1995, with the null share of Storey, Taylor & Siegmund 2004 at lambda = the rate)
 
-docs/explanation/mathematics.md, equations (10.2) and (10.5).
+docs/explanation/mathematics.md, equations (10.3) and (10.6).
 """
 
 from __future__ import annotations

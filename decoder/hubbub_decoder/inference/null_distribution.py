@@ -9,7 +9,7 @@ The distribution of this sum is a convolution over cohorts, on a grid of 0.02, s
 and s were estimated from, so only their shape is new. Tails that few random strings reach are the wider of it and the normal's.
 
 A frequent unlisted string shares a candidate's filter in Binomial(m, 1/F) cohorts: seldom, and then by much. So the errors have longer
-tails than a normal distribution. The method needs no model of the unlisted strings. docs/explanation/mathematics.md, equation (10.3).
+tails than a normal distribution. The method needs no model of the unlisted strings. docs/explanation/mathematics.md, equation (10.4).
 """
 
 from __future__ import annotations
@@ -141,11 +141,11 @@ def collision_p_value(
         cut = (m + 1) // 4
         cap = float(z[cut : m - cut].mean()) + _CAP_STANDARD_ERRORS / math.sqrt(m)
     capped = [np.minimum(scores[c] - level, cap) for c, level in zip(used, levels, strict=True)]
-    tail = _sum_tail(np.minimum(unsorted, cap), capped, probabilities)
+    tail = sum_tail(np.minimum(unsorted, cap), capped, probabilities)
     return max(without_collisions, identical_probability**m, tail)
 
 
-def _sum_tail(own: Floats, scores: Sequence[Floats], probabilities: Floats | None) -> float:
+def sum_tail(own: Floats, scores: Sequence[Floats], probabilities: Floats | None) -> float:
     """P(sum_c R_c(Z_c) >= sum_c R_c(z_c)), exact for sums of rounded scores, however large they are.
 
         R_c(x) = floor(x / cell + u_c)        u_c = 1/2, in 64 cohorts or more c times the golden ratio, modulo 1

@@ -13,7 +13,7 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.inference.null_distribution import NullDistribution, _sum_tail, collision_p_value
+from hubbub_decoder.inference.null_distribution import NullDistribution, collision_p_value, sum_tail
 from hubbub_decoder.simulation import simulate
 
 ALPHA = 1e-6
@@ -72,7 +72,7 @@ def test_p_values_of_random_strings_keep_each_level_down_to_one_string(unseen_se
         scores -= scores.mean(axis=1, keepdims=True)
         scores /= math.sqrt(scores.var(axis=1).sum())
         own = np.array([list(each) for each in product(*scores)])
-        exact = np.sort([_sum_tail(z, [*scores], None) for z in own])
+        exact = np.sort([sum_tail(z, [*scores], None) for z in own])
         assert (exact >= np.arange(1, 4097) / 4096 * (1 - 1e-9)).all()
         p = np.sort([collision_p_value(z, [*scores], 1 / 16) for z in own])
         assert (p >= np.arange(1, 4097) / 4096 / 1.1).all()
@@ -95,7 +95,7 @@ def test_p_values_of_random_strings_keep_levels_far_below_one_in_a_million(
     for numbers in combinations_with_replacement(range(3), cohorts):
         counts, own = np.bincount(numbers, minlength=3), score[[*numbers]]
         likely.append(math.factorial(cohorts) * np.prod(chances**counts / [math.factorial(n) for n in counts]))
-        tails.append(_sum_tail(own, [score] * cohorts, chances))
+        tails.append(sum_tail(own, [score] * cohorts, chances))
         found.append(max(norm.sf(own.sum()), collision_p_value(own, [score] * cohorts, 1 / 16, chances)))
     for level in 10.0 ** -np.arange(1, 14):
         assert np.array(likely)[np.array(found) <= level].sum() <= 2.5 * level

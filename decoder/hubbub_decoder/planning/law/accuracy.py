@@ -433,7 +433,7 @@ class StringAccuracy(Accuracy):
         )
 
     def _bit_count_variance(self, share: Floats | float, unknown: Floats | float) -> Floats:
-        """Variance from bit counts, in closed form: equation (18.2).
+        """Variance from bit counts, in closed form: equation (18.3).
 
         A candidate of share x sets h of k bits in each of m cohorts; other strings of total share s set random bits there. By symmetry the
         candidate's share is the mean of its own bits less the mean of the other k - h bits, averaged over the cohorts:
