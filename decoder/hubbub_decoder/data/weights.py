@@ -1,7 +1,7 @@
 """Weights of candidates that are known before the reports, such as the frequencies of an earlier list, and their strata.
 
 Only the order of the weights is used. The first stratum has the 30 largest weights, and each further one has twice as many candidates
-as all before it. Candidates without a weight are the last stratum.
+as all before it. Candidates with equal weights are in the same stratum, and candidates without a weight are the last one.
 The meaning of the strata is estimated from the reports: `multiple_testing.py` weights their tests, `prior.py` fits the prior of each.
 docs/explanation/mathematics.md, section 17.
 """
@@ -58,7 +58,9 @@ def read_weights(path: str | Path) -> dict[str, float]:
 
 
 def group_weights(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> Floats:
-    """Weights of groups of candidates, (M,): the sum over the candidates of each; 0 for those without a weight.
+    """Weights of groups of candidates, (M,): the largest weight of a candidate in each; 0 for those without a weight.
+
+    With the sum, a group of several candidates would stand out although all candidates have the same weight.
 
     Raises CandidateError unless `weights` is a mapping of strings to finite numbers of at least 0, one of them of a candidate.
     """
@@ -75,7 +77,9 @@ def group_weights(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]
                 f"weights[{escape_untrusted(repr(candidate))}] must be a finite number of at least 0, got {weight!r}. "
                 "Pass the count or the share of each candidate in an earlier list."
             )
-    of_groups = np.array([math.fsum(weights.get(candidate, 0.0) for candidate in group) for group in groups])
+    of_groups = np.array(
+        [max((float(weights.get(candidate, 0.0)) for candidate in group), default=0.0) for group in groups]
+    )
     if not of_groups.any():
         raise CandidateError(
             f"None of the {len(weights):,} weights is of a candidate, so they cannot inform the decoding. "
@@ -87,17 +91,20 @@ def group_weights(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]
 _FIRST_STRATUM, _GROWTH = 30, 3.0
 
 
-def weight_strata(weights: Floats) -> Indices:
-    """Stratum of each candidate, (M,), 0 for the largest weights; equal weights are ordered as the candidates are.
+def weight_strata(weights: Floats) -> Indices | None:
+    """Stratum of each candidate, (M,), 0 for the largest weights; None if all candidates are in the same one.
+
+    Equal weights have the mean of their ranks, so the strata do not depend on the order of the candidates.
 
     weights : (M,) not negative, 0 where unknown
 
     >>> np.bincount(weight_strata(np.append(np.arange(400.0), np.zeros(5)))).tolist()
     [30, 60, 180, 129, 6]
     """
-    rank = np.empty(len(weights), np.intp)
-    rank[np.argsort(-weights, kind="stable")] = np.arange(len(weights))
+    _, of, sizes = np.unique(-weights, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(sizes) - (sizes + 1) / 2)[of]
     first = rank < _FIRST_STRATUM
     later = 1 + np.floor(np.log(np.maximum(rank, _FIRST_STRATUM) / _FIRST_STRATUM) / np.log(_GROWTH) + 1e-9)
     strata = np.where(weights > 0, np.where(first, 0, later), np.inf)
-    return np.unique(strata, return_inverse=True)[1].astype(np.intp)
+    distinct, indices = np.unique(strata, return_inverse=True)
+    return indices.astype(np.intp) if len(distinct) > 1 else None

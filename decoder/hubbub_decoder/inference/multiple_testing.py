@@ -25,7 +25,6 @@ _RECHECK_BELOW = 0.1  # p- and q-value
 _MAX_RECHECKED = 20  # candidates to test again, if there are many cohorts; with fewer, proportionally more
 _MANY_COHORTS = 64
 _MAX_COLLISION_PROBABILITY = 1e-4
-_WEIGHT_FOLDS = 5
 
 LeaveOneOutScores = tuple[Sequence[float] | Floats, list[Floats]]
 """Scores of a candidate that is left out of the model (m,), and of random strings (m arrays), for each cohort, in its standard errors."""
@@ -172,22 +171,16 @@ def _weights_and_null_share(p: Floats, fdr: float, strata: Indices | None) -> tu
 
 
 def stratum_weights(p: Floats, fdr: float, strata: Indices) -> Floats:
-    """Weights of tests, (M,), with mean 1: the odds that a candidate of its stratum is present, estimated from other candidates.
+    """Weights of tests, (M,), with mean 1: the odds that a candidate of its stratum is present, estimated from the other candidates.
 
-        w proportional to (1 - pi_g) / pi_g        pi_g = min(1, (1 + #{p > fdr}) / (M_g (1 - fdr))) in stratum g
+        w_v proportional to (1 - pi_v) / pi_v        pi_v = min(1, (1 + #{p_u > fdr}) / ((M_g - 1) (1 - fdr))) over u != v in stratum g
 
-    The candidates are in five folds, and the weights of a fold come from the p-values of the others. So a weight does not depend on the
-    p-value that it weights, and the false discovery rate holds whether or not the strata are informative.
-    Source: Hu, Zhao & Zhou 2010 for the odds; Ignatiadis, Klaus, Zaugg & Huber 2016 for the folds.
+    A candidate's odds do not depend on its own p-value, and another candidate's odds are at most as large if it is above fdr. So the false
+    discovery rate holds whether or not the strata are informative.
+    Source: Hu, Zhao & Zhou 2010 for the odds; Nandi, Sarkar & Chen 2021 for odds that are estimated from the same p-values.
     """
-    weights, fold = np.ones(len(p)), np.arange(len(p)) % _WEIGHT_FOLDS
-    size = int(strata.max()) + 1
-    for each in range(_WEIGHT_FOLDS):
-        others, own = fold != each, strata[fold == each]
-        tests = np.bincount(strata[others], minlength=size)
-        above = np.bincount(strata[others & (p > fdr)], minlength=size)
-        absent = np.minimum(1, (1 + above) / (np.maximum(tests, 1) * (1 - fdr)))
-        odds = ((1 - absent) / absent)[own]
-        if odds.any():
-            weights[fold == each] = odds / odds.mean()
-    return weights
+    above = p > fdr
+    tests, absent = np.bincount(strata) - 1, np.bincount(strata, above)[strata] - above
+    null_shares = np.minimum(1, (1 + absent) / (np.maximum(tests, 1)[strata] * (1 - fdr)))
+    odds = (1 - null_shares) / null_shares
+    return np.asarray(odds / odds.mean()) if odds.any() else np.ones(len(p))

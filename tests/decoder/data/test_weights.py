@@ -10,6 +10,7 @@ import pytest
 
 from hubbub import Metric, Params
 from hubbub_decoder import CandidateError, decode
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.data.weights import group_weights, read_weights, weight_strata
 from hubbub_decoder.simulation import simulate
 
@@ -48,16 +49,28 @@ def test_group_weights_refuses_other_weights(weights: Any) -> None:
         group_weights(weights, [("a",)])
 
 
-def test_group_weights_adds_up_indistinguishable_candidates() -> None:
-    assert group_weights({"a": 1, "b": 2, "x": 9}, [("a", "b"), ("c",)]).tolist() == [3, 0]
+def test_group_weights_takes_the_largest_of_indistinguishable_candidates() -> None:
+    assert group_weights({"a": 1, "b": 2, "x": 9}, [("a", "b"), ("c",)]).tolist() == [2, 0]
+
+
+def strata_of(weights: Floats) -> Indices:
+    strata = weight_strata(weights)
+    assert strata is not None
+    return strata
 
 
 def test_weight_strata_use_the_order_only() -> None:
     weights = np.random.default_rng(0).permutation(np.arange(1.0, 501))
-    assert np.array_equal(weight_strata(weights), weight_strata(np.exp(weights / 50)))
-    assert np.bincount(weight_strata(weights)).tolist() == [30, 60, 180, 230]
-    assert sorted(weights[weight_strata(weights) == 0]) == list(range(471, 501))
-    assert weight_strata(np.append(weights, 0))[-1] == 4
+    assert np.array_equal(strata_of(weights), strata_of(np.exp(weights / 50)))
+    assert np.bincount(strata_of(weights)).tolist() == [30, 60, 180, 230]
+    assert sorted(weights[strata_of(weights) == 0]) == list(range(471, 501))
+    assert strata_of(np.append(weights, 0))[-1] == 4
+
+
+def test_equal_weights_have_the_same_stratum() -> None:
+    """25 distinct weights and 375 equal ones: the equal ones have the mean rank 212, between 90 and 270."""
+    assert strata_of(np.append(np.arange(25.0) + 2, np.ones(375))).tolist() == [0] * 25 + [1] * 375
+    assert weight_strata(np.ones(400)) is None
 
 
 def test_decode_keeps_estimates_of_few_candidates_with_weights() -> None:

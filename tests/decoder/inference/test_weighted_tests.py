@@ -1,4 +1,4 @@
-"""Weighted tests and priors of strata: false discoveries with right and wrong weights, and more discoveries with right ones."""
+"""Weighted tests and priors of strata: the rate with right and wrong weights, more discoveries with right ones, and any order."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from hubbub import Metric, Params
+from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub_decoder import Decoding, decode
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.data.weights import weight_strata
 from hubbub_decoder.inference.multiple_testing import q_values, stratum_weights
 from hubbub_decoder.inference.prior import fit_prior
+from hubbub_decoder.simulation import simulate
 
 ALPHA = 1e-6
 CANDIDATES, PRESENT, ERROR = 4000, 400, 0.001
@@ -20,7 +24,9 @@ TRUTH /= TRUTH.sum()
 def strata_of(name: str, rng: np.random.Generator) -> Indices:
     ranks = 1 / np.arange(1.0, CANDIDATES + 1)
     weights = {"right": ranks, "shuffled": rng.permutation(ranks), "reversed": ranks[::-1]}[name]
-    return weight_strata(weights)
+    strata = weight_strata(weights)
+    assert strata is not None
+    return strata
 
 
 def found(p: Floats, strata: Indices | None) -> tuple[int, float]:
@@ -52,12 +58,60 @@ def test_weighted_tests_find_more_with_a_right_list_and_hardly_fewer_with_a_wron
 
 
 def test_stratum_weights_average_one_and_ignore_the_own_p_value(unseen_seed: int) -> None:
+    """A moved p-value changes the weight of its candidate only by the common factor, which the other strata show."""
     rng = np.random.default_rng(unseen_seed)
     p, strata = norm.sf(rng.normal(TRUTH, ERROR) / ERROR), strata_of("right", rng)
     weights = stratum_weights(p, 0.05, strata)
     assert weights.mean() == pytest.approx(1)
-    p[::5] = rng.random(len(p[::5]))
-    assert np.array_equal(stratum_weights(p, 0.05, strata)[::5], weights[::5])
+    for at in rng.choice(PRESENT, 20, replace=False):
+        other = int(np.flatnonzero((strata != strata[at]) & (weights > 0))[0])
+        for p_value in (0.0, 1.0):
+            moved = stratum_weights(np.where(np.arange(CANDIDATES) == at, p_value, p), 0.05, strata)
+            assert moved[at] / moved[other] == pytest.approx(weights[at] / weights[other])
+
+
+FIELDS = (
+    "share", "std_error", "low", "high", "p_value", "q_value", "detected",
+    "posterior_median", "posterior_mean", "credible_low", "credible_high",
+)  # fmt: skip
+
+
+def figures(decoding: Decoding) -> dict[frozenset[str], list[float]]:
+    """Estimates by the strings of each candidate, which have no order."""
+    return {
+        frozenset((e.candidate, *e.indistinguishable_from)): [float(getattr(e, name)) for name in FIELDS]
+        for e in decoding
+    }
+
+
+@pytest.mark.parametrize("form", [BitCounts, PatternCounts, Reports])
+@pytest.mark.parametrize(("bits", "cohorts", "size"), [(8, 2, 60), (16, 8, 40), (16, 8, 200)])
+def test_order_and_equal_weights_change_no_result(
+    form: type[BitCounts | PatternCounts | Reports], bits: int, cohorts: int, size: int, unseen_seed: int
+) -> None:
+    """Collisions, few and many candidates; equal weights, distinct ones, and ties with some candidates unknown."""
+    rng = np.random.default_rng(unseen_seed)
+    metric = Metric.string(
+        "s", Params(num_bits=bits, num_hashes=2, num_cohorts=cohorts, prob_p=0.25, prob_q=0.75, prob_f=0)
+    )
+    names = [f"v{i}" for i in range(size)]
+    population = {name: int(rng.integers(8000, 16000) / (i + 1)) for i, name in enumerate(names[: size // 4])}
+    collected = simulate(metric, population, rng, form=form)
+    plain = figures(decode(collected, names))
+    several = (
+        None,
+        dict.fromkeys(names, 3.0),
+        {name: float(size - i) for i, name in enumerate(names)},
+        {name: float(rng.integers(1, 4)) for name in names[:: rng.integers(1, 3)]},
+    )
+    for number, weights in enumerate(several):
+        listed = figures(decode(collected, names, weights=weights)) if number else plain
+        shuffled = figures(decode(collected, rng.permutation(names).tolist(), weights=weights))
+        assert shuffled.keys() == listed.keys()
+        for candidate, figure in listed.items():
+            assert shuffled[candidate] == pytest.approx(figure, abs=1e-7, nan_ok=True), (number, candidate)
+        if number == 1:
+            assert np.array_equal(list(listed.values()), list(plain.values()), equal_nan=True)
 
 
 @pytest.mark.slow
