@@ -50,7 +50,7 @@ def test_another_source_of_random_numbers_is_refused(wrong: object) -> None:
     for draw in (
         lambda: simulate(metric, {"a": 1}, wrong),  # type: ignore[call-overload]
         lambda: simulate_two_periods(metric, {("a", "a"): 1}, wrong),  # type: ignore[arg-type]
-        lambda: simulate_reports(metric, {"a": 1}, wrong),  # type: ignore[arg-type]
+        lambda: next(simulate_reports(metric, {"a": 1}, wrong)),  # type: ignore[arg-type]
     ):
         with pytest.raises(ParameterError, match=r"rng must be a numpy\.random\.Generator, got .*default_rng\(seed\)"):
             draw()

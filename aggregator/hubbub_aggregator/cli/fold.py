@@ -89,10 +89,12 @@ def command(
 
     begun = time.monotonic()
     metrics = {metric.digest: metric for metric in load_definitions(definitions).collections()}
-    if "://" not in segments and not Path(segments).is_dir():
-        raise click.ClickException(f"{segments} is not a directory: pass the place that `hubbub serve --segments` has")
-    objects = ObjectStore.open(segments)
     with _chosen_engine(engine, jobs, spark_master, spark_conf) as chosen:
+        if "://" not in segments and not Path(segments).is_dir():
+            raise click.ClickException(
+                f"{segments} is not a directory: pass the place that `hubbub serve --segments` has"
+            )
+        objects = ObjectStore.open(segments)
         results = [_result(*each, out) for each in _fold_all(objects, definitions, metrics, chosen, keep=keep_segments)]
     if as_json:
         print_json(results)

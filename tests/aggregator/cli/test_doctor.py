@@ -355,6 +355,6 @@ def test_doctor_reports_a_database_that_was_moved_while_it_is_served(
     assert problems(found()) == []
     database.rename(tmp_path / "away.db")
     assert problems(found()) == [(Health.ERROR, "service")]
-    assert "a file of the database was removed, replaced or damaged" in found()[0].observation
+    assert "a file of the database was removed, replaced or truncated" in found()[0].observation
     (tmp_path / "away.db").rename(database)
     assert problems(found()) == []

@@ -89,7 +89,7 @@ def test_request_length_is_constant(tmp_path: Path, made: st.DataObject) -> None
     with server(capture) as url:
         for seed in range(3):  # three clients: three cohorts
             definitions_drawn = made.draw(definitions())
-            clock = ManualClock(made.draw(st.dates(date(2000, 1, 1), date(2090, 1, 1))))
+            clock = ManualClock(made.draw(st.dates(date(2026, 1, 1), date(2090, 1, 1))))
             client = Client(
                 definitions_drawn,
                 tmp_path,

@@ -284,6 +284,7 @@ def test_cards_are_found_filtered_and_sorted(explored: Explored) -> None:
     dark = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25, description="Dark mode", owner="apps")
     rare = Metric.string("rare", PARAMS, owner="apps")
     (explored.place / "candidates" / "rare.txt").write_text("x\n")
+    write(explored.place, PAGE, DAYS[1], {"a": 1_600, "b": 1_000})  # no unlisted string, of which a warning would speak
     write(explored.place, dark, DAYS[0], {"true": 9_000})
     write(explored.place, rare, DAYS[0], {"x": 3})
     write(explored.place, Metric.joint("both", (dark, TEXT)), DAYS[0], {("true", "a"): 1_000})

@@ -655,7 +655,7 @@ def test_does_not_take_a_detected_candidate_for_a_header() -> None:
 
 
 def test_decoding_has_the_target_of_its_intervals() -> None:
-    counts = simulate(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
+    counts = simulate(HOMEPAGE, {"a": 6000, "b": 3000}, np.random.default_rng(0))
     reporters, population = decode(counts, ["a", "b"]), decode(counts, ["a", "b"], target="population")
     assert (reporters.to_dict()["target"], population.to_dict()["target"]) == ("reporters", "population")
     assert population["a"].std_error > reporters["a"].std_error
