@@ -33,7 +33,8 @@ class Manifest:
     ids      : names of the objects with the ids of all counted batches
     summary  : name of the summary; "": none
     closed   : whether the period is closed and all its segments are folded; then there are no ids
-    kept     : folded segments that a run was told to keep; the others are deleted
+    kept     : folded segments that a run was told to keep; the others are deleted. A manifest that does not say it was written by an earlier
+               version, which deleted all segments that it did not keep
     """
 
     number: int = 0
@@ -47,9 +48,8 @@ class Manifest:
         """Return the bytes of the object, without its number, which is in the name."""
         about = {"format": FORMAT, **asdict(self)}
         del about["number"]
-        for optional in ("closed", "kept"):
-            if not about[optional]:
-                del about[optional]
+        if not self.closed:
+            del about["closed"]
         return (json.dumps(about, indent=1) + "\n").encode()
 
     @classmethod
@@ -65,7 +65,7 @@ class Manifest:
                 ids=tuple(about["ids"]),
                 summary=str(about["summary"]),
                 closed=bool(about.get("closed", False)),
-                kept=tuple(about.get("kept", ())),
+                kept=tuple(about.get("kept", about["segments"])),
             )
         except (ValueError, KeyError, TypeError):
             raise StoreError(f"{name} is not a manifest: restore it") from None

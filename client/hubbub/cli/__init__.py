@@ -122,7 +122,7 @@ class Commands(click.Group):
         except HubbubError as problem:
             raise click.ClickException(str(problem)) from None
         except ModuleNotFoundError as problem:
-            if problem.name in sys.stdlib_module_names:  # fcntl and others
+            if sys.platform == "win32" and problem.name in sys.stdlib_module_names:  # fcntl and others
                 raise click.ClickException(
                     f"`hubbub {ctx.invoked_subcommand}` needs {problem.name}, which Python does not have on {sys.platform}: use Linux or macOS"
                 ) from None

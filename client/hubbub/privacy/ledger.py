@@ -217,4 +217,7 @@ class Account(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _period_end(kind: PeriodKind, start: str) -> date:
-    return Period(date.fromisoformat(start), kind).next().start
+    try:
+        return Period(date.fromisoformat(start), kind).next().start
+    except OverflowError:  # an earlier version ran under a clock of the year 9999
+        return date.max

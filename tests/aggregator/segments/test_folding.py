@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
@@ -84,6 +85,21 @@ def test_kept_segments_are_deleted_only_when_asked_for(objects: ObjectStore, kee
             assert folded.num_kept == len(kept)
     assert folded.summary is not None
     assert folded.summary.num_reports == len(keeps)
+
+
+def test_segments_that_an_earlier_version_kept_stay(objects: ObjectStore, tmp_path: Path) -> None:
+    """Its manifests do not say which segments are kept."""
+    put(objects, WIDE, [batch(WIDE, 0)], "0000")
+    fold_now(objects, WIDE, keep=True)
+    (manifest,) = (tmp_path / "segments").rglob("folded/*.json")
+    about = json.loads(manifest.read_bytes())
+    del about["kept"]
+    manifest.write_text(json.dumps(about))
+    put(objects, WIDE, [batch(WIDE, 1)], "0001")
+    assert fold_now(objects, WIDE, keep=None).num_kept == 1
+    assert [*map(Path, objects.names(f"{folder_of(WIDE).path}/segments"))] == [
+        Path(f"{folder_of(WIDE).path}/segments/0000.parquet")
+    ]
 
 
 @pytest.mark.slow

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from datetime import date
 from typing import get_args
 
 import pytest
 
 from hubbub import Consent
 from hubbub.client import collaborators
+from hubbub.metrics.periods import PeriodKind
 from hubbub.sdk.storage import events
-from hubbub.sdk.storage.events import Backoff, BatchRemoval, decode_event, encode_records, item, replay
+from hubbub.sdk.storage.events import AccountChange, Backoff, BatchRemoval, decode_event, encode_records, item, replay
 from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
@@ -72,6 +74,18 @@ def test_recorded_directory_is_read_and_continued(name: str, rig: Rig) -> None:
     assert all(after[key].units >= account.units for key, account in before.accounts.items())
     client.close()
     assert read_state(rig.state).accounts == after
+
+
+@pytest.mark.parametrize("start", ["9999-12-31", "9999-12-27", "9999-12-01"])
+def test_account_of_the_last_period_is_kept_with_its_units(start: str) -> None:
+    """An earlier version wrote it under a clock of the year 9999; the client of each later start reads it."""
+    state, last = State(), State()
+    replay(state.apply, [(RECORDED / "lived" / "snapshot").read_bytes()])
+    kind = {"9999-12-31": PeriodKind.DAY, "9999-12-27": PeriodKind.WEEK, "9999-12-01": PeriodKind.MONTH}[start]
+    account = next(iter(state.accounts.values()))._replace(period=kind, next_period_start=start)
+    assert replay(last.apply, [encode_records(AccountChange(account))]) == 0
+    assert last.accounts[account.key].units == account.units
+    assert last.accounts[account.key].period_end() == last.earliest_period_end == date.max
 
 
 @pytest.mark.parametrize(

@@ -509,7 +509,12 @@ def replay(apply: Callable[[Event], None], chunks: Iterable[bytes]) -> int:
             event = decode_event(payload or b"")
             if event is not None:
                 apply(event)
-        except (KeyError, TypeError, ValueError):
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+        ):  # OverflowError: a period that ends after the year 9999
             damaged += 1
     return damaged
 
