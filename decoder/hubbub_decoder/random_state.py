@@ -46,6 +46,8 @@ def multinomial(counts: NDArray[np.int64], weights: Floats, rng: np.random.Rando
 
     >>> multinomial(np.array([0, 10]), np.array([0.0, 2.0, 0.0]), seeded(1)).tolist()
     [[0, 0, 0], [0, 10, 0]]
+    >>> multinomial(np.zeros(0, np.int64), np.ones(3), seeded(1)).shape
+    (0, 3)
     """
     size = 1 << (len(weights) - 1).bit_length()
     padded, drawn = np.append(weights, np.zeros(size - len(weights))), counts[:, None]
@@ -54,5 +56,5 @@ def multinomial(counts: NDArray[np.int64], weights: Floats, rng: np.random.Rando
         both = halves.sum(axis=1)
         chance = np.divide(halves[:, 0], both, out=np.zeros_like(both), where=both > 0)
         first = rng.binomial(drawn, chance)
-        drawn = np.stack([first, drawn - first], axis=2).reshape(len(counts), -1)
+        drawn = np.stack([first, drawn - first], axis=2).reshape(len(counts), 2 * drawn.shape[1])
     return drawn[:, : len(weights)]

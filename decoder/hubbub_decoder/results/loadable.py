@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
@@ -65,8 +65,15 @@ class Loadable:
 
     @classmethod
     def _from_values(cls, values: Mapping[str, Any], **known: Any) -> Self:
-        """Return the result with some fields as they are `known`, and the others from their JSON values."""
+        """Return the result with some fields as they are `known`, and the others from their JSON values.
+
+        A field with a default may be missing, because an earlier version did not write it.
+        """
         types = get_type_hints(cls)
-        public = [each.name for each in fields(cls) if not each.name.startswith("_")]  # type: ignore[arg-type]  # subclasses are dataclasses
-        read = {name: from_json_value(types[name], values[name]) for name in public if name not in known}
+        read = {
+            field.name: from_json_value(types[field.name], values[field.name])
+            for field in fields(cls)  # type: ignore[arg-type]  # subclasses are dataclasses
+            if not field.name.startswith("_") and field.name not in known
+            if field.name in values or field.default is MISSING
+        }
         return cls(**read, **known)

@@ -7,6 +7,7 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import pandas as pd
@@ -89,7 +90,7 @@ def test_no_number_is_nan_in_a_file(result: TableResult[Any]) -> None:
 
 
 def test_files_that_say_false_where_nothing_was_tested_are_read_as_not_tested(result: TableResult[Any]) -> None:
-    """Earlier files have `"detected": false` in every row without a q value."""
+    """Earlier files have `"detected": false` in every row without a q value, and no collision probability."""
     if not isinstance(result, Loadable):
         return
     document = json.loads(result.to_bytes(".json"))
@@ -98,6 +99,9 @@ def test_files_that_say_false_where_nothing_was_tested_are_read_as_not_tested(re
         object_hook=lambda row: {**row, "detected": row["detected"] or False} if "detected" in row else row,
     )
     assert type(result).from_dict(earlier) == type(result).from_dict(document) == result
+    if isinstance(result, Decoding):
+        del earlier["collision_probability"]
+        assert Decoding.from_dict(earlier) == replace(result, collision_probability=0.0)
 
 
 def test_posterior_shares_are_known_or_a_reason_is_given(result: TableResult[Any]) -> None:
