@@ -215,7 +215,7 @@ class Sender:
     limit       : highest consent level that this process may use
     sends_after : seconds from `begin` until this process sends, unless `hurry` is called
     hurries     : whether overdue batches are sent at once after `begin`, and not at a random time within the hour
-    overdue     : whether a batch was due at the last attempt
+    overdue     : whether a batch was due, or waited after a failure, at the last attempt
     """
 
     def __init__(
@@ -326,11 +326,12 @@ class Sender:
             if consent is not Consent.ON or first is None:
                 return until_build
             batch_id, send_at = first
-            self.overdue = send_at <= now
+            is_due = send_at <= now
+            self.overdue = is_due or state.failures > 0  # a batch that failed waits behind the others
             delay = self._sends_from - time.monotonic()
             if delay > 0:
                 return min(delay, until_build)
-            if self._prepare is not None and not hurry and self.overdue:
+            if self._prepare is not None and not hurry and is_due:
                 rescheduled = reschedule_overdue(state, now, self._random_bytes)
                 if rescheduled is not None:
                     self._journal.write(rescheduled)
