@@ -107,6 +107,8 @@ class UploadResponse:
         """Status and problem type in words, for logs and `hubbub inspect`."""
         if self.status is None:
             return f"no response: {self.failure}" if self.failure else "no response"
+        if self.batch_id is not None:
+            return str(self.status)  # an acceptance
         if problem_type(self) is None:
             return f"unrecognized answer: status {self.status}"
         text = f"{self.status} {self.problem}"
