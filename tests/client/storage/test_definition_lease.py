@@ -34,10 +34,11 @@ ROOMY = Policy(epsilon_report=999, epsilon_enrollment=8 * PRICE, epsilon_metric=
 
 
 def rows(client: Client, rig: Rig, metric: Metric) -> dict[str, int]:
-    """Return the bits of each period's report, queued or sent."""
+    """Return the bits of each period's report, queued or sent, in the order of the periods: batches are sent in any order."""
     with collaborators(client).journal as state:
         batches = [*rig.transport.batches, *(waiting.batch for waiting in state.queue.values())]
-    return {each.period: int.from_bytes(each.rows, "little") for each in batches if each.digest == metric.digest}
+    own = sorted((batch for batch in batches if batch.digest == metric.digest), key=lambda batch: batch.period)
+    return {batch.period: int.from_bytes(batch.rows, "little") for batch in own}
 
 
 def row_of(client: Client, metric: Metric, value: str | None) -> int:
