@@ -17,7 +17,7 @@ from tests.support.pages import PageRun
 from tests.support.paths import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
-DEVELOPMENT = (REPOSITORY / "docs" / "project" / "development.md").read_text()
+CONTRIBUTING = (REPOSITORY / "CONTRIBUTING.md").read_text()
 BIN = Path(sys.executable).parent
 MAX_LINES = 65
 
@@ -77,11 +77,12 @@ def test_named_commands_files_and_make_targets_exist() -> None:
     commands = set(re.findall(r"(?:^|`)hubbub ([a-z]+)", README, flags=re.MULTILINE))
     assert len(commands) > 4
     assert {name for name in commands if f"\n  {name} " not in listed} == set()
-    paths = re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r"^\| `([^`]+)`", DEVELOPMENT, flags=re.MULTILINE)
-    assert len(paths) > 12
+    paths = re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r"`([\w-]+/[\w./-]+\.\w+)`", CONTRIBUTING)
+    paths += re.findall(r"^\| `([^`]+)`", CONTRIBUTING, flags=re.MULTILINE)
+    assert len(paths) > 30
     assert {path for path in paths if not (REPOSITORY / path).exists()} == set()
     makefile = (REPOSITORY / "Makefile").read_text()
-    targets = set(re.findall(r"`make ([a-z-]+)`", README + DEVELOPMENT))
+    targets = set(re.findall(r"`make ([a-z-]+)`", README + CONTRIBUTING))
     assert len(targets) > 5
     for target in targets:
         assert re.search(rf"^(?:[\w.-]+ )*{target}(?: [\w.-]+)*:", makefile, re.MULTILINE), target
