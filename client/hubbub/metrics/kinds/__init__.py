@@ -9,7 +9,7 @@
 A kind is what differs between metrics besides their periods and their documentation; `Metric` adds these and the name, also to messages.
 Its word is the `kind` of a definition. A mean has the word of an ordinal metric.
 
-Source: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2 (string) and 4 (one-hot); docs/explanation/format.md.
+Source: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2 (string) and 4 (one-hot); docs/reference/format.md.
 """
 
 from hubbub.metrics.kinds.joint import JointKind
