@@ -46,8 +46,8 @@ def test_every_kind_of_event_is_recorded_and_written_again_unchanged() -> None:
             assert encode_records(event) == encode_record(payload)
         assert decode_event(scan(encode_records(event)).payloads[0]) == event
         kinds[type(event)] += 1
-    assert kinds.keys() == set(get_args(events.Event)) == events._WORDS.keys()
-    assert len({word for word, _ in events._WORDS.values()}) == len(events._WORDS)
+    assert kinds.keys() == set(get_args(events.Event)) == events._BY_KIND.keys()
+    assert len(events._CODECS) == len(events._BY_KIND) == len(events._BY_WORD)
 
 
 @pytest.mark.parametrize("name", DIRECTORIES)

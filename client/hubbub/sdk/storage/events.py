@@ -4,7 +4,7 @@ An event holds new values, such as the recordings of a draft or the units of an 
 lost one, and applying an event twice is harmless. Only two counts are added up, and would be too high: `IgnoredRecordings` and
 `BatchCreation.stood_in`. A record of a file is `encode_records` of an event:
 
-    {"event": WORD, FIELD: VALUE, ...}        bytes in hex; of the classes and their words see `_WORDS`
+    {"event": WORD, FIELD: VALUE, ...}        bytes in hex; `_CODECS` has the word of each class
 
 Events are named tuples and not dataclasses, because 28 frozen dataclasses would take 14 ms of `import hubbub`, and these take 2.
 """
@@ -13,12 +13,11 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
-from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from hubbub.consent import Consent
 from hubbub.metrics.periods import Period, PeriodKind, midnight
-from hubbub.privacy.ledger import Account, EncodedReport
+from hubbub.privacy.ledger import Account, EncodedReport, Key
 from hubbub.sdk.storage.group_labels import LabelSteps
 from hubbub.sdk.storage.record_format import encode_record, iter_payloads
 from hubbub.wire.batch import Batch
@@ -93,8 +92,14 @@ class QueuedBatch(NamedTuple):
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Return the queued batch of the fields that `to_dict` returned."""
-        decoded = {"batch": decode_batch(fields["batch"]), "period_kind": PeriodKind(fields["period_kind"])}
-        return cls(**{**fields, **decoded})
+        return cls(
+            decode_batch(fields["batch"]),
+            PeriodKind(fields["period_kind"]),
+            fields["send_at"],
+            possibly_delivered=fields.get("possibly_delivered", False),
+            rescheduled=fields.get("rescheduled", False),
+            local=fields.get("local", False),
+        )
 
 
 def encode_batch(batch: Batch) -> dict[str, Any]:
@@ -131,6 +136,11 @@ class DraftMerge(NamedTuple):
     period: str
     num_recordings: int
 
+    @property
+    def key(self) -> Key:
+        """Key of the draft: (subject, digest)."""
+        return self.subject, self.digest
+
 
 class DraftReplacement(NamedTuple):
     """One more recording, which is the draft from now on."""
@@ -143,6 +153,11 @@ class DraftReplacement(NamedTuple):
     local: bool
     number: bytes = b""
 
+    @property
+    def key(self) -> Key:
+        """Key of the draft: (subject, digest)."""
+        return self.subject, self.digest
+
 
 class DraftSnapshot(NamedTuple):
     """A draft at a compaction."""
@@ -150,6 +165,11 @@ class DraftSnapshot(NamedTuple):
     subject: str
     digest: str
     draft: Draft
+
+    @property
+    def key(self) -> Key:
+        """Key of the draft: (subject, digest)."""
+        return self.subject, self.digest
 
 
 class AccountChange(NamedTuple):
@@ -375,59 +395,188 @@ ClientEvent = (
 
 Event = ReportEvent | ClientEvent
 
-_WORDS: dict[type[Event], tuple[str, tuple[str, ...]]] = {
-    DraftMerge: ("draft_merged", ("subject", "digest", "period")),
-    DraftReplacement: ("draft_replaced", ("subject", "digest", "period")),
-    DraftSnapshot: ("draft_snapshot", ("subject", "digest")),
-    AccountChange: ("account", ("account.key",)),
-    BatchCreation: ("batch_created", ("queued.batch.batch_id",)),
-    BatchSnapshot: ("batch_snapshot", ("queued.batch.batch_id",)),
-    BatchSplit: ("batch_split", ("batch_id",)),
-    RequestStart: ("request_started", ("batch_id", "digest", "period")),
-    ResponseReceipt: ("response_received", ("batch_id",)),
-    Reschedule: ("batches_rescheduled", ("overdue",)),
-    BatchRemoval: ("batch_removed", ("batch_id",)),
-    QuarantineSnapshot: ("quarantine_snapshot", ("batch.batch_id",)),
-    SentSnapshot: ("sent_snapshot", ("batch.batch_id",)),
-    Backoff: ("backoff", ()),
-    FailedUploads: ("uploads_failed", ()),
-    MetricPause: ("metric_paused", ("digest",)),
-    ClockConfirmation: ("clock_confirmed", ()),
-    AttemptedPeriods: ("attempted_periods", ("digest",)),
-    GroupLabels: ("group_labels", ("digest",)),
-    DetachedStart: ("detached_started", ()),
-    ConsentChange: ("consent", ()),
-    Erasure: ("erased", ()),
-    EnrollmentStart: ("enrollment", ()),
-    LedgerKey: ("ledger_key", ()),
-    MachineTags: ("machine_tags", ()),
-    IdentityRenewal: ("identity_renewed", ()),
-    IgnoredRecordings: ("recordings_ignored", ()),
-    Counters: ("counters", ()),
-    Continuation: ("continuation", ()),
-}
-"""Word of each kind of event in the journal, and the fields that say which item it is about."""
+_Plain = str | float | list[str] | list[list[str]] | dict[str, int] | dict[str, float]
+"""Types that JSON reads as it wrote them."""
 
-Convert = Callable[[Any], object]
-_FORMS: dict[object, tuple[Convert, Convert]] = {
-    bytes: (bytes.hex, bytes.fromhex),
-    Consent: (str, Consent),
-    EncodedReport: (EncodedReport.to_dict, EncodedReport.from_dict),
-    Draft: (Draft.to_dict, Draft.from_dict),
-    Account: (Account.to_dict, Account.from_dict),
-    QueuedBatch: (QueuedBatch.to_dict, QueuedBatch.from_dict),
-    Batch: (encode_batch, decode_batch),
-    tuple[Account, ...]: (
-        lambda accounts: [each.to_dict() for each in accounts],
-        lambda accounts: tuple(map(Account.from_dict, accounts)),
+E = TypeVar("E")
+PlainEvent = TypeVar("PlainEvent", bound=tuple[_Plain, ...])
+
+
+class _Codec(NamedTuple, Generic[E]):
+    """How one kind of event is written and read.
+
+    word  : value of "event" in its records
+    write : returns the other fields as JSON has them, in the order of the record
+    read  : returns the event of these fields; fields that a newer version added are ignored
+    about : returns which item the event is about; None for a kind that has one item
+    """
+
+    kind: type[E]
+    word: str
+    write: Callable[[E], dict[str, Any]]
+    read: Callable[[Mapping[str, Any]], E]
+    about: Callable[[E], object] | None = None
+
+
+def _plain(
+    kind: type[PlainEvent], word: str, about: Callable[[PlainEvent], object] | None = None
+) -> _Codec[PlainEvent]:
+    """Return the codec of a kind whose fields JSON reads as it wrote them. For other fields the type checker refuses it."""
+    names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # a named tuple
+    make: Callable[..., PlainEvent] = kind
+    return _Codec(
+        kind,
+        word,
+        lambda event: dict(zip(names, event, strict=True)),
+        lambda fields: make(*[fields[name] for name in names]),
+        about,
+    )
+
+
+_CODECS = (
+    _plain(DraftMerge, "draft_merged", lambda event: (event.key, event.period)),
+    _Codec(
+        DraftReplacement,
+        "draft_replaced",
+        lambda event: {
+            "subject": event.subject,
+            "digest": event.digest,
+            "period": event.period,
+            "num_recordings": event.num_recordings,
+            "report": event.report.to_dict(),
+            "local": event.local,
+            **({"number": event.number.hex()} if event.number else {}),
+        },
+        lambda fields: DraftReplacement(
+            fields["subject"],
+            fields["digest"],
+            fields["period"],
+            fields["num_recordings"],
+            EncodedReport.from_dict(fields["report"]),
+            fields["local"],
+            bytes.fromhex(fields.get("number", "")),
+        ),
+        lambda event: (event.key, event.period),
     ),
-    tuple[QueuedBatch, ...]: (
-        lambda batches: [each.to_dict() for each in batches],
-        lambda batches: tuple(map(QueuedBatch.from_dict, batches)),
+    _Codec(
+        DraftSnapshot,
+        "draft_snapshot",
+        lambda event: {"subject": event.subject, "digest": event.digest, "draft": event.draft.to_dict()},
+        lambda fields: DraftSnapshot(fields["subject"], fields["digest"], Draft.from_dict(fields["draft"])),
+        lambda event: event.key,
     ),
-    tuple[str, ...]: (list, tuple),
-}
-"""Types of fields that JSON holds in another form, with the conversions to it and from it."""
+    _Codec(
+        AccountChange,
+        "account",
+        lambda event: {"account": event.account.to_dict()},
+        lambda fields: AccountChange(Account.from_dict(fields["account"])),
+        lambda event: event.account.key,
+    ),
+    _Codec(
+        BatchCreation,
+        "batch_created",
+        lambda event: {
+            "formed": event.formed,
+            "queued": event.queued.to_dict(),
+            "accounts": [account.to_dict() for account in event.accounts],
+            "stood_in": event.stood_in,
+        },
+        lambda fields: BatchCreation(
+            fields["formed"],
+            QueuedBatch.from_dict(fields["queued"]),
+            tuple(map(Account.from_dict, fields["accounts"])),
+            fields["stood_in"],
+        ),
+        lambda event: event.queued.batch.batch_id,
+    ),
+    _Codec(
+        BatchSnapshot,
+        "batch_snapshot",
+        lambda event: {"queued": event.queued.to_dict()},
+        lambda fields: BatchSnapshot(QueuedBatch.from_dict(fields["queued"])),
+        lambda event: event.queued.batch.batch_id,
+    ),
+    _Codec(
+        BatchSplit,
+        "batch_split",
+        lambda event: {"batch_id": event.batch_id, "halves": [half.to_dict() for half in event.halves]},
+        lambda fields: BatchSplit(fields["batch_id"], tuple(map(QueuedBatch.from_dict, fields["halves"]))),
+        lambda event: event.batch_id,
+    ),
+    _plain(RequestStart, "request_started", lambda event: (event.batch_id, event.digest, event.period)),
+    _plain(ResponseReceipt, "response_received", lambda event: event.batch_id),
+    _plain(Reschedule, "batches_rescheduled", lambda event: event.overdue),
+    _Codec(
+        BatchRemoval,
+        "batch_removed",
+        lambda event: {
+            "batch_id": event.batch_id,
+            "reason": event.reason,
+            **({"problem": event.problem} if event.problem else {}),
+        },
+        lambda fields: BatchRemoval(fields["batch_id"], fields["reason"], fields.get("problem", "")),
+        lambda event: event.batch_id,
+    ),
+    _Codec(
+        QuarantineSnapshot,
+        "quarantine_snapshot",
+        lambda event: {"batch": encode_batch(event.batch), "problem": event.problem},
+        lambda fields: QuarantineSnapshot(decode_batch(fields["batch"]), fields["problem"]),
+        lambda event: event.batch.batch_id,
+    ),
+    _Codec(
+        SentSnapshot,
+        "sent_snapshot",
+        lambda event: {"batch": encode_batch(event.batch)},
+        lambda fields: SentSnapshot(decode_batch(fields["batch"])),
+        lambda event: event.batch.batch_id,
+    ),
+    _plain(Backoff, "backoff"),
+    _plain(FailedUploads, "uploads_failed"),
+    _Codec(
+        MetricPause,
+        "metric_paused",
+        lambda event: {
+            "digest": event.digest,
+            "until": event.until,
+            **({"is_held": event.is_held} if event.is_held else {}),
+        },
+        lambda fields: MetricPause(fields["digest"], fields["until"], fields.get("is_held", False)),
+        lambda event: event.digest,
+    ),
+    _plain(ClockConfirmation, "clock_confirmed"),
+    _plain(AttemptedPeriods, "attempted_periods", lambda event: event.digest),
+    _plain(GroupLabels, "group_labels", lambda event: event.digest),
+    _plain(DetachedStart, "detached_started"),
+    _Codec(
+        ConsentChange,
+        "consent",
+        lambda event: {
+            "level": str(event.level),
+            "text": event.text,
+            "time": event.time,
+            "reports_from": event.reports_from,
+        },
+        lambda fields: ConsentChange(Consent(fields["level"]), fields["text"], fields["time"], fields["reports_from"]),
+    ),
+    _plain(Erasure, "erased"),
+    _plain(EnrollmentStart, "enrollment"),
+    _plain(LedgerKey, "ledger_key"),
+    _Codec(
+        MachineTags,
+        "machine_tags",
+        lambda event: {"tags": list(event.tags)},
+        lambda fields: MachineTags(tuple(fields["tags"])),
+    ),
+    _plain(IdentityRenewal, "identity_renewed"),
+    _plain(IgnoredRecordings, "recordings_ignored"),
+    _plain(Counters, "counters"),
+    _plain(Continuation, "continuation"),
+)
+"""One codec for each kind of event."""
+
+_BY_KIND: dict[type[Event], _Codec[Any]] = {codec.kind: codec for codec in _CODECS}
+_BY_WORD: dict[str, _Codec[Any]] = {codec.word: codec for codec in _CODECS}
 
 _decoder = json.JSONDecoder()
 _encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False)
@@ -442,53 +591,17 @@ def _make_encode() -> Callable[[object], str]:
     return lambda fields: "".join(chunks(fields, 0))
 
 
-class _Codec:
-    """JSON of one kind of event. Fields with a default are left out where they have it."""
-
-    def __init__(self, kind: type[Event], word: str) -> None:
-        self._make = kind._make
-        self._word = (word,)
-        self._names = ("event", *kind._fields)
-        self._defaults: dict[str, object] = kind._field_defaults
-        self._required = [name for name in kind._fields if name not in self._defaults]
-        forms = [(name, _FORMS[each]) for name, each in kind.__annotations__.items() if each in _FORMS]
-        self._to_json = [(name, to_json) for name, (to_json, _) in forms]
-        self._from_json = [(name, from_json) for name, (_, from_json) in forms]
-        self._get_all = None if self._defaults or forms or len(kind._fields) < 2 else itemgetter(*kind._fields)
-
-    def to_json(self, event: Event) -> dict[str, Any]:
-        """Return the fields in their order, after the word."""
-        fields = dict(zip(self._names, self._word + event))  # noqa: B905  (it would cost a tenth of `record`'s JSON)
-        for name, default in self._defaults.items():
-            if fields[name] == default:
-                del fields[name]
-        for name, convert in self._to_json:
-            if name in fields:
-                fields[name] = convert(fields[name])
-        return fields
-
-    def from_json(self, fields: Mapping[str, Any]) -> Event:
-        """Return the event; fields that a newer version added are ignored."""
-        if self._get_all is not None:
-            return self._make(self._get_all(fields))
-        values = {name: fields[name] for name in self._required}
-        for name, default in self._defaults.items():
-            values[name] = fields.get(name, default)
-        for name, convert in self._from_json:
-            if name in fields:
-                values[name] = convert(values[name])
-        return self._make(values.values())
-
-
-_CODECS = {kind: _Codec(kind, word) for kind, (word, _) in _WORDS.items()}
-_BY_WORD = {word: _CODECS[kind] for kind, (word, _) in _WORDS.items()}
-_ITEMS = {kind: attrgetter(*fields) for kind, (_, fields) in _WORDS.items() if fields}
 _encode = _make_encode()
 
 
 def encode_records(*events: Event) -> bytes:
     """Return events as the files hold them: one record each."""
-    return b"".join([encode_record(_encode(_CODECS[type(event)].to_json(event)).encode()) for event in events])
+    return b"".join([encode_record(_payload(event)) for event in events])
+
+
+def _payload(event: Event) -> bytes:
+    codec = _BY_KIND[type(event)]
+    return _encode({"event": codec.word, **codec.write(event)}).encode()
 
 
 def decode_event(payload: bytes) -> Event | None:
@@ -498,7 +611,7 @@ def decode_event(payload: bytes) -> Event | None:
     """
     fields = _decoder.decode(str(payload, "utf-8"))  # twice as fast as json.loads, which guesses the encoding
     codec = _BY_WORD.get(fields["event"])
-    return None if codec is None else codec.from_json(fields)
+    return None if codec is None else codec.read(fields)
 
 
 def replay(apply: Callable[[Event], None], chunks: Iterable[bytes]) -> int:
@@ -509,17 +622,13 @@ def replay(apply: Callable[[Event], None], chunks: Iterable[bytes]) -> int:
             event = decode_event(payload or b"")
             if event is not None:
                 apply(event)
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            OverflowError,
-        ):  # OverflowError: a period that ends after the year 9999
+        # OverflowError: a period that ends after the year 9999
+        except (KeyError, TypeError, ValueError, OverflowError):
             damaged += 1
     return damaged
 
 
 def item(event: Event) -> tuple[object, ...]:
     """Return the kind of an event and what it is about: a later event of the same item replaces it."""
-    about = _ITEMS.get(type(event))
+    about = _BY_KIND[type(event)].about
     return type(event), None if about is None else about(event)
