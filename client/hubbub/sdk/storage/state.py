@@ -212,10 +212,10 @@ class State:
             case DraftMerge():
                 draft = self._draft_of(event)
                 count = self._count_recordings(draft, event.num_recordings)
-                self.drafts[event[:2]] = Draft(draft.report, draft.period, count, draft.local, draft.number)
+                self.drafts[event.key] = Draft(draft.report, draft.period, count, draft.local, draft.number)
             case DraftReplacement():
                 count = self._count_recordings(self._draft_of(event), event.num_recordings)
-                self.drafts[event[:2]] = Draft(event.report, event.period, count, event.local, event.number)
+                self.drafts[event.key] = Draft(event.report, event.period, count, event.local, event.number)
             case AccountChange(account):
                 self._change_account(account)
             case BatchCreation():
@@ -224,24 +224,24 @@ class State:
                 self._add_batch(event.queued)
                 for account in event.accounts:
                     self._change_account(account)
-            case RequestStart(batch_id, digest, period):
-                self._start_request(batch_id, digest, period)
+            case RequestStart():
+                self._start_request(event)
             case ResponseReceipt():
                 self._receive_response(event)
-            case BatchRemoval(batch_id, reason, problem):
-                self._remove_batch(batch_id, reason, problem)
-            case DraftSnapshot(subject, digest, draft):
-                self.drafts[subject, digest] = draft
+            case BatchRemoval():
+                self._remove_batch(event)
+            case DraftSnapshot():
+                self.drafts[event.key] = event.draft
             case BatchSnapshot(queued):
                 self._add_batch(queued)
-            case Reschedule(send_at, overdue):
-                self._reschedule(send_at, overdue=overdue)
-            case BatchSplit(batch_id, halves):
-                self.queue.pop(batch_id, None)
-                for half in halves:
+            case Reschedule():
+                self._reschedule(event)
+            case BatchSplit():
+                self.queue.pop(event.batch_id, None)
+                for half in event.halves:
                     self._add_batch(half)
-            case QuarantineSnapshot(batch, problem):
-                self.quarantine[str(batch.batch_id)] = (batch, problem)
+            case QuarantineSnapshot():
+                self.quarantine[str(event.batch.batch_id)] = (event.batch, event.problem)
             case SentSnapshot(batch):
                 self._remember_sent(batch)
             case _:
@@ -249,29 +249,29 @@ class State:
 
     def _apply_to_client(self, event: ClientEvent) -> None:
         match event:
-            case AttemptedPeriods(digest, runs):
-                self.attempted_periods[digest] = runs
-            case GroupLabels(digest, steps):
-                self.group_labels[digest] = steps
+            case AttemptedPeriods():
+                self.attempted_periods[event.digest] = event.runs
+            case GroupLabels():
+                self.group_labels[event.digest] = event.steps
             case IgnoredRecordings(counts):
                 self.ignored.update(counts)
             case Backoff():
-                self.failures, self.backoff_until, self.last_error = event
+                self.failures = event.failures
+                self.backoff_until = event.until
+                self.last_error = event.last_error
             case FailedUploads(counts):
                 self.failed_uploads = Counter(counts)
             case ClockConfirmation(time):
                 self.clock_confirmed_at = time
-            case MetricPause(digest, until, is_held):
-                self.paused_metrics[digest] = until or 0.0  # None: of an unreleased version
-                (self.held_digests.add if is_held else self.held_digests.discard)(digest)
+            case MetricPause():
+                self.paused_metrics[event.digest] = event.until or 0.0  # None: of an unreleased version
+                (self.held_digests.add if event.is_held else self.held_digests.discard)(event.digest)
             case DetachedStart(time):
                 self.detached_started_at = time
             case ConsentChange():
-                self.consent, self.consent_text, self.consent_time, self.reports_from = event
-                if self.consent is Consent.ON:
-                    self._drop_local()
-            case EnrollmentStart(number, secret_tag):
-                self._enroll(number, secret_tag)
+                self._change_consent(event)
+            case EnrollmentStart():
+                self._enroll(event)
             case LedgerKey(key):
                 self.ledger_key = key
             case MachineTags(tags):
@@ -296,6 +296,12 @@ class State:
         self.chosen, self.superseded, self.stood_in = event.chosen, event.superseded, event.stood_in
         self.dropped, self.ignored = Counter(event.dropped), Counter(event.ignored)
 
+    def _change_consent(self, event: ConsentChange) -> None:
+        self.consent, self.consent_text = event.level, event.text
+        self.consent_time, self.reports_from = event.time, event.reports_from
+        if event.level is Consent.ON:
+            self._drop_local()
+
     def _drop_local(self) -> None:
         """Drop the reports and drafts made under `local`. The event of consent itself does it, so no kill can come between."""
         for batch_id in [batch_id for batch_id, queued in self.queue.items() if queued.local]:
@@ -303,11 +309,11 @@ class State:
         for key in [key for key, draft in self.drafts.items() if draft.local]:
             del self.drafts[key]
 
-    def _enroll(self, number: int, secret_tag: str) -> None:
-        if self.enrollments not in (0, number):
+    def _enroll(self, event: EnrollmentStart) -> None:
+        if self.enrollments not in (0, event.number):
             for key, draft in self.drafts.items():  # made under an earlier secret: the empty report replaces it
                 self.drafts[key] = draft._replace(report=draft.report._replace(bits=b"", costs_unit=False), number=b"")
-        self.enrollments, self.secret_tag = number, secret_tag
+        self.enrollments, self.secret_tag = event.number, event.secret_tag
 
     def _change_account(self, account: Account) -> None:
         if account.group:  # of an earlier version, which kept the label with the account
@@ -325,7 +331,7 @@ class State:
 
     def _draft_of(self, event: DraftMerge | DraftReplacement) -> Draft:
         """Return the draft of the event's period; without one, a draft of no recording."""
-        draft = self.drafts.get(event[:2])
+        draft = self.drafts.get(event.key)
         return draft if draft is not None and draft.period == event.period else Draft(_NO_REPORT, event.period, 0)
 
     def _count_recordings(self, draft: Draft, num_recordings: int) -> int:
@@ -339,15 +345,15 @@ class State:
     def _add_batch(self, queued: QueuedBatch) -> None:
         self.queue[str(queued.batch.batch_id)] = queued
 
-    def _start_request(self, batch_id: str, digest: str, period: str) -> None:
-        queued = self.queue.get(batch_id)
+    def _start_request(self, event: RequestStart) -> None:
+        queued = self.queue.get(event.batch_id)
         if queued is None:
-            self._skip_sent_period(digest, period)
+            self._skip_sent_period(event.digest, event.period)
             return
-        self.queue[batch_id] = queued._replace(possibly_delivered=True)
+        self.queue[event.batch_id] = queued._replace(possibly_delivered=True)
         self._remember_sent(queued.batch)
-        sent = Period(date.fromisoformat(period), queued.period_kind)
-        self._add_attempted(digest, str(sent), str(sent.next()))
+        sent = Period(date.fromisoformat(event.period), queued.period_kind)
+        self._add_attempted(event.digest, str(sent), str(sent.next()))
 
     def _skip_sent_period(self, digest: str, period: str) -> None:
         """Skip a period in all accounts: the event that created its batch is lost, and the batch was sent."""
@@ -368,22 +374,22 @@ class State:
             if not event.request_sent and not event.possibly_delivered:
                 self.last_sent.pop(event.batch_id, None)
 
-    def _reschedule(self, send_at: dict[str, float], *, overdue: bool) -> None:
-        for batch_id, time in send_at.items():
+    def _reschedule(self, event: Reschedule) -> None:
+        for batch_id, time in event.send_at.items():
             if batch_id in self.queue:
                 queued = self.queue[batch_id]
-                self.queue[batch_id] = queued._replace(send_at=time, rescheduled=overdue)
+                self.queue[batch_id] = queued._replace(send_at=time, rescheduled=event.overdue)
 
-    def _remove_batch(self, batch_id: str, reason: str, problem: str) -> None:
-        queued = self.queue.pop(batch_id, None)
+    def _remove_batch(self, event: BatchRemoval) -> None:
+        queued = self.queue.pop(event.batch_id, None)
         if queued is None:
             return
-        match reason:
+        match event.reason:
             case "acknowledged":
                 self.acknowledged += len(queued.batch)
             case "quarantined":
-                self.quarantine[batch_id] = (queued.batch, problem)
-            case _:
+                self.quarantine[event.batch_id] = (queued.batch, event.problem)
+            case reason:
                 self.dropped[reason] += len(queued.batch)
 
     def _remember_sent(self, batch: Batch) -> None:
@@ -416,13 +422,13 @@ class State:
 
     def unknown_metrics(self) -> list[str]:
         """Return the names of the metrics with queued reports that the aggregator does not have."""
-        queued = (each.batch for each in self.queue.values() if each.batch.digest not in self.held_digests)
-        return sorted({batch.metric for batch in queued if self.paused_metrics.get(batch.digest)})
+        batches = (queued.batch for queued in self.queue.values() if queued.batch.digest not in self.held_digests)
+        return sorted({batch.metric for batch in batches if self.paused_metrics.get(batch.digest)})
 
     def held_metrics(self) -> list[str]:
         """Return the names of the metrics with queued reports whose definition differs from the aggregator's."""
-        queued = (each.batch for each in self.queue.values())
-        return sorted({batch.metric for batch in queued if batch.digest in self.held_digests})
+        batches = (queued.batch for queued in self.queue.values())
+        return sorted({batch.metric for batch in batches if batch.digest in self.held_digests})
 
     @property
     def queued_reports(self) -> int:
