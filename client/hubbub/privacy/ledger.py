@@ -202,7 +202,10 @@ class Account(NamedTuple):
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Account:
-        """Return the account of the fields that `to_dict` returned. A limit that is no number lets nothing more be spent."""
+        """Return the account of the fields that `to_dict` returned; fields that a newer version added are ignored.
+
+        A limit that is no number lets nothing more be spent.
+        """
         limit = fields.get("lifetime_epsilon", math.inf)
         is_limit = isinstance(limit, int | float) and not isinstance(limit, bool) and limit >= 0
         decoded = {
@@ -212,7 +215,7 @@ class Account(NamedTuple):
             "tag": bytes.fromhex(fields["tag"]),
             "sealed": bytes.fromhex(fields["sealed"]),
         }
-        return cls(**{**fields, **decoded})
+        return cls(**{name: fields[name] for name in cls._fields if name in fields} | decoded)
 
 
 @lru_cache(maxsize=256)

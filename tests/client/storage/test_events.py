@@ -6,7 +6,7 @@ import json
 import shutil
 from collections import Counter
 from datetime import date
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -104,6 +104,26 @@ def test_unknown_kinds_and_fields_are_ignored_and_wrong_ones_are_damaged(payload
     state = State()
     assert replay(state.apply, [encode_record(payload)]) == damaged
     assert state.consent is (Consent.ON if b"by" in payload else Consent.OFF)
+
+
+def test_fields_of_a_later_version_are_ignored_at_every_depth() -> None:
+    """Else a client that is set back to this version would lose accounts, and spend their epsilon again."""
+    for payload in scan((RECORDED / "written").read_bytes()).payloads:
+        later = json.dumps(with_later_fields(json.loads(payload))).encode()
+        assert decode_event(later) == decode_event(payload), later
+
+
+def with_later_fields(value: Any) -> Any:
+    """Return a JSON value with one more field in every object, except in those that map items to numbers."""
+    match value:
+        case dict():
+            maps = ("counts", "send_at", "dropped", "ignored")
+            fields = {name: field if name in maps else with_later_fields(field) for name, field in value.items()}
+            return {**fields, "of_a_later_version": 1}
+        case list():
+            return [with_later_fields(item) for item in value]
+        case _:
+            return value
 
 
 def test_events_about_the_same_item_replace_each_other() -> None:
