@@ -19,6 +19,7 @@ from hubbub.client import Client, collaborators
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.runtime import error_guard
 from hubbub.sdk.upload.retry_policy import UploadResponse
+from hubbub.sdk.upload.transport import Transport, always
 from hubbub.wire.batch import Batch
 
 __all__ = [
@@ -104,7 +105,7 @@ class ManualClock:
         self.now += timedelta(**by)
 
 
-class RecordingTransport:
+class RecordingTransport(Transport):
     """Transport that records batches instead of sending them.
 
     Parameters
@@ -127,21 +128,7 @@ class RecordingTransport:
         self.bodies: list[bytes] = []
         self.batches: list[Batch] = []
 
-    def send(self, body: bytes, is_wanted: Callable[[], bool] = lambda: True) -> UploadResponse:  # noqa: ARG002
-        """Record a body and return the next response.
-
-        Parameters
-        ----------
-        body
-            Bytes of a batch.
-        is_wanted
-            Ignored.
-
-        Returns
-        -------
-        UploadResponse
-            The next of the given responses, or the confirmation of the batch.
-        """
+    def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse:  # noqa: ARG002
         self.bodies.append(body)
         batch = Batch.from_json(body)
         response = self.responses.pop(0) if self.responses else UploadResponse(202, batch_id=str(batch.batch_id))

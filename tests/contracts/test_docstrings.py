@@ -77,6 +77,26 @@ def is_property(each: Documented) -> bool:
     return hasattr(member, "fget") or hasattr(member, "func")
 
 
+def parameters_of(*functions: Any) -> set[str]:
+    """Return the names of the parameters of functions and methods."""
+    return {name for function in functions for name in inspect.signature(function).parameters} - {"self"}
+
+
+def parameters_of_methods(protocol: type) -> set[str]:
+    """Return the parameters of the methods of a protocol, which its docstring may describe once for all of them."""
+    if not getattr(protocol, "_is_protocol", False):
+        return set()
+    return parameters_of(*filter(None, (function_of(protocol, name) for name in vars(protocol))))
+
+
+def is_described_by_its_protocol(each: Documented) -> bool:
+    """Return whether a method needs only a sentence, because its protocol describes the parameters."""
+    if each.owner is None or not getattr(each.owner, "_is_protocol", False):
+        return False
+    parameters = parameters_of(each.thing)
+    return bool(parameters) and parameters <= set(entries(each.owner.__doc__ or "", "Parameters"))
+
+
 @cache
 def sections(text: str) -> dict[str, Any]:
     return dict(NumpyDocString(inspect.cleandoc(text)))
@@ -97,8 +117,13 @@ def test_docstrings_are_valid() -> None:
         if inspect.isclass(each.thing):
             if sections(each.text)["Attributes"] or getattr(each.thing, "_is_protocol", False):
                 errors.pop("PR01", None)  # users do not construct a result or a type of functions
-            if "__call__" in vars(each.thing):
-                errors.pop("PR02", None)  # the parameters are those of the call
+            if set(entries(each.text, "Parameters")) <= parameters_of_methods(each.thing) or "__call__" in vars(
+                each.thing
+            ):
+                errors.pop("PR02", None)  # the parameters are those of the methods, or of the call
+        elif is_described_by_its_protocol(each):
+            errors.pop("PR01", None)
+            errors.pop("RT01", None)
         if errors:
             found[each.where] = errors
     assert found == {}
@@ -124,7 +149,8 @@ def test_returned_types_are_the_annotations() -> None:
         annotation = str(inspect.signature(each.thing).return_annotation)
         yielded = annotation.startswith("Iterator[")
         expected = [annotation.removeprefix("Iterator[").removesuffix("]")] if yielded else [annotation]
-        if is_property(each) or annotation == "None":  # the site shows the type of a property beside its name
+        # the site shows the type beside the name of a property, and of a method with a sentence
+        if is_property(each) or annotation == "None" or is_described_by_its_protocol(each):
             expected = []
         assert [entry.type for entry in sections(each.text)["Yields" if yielded else "Returns"]] == expected, each.where
 

@@ -37,131 +37,45 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """Disk operations of the journal and the secret file. Each may raise OSError."""
+    """Disk operations of the journal and the secret file. Each may raise OSError.
+
+    Parameters
+    ----------
+    path, source, directory
+        Path of an existing file or directory, except where a method creates it.
+    target
+        New path of the file.
+    """
 
     def make_directory(self, path: Path) -> None:
-        """Create a directory with mode 0700, and its parents, if it does not exist.
-
-        Parameters
-        ----------
-        path
-            Path of the directory.
-        """
+        """Create a directory with mode 0700, and its parents, if it does not exist."""
 
     def open(self, path: Path) -> File:
-        """Open a file to read and append, and create it with mode 0600 if it does not exist.
-
-        Parameters
-        ----------
-        path
-            Path of the file.
-
-        Returns
-        -------
-        File
-            The open file.
-        """
+        """Return a file that is open to read and append; create it with mode 0600 if it does not exist."""
 
     def open_new(self, path: Path) -> File:
-        """Open an empty file with mode 0600, which is created, or emptied if it exists.
-
-        Parameters
-        ----------
-        path
-            Path of the file.
-
-        Returns
-        -------
-        File
-            The open file.
-        """
+        """Return an open empty file with mode 0600, which is created, or emptied if it exists."""
 
     def identity(self, path: Path) -> tuple[int, int] | None:
-        """Return the inode and size of a file.
-
-        Parameters
-        ----------
-        path
-            Path of the file.
-
-        Returns
-        -------
-        tuple[int, int] | None
-            Inode and size in bytes. None: there is no such file.
-        """
+        """Return the inode of a file and its size in bytes; None: there is no such file."""
 
     def list_directory(self, directory: Path) -> list[Path]:
-        """Return the paths in a directory.
-
-        Parameters
-        ----------
-        directory
-            Path of the directory.
-
-        Returns
-        -------
-        list[Path]
-            Paths in any order. The list is empty if the directory does not exist.
-        """
+        """Return the paths in a directory, in any order; none if the directory does not exist."""
 
     def link(self, source: Path, target: Path) -> None:
-        """Give a file a second name.
-
-        Parameters
-        ----------
-        source
-            Path of the file.
-        target
-            The second name.
-
-        Raises
-        ------
-        FileExistsError
-            The second name exists.
-        """
+        """Give a file a second name; raise FileExistsError if that name exists."""
 
     def remove(self, path: Path) -> None:
-        """Delete a file.
-
-        Parameters
-        ----------
-        path
-            Path of the file.
-        """
+        """Delete a file."""
 
     def replace(self, source: Path, target: Path) -> None:
-        """Rename a file, and replace the target if it exists.
-
-        Parameters
-        ----------
-        source
-            Path of the file.
-        target
-            The new name.
-        """
+        """Rename a file, and replace the target if it exists."""
 
     def sync_directory(self, path: Path) -> None:
-        """Wait until the names in a directory are durable.
-
-        Parameters
-        ----------
-        path
-            Path of the directory.
-        """
+        """Wait until the names in a directory are durable."""
 
     def lock(self, path: Path) -> Lock:
-        """Open the file of a lock between processes.
-
-        Parameters
-        ----------
-        path
-            Path of the file.
-
-        Returns
-        -------
-        Lock
-            Lock that is not acquired yet.
-        """
+        """Return a lock between processes on this file, not yet acquired."""
 
 
 class _PrivateFile:
