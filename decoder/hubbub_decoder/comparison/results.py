@@ -272,21 +272,6 @@ class Comparison(TableResult[Change], Loadable, Result):
         }
 
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
-        """Return headline, table of changes, changes of totals, overlap and warnings.
-
-        Parameters
-        ----------
-        everything
-            Whether to show all candidates of a string metric. False: those with a detected change. Categories are
-            always shown.
-        top
-            Largest number of rows: detected changes first, then the largest. None: all.
-
-        Returns
-        -------
-        Document
-            What the terminal and a notebook show.
-        """
         every = self.changes if everything or not self.a.is_tested else self.detected
         check_top(top)
         rows = every[:top]

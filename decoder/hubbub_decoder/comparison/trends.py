@@ -159,21 +159,6 @@ class Trends(TableResult[Decoding], Loadable, Result):
                 }
 
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
-        """Return headline, shares by period or value, number of changes and warnings of all.
-
-        Parameters
-        ----------
-        everything
-            Whether to show all candidates of a string metric. False: those detected in a decoding, or with a
-            detected change.
-        top
-            Largest number of rows, the largest mean shares. None: all.
-
-        Returns
-        -------
-        Document
-            What the terminal and a notebook show. A row has the last change of the candidate.
-        """
         decodings = self.decodings
         every = everything or not decodings[0].is_tested
         check_top(top)

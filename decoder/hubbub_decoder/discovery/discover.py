@@ -88,20 +88,6 @@ class Discoveries(TableResult[Estimate], Loadable):
         return f"<Discoveries{name}: {len(self.detected):,} of {found} detected>"
 
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
-        """Return the document of the decoding, with the longer strings that were found in part.
-
-        Parameters
-        ----------
-        everything
-            Whether to show every string of the search. False: the detected ones.
-        top
-            Largest number of rows, the largest shares. None: all.
-
-        Returns
-        -------
-        Document
-            What the terminal and a notebook show.
-        """
         if self.decoding is None:
             nothing = "No string was found. Frequent strings are found with more reports or a larger epsilon."
             return Document("", Table((), ()), (nothing, *self._truncated_line()))

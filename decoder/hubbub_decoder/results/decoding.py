@@ -320,20 +320,6 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         }
 
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
-        """Return headline, table, totals, detection limit and warnings.
-
-        Parameters
-        ----------
-        everything
-            Whether to show all candidates of a string metric. False: the detected ones. Categories are always shown.
-        top
-            Largest number of rows, the largest shares. None: all.
-
-        Returns
-        -------
-        Document
-            What the terminal and a notebook show.
-        """
         every = self.detected if self.is_tested and not everything else self.estimates
         check_top(top)
         rows = self.in_order(every[:top])

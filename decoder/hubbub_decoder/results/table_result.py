@@ -76,14 +76,15 @@ class TableResult(Sequence[R]):
         Parameters
         ----------
         everything
-            Whether to show every row. False: where there are tests, only the rows that they confirm.
+            Whether to show every row. False: where there are tests, only the rows that they confirm. Categories are not
+            tested, so all are shown.
         top
-            Largest number of rows. None: all.
+            Largest number of rows, the first ones in the order of the result. None: all.
 
         Returns
         -------
         Document
-            Headline, table, lines and findings.
+            Headline, table, lines and warnings.
         """
 
     @abstractmethod
