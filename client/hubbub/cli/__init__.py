@@ -82,7 +82,7 @@ class Commands(click.Group):
         sections: dict[str, list[tuple[str, str]]] = {}
         for name in listed:
             command = self.get_command(ctx, name)
-            section = next((each for each, names in SECTIONS.items() if name in names), "Other commands")
+            section = next((title for title, names in SECTIONS.items() if name in names), "Other commands")
             text = "" if command is None else command.get_short_help_str(formatter.width - width - 4)
             sections.setdefault(section, []).append((name.ljust(width), text))
         for section, rows in sections.items():

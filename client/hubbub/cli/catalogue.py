@@ -25,7 +25,7 @@ def catalogue_pages(definitions: Definitions, today: date) -> dict[str, str]:
     metrics = [definitions[name] for name in definitions]
     pages = {"index.html": _index_page(metrics, today)}
     for metric in metrics:
-        older = [each for each in definitions.versions() if each.name == metric.name and each is not metric]
+        older = [version for version in definitions.versions() if version.name == metric.name and version is not metric]
         pages[metric_path(metric.name)] = _metric_page(metric, older, today)
     return pages
 

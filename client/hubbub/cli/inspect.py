@@ -98,7 +98,7 @@ def _print_report(report: Inspection, state: State) -> None:
         )
     for name in state.unknown_metrics():
         click.echo(f"kept: {name}: the aggregator has no metric of this name. Add it to the aggregator's definitions")
-    for queued in sorted(report.queued, key=lambda each: each.send_time or datetime.max.replace(tzinfo=UTC)):
+    for queued in sorted(report.queued, key=lambda waiting: waiting.send_time or datetime.max.replace(tzinfo=UTC)):
         doubt = ", possibly delivered" if queued.possibly_delivered else ""
         click.echo(f"queued: {queued.metric} of {queued.period}, {_when(queued.send_time)}{doubt}")
     for batch in report.quarantined:

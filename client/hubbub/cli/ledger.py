@@ -38,22 +38,22 @@ def command(directory: Path, *, as_json: bool) -> None:
 
 def _print_ledger(state: State) -> None:
     click.echo(f"consent {state.consent}, enrollments {state.enrollments}")
-    for each in state.accounts.values():
+    for account in state.accounts.values():
         click.echo(
-            f"{each.metric:20} {each.digest[:12]}  {format_count(each.units, each.unit)} x {shown_epsilon(each.epsilon_per_unit)} = epsilon {shown_epsilon(each.spent)} "
-            f"of {shown_epsilon(each.reserved_epsilon)} reserved, {format_count(each.reports, 'report')}{_subject_suffix(each.subject)}"
+            f"{account.metric:20} {account.digest[:12]}  {format_count(account.units, account.unit)} x {shown_epsilon(account.epsilon_per_unit)} = epsilon {shown_epsilon(account.spent)} "
+            f"of {shown_epsilon(account.reserved_epsilon)} reserved, {format_count(account.reports, 'report')}{_subject_suffix(account.subject)}"
         )
-        if each.refused:
-            click.echo(f"not collected{_subject_suffix(each.subject)}: {each.refused}")
+        if account.refused:
+            click.echo(f"not collected{_subject_suffix(account.subject)}: {account.refused}")
     for subject in sorted(state.digests):
         click.echo(
             f"total epsilon {shown_epsilon(state.spent(subject))} (with drafts) of {shown_epsilon(state.reserved(subject))} reserved{_subject_suffix(subject)}. "
             f"It bounds the difference between histories whose values {SAME_PATTERN}"
         )
-    for each in state.accounts.values():
-        if each.unit == "value" and each.units > 1:
+    for account in state.accounts.values():
+        if account.unit == "value" and account.units > 1:
             click.echo(
-                f"{each.metric} changed{_subject_suffix(each.subject)}: an observer of linked reports can see the change. "
+                f"{account.metric} changed{_subject_suffix(account.subject)}: an observer of linked reports can see the change. "
                 "Set `hold` in the definition to hide changes"
             )
 

@@ -96,8 +96,8 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
         ]
         print_json({"metrics": versions, "warnings": warnings, "problems": problems})
         raise SystemExit(bool(problems))
-    for each in warnings:
-        click.echo(f"warning: {each}", err=True)
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
     _exit_with(problems)
     number = format_count(len(list(loaded.versions())), "definition")
     click.echo(f"{definitions}: valid: {number}, {format_count(len(loaded), 'metric')}")
@@ -185,7 +185,7 @@ def _shown_pair(old: Any, new: Any) -> tuple[str, str]:
 
 def _shown(value: Any, digits: int) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(_shown(each, digits) for each in value)}]"
+        return f"[{', '.join(_shown(item, digits) for item in value)}]"
     if isinstance(value, float):
         return f"{value:.{digits}g}"
     return "none" if value in (None, "") else escape_control_characters(str(value))

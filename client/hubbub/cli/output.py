@@ -78,7 +78,7 @@ def _replace_characters(problem: UnicodeError) -> tuple[str, int]:
     if not isinstance(problem, UnicodeEncodeError):
         raise problem
     characters = problem.object[problem.start : problem.end]
-    return "".join(_PLAIN_CHARACTERS.get(each) or _escape(each) for each in characters), problem.end
+    return "".join(_PLAIN_CHARACTERS.get(character) or _escape(character) for character in characters), problem.end
 
 
 def _escape(character: str) -> str:

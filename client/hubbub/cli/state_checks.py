@@ -182,7 +182,9 @@ def _consent(state: State, environment: Mapping[str, str]) -> Finding:
 
 def _waiting(state: State, now: datetime) -> Finding:
     overdue = [
-        each for each in state.queue.values() if not each.local and now - from_timestamp(each.send_at) > _OVERDUE_AFTER
+        queued
+        for queued in state.queue.values()
+        if not queued.local and now - from_timestamp(queued.send_at) > _OVERDUE_AFTER
     ]
     if state.quarantine:
         problem = next(reversed(state.quarantine.values()))[1]

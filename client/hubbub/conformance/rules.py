@@ -95,11 +95,11 @@ Rule = EncodingRule | ScenarioRule
 def all_rules() -> tuple[Rule, ...]:
     """Return all rules in the order of their numbers."""
     document = json.loads(files("hubbub.conformance").joinpath("vectors.json").read_text("utf-8"))
-    return *_encoding_rules(document), *(ScenarioRule(*each) for each in SCENARIOS)
+    return *_encoding_rules(document), *(ScenarioRule(*scenario) for scenario in SCENARIOS)
 
 
 def _encoding_rules(document: Mapping[str, Any]) -> Iterator[EncodingRule]:
     for fields in document["rules"]:
-        cases = (Case(each["request"], each["expected"]) for each in fields["cases"])
+        cases = (Case(example["request"], example["expected"]) for example in fields["cases"])
         by_size = sorted(cases, key=lambda case: len(json.dumps(case.request)))
         yield EncodingRule(fields["number"], fields["title"], f"format.md, {fields['section']}", tuple(by_size))

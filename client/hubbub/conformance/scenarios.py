@@ -340,7 +340,8 @@ def waits_as_asked(world: World) -> None:
     world.advance(hours=1)
     world.advance(hours=4)
     early = next(
-        (each for each in world.attempts(sent.batch_id)[1:] if each.time < sent.time + timedelta(hours=2)), None
+        (attempt for attempt in world.attempts(sent.batch_id)[1:] if attempt.time < sent.time + timedelta(hours=2)),
+        None,
     )
     if early is not None:
         raise BrokenError(f"a batch was sent again {early.time - sent.time} after 429 with Retry-After: 7200")

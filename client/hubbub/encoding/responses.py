@@ -67,8 +67,8 @@ class InstantaneousResponse:
 
     def __init__(self, blocks: Sequence[Params], random_bytes: RandomBytes) -> None:
         self._blocks = tuple(
-            (first_bit, (1 << each.num_bits) - 1, each.mechanism.instantaneous_response(each.num_bits, random_bytes))
-            for each, first_bit in zip(blocks, first_bits(blocks), strict=True)
+            (first_bit, (1 << block.num_bits) - 1, block.mechanism.instantaneous_response(block.num_bits, random_bytes))
+            for block, first_bit in zip(blocks, first_bits(blocks), strict=True)
         )
 
     def __call__(self, permanent: int) -> int:

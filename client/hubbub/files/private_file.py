@@ -18,7 +18,7 @@ def _create_private(path: str, flags: int) -> int:
 
 def make_private_directory(path: Path) -> None:
     """Create a directory and its missing parents with mode 0700; existing ones keep their modes."""
-    missing = [each for each in (path, *path.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
+    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
+    for directory in reversed(missing):
+        directory.mkdir(mode=0o700, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)  # raises FileExistsError for a file

@@ -64,12 +64,12 @@ def files_below(directory: Path, suffix: str) -> Iterator[Path | OddEntry]:
         found.append(OddEntry(Path(problem.filename), reason))
 
     for place, folders, names in os.walk(directory, onerror=add):  # Path.rglob skips directories that it cannot read
-        for name in (each for each in (*folders, *names) if each.endswith(suffix)):
+        for name in (entry for entry in (*folders, *names) if entry.endswith(suffix)):
             path = Path(place, name)
             reason = _oddity(path)
             found.append(path if reason is None else OddEntry(path, reason))
         folders[:] = [name for name in folders if not name.endswith(suffix)]
-    yield from sorted(found, key=lambda each: each if isinstance(each, Path) else each.path)
+    yield from sorted(found, key=lambda entry: entry if isinstance(entry, Path) else entry.path)
 
 
 def _oddity(path: Path) -> str | None:

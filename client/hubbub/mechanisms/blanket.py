@@ -132,7 +132,7 @@ def times(one: Law, other: Law, most: int = MAX_RATIOS) -> Law:
     chances: dict[float, list[float]] = {}
     for (chance, ratio), (more, factor) in product(one, other):
         chances.setdefault(round(math.log(ratio * factor), _DIGITS), []).append(chance * more)
-    return spread([(math.fsum(each), math.exp(log_ratio)) for log_ratio, each in chances.items()], most)
+    return spread([(math.fsum(summands), math.exp(log_ratio)) for log_ratio, summands in chances.items()], most)
 
 
 def spread(law: Sequence[tuple[float, float]], most: int) -> Law:

@@ -138,7 +138,7 @@ class SubsetSelection(Mechanism):
 
     @property
     def probabilities(self) -> dict[str, float]:
-        return {name.removeprefix("prob_").replace("num_ones", "w"): each for name, each in self.fields.items()}
+        return {name.removeprefix("prob_").replace("num_ones", "w"): value for name, value in self.fields.items()}
 
     @property
     def digest_fields(self) -> dict[str, int]:
@@ -276,7 +276,7 @@ class SubsetSelection(Mechanism):
         equal = a * a + (d - 1) * b * b
         logs = [math.log(equal) + reports * math.log(same)]
         logs += [math.log1p(-equal) + reports * math.log(other)] if equal < 1 else []
-        return max(logs) + math.log(math.fsum(math.exp(each - max(logs)) for each in logs))
+        return max(logs) + math.log(math.fsum(math.exp(log - max(logs)) for log in logs))
 
     def log_likelihoods(self, ones: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         """Return ln P(reports | x) of each value x, apart from a term that is the same for all values.

@@ -141,14 +141,14 @@ class UnaryResponse(Mechanism):
     @property
     def probabilities(self) -> dict[str, float]:
         """All probabilities by their short names: p and q; f, or permanent_p and permanent_q."""
-        return {name.removeprefix("prob_"): each for name, each in self.fields.items()}
+        return {name.removeprefix("prob_"): probability for name, probability in self.fields.items()}
 
     @property
     def digest_fields(self) -> dict[str, int]:
         """Numerators of all probabilities, of 2**-23 for f and of 2**-24 for all others: equal mechanisms have equal digests."""
         f = self.prob_f
         permanent = (
-            {name: numerator(each, DYADIC_DIGITS) for name, each in self._permanent_fields.items()}
+            {name: numerator(probability, DYADIC_DIGITS) for name, probability in self._permanent_fields.items()}
             if f is None
             else {"f": numerator(f, DYADIC_DIGITS - 1)}
         )
@@ -402,7 +402,7 @@ def _randomize(
 
 @lru_cache(maxsize=_CACHED_DEFINITIONS)
 def _masks(num_bits: int, *probabilities: float, digits: int = DYADIC_DIGITS) -> tuple[BernoulliMask, ...]:
-    return tuple(BernoulliMask(numerator(each, digits), digits, num_bits) for each in probabilities)
+    return tuple(BernoulliMask(numerator(probability, digits), digits, num_bits) for probability in probabilities)
 
 
 @lru_cache(maxsize=_CACHED_DEFINITIONS)

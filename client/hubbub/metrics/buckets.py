@@ -375,7 +375,7 @@ def _saturated(number: float) -> float:
 def _numbers(field: str, given: Sequence[float]) -> tuple[float, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise DefinitionError(f"{field} must be a list of numbers, got {given!r}")
-    numbers = [finite_number(each) for each in given]
+    numbers = [finite_number(number) for number in given]
     if None in numbers:
         raise DefinitionError(f"{field} must be finite numbers, got {given[numbers.index(None)]!r}: leave it out")
     return tuple(number for number in numbers if number is not None)

@@ -59,7 +59,7 @@ class VersionChange:
                 f"{self.before.digest[:12]} of the old one, so aggregators refuse the reports of apps that have it. Put its "
                 f"[[metric]] table back, above version {self.after.digest[:12]}"
             )
-        old, new = (each.lifetime_epsilon or math.inf for each in (self.before, self.after))
+        old, new = (metric.lifetime_epsilon or math.inf for metric in (self.before, self.after))
         if new > old:
             yield (
                 f"{self.name}: lifetime_epsilon rises from {old:g} to {'no limit' if new == math.inf else f'{new:g}'}, but clients keep the "

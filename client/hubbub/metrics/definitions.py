@@ -199,7 +199,7 @@ def _check_keys(table: dict[str, Any]) -> None:
     """Raise DefinitionError for a key that no metric of this kind has."""
     kind = table.get("kind")
     kinds = [KindWord(kind)] if kind in tuple(KindWord) else list(KindWord)
-    fields = (field for each in kinds for field in KINDS[each].fields_of_table(table))
+    fields = (field for word in kinds for field in KINDS[word].fields_of_table(table))
     allowed = sorted({*_REQUIRED, *fields, *_OPTIONAL})
     unknown = next((field for field in table if field not in allowed), None)
     if unknown is None:

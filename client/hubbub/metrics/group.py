@@ -95,8 +95,8 @@ class Group:
         """
         if label in self.values:
             return label
-        families = [each for each in self.values if each.endswith(_FAMILY)]
-        found = [each for each in families if f"{label}.".startswith(each.removesuffix(_FAMILY) + ".")]
+        families = [family for family in self.values if family.endswith(_FAMILY)]
+        found = [family for family in families if f"{label}.".startswith(family.removesuffix(_FAMILY) + ".")]
         return max(found, key=len, default=OTHER)
 
     def of(self, value: str | None) -> Group:

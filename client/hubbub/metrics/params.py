@@ -98,7 +98,7 @@ class Params:
             "permanent_p": permanent_p,
             "permanent_q": permanent_q,
         }
-        given = {name: each for name, each in probabilities.items() if each is not None}
+        given = {name: probability for name, probability in probabilities.items() if probability is not None}
         if mechanism is None:
             mechanism = UnaryResponse.of_fields(given)
         elif given:

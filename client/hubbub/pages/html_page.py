@@ -44,17 +44,17 @@ def element(tag: str, *content: str | Element, **attributes: str) -> Element:
     if tag in ("script", "style"):
         raise ValueError(f"the text of <{tag}> would not be escaped: build pages without it")
     made = Element(
-        tag, {name.removesuffix("_").replace("_", "-"): visible_text(each) for name, each in attributes.items()}
+        tag, {name.removesuffix("_").replace("_", "-"): visible_text(value) for name, value in attributes.items()}
     )
     last: Element | None = None
-    for each in content:
-        if isinstance(each, Element):
-            made.append(each)
-            last = each
+    for item in content:
+        if isinstance(item, Element):
+            made.append(item)
+            last = item
         elif last is None:
-            made.text = (made.text or "") + visible_text(each)
+            made.text = (made.text or "") + visible_text(item)
         else:
-            last.tail = (last.tail or "") + visible_text(each)
+            last.tail = (last.tail or "") + visible_text(item)
     return made
 
 
@@ -66,10 +66,10 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str | Element]], **attrib
     >>> to_html(table(["metric", "reports"], [["homepage", "12"]])).partition("<tbody>")[2]
     '<tr><th scope="row">homepage</th><td data-label="reports">12</td></tr></tbody></table></div>'
     """
-    header = element("tr", *(element("th", each, scope="col") for each in head))
+    header = element("tr", *(element("th", heading, scope="col") for heading in head))
     body = []
     for first, *rest in rows:
-        cells = (element("td", each, data_label=label) for label, each in zip(head[1:], rest, strict=True))
+        cells = (element("td", cell, data_label=label) for label, cell in zip(head[1:], rest, strict=True))
         body.append(element("tr", element("th", first, scope="row"), *cells))
     made = element("table", element("thead", header), element("tbody", *body), **attributes)
     return element("div", made, class_="scroll", tabindex="0", role="region", aria_label=", ".join(head))

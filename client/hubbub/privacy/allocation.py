@@ -102,7 +102,9 @@ def allocate(
     limits = _limits(accounts, requested)
     left_of_name = {
         name: limit
-        - math.fsum(units_kept[each.digest] * each.epsilon_per_unit for each in accounts if each.metric == name)
+        - math.fsum(
+            units_kept[account.digest] * account.epsilon_per_unit for account in accounts if account.metric == name
+        )
         for name, limit in limits.items()
         if limit < math.inf
     }

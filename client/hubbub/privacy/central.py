@@ -88,7 +88,7 @@ def _central(blocks: tuple[Params, ...], num_reports: int, delta: float, epochs:
     bound = amplified(local, num_reports, delta)
     if local > _MAX_LOCAL:
         return bound
-    blanket = joined(each.mechanism.blanket(each.num_bits, each.possible_ones, epochs) for each in blocks)
+    blanket = joined(block.mechanism.blanket(block.num_bits, block.possible_ones, epochs) for block in blocks)
     return (
         min(bound, blanket_epsilon(blanket, local, min(num_reports, _MAX_REPORTS), delta)) if blanket.weight else bound
     )

@@ -225,7 +225,7 @@ def epsilon_of_reports(metric: Metric, units: int, reports: int) -> float:
     longest = metric.hold or math.inf
     units = min(units, reports)
     most = (min(1 + (reports - units) // j, longest) for j in range(1, units + 1))
-    return math.fsum(epsilon(metric, each) for each in most)
+    return math.fsum(epsilon(metric, num_reports) for num_reports in most)
 
 
 def epsilon_lifetime(metric: Metric, policy: Policy) -> float:

@@ -62,7 +62,7 @@ def mutual_information(metric: HasBlocks, num_reports: float = 1) -> float:
     """Return I in nats, for the value ("no value" included) for which it is largest."""
     check_num_reports(num_reports)
     return math.fsum(
-        each.mechanism.mutual_information(each.num_bits, each.possible_ones, num_reports) for each in metric.blocks
+        block.mechanism.mutual_information(block.num_bits, block.possible_ones, num_reports) for block in metric.blocks
     )
 
 

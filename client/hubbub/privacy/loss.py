@@ -62,7 +62,9 @@ def epsilon(metric: HasBlocks, num_reports: float = 1) -> float:
     (3.0, 3.0)
     """
     check_num_reports(num_reports)
-    return math.fsum(each.mechanism.epsilon(each.num_bits, each.possible_ones, num_reports) for each in metric.blocks)
+    return math.fsum(
+        block.mechanism.epsilon(block.num_bits, block.possible_ones, num_reports) for block in metric.blocks
+    )
 
 
 def check_num_reports(number: float, name: str = "num_reports") -> None:

@@ -69,7 +69,7 @@ class Policy:
                 "define the metric with more noise, or raise epsilon_report"
             )
         name = min(
-            ("epsilon_enrollment", "epsilon_metric", "epsilon_total"), key=lambda each: float(getattr(self, each))
+            ("epsilon_enrollment", "epsilon_metric", "epsilon_total"), key=lambda limit: float(getattr(self, limit))
         )
         if price.epsilon > getattr(self, name) + ROUNDING_SLACK:
             return (

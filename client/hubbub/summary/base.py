@@ -40,7 +40,7 @@ class ReportData(ABC):
     ) -> None:
         """Set the checked fields of a frozen dataclass; raises SummaryError for periods that are no printable texts."""
         given = list(periods)
-        wrong = [each for each in given if not isinstance(each, str) or not each.isprintable()]
+        wrong = [period for period in given if not isinstance(period, str) or not period.isprintable()]
         if wrong:
             raise SummaryError(f"periods must be days such as 2026-03-02, got {wrong[0]!r}")
         fields = {

@@ -106,7 +106,7 @@ def ones_distributions(blocks: tuple[Params, ...]) -> Distributions:
     rows: Distributions = np.ones((1, 1))
     for block in blocks:
         of_block = [block.mechanism.ones_distribution(block.num_bits, a) for a in range(block.num_hashes + 1)]
-        rows = np.array([np.convolve(row, each) for row in rows for each in of_block])
+        rows = np.array([np.convolve(row, block_row) for row in rows for block_row in of_block])
     return rows
 
 

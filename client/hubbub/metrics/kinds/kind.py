@@ -552,7 +552,7 @@ class BlockKind(Kind):
         if params.mechanism.word_field:
             yield Fact("mechanism", params.mechanism.word)
         probabilities = params.mechanism.probabilities.items()
-        yield Fact("probabilities", ", ".join(f"{name} = {each:.6g}" for name, each in probabilities))
+        yield Fact("probabilities", ", ".join(f"{name} = {probability:.6g}" for name, probability in probabilities))
 
     def _check_scheme(self, num_bits: int, scheme: str = "one-hot") -> None:
         num_bits = row_bits(num_bits, self.params.mechanism, has_no_value=self.has_no_value)

@@ -151,7 +151,7 @@ class StringKind(BlockKind):
         if self.params.hash_scheme != "murmur3-v1":
             fields["hash_scheme"] = self.params.hash_scheme
         if self.discover is not None:
-            fields["discover"] = {name: each for name, each in self.discover.to_dict().items() if each is not None}
+            fields["discover"] = {name: value for name, value in self.discover.to_dict().items() if value is not None}
         return fields
 
 

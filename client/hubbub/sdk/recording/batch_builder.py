@@ -266,7 +266,7 @@ class BatchBuilder:
         accounts = [state.accounts[key] for key in keys if key in state.accounts]
         queued: set[tuple[str, str]] = set()
         if any(account.replanned_before for account in accounts):
-            queued = {(each.batch.digest, each.batch.period) for each in state.queue.values()}
+            queued = {(waiting.batch.digest, waiting.batch.period) for waiting in state.queue.values()}
         for saved in accounts:
             written = account = saved
             end = min(until, self._clock.current(saved.period).period.next().start)

@@ -48,6 +48,8 @@ class PeriodClock:
         if self._day != day:
             self.went_back |= self._day is not None and day < self._day
             periods = [Period.containing(kind, day) for kind in PeriodKind]
-            self._current = {each.kind: CurrentPeriod(each, str(each), str(each.next().next())) for each in periods}
+            self._current = {
+                period.kind: CurrentPeriod(period, str(period), str(period.next().next())) for period in periods
+            }
             self._day = day
         return self._current[kind]

@@ -43,7 +43,7 @@ def after_run(steps: LabelSteps, period: Period, value: str, *, is_start: bool) 
     if steps and current < steps[-1][0] and not was_ahead:
         return [*steps[:-1], [steps[-1][0], value]] if is_start else steps
     changes: LabelSteps = []
-    for step in (*(each for each in steps if each[0] < current), [current, value]):
+    for step in (*(step for step in steps if step[0] < current), [current, value]):
         if not changes or changes[-1][1] != step[1]:
             changes.append(step)
     return [*changes, [str(following), value]][-_MAX_STEPS:]

@@ -251,8 +251,8 @@ class Journal:
             files, names = (*self._unsynced_files.values(), self._file), self._names_unsynced
             self._unsynced = self._names_unsynced = done = False
         try:
-            for each in files:
-                each.sync()
+            for file in files:
+                file.sync()
             if names:
                 self._disk.sync_directory(self.directory)
             done = True
@@ -263,7 +263,7 @@ class Journal:
             if not done:
                 self._unsynced, self._names_unsynced = True, names or self._names_unsynced
         with self.thread_lock:
-            self._unsynced_files = {inode: each for inode, each in self._unsynced_files.items() if each not in files}
+            self._unsynced_files = {inode: file for inode, file in self._unsynced_files.items() if file not in files}
         return True
 
     def rotate(self) -> bool:

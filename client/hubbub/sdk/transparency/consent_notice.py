@@ -48,7 +48,7 @@ def consent_notice(
             raise ParameterError(f"{name} must be a name that is not empty, got {text!r}")
     policy = Policy() if policy is None else policy
     figures = {metric: privacy_figures(metric, policy) for metric in definitions.values()}
-    collected = {metric: each for metric, each in figures.items() if each.objection is None}
+    collected = {metric: privacy for metric, privacy in figures.items() if privacy.objection is None}
     if not collected:
         raise ParameterError("no metric of these definitions is collected under the policy: run `hubbub metrics check`")
     for metric in collected:
@@ -74,12 +74,12 @@ def consent_notice(
                 "sure."
             )
         ],
-        [line for metric, each in collected.items() for line in _certainties(metric, each)],
+        [line for metric, privacy in collected.items() for line in _certainties(metric, privacy)],
         [
             (
                 f'For a reader who is "{CERTAIN}", the reports together no longer hide the answer, or the change, behind their randomness.'
             ),
-            *_about_changes([metric for metric, each in collected.items() if each.unit == "value"]),
+            *_about_changes([metric for metric, privacy in collected.items() if privacy.unit == "value"]),
             *_about_limits([metric for metric in collected if metric.lifetime_epsilon is not None], app),
         ],
         [

@@ -142,7 +142,9 @@ def _temporary_directory() -> Path | None:
 def _show_log() -> None:
     """Show hubbub's warnings on stderr if the program has not configured logging."""
     shown = (
-        each for each in (*logger.handlers, *logging.getLogger().handlers) if not isinstance(each, logging.NullHandler)
+        handler
+        for handler in (*logger.handlers, *logging.getLogger().handlers)
+        if not isinstance(handler, logging.NullHandler)
     )
     if next(shown, None) is None and sys.stderr is not None:
         handler = _StderrHandler(sys.stderr)

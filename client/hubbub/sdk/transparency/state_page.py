@@ -216,7 +216,7 @@ def _certainty(account: Account, metric: Metric | None) -> str:
 
 def _held(state: State, definitions: Mapping[str, Metric]) -> Element:
     drafts = [(draft, key) for key, draft in state.drafts.items() if draft.report.bits]
-    queued = sorted(state.queue.values(), key=lambda each: (each.send_at, each.batch.metric))
+    queued = sorted(state.queue.values(), key=lambda waiting: (waiting.send_at, waiting.batch.metric))
     content = [
         _aside("These reports were not sent, or the service has not confirmed them. Withdrawing consent deletes them."),
     ]
@@ -235,7 +235,8 @@ def _held(state: State, definitions: Mapping[str, Metric]) -> Element:
         )
     content += _more(len(drafts) - MAX_SHOWN_BATCHES, "report of the current period")
     content += [
-        _batch(each.batch, _queued_status(state, each), "plain", definitions) for each in queued[:MAX_SHOWN_BATCHES]
+        _batch(waiting.batch, _queued_status(state, waiting), "plain", definitions)
+        for waiting in queued[:MAX_SHOWN_BATCHES]
     ]
     content += _more(len(queued) - MAX_SHOWN_BATCHES, "batch")
     if not drafts and not queued:

@@ -93,7 +93,7 @@ def child_environment(parent: Mapping[str, str], path: list[str]) -> dict[str, s
     {'HTTPS_PROXY': 'http://proxy:3128', 'PYTHONPATH': '/app'}
     """
     kept = {name: value for name, value in parent.items() if name.lower() in _INHERITED_VARIABLES}
-    return kept | {"PYTHONPATH": os.pathsep.join(str(Path(each).absolute()) for each in path if each)}
+    return kept | {"PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in path if entry)}
 
 
 def deliver_due_batches(directory: Path, url: str, ca_certs: str | None, seconds: float) -> bool:

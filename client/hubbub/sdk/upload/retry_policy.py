@@ -121,7 +121,7 @@ NOT_SENT = UploadResponse(None, request_sent=False)
 
 def problem_type(response: UploadResponse) -> ProblemType | None:
     """Return the problem type of an aggregator's refusal; None for a type or status that no aggregator of this version sends."""
-    return next((each for each in ProblemType if (each.slug, each.status) == (response.problem, response.status)), None)
+    return next((kind for kind in ProblemType if (kind.slug, kind.status) == (response.problem, response.status)), None)
 
 
 def is_acceptance(response: UploadResponse, batch: Batch) -> bool:
@@ -377,7 +377,7 @@ def events_for_response(
         case Action.DROP_BATCH:
             events.append(BatchRemoval(batch_id, "refused"))
         case Action.DROP_METRIC:
-            same_metric = (other for other, each in state.queue.items() if each.batch.digest == batch.digest)
+            same_metric = (other for other, queued in state.queue.items() if queued.batch.digest == batch.digest)
             events += [BatchRemoval(other, "expired") for other in same_metric]
     return events
 

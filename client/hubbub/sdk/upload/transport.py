@@ -207,8 +207,8 @@ def _reason(problem: BaseException) -> str:
     """Return the text of an error and of the errors that caused it. urllib3 passes them as arguments."""
     if isinstance(problem, OSError) or not problem.args:
         return str(problem)
-    parts = (each for each in problem.args if isinstance(each, str | BaseException))
-    texts = [_reason(each) if isinstance(each, BaseException) else each for each in parts]
+    parts = (part for part in problem.args if isinstance(part, str | BaseException))
+    texts = [_reason(part) if isinstance(part, BaseException) else part for part in parts]
     return ": ".join(text.rstrip(".") for text in texts if text)
 
 
