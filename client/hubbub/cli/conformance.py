@@ -27,9 +27,13 @@ _FAILED = 3
     "--rule", "numbers", multiple=True, type=int, metavar="NUMBER", help="Rule to check; repeatable. Default: all."
 )
 @click.option(
-    "--timeout", default=60.0, show_default=True, type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
     help="Longest duration of one answer.",
-)  # fmt: skip
+)
 @json_option
 def command(program: tuple[str, ...], numbers: tuple[int, ...], timeout: float, *, as_json: bool) -> None:
     """Check a client in another language against the format.

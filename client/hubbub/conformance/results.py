@@ -36,7 +36,11 @@ class RuleResult:
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON values."""
         fields: dict[str, Any] = {
-            "rule": self.number, "title": self.title, "section": self.section, "verdict": str(self.verdict),
-            "cases": self.cases, "failed": self.failed,
-        }  # fmt: skip
+            "rule": self.number,
+            "title": self.title,
+            "section": self.section,
+            "verdict": str(self.verdict),
+            "cases": self.cases,
+            "failed": self.failed,
+        }
         return fields | ({"counterexample": dict(self.counterexample)} if self.counterexample else {})

@@ -377,7 +377,4 @@ def _summary_errors(name: str) -> Iterator[None]:
 
 
 def _schema(metric: Metric) -> pa.Schema:
-    return pa.schema([
-        pa.field("cohort", pa.uint16()),
-        pa.field("bits", pa.binary(metric.row_bytes)),
-    ])  # fmt: skip
+    return pa.schema({"cohort": pa.uint16(), "bits": pa.binary(metric.row_bytes)})

@@ -9,9 +9,32 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-FLAGS = ("CI", "CONTINUOUS_INTEGRATION", "GITHUB_ACTIONS", "GITLAB_CI", "TF_BUILD", "TRAVIS", "CIRCLECI", "APPVEYOR", "DRONE", "BUILDKITE", "CIRRUS_CI", "SEMAPHORE")  # fmt: skip
+FLAGS = (
+    "CI",
+    "CONTINUOUS_INTEGRATION",
+    "GITHUB_ACTIONS",
+    "GITLAB_CI",
+    "TF_BUILD",
+    "TRAVIS",
+    "CIRCLECI",
+    "APPVEYOR",
+    "DRONE",
+    "BUILDKITE",
+    "CIRRUS_CI",
+    "SEMAPHORE",
+)
 """Variables that are signs unless they are empty, 0, false, no or off."""
-VARIABLES = ("JENKINS_URL", "TEAMCITY_VERSION", "BITBUCKET_BUILD_NUMBER", "CODEBUILD_BUILD_ID", "BUILD_BUILDID", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "TOX_ENV_NAME", "NOX_CURRENT_SESSION")  # fmt: skip
+VARIABLES = (
+    "JENKINS_URL",
+    "TEAMCITY_VERSION",
+    "BITBUCKET_BUILD_NUMBER",
+    "CODEBUILD_BUILD_ID",
+    "BUILD_BUILDID",
+    "PYTEST_CURRENT_TEST",
+    "PYTEST_VERSION",
+    "TOX_ENV_NAME",
+    "NOX_CURRENT_SESSION",
+)
 """Variables that are signs unless they are empty."""
 _FALSE_VALUES = ("", "0", "false", "no", "off")
 _TEST_RUNNERS = ("pytest", "py.test", "nose2", "unittest", "stestr", "trial", "behave")

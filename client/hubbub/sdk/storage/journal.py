@@ -187,9 +187,8 @@ class Journal:
             while self._disk.identity(self._path) != (self._inode, self._end):
                 self._catch_up()
         except OSError as problem:
-            if (
-                self._has_partial_record
-            ):  # the state lacks events: nothing is written on it, and the next call reads all files again
+            # the state lacks events: nothing is written on it, and the next call reads all files again
+            if self._has_partial_record:
                 self._forget_files()
             self.degrade(problem)
 

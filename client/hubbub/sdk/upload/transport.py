@@ -136,12 +136,8 @@ class HttpTransport:
                     )
                 finally:
                     response.close()
-        except (
-            HTTPError,
-            OSError,
-            ValueError,
-            RuntimeError,
-        ) as problem:  # RuntimeError: no more threads, the interpreter shuts down
+        # RuntimeError: no more threads, the interpreter shuts down
+        except (HTTPError, OSError, ValueError, RuntimeError) as problem:
             return replace(
                 NO_RESPONSE if canceller.request_sent else NOT_SENT, failure=_describe_error(problem, self._url)
             )
