@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hubbub.privacy.ledger import EncodedReport
-from hubbub.sdk.storage.events import DraftReplacement, Event, encode_records
+from hubbub.sdk.storage.event_codec import encode_records
+from hubbub.sdk.storage.events import DraftReplacement, Event
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.record_format import encode_record

@@ -13,8 +13,9 @@ import pytest
 from hubbub import Consent
 from hubbub.client import collaborators
 from hubbub.metrics.periods import PeriodKind
-from hubbub.sdk.storage import events
-from hubbub.sdk.storage.events import AccountChange, Backoff, BatchRemoval, decode_event, encode_records, item, replay
+from hubbub.sdk.storage import event_codec
+from hubbub.sdk.storage.event_codec import decode_event, encode_records, item, replay
+from hubbub.sdk.storage.events import AccountChange, Backoff, BatchRemoval, Event
 from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
@@ -46,8 +47,8 @@ def test_every_kind_of_event_is_recorded_and_written_again_unchanged() -> None:
             assert encode_records(event) == encode_record(payload)
         assert decode_event(scan(encode_records(event)).payloads[0]) == event
         kinds[type(event)] += 1
-    assert kinds.keys() == set(get_args(events.Event)) == events._BY_KIND.keys()
-    assert len(events._CODECS) == len(events._BY_KIND) == len(events._BY_WORD)
+    assert kinds.keys() == set(get_args(Event)) == event_codec._BY_KIND.keys()
+    assert len(event_codec._CODECS) == len(event_codec._BY_KIND) == len(event_codec._BY_WORD)
 
 
 @pytest.mark.parametrize("name", DIRECTORIES)

@@ -22,6 +22,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from hubbub.sdk.runtime.error_guard import is_from_signal_handler
 from hubbub.sdk.runtime.safe_logging import flush_pending_logs, journal_threads, log_when_unlocked
+from hubbub.sdk.storage.event_codec import encode_records, item, replay
 from hubbub.sdk.storage.events import (
     JOURNAL,
     ROTATED,
@@ -30,9 +31,6 @@ from hubbub.sdk.storage.events import (
     Event,
     IgnoredRecordings,
     Reschedule,
-    encode_records,
-    item,
-    replay,
 )
 from hubbub.sdk.storage.filesystem import Disk, File, Lock
 from hubbub.sdk.storage.record_format import OtherFormatError, describe_version, is_foreign, other_version

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from hubbub.errors import HubbubError
 from hubbub.files.regular_files import open_regular
-from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, replay
+from hubbub.sdk.storage.event_codec import replay
+from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT
 from hubbub.sdk.storage.record_format import describe_version, is_foreign, other_version
 from hubbub.sdk.storage.state import State
 
