@@ -86,7 +86,8 @@ def _plain(
 
 
 _CODECS = (
-    _Codec(  # the most frequent event: `_plain` would take twice as long
+    # the most frequent event: `_plain` would take twice as long
+    _Codec(
         DraftMerge,
         "draft_merged",
         lambda event: {
