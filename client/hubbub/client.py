@@ -486,7 +486,6 @@ class Client:
         parts.sender.close()
         if parts.journal.has_unsynced:
             parts.journal.sync()
-        parts.enrollment.release_lease()
         parts.journal.close()
 
     def _stop(self) -> None:
@@ -512,7 +511,6 @@ class Client:
         else:
             self._parts.journal.after_fork_in_child()
             self._parts.compactor.after_fork_in_child()
-            self._parts.enrollment.after_fork_in_child()
             self._parts.builder.after_fork_in_child()
 
     def __del__(self) -> None:

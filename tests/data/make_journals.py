@@ -21,7 +21,7 @@ from datetime import date
 from email.utils import format_datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 from hubbub import Buckets, Client, Definitions, Group, Metric, Params
@@ -134,6 +134,11 @@ class Script:
             renew_identity_when_copied=renew,
         )
 
+    def consent(self, client: Client, level: Literal["local", "on"], text: str = "") -> None:
+        """Consent, in a directory with a file of earlier versions: nothing reads it, and the recorded inodes count it."""
+        client.set_consent(level, text)
+        self.disk.open_new(STATE / "lease.0").close()
+
     def next_day(self, client: Client) -> Collaborators:
         self.clock.move(days=1)
         parts = collaborators(client)
@@ -156,7 +161,7 @@ def record(client: Client) -> None:
 def life(script: Script) -> None:
     """All kinds of events."""
     client = script.start()
-    client.set_consent("on", "We count pages.")
+    script.consent(client, "on", "We count pages.")
     record(client)
     parts = script.next_day(client)
     deliver(client)
@@ -212,7 +217,7 @@ def withdrawal(script: Script) -> None:
 
 def torn(script: Script) -> None:
     client = script.start()
-    client.set_consent("on")
+    script.consent(client, "on")
     record(client)
     script.disk.appends_left = 3
     with suppress(Killed):
@@ -224,7 +229,7 @@ def torn(script: Script) -> None:
 
 def compacting(script: Script) -> None:
     client = script.start()
-    client.set_consent("on")
+    script.consent(client, "on")
     record(client)
     script.next_day(client)
     deliver(client)
@@ -238,7 +243,7 @@ def compacting(script: Script) -> None:
 
 def local(script: Script) -> None:
     client = script.start()
-    client.set_consent("local")
+    script.consent(client, "local")
     record(client)
     script.next_day(client)
     record(client)
@@ -251,7 +256,7 @@ def local(script: Script) -> None:
 
 def labelled(script: Script) -> None:
     client = script.start(version="1.9")
-    client.set_consent("on")
+    script.consent(client, "on")
     client.record("updated", True)
     script.clock.move(days=4)
     client = script.start(version="2.0")

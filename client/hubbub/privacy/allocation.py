@@ -4,15 +4,17 @@ If metrics were charged against the rest of the total, the values of one metric 
 reporting. So every number here depends on the definitions, the policy and the number of past periods only.
 
     max_units_spent  units that an account can have spent by now: at most one per period, and at most its reservation
-    units_kept       max_units_spent; or the whole reservation, while another live process uses the definition (`definition_lease.py`)
-    reserved_units   units_kept + the units that the account may still spend in this enrollment, as long as the total lasts,
+    reserved_units   max_units_spent + the units that the account may still spend in this enrollment, as long as the total lasts,
                      in the order of the definitions
+
+The definitions of the process that opened the directory last are the ones that are collected. A running process with an older version
+of a metric keeps max_units_spent of it (docs/decisions/0177).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 
 from hubbub.metrics.metric import Metric
@@ -78,21 +80,19 @@ def allocate(
     accounts: Sequence[Account],
     requested: Sequence[tuple[Metric, Account]],
     enrollment: int,
-    in_use: Container[str] = (),
 ) -> Iterator[Account]:
     """Yield the accounts of one subject that change when its total budget is allocated again.
 
     accounts   : all accounts that the subject ever had
     requested  : metrics that are collected now, each with its account
     enrollment : number of the current enrollment
-    in_use     : digests that other live processes report under; they keep their reservations
 
-    Reserved units that a definition cannot have spent are free again if no process uses it. A new enrollment has a new secret and
+    Reserved units that a definition cannot have spent are free again if it is not collected now. A new enrollment has a new secret and
     new permanent noise. Units that earlier enrollments can have spent stay spent, and the metric reserves new ones.
 
     All versions of a metric share its `lifetime_epsilon`, the lowest that this subject's client has seen in any of them.
     """
-    units_kept = {account.digest: _units_kept(account, policy, enrollment, in_use) for account in accounts}
+    units_kept = {account.digest: max_units_spent(account, policy) for account in accounts}
     collected = {metric.digest for metric, _ in requested}
     epsilon_left = policy.epsilon_total
     if epsilon_left < math.inf:
@@ -155,15 +155,6 @@ def _forget_values(account: Account, enrollment: int) -> Account:
     return account._replace(
         enrollment=enrollment, tags=(), tag=b"", sealed=b"", epoch=None, newest_epoch=None, response=None
     )
-
-
-def _units_kept(account: Account, policy: Policy, enrollment: int, in_use: Container[str]) -> float:
-    """Return the number of units that an account keeps while the total is allocated again."""
-    spent = max_units_spent(account, policy)
-    is_bounded = account.reserved_units < math.inf or policy.epsilon_total == math.inf
-    if account.digest in in_use and account.enrollment == enrollment and is_bounded:
-        return max(spent, account.reserved_units)
-    return spent
 
 
 def max_units_spent(account: Account, policy: Policy) -> float:

@@ -18,7 +18,6 @@ from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.clock import PeriodClock
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector, MachineIdReader
-from hubbub.sdk.storage.definition_lease import DefinitionLease
 from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, SystemDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.secret_file import SecretFile
@@ -100,7 +99,6 @@ def build(configuration: Configuration, seams: Seams) -> Collaborators:
     compactor = Compactor(journal, disk)
     secret_file = SecretFile(journal, disk, random_bytes)
     today, limit = PeriodClock(clock), ConsentLimit(configuration.consent_limit)
-    lease = DefinitionLease(configuration.directory, disk, (metric.digest for metric in definitions.values()))
     encoders = SubjectEncoders(journal, secret_file.load, random_bytes)
     enrollment = Enrollment(
         journal,
@@ -108,7 +106,6 @@ def build(configuration: Configuration, seams: Seams) -> Collaborators:
         configuration.policy,
         today,
         include_client=not configuration.per_subject,
-        lease=lease,
     )
     builder = BatchBuilder(
         journal,

@@ -60,7 +60,7 @@ class Life:
     def start(self) -> None:
         definitions, today = Definitions(list(self.metrics)), PeriodClock(self.clock)
         encoders = SubjectEncoders(self.journal, lambda: self.secret, self.random_bytes)
-        enroller = Enrollment(self.journal, definitions, self.policy, today, include_client=True, lease=None)
+        enroller = Enrollment(self.journal, definitions, self.policy, today, include_client=True)
         self.builder = BatchBuilder(
             self.journal,
             definitions,
@@ -116,6 +116,42 @@ class Life:
                 assert account.spent <= self.policy.epsilon_metric + 1e-6
                 assert len(account.tags) * account.epsilon_per_unit <= self.policy.epsilon_enrollment + 1e-6
             assert state.spent("") <= state.reserved("") + 1e-6 <= self.policy.epsilon_total + 2e-6
+
+
+@given(
+    metrics=st.lists(st.sampled_from(METRICS), min_size=1, unique=True).map(tuple),
+    total=st.floats(1, 30),
+    enrollment=st.floats(1, 9),
+    limits=st.lists(st.none() | st.integers(1, 4), min_size=5, max_size=5),
+    steps=st.lists(STEPS, max_size=12),
+)
+@settings(max_examples=100)
+def test_another_process_with_the_same_definitions_changes_no_reservation(
+    metrics: tuple[Metric, ...], total: float, enrollment: float, limits: list[int | None], steps: list[str]
+) -> None:
+    """At any time: the shares of a total that is too small, of names with a limit, after redefinitions and new enrollments."""
+    price = max(unit_price(metric).epsilon for metric in metrics)
+    metrics = tuple(
+        replace(metric, lifetime_epsilon=limit and limit * price)
+        for metric, limit in zip(metrics, limits, strict=False)
+    )
+    policy = Policy(
+        epsilon_report=99,
+        epsilon_enrollment=enrollment * price,
+        epsilon_metric=2 * enrollment * price,
+        epsilon_total=total * price,
+    )
+    life = Life(metrics, policy)
+    for number, step in enumerate(["restart", *steps]):
+        life.record(metrics[-1].name, [_value(metrics[-1], "abcd"[number % 4])])
+        life.step(step)
+        with life.journal as state:
+            before = dict(state.accounts)
+        life.start()
+        with life.journal as state:
+            assert {key: each.reserved_units for key, each in state.accounts.items()} == {
+                key: each.reserved_units for key, each in before.items()
+            }
 
 
 def _value(metric: Metric, letter: str) -> Any:

@@ -1,7 +1,7 @@
 """Open ledger accounts for a new subject or metric: every report is paid from a budget that is reserved in advance.
 
-Many subjects are enrolled one slice at a time; a subject that records a value is enrolled first. Call every method but `release_lease`
-and `after_fork_in_child` inside `with journal`.
+Many subjects are enrolled one slice at a time; a subject that records a value is enrolled first. Call every
+method inside `with journal`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from hubbub.privacy.ledger import Account
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.runtime.clock import PeriodClock
 from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
-from hubbub.sdk.storage.definition_lease import DefinitionLease
 from hubbub.sdk.storage.events import AccountChange
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
@@ -37,16 +36,12 @@ class Enrollment:
         clock: PeriodClock,
         *,
         include_client: bool,
-        lease: DefinitionLease | None,
     ) -> None:
         self._journal = journal
         self._definitions = definitions
         self._policy = policy
         self._clock = clock
         self._include_client = include_client
-        self._lease = lease
-        self._used_elsewhere: frozenset[str] = frozenset()
-        self._in_use: frozenset[str] = frozenset()
         self._enrolled_under = 0
         self._not_enrolled: set[str] = set()
         self._is_new = OncePerKey()
@@ -72,19 +67,12 @@ class Enrollment:
         if self._enrolled_under != state.enrollments:
             self._enrolled_under = state.enrollments
             self._not_enrolled = set(state.digests)
-            if self._lease is not None:
-                was_live = self._lease.is_held
-                self._lease.take()
-                self._used_elsewhere = self._lease.in_use_elsewhere()
-                self._in_use = self._used_elsewhere | self._lease.digests if was_live else self._used_elsewhere
         self._not_enrolled.discard(subject)
         if subject or self._include_client:
             self._allocate(state, subject)
 
     def enroll_others(self, state: State) -> bool:
         """Enroll one slice of the other subjects; return whether there were any."""
-        if self._has_freed_budget():
-            self._enrolled_under = 0
         if self._enrolled_under != state.enrollments:
             self.enroll(state)
         subjects = [self._not_enrolled.pop() for _ in range(min(ACCOUNTS_PER_SLICE, len(self._not_enrolled)))]
@@ -93,31 +81,13 @@ class Enrollment:
                 self._allocate(state, subject)
         return bool(subjects)
 
-    def release_lease(self) -> None:
-        """Release the lease on this process's definitions; the next recording takes it again."""
-        self._enrolled_under = 0
-        if self._lease is not None:
-            self._lease.release()
-
-    def after_fork_in_child(self) -> None:
-        """Enroll again in the child, with its own lease."""
-        self._enrolled_under = 0
-        if self._lease is not None:
-            self._lease.after_fork_in_child()
-
-    def _has_freed_budget(self) -> bool:
-        """Return whether a process with other definitions ended, so that more budget can be reserved."""
-        if self._lease is None or self._used_elsewhere <= self._lease.digests:
-            return False
-        return not self._used_elsewhere <= self._lease.in_use_elsewhere()
-
     def _allocate(self, state: State, subject: str) -> None:
         requests = []
         for metric in self._definitions.values():
             period = self._clock.current(metric.period).period
             if not has_expired(metric, period.start):
                 requests.append((metric, _account(state, subject, metric, period)))
-        changed = list(allocate(self._policy, state.accounts_of(subject), requests, state.enrollments, self._in_use))
+        changed = list(allocate(self._policy, state.accounts_of(subject), requests, state.enrollments))
         if changed:
             self._journal.write(*(AccountChange(account) for account in changed))
         for account in changed:
