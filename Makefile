@@ -10,7 +10,7 @@ SOURCES := client aggregator decoder tests benchmarks examples deploy docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := check
-.PHONY: audit bench-attacks demo docs figures test test-spark test-typescript typescript check ci format lint types slow bench bench-accuracy bench-central bench-client bench-encode bench-explore bench-ingest bench-purge bench-scale bench-fit bench-pages bench-decode bench-decode-all bench-large bench-many bench-peers bench-random matrix lock newest oldest processors pythons release-check seeds soak clean bench-report-likelihood mutants
+.PHONY: audit demo docs figures test test-spark test-typescript typescript check ci format lint types slow bench matrix lock newest oldest processors pythons release-check seeds soak clean mutants
 
 $(OUT)/.made-by-make:
 	@test -z "$$(ls -A $(OUT) 2>/dev/null)" || { echo "$(OUT) exists, but make did not make it: move it away, then run make again" >&2; exit 1; }
@@ -160,72 +160,19 @@ types: $(VENV)/.dev-installed            ## mypy, and the client once more as on
 audit: $(VENV)/.dev-installed          ## measure the privacy of the client for every definition in examples/ and the demo, against the printed epsilons
 	$(BIN)/python -m benchmarks.audit
 
-bench: bench-client bench-encode bench-explore bench-ingest                ## print figures; nothing is asserted
+# A target for each module of benchmarks/: bench-decode-time runs benchmarks/decode_time.py. `python -m benchmarks` lists them.
+# Tables that documents show are written to docs/explanation/data. ARGS adds options: make bench-decode-time ARGS="--runs 1".
+bench-%: $(VENV)/.dev-installed          ## one benchmark, bench-NAME: print its figures, write its published tables
+	$(BIN)/python -m benchmarks.$(subst -,_,$*) --out docs/explanation/data $(ARGS)
 
-bench-client: $(VENV)/.dev-installed
-	$(BIN)/python benchmarks/client.py
-	$(BIN)/python -m benchmarks.footprint
+bench-peers: ARGS = --results $(OUT)/peers.json
+bench-scale: ARGS = --plot docs/images/scale.svg
+bench-scale: $(VENV)/.spark-installed
 
-bench-encode: $(VENV)/.dev-installed
-	$(BIN)/python benchmarks/encode.py
-
-bench-ingest: $(VENV)/.dev-installed
-	$(BIN)/python -m benchmarks.ingest
-	$(BIN)/python -m benchmarks.overload
-	$(BIN)/python -m benchmarks.attacks
-	$(BIN)/python -m benchmarks.fold
-
-bench-pages: $(VENV)/.dev-installed               ## the page, a metric's page and /metrics at 500 metrics x 90 periods
-	$(BIN)/python -m benchmarks.dashboard
-
-bench-explore: $(VENV)/.dev-installed             ## times of ingestion without and with 20 people who explore results on the same machine
-	$(BIN)/python -m benchmarks.exploring
-
-bench-scale: $(VENV)/.spark-installed             ## `hubbub fold` with each engine at four sizes: time, memory, ratios to the kernel and to DuckDB
-	$(BIN)/python -m benchmarks.scale --out docs/explanation/data --plot docs/images/scale.svg
-
-bench-purge: $(VENV)/.dev-installed               ## how long appends wait while 10 million reports and a million ids are dropped
-	$(BIN)/python -m benchmarks.purge
+bench: $(addprefix bench-,client footprint encode ingest overload attacks fold)    ## the figures of speed.md: nothing is asserted
 
 figures: $(VENV)/.dev-installed                     ## tables and pictures of docs/explanation, from the figures in docs/explanation/data
 	$(BIN)/python -m benchmarks.pages
-
-bench-accuracy: $(VENV)/.dev-installed            ## google/rappor's own grid, with its decoder's figures; writes docs/explanation/data
-	$(BIN)/python -m benchmarks.accuracy --out docs/explanation/data
-	$(BIN)/python -m benchmarks.accuracy --simulate --out docs/explanation/data
-	$(BIN)/python -m benchmarks.literature --out docs/explanation/data
-
-bench-fit: $(VENV)/.dev-installed                 ## false alarms and power of the goodness-of-fit tests
-	$(BIN)/python -m benchmarks.goodness_of_fit --out docs/explanation/data
-
-bench-random: $(VENV)/.dev-installed             ## calibration on 320 random tasks: error, coverage, false discoveries of each stratum
-	$(BIN)/python -m benchmarks.random_tasks --out docs/explanation/data
-	$(BIN)/python -m benchmarks.warning_rates
-
-bench-many: $(VENV)/.dev-installed                ## bit counts with more candidates than bits
-	$(BIN)/python -m benchmarks.many_candidates --out docs/explanation/data
-
-bench-peers: $(VENV)/.dev-installed               ## other frequency oracles at equal epsilon: exact laws, pure-LDP, multi-freq-ldpy
-	$(BIN)/python -m benchmarks.peers --results $(OUT)/peers.json --out docs/explanation/data
-	$(BIN)/python -m benchmarks.peers --values 2 3 5 10 30 --reports 10000 --runs 100 --package-runs 100 --results $(OUT)/peers.json --out docs/explanation/data --table few-values
-
-bench-attacks: $(VENV)/.dev-installed             ## what forged reports gain on 200 random tasks, against the bound of each decoding
-	$(BIN)/python -m benchmarks.forged_reports --out docs/explanation/data
-
-bench-central: $(VENV)/.dev-installed             ## the price of no trusted curator: randomized response, Laplace and Gaussian noise at equal epsilon
-	$(BIN)/python -m benchmarks.central_comparison --out docs/explanation/data
-
-bench-decode: $(VENV)/.dev-installed              ## time of decode by number of candidates
-	$(BIN)/python -m benchmarks.decode_time --out docs/explanation/data
-
-bench-decode-all: $(VENV)/.dev-installed          ## decodings per second of decode-all, a run without changes, a run after a kill
-	$(BIN)/python -m benchmarks.decode_all
-
-bench-large: $(VENV)/.dev-installed               ## 110,000 candidates
-	$(BIN)/python benchmarks/large_dictionary.py
-
-bench-report-likelihood: $(VENV)/.dev-installed   ## full likelihood of 1e6 retained reports
-	$(BIN)/python benchmarks/report_likelihood.py
 
 lock: $(VENV)/.release-installed         ## write requirements.txt: the versions of constraints.txt for the extra `all`, with hashes
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraints constraints.txt --custom-compile-command "make lock" --extra all --output-file requirements.txt pyproject.toml

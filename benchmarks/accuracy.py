@@ -1,18 +1,16 @@
 """Accuracy on google/rappor's regression grid, compared with its R decoder: errors, coverage, detections, time.
 
-    python -m benchmarks.accuracy [--regtest DIR] [--simulate] [--seeds 3] [--out docs/explanation/data]          (or: make bench-accuracy)
+    python -m benchmarks.accuracy [--regtest DIR] [--runs 3] [--out docs/explanation/data]
 
 Decodes the grid of tests/regtest_spec.py in google/rappor: 5 distributions x 3 sizes x 5 configurations x seeds. The figures of the R
-decoder are in benchmarks/data; they come from the reports in DIR. Without DIR the reports are simulated, and R's figures are those of
-other reports of the same populations.
+decoder are in benchmarks/data; they come from the reports in DIR, which are decoded first. Then reports are simulated, and R's figures are
+those of other reports of the same populations.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
-import hashlib
 import math
 import os
 import time
@@ -26,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from benchmarks.tables import Row, commit, markdown, write_table
+from benchmarks.runner import Benchmark, generator
+from benchmarks.tables import Row
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import Decoding, decode
@@ -37,14 +36,8 @@ HERE = Path(__file__).parent
 DISTRIBUTIONS = ("unif", "exp", "gauss", "zipf1", "zipf1.5")
 SIZES = {"tiny": (100, 1_000), "small": (100, 1_000_000), "medium": (1000, 10_000_000)}
 PRIVACY = {"eps_1_1": (0.39, 0.61, 0.45), "eps_1_5": (0.225, 0.775, 0.0)}
-CONFIGS = {
-    "typical": 0.2,
-    "sharp": 0.0,
-    "loose": 0.2,
-    "over_x2": 2.0,
-    "over_x10": 10.0,
-}  # absent candidates per value
-TABLES = ("google-rappor-grid", "google-rappor-grid-new-reports")
+CONFIGS = {"typical": 0.2, "sharp": 0.0, "loose": 0.2, "over_x2": 2.0, "over_x10": 10.0}
+"""Absent candidates for each value."""
 _SCORES = ("score_r", "score", "score_clipped", "score_credible")
 Floats = NDArray[np.float64]
 
@@ -114,23 +107,23 @@ def interval_score(low: Floats, high: Floats, truth: Floats) -> float:
     return float(np.mean(high - low + 40 * missed))
 
 
-def grid(seeds: int) -> Iterator[Case]:
+def grid(runs: int) -> Iterator[Case]:
     """Yield the cases in the order of the grid."""
     for size in SIZES:
         for distribution in DISTRIBUTIONS:
             for config in CONFIGS:
-                for seed in range(seeds):
+                for seed in range(runs):
                     yield Case(size, distribution, config, seed)
 
 
-def reports_of(case: Case, regtest: Path | None, entropy: str) -> tuple[PatternCounts, Floats]:
+def reports_of(case: Case, regtest: Path | None) -> tuple[PatternCounts, Floats]:
     """Reports of a case, and the true number of reports of each value."""
     p, q, f = PRIVACY["eps_1_5" if case.config == "loose" else "eps_1_1"]
     params = Params(num_bits=8, num_hashes=2, num_cohorts=128, prob_p=p, prob_q=q, prob_f=f, hash_scheme="google-md5")
     if regtest is not None:
         with np.load(regtest / f"{case.name}.npz") as file:
             return PatternCounts(params, file["pattern_counts"]), file["true_counts"].astype(float)
-    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{entropy} {case.name}".encode()).digest()[:8], "big"))
+    rng = generator(case.name)
     values, clients = SIZES[case.size]
     name = "uniform" if case.distribution == "unif" else case.distribution
     population = draw_population(distribution_shares(name, values), clients, rng)
@@ -141,12 +134,11 @@ def reports_of(case: Case, regtest: Path | None, entropy: str) -> tuple[PatternC
 def run(
     case: Case,
     regtest: Path | None,
-    entropy: str,
     r_rows: dict[str, dict[str, str]],
     r_found: dict[str, dict[str, tuple[float, float]]],
 ) -> Result:
     """Decode one case."""
-    summary, true_counts = reports_of(case, regtest, entropy)
+    summary, true_counts = reports_of(case, regtest)
     names = [f"v{v}" for v in case.candidates]
     with threadpool_limits(1):
         started = time.process_time()
@@ -193,10 +185,7 @@ def _columns(decoding: Decoding, names: list[str]) -> dict[str, Floats]:
 
 def rows_of(results: list[Result]) -> list[Row]:
     """Rows of the table: means over all distributions and seeds of a size and configuration."""
-    return [
-        {"size": size, "config": config, **_figures(group), "commit": commit()}
-        for (size, config), group in _cells(results).items()
-    ]
+    return [{"size": size, "config": config, **_figures(group)} for (size, config), group in _cells(results).items()]
 
 
 def _cells(results: list[Result]) -> dict[tuple[str, str], list[Result]]:
@@ -285,29 +274,30 @@ def r_decoder() -> tuple[dict[str, dict[str, str]], dict[str, dict[str, tuple[fl
     return rows, found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
+def add_regtest(benchmark: Benchmark) -> None:
+    """Add the option that names the reports of google/rappor's grid."""
+    benchmark.add(
         "--regtest",
         type=Path,
+        metavar="DIR",
         default=os.environ.get("HUBBUB_REGTEST"),
-        help="directory of google/rappor's regression reports (default: $HUBBUB_REGTEST; without it, reports are simulated)",
+        help="google/rappor's regression reports (default: $HUBBUB_REGTEST; without it, reports are simulated)",
     )
-    parser.add_argument("--seeds", type=int, default=3, choices=(1, 2, 3))
-    parser.add_argument("--simulate", action="store_true", help="simulate new reports even if DIR is given")
-    parser.add_argument("--out", type=Path, help="write the table to this folder")
-    options = parser.parse_args()
-    regtest = None if options.simulate else options.regtest
+
+
+def main() -> None:
+    benchmark = Benchmark(__doc__, runs=3)
+    add_regtest(benchmark)
+    options = benchmark.start()
     rows, found = r_decoder()
-    results = []
-    for case in grid(options.seeds):
-        result = run(case, regtest, commit(), rows, found)
-        results.append(result)
-        print(f"{case.name} {case.config}: TV {result.total_variation:.3f}, {result.seconds:.2f} s", flush=True)
-    table = rows_of(results)
-    print("\n".join([*markdown(table), "", *totals(results)]))
-    if options.out:
-        write_table(options.out / f"{TABLES[regtest is None]}.csv", table)
+    given = {"google-rappor-grid": options.regtest} if options.regtest else {}
+    for name, regtest in {**given, "google-rappor-grid-new-reports": None}.items():
+        results = []
+        for case in grid(options.runs):
+            results.append(result := run(case, regtest, rows, found))
+            print(f"{case.name} {case.config}: TV {result.total_variation:.3f}, {result.seconds:.2f} s", flush=True)
+        benchmark.table(name).add_all(rows_of(results))
+        print(*totals(results), sep="\n")
 
 
 if __name__ == "__main__":

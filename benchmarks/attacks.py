@@ -1,6 +1,6 @@
 """Throughput and latency of honest clients, and memory of the aggregator, during attacks.
 
-python -m benchmarks.attacks          (or: make bench-ingest)
+    python -m benchmarks.attacks [--runs 3]
 
 Each attack runs in its own process. Before and during it, 32 connections send single reports from many networks,
 and one requests `/livez` every 20 ms. The rate during the attack is divided by the rate just before it, in the same run.
@@ -12,30 +12,22 @@ from __future__ import annotations
 import asyncio
 import gzip
 import itertools
-import os
-import platform
-import re
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 
 import uvloop
 
-from benchmarks.ingest import DEFINITIONS, OutcomeCounters, drive, requests_of, started
-from benchmarks.overload import resident
-from hubbub import parse_definitions
+from benchmarks.runner import Benchmark
+from benchmarks.service import drive, requests_of, resident, serving
+from benchmarks.tables import Row
 
-ROUNDS = int(os.environ.get("HUBBUB_TEST_ROUNDS", "3"))
 SECONDS, SETTLE = 5.0, 1.0
-ATTACKS = (
-    "idle", "nested", "pipelined", "unfinished", "unfinished, 100 networks", "readiness", "headers", "unfinished headers",
-)  # fmt: skip
 REQUEST = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 TINY_HEADERS = b"a:\r\n" * 12_800
 
@@ -160,21 +152,16 @@ async def unfinished_headers(host: str, port: int) -> None:
             group.create_task(connection())
 
 
-def attack(name: str, host: str, port: int) -> None:
-    """Run one attack for its duration; the target of a child process."""
-    attacks = {
-        "idle": idle,
-        "nested": nested,
-        "pipelined": pipelined,
-        "unfinished": unfinished,
-        "readiness": readiness,
-        "headers": headers,
-        "unfinished headers": unfinished_headers,
-    }
-    if name.endswith("networks"):
-        uvloop.run(unfinished(host, port, 100))
-    else:
-        uvloop.run(attacks[name](host, port))
+ATTACKS: Mapping[str, Callable[[str, int], Coroutine[object, object, None]]] = {
+    "idle": idle,
+    "nested": nested,
+    "pipelined": pipelined,
+    "unfinished": unfinished,
+    "unfinished, 100 networks": partial(unfinished, networks=100),
+    "readiness": readiness,
+    "headers": headers,
+    "unfinished headers": unfinished_headers,
+}
 
 
 @dataclass
@@ -189,7 +176,6 @@ class Seen:
 async def honest(address: tuple[str, int], requests: Iterator[bytes], seconds: float) -> Seen:
     """Send single reports and request /livez; return the figures."""
     alive: list[float] = []
-    tally: OutcomeCounters
     probing = asyncio.create_task(probe(address, alive))
     tally = await drive([address], requests, 32, seconds)
     probing.cancel()
@@ -215,22 +201,18 @@ async def probe(address: tuple[str, int], alive: list[float]) -> None:
 
 def measure(name: str) -> tuple[Seen, Seen, float, float]:
     """Return the figures before and during an attack, and the resident memory before it and at most, in MiB."""
-    requests = requests_of(parse_definitions(DEFINITIONS)["homepage"], 1, 60_000)
+    requests = requests_of(1, 60_000)
     spread = [forwarded(request, f"203.{n >> 8 & 127}.{n & 255}.1") for n, request in enumerate(requests)]
-    with TemporaryDirectory(prefix="hubbub-bench-") as directory:
-        definitions = Path(directory) / "metrics.toml"
-        definitions.write_text(DEFINITIONS, encoding="utf-8")
-        command = ["-m", "hubbub", "serve", str(definitions), "--port", "0"]
-        with started([*command, "--database", str(Path(directory) / "reports.db"), "--create"]) as (host, port, pid):
-            served = itertools.cycle(spread)
-            uvloop.run(drive([(host, port)], served, 32, 0.5))
-            before = uvloop.run(honest((host, port), served, SECONDS))
-            memory = resident(pid, "VmRSS")
-            attacker = subprocess.Popen([sys.executable, "-m", "benchmarks.attacks", name, host, str(port)])
-            time.sleep(SETTLE)
-            during = uvloop.run(honest((host, port), served, SECONDS - 0.5))
-            most = resident(pid, "VmHWM")
-            attacker.wait(60)
+    with serving() as (host, port, pid):
+        served = itertools.cycle(spread)
+        uvloop.run(drive([(host, port)], served, 32, 0.5))
+        before = uvloop.run(honest((host, port), served, SECONDS))
+        memory = resident(pid, "VmRSS")
+        attacker = subprocess.Popen([sys.executable, "-m", "benchmarks.attacks", "--attack", name, host, str(port)])
+        time.sleep(SETTLE)
+        during = uvloop.run(honest((host, port), served, SECONDS - 0.5))
+        most = resident(pid, "VmHWM")
+        attacker.wait(60)
     return before, during, memory, most
 
 
@@ -238,28 +220,31 @@ def p99(values: list[float]) -> float:
     return sorted(values)[int(0.99 * len(values))] if values else float("nan")
 
 
+def row(name: str, rounds: list[tuple[Seen, Seen, float, float]]) -> Row:
+    """Row of the table: medians over the rounds, and the most memory of all."""
+    before, during, memory, most = zip(*rounds, strict=True)
+    latencies = (statistics.median(seen.p99 for seen in phase) for phase in (before, during))
+    return {
+        "attack": name,
+        "reports/s before": f"{statistics.median(seen.rate for seen in before):,.0f}",
+        "fraction during it": f"{statistics.median(y.rate / x.rate for x, y in zip(before, during, strict=True)):.2f}",
+        "p99 ms before, during": ", ".join(f"{latency:.0f}" for latency in latencies),
+        "/livez p99 ms": f"{statistics.median(p99(seen.alive) for seen in during):.0f}",
+        "resident MiB before, most": f"{max(memory):.0f}, {max(most):.0f}",
+    }
+
+
 def main() -> None:
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; SQLite;")
-    print(f"medians of {ROUNDS} rounds, the most memory of all\n")
-    print(
-        "| attack | reports/s before | fraction during it | p99 ms before, during | /livez p99 ms | resident MiB before, most |"
-    )
-    print("|---|---|---|---|---|---|")
-    for name in ATTACKS:
-        rounds = [measure(name) for _ in range(ROUNDS)]
-        share = statistics.median(during.rate / before.rate for before, during, *_ in rounds)
-        print(
-            f"| {name} | {statistics.median(before.rate for before, *_ in rounds):,.0f} | {share:.2f} "
-            f"| {statistics.median(before.p99 for before, *_ in rounds):.0f}, "
-            f"{statistics.median(during.p99 for _, during, *_ in rounds):.0f} "
-            f"| {statistics.median(p99(during.alive) for _, during, *_ in rounds):.0f} "
-            f"| {max(memory for *_, memory, _ in rounds):.0f}, {max(most for *_, most in rounds):.0f} |",
-            flush=True,
-        )
+    benchmark = Benchmark(__doc__, runs=3)
+    benchmark.add("--only", nargs="+", choices=ATTACKS, default=list(ATTACKS), help="these attacks")
+    options = benchmark.start()
+    table = benchmark.table()
+    for name in options.only:
+        table.add(row(name, [measure(name) for _ in range(options.runs)]))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4 and re.fullmatch(r"\d+", sys.argv[3]):
-        attack(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    if sys.argv[1:2] == ["--attack"]:  # the attacker's process
+        uvloop.run(ATTACKS[sys.argv[2]](sys.argv[3], int(sys.argv[4])))
     else:
         main()

@@ -18,7 +18,6 @@ The lifetime sums units of epsilon; no feasible number of trials measures it.
 
 from __future__ import annotations
 
-import argparse
 import math
 import shlex
 import sys
@@ -29,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.runner import Benchmark
+from benchmarks.tables import Row, Table
 from hubbub import Buckets, Estimand, Metric, Params
 from hubbub.metrics.definitions import load_definitions
 from hubbub.privacy import epsilon, epsilon_permanent
@@ -100,8 +101,8 @@ def problems(cell: Cell, audit: Audit, printed: dict[str, float]) -> list[str]:
     return found
 
 
-def run(file: Path, trials: int | None) -> int:
-    """Audit one definitions file, print a table, and return the number of failed comparisons."""
+def run(file: Path, trials: int | None, table: Table) -> int:
+    """Audit one definitions file, add a row for each cell, and return the number of failed comparisons."""
     definitions = load_definitions(file)
     with tempfile.TemporaryDirectory() as folder:
         surfaces = printed_figures(file, definitions, Path(folder))
@@ -119,15 +120,22 @@ def run(file: Path, trials: int | None) -> int:
             replays = replay_tests_of(None, metric, audit.values[0], audit.schedule, None)
             found = problems(cell, audit, printed) + [test.finding for test in replays if test.refuted]
             failed += len(found)
-            figure = " ".join(sorted({f"{each:.3f}" for each in printed.values()}))
-            print(
-                f"| {file.parent.name}/{file.name} {name} | {cell.label}{f' x {cell.units}' if cell.units > 1 else ''} | {cell.reports} | {figure} "
-                f"| {cell.claim:.3f} | {audit.bound.epsilon:.3f} | {audit.bound.epsilon / cell.claim:.3f} | {audit.trials:,} "
-                f"| {needed:,.0f} | {'FAILED' if found else 'kept'} | {time.perf_counter() - start:.0f} s |",
-                flush=True,
+            figure = " ".join(sorted({f"{printed_epsilon:.3f}" for printed_epsilon in printed.values()}))
+            table.add(
+                {
+                    "definition": f"{file.parent.name}/{file.name} {name}",
+                    "figure": f"{cell.label}{f' x {cell.units}' if cell.units > 1 else ''}",
+                    "reports": f"{cell.reports}",
+                    "printed by all surfaces": figure,
+                    **_bound_cells(audit, cell.claim),
+                    "clients": f"{audit.trials:,}",
+                    "needed": f"{needed:,.0f}",
+                    "": "FAILED" if found else "kept",
+                    "time": f"{time.perf_counter() - start:.0f} s",
+                }
             )
-            for each in found:
-                print(f"  {file.name} {name}: {each}")
+            for problem in found:
+                print(f"  {file.name} {name}: {problem}")
     tests = [test for name in definitions for test in independence_tests(None, definitions[name], None, CLIENTS, None)]
     if len(definitions) > 1:
         metrics = [definitions[name] for name in definitions]
@@ -136,6 +144,11 @@ def run(file: Path, trials: int | None) -> int:
     for test in dependent:
         print(f"  {file.name}: {test.name}: {test.finding}")
     return failed + len(dependent)
+
+
+def _bound_cells(audit: Audit, claim: float) -> Row:
+    bound = audit.bound.epsilon
+    return {"declared": f"{claim:.3f}", "measured bound": f"{bound:.3f}", "share": f"{bound / claim:.3f}"}
 
 
 def _trials_needed(metric: Metric, reports: int, claim: float, confidence: float) -> float:
@@ -200,14 +213,12 @@ def all_kinds() -> Iterator[tuple[str, Metric, int]]:
         yield f"every kind: {metric.name}", metric, 1
 
 
-def run_cells(most: int, only: list[str], command: list[str] | None) -> int:
+def run_cells(most: int, only: list[str], command: list[str] | None, table: Table) -> int:
     """Audit the cells with at most `most` reports each, and return the number of bounds above the claim.
 
     command : adapter of the client; None for the client of this project
     """
     failed = 0
-    print("| metric | reports | declared | measured bound | share | share by the law | clients | needed | clients/s |")
-    print("|---|---|---|---|---|---|---|---|---|")
     for name, metric, reports in all_kinds():
         if not any(text in f"{name} t={reports}." for text in only):
             continue
@@ -220,10 +231,16 @@ def run_cells(most: int, only: list[str], command: list[str] | None) -> int:
         audit = audit_metric(metric, client=client, num_reports=reports, confidence=CELL_CONFIDENCE, trials=clients)
         failed += audit.refuted
         speed = audit.trials / (time.perf_counter() - start)
-        print(
-            f"| {name} | {reports} | {claim:.3f} | {audit.bound.epsilon:.3f} | {audit.bound.epsilon / claim:.3f} "
-            f"| {expected / claim:.3f} | {audit.trials:,} | {needed:.2g} | {speed:,.0f} |",
-            flush=True,
+        table.add(
+            {
+                "metric": name,
+                "reports": f"{reports}",
+                **_bound_cells(audit, claim),
+                "share by the law": f"{expected / claim:.3f}",
+                "clients": f"{audit.trials:,}",
+                "needed": f"{needed:.2g}",
+                "clients/s": f"{speed:,.0f}",
+            }
         )
     return failed
 
@@ -235,37 +252,36 @@ def _expected_bound(metric: Metric, reports: int, trials: int, alpha: float) -> 
     i, j, _ = declared_pair(metric, bits, schedule, declared_epsilon(metric, reports), alpha)
     law = loss_law(metric, bits[i], bits[j], schedule.per_epoch, schedule.epochs)
     event = declared_event(law, trials, alpha)
-    count, other = (trials * each[event.occurs(law.loss)].sum() for each in (law.first, law.second)[:: event.sign])
+    count, other = (
+        trials * law_of_value[event.occurs(law.loss)].sum() for law_of_value in (law.first, law.second)[:: event.sign]
+    )
     return float(epsilon_lower_bounds(count, trials, other, trials, alpha))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Audit the epsilons that the surfaces print.")
-    parser.add_argument("files", nargs="*", type=Path, default=DEFINITIONS)
-    parser.add_argument(
+    benchmark = Benchmark(__doc__)
+    benchmark.add("files", nargs="*", type=Path, default=DEFINITIONS, metavar="FILE")
+    benchmark.add(
         "--trials",
         type=int,
-        help="clients for each cell; default: enough for 95 % of the claim, at most 6,000,000 reports",
+        help="clients for each cell; default: enough for 95 %% of the claim, at most 6,000,000 reports",
     )
-    parser.add_argument("--cells", action="store_true", help="audit every kind of metric instead of files")
-    parser.add_argument("--most", type=int, default=3_000_000, help="with --cells: largest number of reports of a cell")
-    parser.add_argument(
+    benchmark.add("--cells", action="store_true", help="audit every kind of metric instead of files")
+    benchmark.add("--most", type=int, default=3_000_000, help="with --cells: largest number of reports of a cell")
+    benchmark.add(
         "--only",
         nargs="+",
         default=[""],
         help="with --cells: parts of the names of the cells, as in 'boolean' or 't=7.'",
     )
-    parser.add_argument("--command", type=shlex.split, help="with --cells: adapter of the client under audit")
-    arguments = parser.parse_args()
-    if arguments.command is not None and not arguments.cells:
-        parser.error("--command needs --cells")
-    if arguments.cells:
-        sys.exit(bool(run_cells(arguments.most, arguments.only, arguments.command)))
-    print(
-        "| definition | figure | reports | printed by all surfaces | declared | measured bound | share | clients | needed | | time |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
-    failed = sum(run(file, arguments.trials) for file in arguments.files)
+    benchmark.add("--command", type=shlex.split, help="with --cells: adapter of the client under audit")
+    options = benchmark.start()
+    if options.command is not None and not options.cells:
+        benchmark.parser.error("--command needs --cells")
+    if options.cells:
+        sys.exit(bool(run_cells(options.most, options.only, options.command, benchmark.table())))
+    table = benchmark.table()
+    failed = sum(run(file, options.trials, table) for file in options.files)
     print(f"{failed} failed comparisons; confidence {CONFIDENCE} for each cell", file=sys.stderr)
     sys.exit(bool(failed))
 

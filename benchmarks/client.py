@@ -1,12 +1,11 @@
 """Cost of an embedded client for its host: `record()`, the import, memory.
 
-python benchmarks/client.py          (or: make bench-client)
+python -m benchmarks.client
 """
 
 from __future__ import annotations
 
 import asyncio
-import platform
 import statistics
 import subprocess
 import sys
@@ -16,12 +15,15 @@ import time
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.runner import Benchmark
 from hubbub import Client
 from hubbub.client import collaborators
 
 METRICS = Path(__file__).parent.parent / "tests" / "data" / "metrics.toml"
-RECORDINGS, STARTS = 20_000, 15
+STARTS = 15
 SUBJECTS = (1_000, 10_000)
+Durability = Literal["process", "power", "memory"]
+RECORDINGS: dict[Durability, int] = {"memory": 20_000, "process": 20_000, "power": 500}
 IMPORTED = """
 import time
 began = time.perf_counter()
@@ -32,7 +34,7 @@ print(took * 1e3, status.partition("VmHWM:")[2].split()[0] if status else "nan")
 """
 
 
-def recording(durability: Literal["process", "power", "memory"], count: int, *, distinct: bool) -> tuple[float, float]:
+def recording(durability: Durability, *, distinct: bool) -> tuple[float, float]:
     """Return p50 and p99 of one `record()`, in us.
 
     distinct : every recording is the first of its period, the most expensive case
@@ -43,7 +45,7 @@ def recording(durability: Literal["process", "power", "memory"], count: int, *, 
         Client(METRICS, place, "http://127.0.0.1:1", durability=durability) as client,
     ):
         client.set_consent("local")
-        for number in range(count):
+        for number in range(RECORDINGS[durability]):
             if distinct:
                 with collaborators(client).journal as state:
                     state.drafts.clear()
@@ -97,43 +99,39 @@ def stall(*, beside_a_client: bool) -> float:
 
 def start(code: str) -> tuple[float, float]:
     """Return medians of the duration of `code` in a new interpreter, in ms, and its peak memory, in MB (Linux)."""
-    rows = [
-        tuple(
-            map(
-                float,
-                subprocess.run(
-                    [sys.executable, "-c", IMPORTED.format(code=code)], capture_output=True, check=True
-                ).stdout.split(),
-            )
-        )
-        for _ in range(STARTS)
-    ]
+    command = [sys.executable, "-c", IMPORTED.format(code=code)]
+    outputs = [subprocess.run(command, capture_output=True, check=True).stdout.split() for _ in range(STARTS)]
+    rows = [tuple(map(float, output)) for output in outputs]
     return statistics.median(row[0] for row in rows), statistics.median(row[1] for row in rows) / 1024
 
 
 def main() -> None:
-    print(f"Python {platform.python_version()}, {platform.machine()}\n")
-    print("| record() | p50 us | p99 us |\n|---|---|---|")
-    for durability, count in (("memory", RECORDINGS), ("process", RECORDINGS), ("power", 500)):
-        for distinct in (False, True):
-            p50, p99 = recording(durability, count, distinct=distinct)  # type: ignore[arg-type]
-            print(
-                f"| {durability}, {'each a new draft' if distinct else 'mostly existing drafts'} | {p50:.1f} | {p99:.1f} |"
-            )
-    print("\n| compaction of | duration s | longest record() during it, ms |\n|---|---|---|")
+    benchmark = Benchmark(__doc__)
+    benchmark.start()
+    table = benchmark.table()
+    for durability in RECORDINGS:
+        for distinct, drafts in ((False, "mostly existing drafts"), (True, "each a new draft")):
+            p50, p99 = recording(durability, distinct=distinct)
+            table.add({"record()": f"{durability}, {drafts}", "p50 us": f"{p50:.1f}", "p99 us": f"{p99:.1f}"})
+    print()
+    table = benchmark.table()
     for subjects in SUBJECTS:
         took, longest = beside_a_compaction(subjects)
-        print(f"| {subjects:,} subjects of one metric | {took:.1f} | {longest:.1f} |")
+        row = {"compaction of": f"{subjects:,} subjects of one metric", "duration s": f"{took:.1f}"}
+        table.add({**row, "longest record() during it, ms": f"{longest:.1f}"})
+    print()
     bare_ms, bare_mb = start("pass")
     imported_ms, imported_mb = start("import hubbub")
     body = "import hubbub; from hubbub.sdk.upload.transport import HttpTransport; HttpTransport('http://127.0.0.1:1').send(b'')"
     _, uploaded_mb = start(body)
-    print("\n| in addition to a bare interpreter | |\n|---|---|")
-    print(f"| import hubbub | {imported_ms - bare_ms:.0f} ms |")
-    print(f"| memory after the import | {imported_mb - bare_mb:.1f} MB |")
-    print(f"| memory after the first upload | {uploaded_mb - bare_mb:.1f} MB |")
-    print(f"| event loop delay, p99, without a client | {stall(beside_a_client=False):.2f} ms |")
-    print(f"| event loop delay, p99, with a client | {stall(beside_a_client=True):.2f} ms |")
+    figures = {
+        "import hubbub": f"{imported_ms - bare_ms:.0f} ms",
+        "memory after the import": f"{imported_mb - bare_mb:.1f} MB",
+        "memory after the first upload": f"{uploaded_mb - bare_mb:.1f} MB",
+        "event loop delay, p99, without a client": f"{stall(beside_a_client=False):.2f} ms",
+        "event loop delay, p99, with a client": f"{stall(beside_a_client=True):.2f} ms",
+    }
+    benchmark.table().add_all({"in addition to a bare interpreter": name, "": text} for name, text in figures.items())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Throughput of `hubbub decode-all`: decodings per second, a second run without changes, and a run after a kill.
 
-    python -m benchmarks.decode_all [--metrics 10 20 40] [--periods 30] [--candidates 1000] [--jobs 2]      (or: make bench-decode-all)
+    python -m benchmarks.decode_all [--metrics 10 20 40] [--periods 30] [--candidates 1000] [--jobs 2]
 
 Half of the metrics are strings (128 bits, 2 hashes, 64 cohorts), the others categorical with 20 categories or boolean. Each period has
 100,000 reports of a Zipf distribution. Processor seconds are those of all processes of a run; they depend less than the wall clock on other
@@ -9,10 +9,8 @@ work of the machine. The last line extrapolates 1,000 metrics x 30 periods from 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import resource
 import shutil
 import signal
@@ -27,6 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.runner import Benchmark
+from benchmarks.tables import Row
 from hubbub import Metric, Params
 from hubbub.summary import write_summary
 from hubbub_decoder.data.candidates import write_candidates
@@ -47,7 +47,7 @@ class Run(NamedTuple):
     counts: dict[str, int]
 
 
-class Row(NamedTuple):
+class Runs(NamedTuple):
     """Runs for one number of decodings: the first, one without changes, and one after a kill."""
 
     decodings: int
@@ -61,7 +61,7 @@ def _metric(number: int) -> Metric:
     if number % 2 == 0:
         return Metric.string(name, _STRINGS)
     if number % 4 == 1:
-        return Metric.categorical(name, tuple(f"v{each}" for each in range(1, _CATEGORIES + 1)), **_NOISE)
+        return Metric.categorical(name, tuple(f"v{number}" for number in range(1, _CATEGORIES + 1)), **_NOISE)
     return Metric.boolean(name, **_NOISE)
 
 
@@ -75,7 +75,7 @@ def make_summaries(place: Path, metrics: int, periods: int, candidates: int) -> 
         population = draw_population(distribution_shares("zipf1", values), _REPORTS, rng)
         if metric.kind.needs_candidates:
             write_candidates(
-                [f"v{each}" for each in range(1, candidates + 1)], place / "candidates" / f"{metric.name}.txt"
+                [f"v{value}" for value in range(1, candidates + 1)], place / "candidates" / f"{metric.name}.txt"
             )
         elif metric.kind.word == "boolean":
             population = dict(zip(("true", "false"), population.values(), strict=True))
@@ -118,7 +118,7 @@ def _processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def measure(metrics: int, periods: int, candidates: int, jobs: int) -> Row:
+def measure(metrics: int, periods: int, candidates: int, jobs: int) -> Runs:
     with tempfile.TemporaryDirectory(prefix="hubbub-bench-") as directory:
         make_summaries(Path(directory), metrics, periods, candidates)
         command, decodings = Command(Path(directory), jobs), metrics * periods
@@ -130,46 +130,39 @@ def measure(metrics: int, periods: int, candidates: int, jobs: int) -> Row:
         command.kill_at(decodings // 2)
         resumed = command.run()
         assert resumed.counts["decoded"] + resumed.counts["unchanged"] == decodings, resumed
-        return Row(decodings, first, unchanged, resumed)
+        return Runs(decodings, first, unchanged, resumed)
+
+
+def row(runs: Runs) -> Row:
+    """Row of the table."""
+    return {
+        "decodings": f"{runs.decodings:,}",
+        "s": f"{runs.first.seconds:.0f}",
+        "decodings/s": f"{runs.decodings / runs.first.seconds:.2f}",
+        "processor s each": f"{runs.first.processor / runs.decodings:.3f}",
+        "unchanged, processor s": f"{runs.unchanged.processor:.2f}",
+        "kept after a kill": f"{runs.resumed.counts['unchanged']:,}",
+        "decoded after it": f"{runs.resumed.counts['decoded']:,}",
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--metrics", type=int, nargs="+", default=[10, 20, 40])
-    parser.add_argument("--periods", type=int, default=30)
-    parser.add_argument("--candidates", type=int, default=1_000)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    given = parser.parse_args()
-    print(f"Python {platform.python_version()}, {given.jobs} processes on {os.cpu_count()} processors")
-    print(f"{given.periods} periods of each metric, {given.candidates:,} candidates of each string metric\n")
-    print(
-        "| decodings | s | decodings/s | processor s each | unchanged, processor s | kept after a kill | decoded after it |"
-    )
-    print("|---|---|---|---|---|---|---|")
-    rows: list[Row] = []
-    for metrics in given.metrics:
-        row = measure(metrics, given.periods, given.candidates, given.jobs)
-        rows.append(row)
-        number, first = row.decodings, row.first
-        cells = [
-            f"{number:,}",
-            f"{first.seconds:.0f}",
-            f"{number / first.seconds:.2f}",
-            f"{first.processor / number:.3f}",
-        ]
-        cells += [
-            f"{row.unchanged.processor:.2f}",
-            *(f"{row.resumed.counts[each]:,}" for each in ("unchanged", "decoded")),
-        ]
-        print(f"| {' | '.join(cells)} |", flush=True)
-    if len(rows) > 1:
-        hours, minutes = (_extrapolated(rows, name) / unit for name, unit in (("first", 3_600), ("unchanged", 60)))
-        print(
-            f"\nextrapolated to {_EXTRAPOLATED:,} decodings: {hours:.1f} processor hours; without changes {minutes:.1f} processor minutes"
-        )
+    benchmark = Benchmark(__doc__, jobs=os.cpu_count() or 1)
+    benchmark.add("--metrics", type=int, nargs="+", default=[10, 20, 40])
+    benchmark.add("--periods", type=int, default=30)
+    benchmark.add("--candidates", type=int, default=1_000)
+    options = benchmark.start()
+    table, found = benchmark.table(), list[Runs]()
+    for metrics in options.metrics:
+        found.append(measure(metrics, options.periods, options.candidates, options.jobs))
+        table.add(row(found[-1]))
+    if len(found) > 1:
+        hours, minutes = _extrapolated(found, "first") / 3_600, _extrapolated(found, "unchanged") / 60
+        times = f"{hours:.1f} processor hours; without changes {minutes:.1f} processor minutes"
+        print(f"\nextrapolated to {_EXTRAPOLATED:,} decodings: {times}")
 
 
-def _extrapolated(rows: Sequence[Row], name: str) -> float:
+def _extrapolated(rows: Sequence[Runs], name: str) -> float:
     """Processor seconds of a kind of run, by the line through the two largest sizes."""
     (x, y), (x_last, y_last) = ((row.decodings, getattr(row, name).processor) for row in rows[-2:])
     return float(y_last + (_EXTRAPOLATED - x_last) * (y_last - y) / (x_last - x))

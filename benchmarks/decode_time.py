@@ -1,6 +1,6 @@
 """Time of decoding by number of candidates: of `decode` alone, and of the whole `hubbub decode` process.
 
-    python -m benchmarks.decode_time [--only NAME ...] [--runs 3] [--out docs/explanation/data]          (or: make bench-decode)
+    python -m benchmarks.decode_time [--only NAME ...] [--runs 3] [--out docs/explanation/data]
 
 Each figure is the median of the runs. The process starts Python, imports, reads the files, decodes and prints the table.
 `--only bits` selects all cases whose name contains "bits"; `--only shell` is `hubbub decode` of 200 candidates.
@@ -8,9 +8,6 @@ Each figure is the median of the runs. The process starts Python, imports, reads
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -22,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.tables import Row, commit, markdown, write_table
+from benchmarks.runner import Benchmark
+from benchmarks.tables import Row
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Summary, read_summary, write_summary
 from hubbub_decoder import decode
@@ -101,30 +99,20 @@ def row(case: Case, runs: int, directory: Path) -> Row:
         "candidates": f"{case.candidates}",
         "decode_seconds": f"{inside:.2f}",
         "process_seconds": f"{process:.2f}",
-        "commit": commit(),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", metavar="NAME", default=[""], help="cases whose name contains NAME")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="write the table to this folder")
-    options = parser.parse_args()
+    benchmark = Benchmark(__doc__, runs=3)
+    benchmark.add("--only", nargs="+", metavar="NAME", default=[""], help="cases whose name contains NAME")
+    options = benchmark.start()
     chosen = [case for case in CASES if any(part in case.name for part in options.only)]
     if not chosen:
-        parser.error(f"no case has such a name; the cases are {', '.join(case.name for case in CASES)}")
-    print(
-        f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
-        f"OPENBLAS_NUM_THREADS={os.environ.get('OPENBLAS_NUM_THREADS', 'not set')}, medians of {options.runs} runs\n"
-    )
-    rows: list[Row] = []
+        benchmark.parser.error(f"no case has such a name; the cases are {', '.join(case.name for case in CASES)}")
+    table = benchmark.table("decode-time")
     with tempfile.TemporaryDirectory() as directory:
         for case in chosen:
-            rows.append(row(case, options.runs, Path(directory)))
-            print(*markdown(rows)[0 if len(rows) == 1 else -1 :], sep="\n", flush=True)
-    if options.out:
-        write_table(options.out / "decode-time.csv", rows)
+            table.add(row(case, options.runs, Path(directory)))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import venv
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,9 +61,15 @@ def _run(command: Sequence[str], text: str, seconds: float) -> str:
     bound = (math.ceil(seconds), math.ceil(seconds) + 1)
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, check=False, env=os.environ | limits,
-            timeout=_WALL_FACTOR * seconds, preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_CPU, bound),
-        )  # fmt: skip
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | limits,
+            timeout=_WALL_FACTOR * seconds,
+            preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_CPU, bound),
+        )
     except subprocess.TimeoutExpired:
         raise EnvironmentUnavailableError(f"no answer for {_WALL_FACTOR * seconds:.0f} s") from None
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
@@ -73,9 +78,3 @@ def _run(command: Sequence[str], text: str, seconds: float) -> str:
         last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
         raise EnvironmentUnavailableError(f"{Path(command[0]).name} failed: {''.join(last)[:200]}")
     return done.stdout
-
-
-def peak_megabytes() -> float:
-    """Peak memory of this process."""
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return kilobytes / (1 << 20 if sys.platform == "darwin" else 1 << 10)

@@ -1,6 +1,6 @@
 """Traffic and disk of one user: bytes of an upload on the wire, and size of the state directory after days of use.
 
-python -m benchmarks.footprint
+    python -m benchmarks.footprint [--days 1 30 365 1825]
 
 The client reports the metrics of examples/app_metrics.toml, one batch for each metric and day, and records each 20 times a day.
 Uploads go through a relay that counts bytes in both directions, to a real aggregator, with TLS that ends at a proxy in this process.
@@ -9,48 +9,31 @@ TCP and IP headers are not counted.
 
 from __future__ import annotations
 
-import re
 import socket
 import ssl
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.runner import Benchmark
+from benchmarks.service import started
 from hubbub import Client
 from hubbub.testing import ManualClock, RecordingTransport, deliver
 
 REPOSITORY = Path(__file__).parent.parent
 METRICS = REPOSITORY / "examples" / "app_metrics.toml"
 CERTIFICATE = REPOSITORY / "tests" / "data" / "localhost.pem"
-DAYS, RECORDINGS = (1, 30, 365, 1825), 20
+RECORDINGS = 20
 
 
 def record_day(client: Client) -> None:
     for number in range(RECORDINGS):
         client.record("command", ("open", "save", "greet")[number % 3])
         client.record("dark_mode", bool(number % 2))
-
-
-@contextmanager
-def aggregator(folder: Path) -> Iterator[int]:
-    """Run `hubbub serve` and yield its port."""
-    command = [str(Path(sys.executable).with_name("hubbub")), "serve", str(METRICS), "--port", "0"]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([*command, "--database", "reports.db", "--create"], cwd=folder, stderr=log)
-    try:
-        while not (found := re.search(r"listening on \S+:(\d+)", (folder / "log").read_text())):
-            assert process.poll() is None, (folder / "log").read_text()
-            time.sleep(0.1)
-        yield int(found[1])
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @contextmanager
@@ -112,31 +95,46 @@ def size_of(folder: Path) -> int:
     return size
 
 
-def disk(folder: Path) -> dict[int, tuple[int, int]]:
+def disk(folder: Path, days: Sequence[int]) -> dict[int, tuple[int, int]]:
     """Return the size of the state directory after each number of days: at the end of the day, and the largest until then."""
     clock, sizes, largest = ManualClock(datetime.now(UTC).date()), {}, 0
     with Client(METRICS, folder / "disk", "http://127.0.0.1:1", clock=clock, transport=RecordingTransport()) as client:
         client.set_consent("on")
-        for day in range(1, max(DAYS) + 1):
+        for day in range(1, max(days) + 1):
             record_day(client)
             deliver(client)
             clock.move(days=1)
             size = size_of(folder / "disk")
             largest = max(largest, size)
-            if day in DAYS:
+            if day in days:
                 sizes[day] = size, largest
     return sizes
 
 
 def main() -> None:
+    benchmark = Benchmark(__doc__)
+    benchmark.add(
+        "--days", type=int, nargs="+", default=[1, 30, 365, 1825], help="days of use after which the state is measured"
+    )
+    options = benchmark.start()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        with aggregator(folder) as port:
+        command = [
+            "-m",
+            "hubbub",
+            "serve",
+            str(METRICS),
+            "--port",
+            "0",
+            "--database",
+            f"{place}/reports.db",
+            "--create",
+        ]
+        with started(command) as (_, port, _):
             for encrypted, name in ((False, "HTTP"), (True, "HTTPS, one certificate, no resumption")):
-                print(
-                    f"one upload of one report, {name}: {traffic(port, folder, encrypted=encrypted):,.0f} bytes in both directions"
-                )
-        for days, (size, largest) in disk(folder).items():
+                size = traffic(port, folder, encrypted=encrypted)
+                print(f"one upload of one report, {name}: {size:,.0f} bytes in both directions")
+        for days, (size, largest) in disk(folder, options.days).items():
             print(f"state directory after {days} days: {size:,} bytes, at most {largest:,} until then")
 
 

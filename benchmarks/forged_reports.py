@@ -1,30 +1,25 @@
 """What forged reports gain, and the bound that a decoding states for them: attacks on random tasks, decoded again.
 
-python -m benchmarks.forged_reports [--tasks 200] [--first 0] [--jobs 2] [--out docs/explanation/data]          (or: make bench-attacks)
+    python -m benchmarks.forged_reports [--tasks 200] [--first 0] [--jobs 2] [--out docs/explanation/data]
 
 Attacks are those of `tests/support/forged_reports.py`, on three candidates of each task: the strongest, one near 4 standard errors, and
 one near 0, with as many reports as the bound needs for 1.5 and 4 standard errors, and with one in a hundred. Ratio is the change of the
 target's estimate over the bound that the decoding of what was received states, the forged reports among it: that is the only decoding that
 an analyst has. Then the warnings and failed tests of `decode` that an attack causes.
-
-Seeds derive from the commit's hash (HUBBUB_TEST_SEED repeats a run).
 """
 
 from __future__ import annotations
 
-import argparse
+import functools
 import math
-import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.runs import commit_seed
-from benchmarks.tables import Row, markdown, write_table
+from benchmarks.runner import Benchmark, seed
+from benchmarks.tables import Row
 from hubbub_decoder import decode
 from hubbub_decoder.inference.influence import TOLERANCE
 from hubbub_decoder.model.design_matrix import design_matrix
@@ -65,8 +60,8 @@ def attack_task(index: int, seed: int, targets: Sequence[float] = _TARGETS) -> l
         z = attacks.fit.shares / errors
         if not np.isfinite(z).any():
             return []
-        for target in {int(np.nanargmin(np.abs(z - min(each, np.nanmax(z))))) for each in targets}:
-            sizes = {attacks.num_for_standard_errors(target, each) for each in STANDARD_ERRORS}
+        for target in {int(np.nanargmin(np.abs(z - min(distance, np.nanmax(z))))) for distance in targets}:
+            sizes = {attacks.num_for_standard_errors(target, errors) for errors in STANDARD_ERRORS}
             for size in sorted({*sizes, max(*sizes, attacks.evidence.num_reports // 100)}):
                 adaptive = task.kind != "reports" and size == min(sizes)
                 for forgery in attacks.forgeries(target, size, adaptive=adaptive):
@@ -83,7 +78,7 @@ def rows(gains: Sequence[Gain]) -> Iterator[Row]:
         for attack in dict.fromkeys(gain.attack for gain in of_kind):
             yield _row(kind, attack, [gain for gain in of_kind if gain.attack == attack])
         targets = {(gain.index, gain.target) for gain in of_kind}
-        best = (max((g for g in of_kind if (g.index, g.target) == each), key=lambda g: g.ratio) for each in targets)
+        best = (max((g for g in of_kind if (g.index, g.target) == pair), key=lambda g: g.ratio) for pair in targets)
         yield _row(kind, "best of each target", list(best))
 
 
@@ -111,10 +106,10 @@ def warnings_by_attack(tasks: int, seed: int) -> Iterator[str]:
         design = design_matrix(candidates, task.params)
         attacks = Attacks(collected, design, np.random.default_rng(task.seed))
         target = next(column for column, group in enumerate(design.groups) if candidates[-1] in group)
-        before = {each.kind for each in decode(collected, candidates).warnings}
+        before = {warning.kind for warning in decode(collected, candidates).warnings}
         for forgery in attacks.forgeries(target, attacks.evidence.num_reports // 100):
             after = decode(add_forged(collected, forgery), candidates)
-            new = {each.kind for each in after.warnings} - before - {"forged_reports_unknown"}
+            new = {warning.kind for warning in after.warnings} - before - {"forged_reports_unknown"}
             detected.setdefault(forgery.name, []).append((bool(after[design.groups[target][0]].detected), bool(new)))
     for name, seen in detected.items():
         found, warned = (sum(column) for column in zip(*seen, strict=True))
@@ -122,31 +117,19 @@ def warnings_by_attack(tasks: int, seed: int) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    name, seed = commit_seed()
-    print(f"seed of {name}")
-    indices, gains, done = range(options.first, options.first + 10 * options.tasks), list[Gain](), 0
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for found in pool.map(attack_task, indices, [seed] * len(indices)):
-            gains += found
-            done += bool(found)
-            if found and done % 10 == 0:
-                print(f"{done} tasks", file=sys.stderr)
-            if done == options.tasks:
-                pool.shutdown(cancel_futures=True)
-                break
-    table = list(rows(gains))
-    print(*markdown(table), sep="\n")
-    for gain in sorted(gains, key=lambda each: -each.ratio)[:12]:
+    benchmark = Benchmark(__doc__, tasks=200, jobs=2)
+    options = benchmark.start()
+    gains, done = list[Gain](), 0
+    indices = range(options.first, options.first + 10 * options.tasks)
+    for found in benchmark.map(functools.partial(attack_task, seed=seed()), indices):
+        gains += found
+        done += bool(found)
+        if done == options.tasks:
+            break
+    benchmark.table("forged-reports").add_all(rows(gains))
+    for gain in sorted(gains, key=lambda gain: -gain.ratio)[:12]:
         print(gain)
-    print(*warnings_by_attack(12, seed), sep="\n")
-    if options.out is not None:
-        write_table(options.out / "forged-reports.csv", table)
+    print(*warnings_by_attack(min(12, options.tasks), seed()), sep="\n")
 
 
 if __name__ == "__main__":

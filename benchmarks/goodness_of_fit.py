@@ -1,6 +1,6 @@
 """Goodness-of-fit tests: false alarms on genuine reports, and power against wrong parameters and fabricated reports.
 
-    python -m benchmarks.goodness_of_fit [--regtest DIR] [--runs 20] [--out docs/explanation/data]          (or: make bench-fit)
+    python -m benchmarks.goodness_of_fit [--regtest DIR] [--runs 20] [--out docs/explanation/data]
 
 Genuine reports are those of google/rappor's regression grid in DIR, or simulated without DIR. The others are 100,000 reports of 100
 exponentially distributed strings, a tenth without a value, that deviate from their declared definition.
@@ -8,8 +8,6 @@ exponentially distributed strings, a tenth without a value, that deviate from th
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -21,18 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from benchmarks.tables import Row, commit, markdown, write_table
+from benchmarks.accuracy import DISTRIBUTIONS, SIZES, add_regtest
+from benchmarks.runner import Benchmark, generator
+from benchmarks.tables import Row
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 from hubbub_decoder.simulation import simulate, simulate_reports
 
-HERE = Path(__file__).parent
 REPORTS = 100_000
 ALARM = 1e-6
 PRIVACY = {"loose": (0.225, 0.775, 0.0), "eps = 1": (0.39, 0.61, 0.45)}
-SIZES = {"tiny": (100, 1_000), "small": (100, 1_000_000), "medium": (1000, 10_000_000)}
 
 
 def params(
@@ -62,7 +60,7 @@ def genuine(regtest: Path | None, rng: np.random.Generator) -> list[Row]:
     started = time.process_time()
     tested = 0
     for size, (strings, clients) in SIZES.items():
-        for distribution in ("unif", "exp", "gauss", "zipf1", "zipf1.5"):
+        for distribution in DISTRIBUTIONS:
             for privacy, pqf in (("eps_1_1", PRIVACY["eps = 1"]), ("eps_1_5", PRIVACY["loose"])):
                 for seed in range(3):
                     declared = params(8, pqf, scheme="google-md5")
@@ -87,7 +85,6 @@ def genuine(regtest: Path | None, rng: np.random.Generator) -> list[Row]:
                 "alarms": f"{sum(value < ALARM for value in values)}",
                 "smallest_p": f"{min(values):.2g}",
                 **{f"p_{20 * i}_to_{20 * i + 20}": f"{number}" for i, number in enumerate(spread)},
-                "commit": commit(),
             }
         )
     return rows
@@ -158,31 +155,20 @@ def power(case: Case, num_bits: int, privacy: str, runs: int, rng: np.random.Gen
         "runs": f"{runs}",
         "runs_with_alarm": f"{runs_with_alarm}",
         "alarms_by_test": "; ".join(f"{name.replace('_', ' ')} {n}" for name, n in alarms.items()),
-        "commit": commit(),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--regtest",
-        type=Path,
-        default=os.environ.get("HUBBUB_REGTEST"),
-        help="directory of google/rappor's regression reports (default: $HUBBUB_REGTEST; without it, reports are simulated)",
-    )
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--out", type=Path, help="write the tables to this folder")
-    options = parser.parse_args()
-    rng = np.random.default_rng(options.seed)
+    benchmark = Benchmark(__doc__, runs=20)
+    add_regtest(benchmark)
+    options = benchmark.start()
     with threadpool_limits(1):
-        print("\n".join(markdown(table := genuine(options.regtest, rng))), f"\n\nseed {options.seed}\n", flush=True)
-        settings = [(case, k, privacy) for case in CASES for k in (8, 32) for privacy in PRIVACY]
-        rows = [power(*setting, options.runs, rng) for setting in settings]
-    print("\n".join(markdown(rows)))
-    if options.out:
-        write_table(options.out / "fit-genuine.csv", table)
-        write_table(options.out / "fit-power.csv", rows)
+        benchmark.table("fit-genuine").add_all(genuine(options.regtest, generator("genuine")))
+        table, rng = benchmark.table("fit-power"), generator("power")
+        for case in CASES:
+            for num_bits in (8, 32):
+                for privacy in PRIVACY:
+                    table.add(power(case, num_bits, privacy, options.runs, rng))
 
 
 if __name__ == "__main__":

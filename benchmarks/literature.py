@@ -1,7 +1,7 @@
 """Accuracy in eleven configurations from the literature, compared with google/rappor's decoder: a million reports, five runs.
 
-    python -m benchmarks.literature [--runs 5] [--out docs/explanation/data]          (or: make bench-accuracy)
-    python -m benchmarks.literature lasso 0 40          (few candidates: posterior medians and a lasso, populations 0 to 39)
+    python -m benchmarks.literature [--runs 5] [--out docs/explanation/data]
+    python -m benchmarks.literature --lasso --runs 40          (few candidates: posterior medians and a lasso)
 
 R's figures are means of 5 runs of its `Decode()` on reports of the same populations with random maps. Ours are decoded from pattern
 counts for k = 8, and from individual reports for k = 32 and 128.
@@ -9,8 +9,6 @@ counts for k = 8, and from individual reports for k = 32 and 128.
 
 from __future__ import annotations
 
-import math
-import sys
 import time
 from typing import NamedTuple
 
@@ -19,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from sklearn.linear_model import LassoCV
 
-from benchmarks.runs import REPORTS, Run, compare, put_table
+from benchmarks.runner import Benchmark
+from benchmarks.runs import REPORTS, Run, compare, mean_figures, standard_error
 from benchmarks.tables import Row
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
@@ -62,9 +61,8 @@ CASES = [
 ]
 
 
-def run(case: Case, seed: int) -> Run:
+def run(case: Case, rng: np.random.Generator) -> Run:
     """Simulate and decode a million reports of 100 values; except in `paper`, every tenth value is not a candidate."""
-    rng = np.random.default_rng(seed)
     metric = Metric.string("literature", PARAMS[case.config])
     population = draw_population(distribution_shares(case.distribution, 100), REPORTS, rng)
     listed = [name for name in population if case.config == "paper" or not name.endswith("9")]
@@ -85,9 +83,6 @@ def run(case: Case, seed: int) -> Run:
 def row(case: Case, runs: list[Run]) -> Row:
     """Row of the table: means over the runs, and R's figures."""
     params = PARAMS[case.config]
-    variation = [each.total_variation for each in runs]
-    false = [each.false / max(1, each.false + each.found) for each in runs]
-    selected = [inside for each in runs for inside in each.selected]
     return {
         "config": case.config,
         **{name: f"{getattr(params, name)}" for name in ("num_bits", "num_hashes", "num_cohorts")},
@@ -95,17 +90,9 @@ def row(case: Case, runs: list[Run]) -> Row:
         "absent": f"{ABSENT[case.config]}",
         "distribution": case.distribution,
         "tv_r": f"{case.total_variation:.3f}",
-        "tv": f"{np.mean(variation):.3f}",
-        "tv_se": f"{_error(variation):.3f}",
         "found_r": f"{case.found:.1f}",
-        "found": f"{np.mean([each.found for each in runs]):.1f}",
         "false_percent_r": f"{100 * case.false / (case.found + case.false):.1f}",
-        "false_percent": f"{100 * np.mean(false):.1f}",
-        "false_percent_se": f"{100 * _error(false):.1f}",
-        "covers_present": f"{np.mean([each.covered_present for each in runs]):.3f}",
-        "covers_absent": f"{np.mean([each.covered_null for each in runs]):.3f}",
-        "covers_selected": f"{np.mean(selected):.3f}",
-        "seconds": f"{np.mean([each.seconds for each in runs]):.1f}",
+        **mean_figures(runs),
     }
 
 
@@ -144,9 +131,8 @@ def lasso_shares(counts: BitCounts, names: list[str]) -> Floats:
     return shares / max(1.0, float(shares.sum()))
 
 
-def variations_of_few(case: FewCandidates, seed: int) -> tuple[float, float]:
+def variations_of_few(case: FewCandidates, rng: np.random.Generator) -> tuple[float, float]:
     """Total variation of the posterior medians and of `lasso_shares`, for bit counts with k = 16, h = 2, m = 32."""
-    rng = np.random.default_rng(seed)
     params = Params(num_bits=16, num_hashes=2, num_cohorts=32, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     weights = case.ratio ** np.arange(10)
     expected = dict(zip((f"v{i}" for i in range(10)), (1 - case.unlisted) * weights / weights.sum(), strict=True))
@@ -159,31 +145,33 @@ def variations_of_few(case: FewCandidates, seed: int) -> tuple[float, float]:
     ours = np.nan_to_num([medians[name] for name in names])
     missing = 1 - truth.sum()
     ours_off, lasso_off = (
-        float(np.abs(each - truth).sum() + missing) / 2 for each in (ours, lasso_shares(counts, names))
+        float(np.abs(estimated - truth).sum() + missing) / 2 for estimated in (ours, lasso_shares(counts, names))
     )
     return ours_off, lasso_off
 
 
-def compare_with_lasso(seeds: range) -> None:
-    """Print the mean total variations in each case, and the paired difference with its standard error."""
-    print("| candidates | shares | unlisted | reports | hubbub | lasso | hubbub - lasso |")
-    print("|---|---|---|---|---|---|---|")
-    for case in FEW:
-        variations = np.array([variations_of_few(case, seed) for seed in seeds])
-        (ours, lasso), more = variations.mean(axis=0), variations[:, 0] - variations[:, 1]
-        print(
-            f"| {case.candidates} | {case.ratio}^i | {case.unlisted} | {case.reports:,} | {ours:.3f} | {lasso:.3f} "
-            f"| {more.mean():+.4f} ({_error(more.tolist()):.4f}) |",
-            flush=True,
-        )
+def row_of_few(case: FewCandidates, runs: list[tuple[float, float]]) -> Row:
+    """Row of the table: mean total variations, and the paired difference with its standard error."""
+    (ours, lasso), more = np.mean(runs, axis=0), [first - second for first, second in runs]
+    return {
+        "candidates": f"{case.candidates}",
+        "shares": f"{case.ratio}^i",
+        "unlisted": f"{case.unlisted}",
+        "reports": f"{case.reports:,}",
+        "hubbub": f"{ours:.3f}",
+        "lasso": f"{lasso:.3f}",
+        "hubbub - lasso": f"{np.mean(more):+.4f} ({standard_error(more):.4f})",
+    }
 
 
-def _error(values: list[float]) -> float:
-    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+def main() -> None:
+    benchmark = Benchmark(__doc__, runs=5)
+    benchmark.add("--lasso", action="store_true", help="compare with a lasso in cases of few candidates")
+    if benchmark.start().lasso:
+        benchmark.means("", FEW, variations_of_few, row_of_few)
+    else:
+        benchmark.means("literature", CASES, run, row)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["lasso"]:
-        compare_with_lasso(range(*map(int, sys.argv[2:4])))
-    else:
-        put_table("literature", __doc__, CASES, run, row, runs=5)
+    main()

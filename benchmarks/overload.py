@@ -1,6 +1,6 @@
 """Goodput, rejections and memory of an aggregator under three times its peak load.
 
-python -m benchmarks.overload          (or: make bench-ingest)
+    python -m benchmarks.overload [--runs 3]
 
 The peak is the rate of 128 connections that each wait for their response before the next request. Then requests are sent
 at three times that rate without waiting for responses, over at most 2,000 connections. Goodput is the number of batches
@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
-import platform
-import re
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import cast
 
-from benchmarks.ingest import DEFINITIONS, Lane, OutcomeCounters, drive, requests_of, started
-from hubbub import parse_definitions
+import uvloop
 
-ROUNDS = int(os.environ.get("HUBBUB_TEST_ROUNDS", "3"))
+from benchmarks.runner import Benchmark
+from benchmarks.service import Lane, OutcomeCounters, drive, requests_of, resident, serving
+from benchmarks.tables import Row
+
 CONNECTIONS, TIMES, TICK = 2_000, 3, 0.01
 FILLING, SECONDS = 3.0, 4.0  # responses while the queues fill up are not counted
 
@@ -107,61 +105,59 @@ async def flood(address: tuple[str, int], requests: Iterator[bytes], rate: float
     return Overload(tally, sent / passed, sum(shot.unexplained for shot in shots))
 
 
-def resident(pid: int, what: str) -> float:
-    """Return the resident memory of a process in MiB: current (VmRSS) or peak (VmHWM)."""
-    found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) / 1024 if found else float("nan")
+@dataclass
+class Round:
+    """Peak rate in batches per second, the overload after it, and the resident memory in MiB before it and at most."""
+
+    peak: float
+    overload: Overload
+    before: float
+    most: float
+
+    @property
+    def goodput(self) -> float:
+        """Batches stored per second."""
+        return self.overload.tally.rate(SECONDS)
+
+
+def measure(case: Case, requests: list[bytes]) -> Round:
+    """Overload a new service."""
+    options = ["--local-rate-factor", "1e6", "--max-connections", str(2 * CONNECTIONS), *case.options]
+    with serving(*options) as (host, port, pid):
+        served = itertools.cycle(requests)
+        assert uvloop.run(drive([(host, port)], served, 32, 0.3)).statuses[202]
+        peak = uvloop.run(drive([(host, port)], served, 32 if case.options else 128, 2.0)).rate(2.0)
+        before = resident(pid, "VmRSS")
+        overload = uvloop.run(flood((host, port), served, TIMES * peak))
+        return Round(peak, overload, before, resident(pid, "VmHWM"))
+
+
+def row(case: Case, rounds: list[Round]) -> Row:
+    """Row of the table: medians over the rounds, and the most memory of all."""
+    statuses = sum((measured.overload.tally.statuses for measured in rounds), Counter[int]())
+    refused = statuses[429] + statuses[503]
+    return {
+        "": case.name,
+        "reports per batch": f"{case.reports:,}",
+        "peak batches/s": f"{statistics.median(measured.peak for measured in rounds):,.0f}",
+        "sent/s": f"{statistics.median(measured.overload.sent_rate for measured in rounds):,.0f}",
+        "goodput/s": f"{statistics.median(measured.goodput for measured in rounds):,.0f}",
+        "relative to the peak": f"{statistics.median(measured.goodput / measured.peak for measured in rounds):.2f}",
+        "rejected": f"{refused} of {statuses.total()}",
+        "without Retry-After": f"{sum(measured.overload.unexplained for measured in rounds)}",
+        "other than 2xx, 429, 503": f"{statuses.total() - refused - statuses[200] - statuses[202]}",
+        "p99 of stored and rejected s": f"{statistics.median(measured.overload.tally.p99() for measured in rounds) / 1e3:.2f}",
+        "resident MiB before, most": f"{max(measured.before for measured in rounds):.0f}, {max(measured.most for measured in rounds):.0f}",
+    }
 
 
 def main() -> None:
-    import uvloop
-
-    print(
-        f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; SQLite, one process;"
-    )
-    print(f"median of {ROUNDS} rounds\n")
-    print(
-        "| | reports per batch | peak batches/s | sent/s | goodput/s | relative to the peak | rejected | without Retry-After "
-        "| other than 2xx, 429, 503 | p99 of stored and rejected s | resident MiB before, most |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    benchmark = Benchmark(__doc__, runs=3)
+    options = benchmark.start()
+    table = benchmark.table()
     for case in CASES:
-        requests = requests_of(parse_definitions(DEFINITIONS)["homepage"], case.reports, case.formed)
-        peaks, goods, overloads, memory = [], [], [], []
-        for _ in range(ROUNDS):
-            with TemporaryDirectory(prefix="hubbub-bench-") as directory:
-                definitions = Path(directory) / "metrics.toml"
-                definitions.write_text(DEFINITIONS, encoding="utf-8")
-                command = ["-m", "hubbub", "serve", str(definitions), "--port", "0", "--local-rate-factor", "1e6"]
-                command += ["--max-connections", str(2 * CONNECTIONS)]
-                command += case.options
-                with started([*command, "--database", str(Path(directory) / "reports.db"), "--create"]) as (
-                    host,
-                    port,
-                    pid,
-                ):
-                    served = itertools.cycle(requests)
-                    warm = uvloop.run(drive([(host, port)], served, 32, 0.3))
-                    assert warm.statuses[202]
-                    peak = uvloop.run(drive([(host, port)], served, 32 if case.options else 128, 2.0)).rate(2.0)
-                    before = resident(pid, "VmRSS")
-                    over = uvloop.run(flood((host, port), served, TIMES * peak))
-                    peaks.append(peak)
-                    goods.append(over.tally.rate(SECONDS))
-                    overloads.append(over)
-                    memory.append((before, resident(pid, "VmHWM")))
-        statuses = sum((over.tally.statuses for over in overloads), start=overloads[0].tally.statuses.__class__())
-        refused = statuses[429] + statuses[503]
-        other = statuses.total() - refused - statuses[200] - statuses[202]
-        peak, good = statistics.median(peaks), statistics.median(goods)
-        share = statistics.median(good / peak for good, peak in zip(goods, peaks, strict=True))
-        print(
-            f"| {case.name} | {case.reports:,} | {peak:,.0f} | {statistics.median(over.sent_rate for over in overloads):,.0f} "
-            f"| {good:,.0f} | {share:.2f} | {refused} of {statuses.total()} | {sum(over.unexplained for over in overloads)} "
-            f"| {other} | {statistics.median(over.tally.p99() for over in overloads) / 1e3:.2f} "
-            f"| {max(m for m, _ in memory):.0f}, {max(m for _, m in memory):.0f} |",
-            flush=True,
-        )
+        requests = requests_of(case.reports, case.formed)
+        table.add(row(case, [measure(case, requests) for _ in range(options.runs)]))
 
 
 if __name__ == "__main__":

@@ -171,8 +171,8 @@ def folds() -> list[Row]:
     """Seconds and memory of a fold by both engines."""
     rows = read_table("folds")
     both = [
-        {row["engine"]: row for row in rows if row["reports"] == each}
-        for each in dict.fromkeys(r["reports"] for r in rows)
+        {row["engine"]: row for row in rows if row["reports"] == reports}
+        for reports in dict.fromkeys(r["reports"] for r in rows)
     ]
     return [
         {

@@ -1,8 +1,8 @@
 """Commit latency of an appending thread while the reports and batch ids of a period are deleted.
 
-python -m benchmarks.purge [REPORTS [IDS]]         (or: make bench-purge)
+    python -m benchmarks.purge [--reports 10000000] [--ids 1000000] [--quiet 15]
 
-A period has REPORTS retained reports of 128 bits (default: 10 million) and IDS batch ids (default: a million).
+A period has so many retained reports of 128 bits and so many batch ids.
 One thread appends to another period all the time. The table has the times of its commits, in ms: on a database that deletes
 nothing, while the reports are deleted, and while the ids are deleted. The last column is the longest time, in ms, for which the
 deletion held the database. On an idle machine no commit waits longer for it.
@@ -11,8 +11,6 @@ deletion held the database. On an idle machine no commit waits longer for it.
 from __future__ import annotations
 
 import os
-import platform
-import sys
 import threading
 import time
 import uuid
@@ -24,6 +22,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from sqlalchemy import insert, text
 
+from benchmarks.runner import Benchmark
+from benchmarks.tables import Table
 from hubbub import Batch, Metric, Params
 from hubbub_aggregator.database.engine import (
     SQLITE_LOCK_POLL_SECONDS,
@@ -38,7 +38,7 @@ from hubbub_aggregator.store.sql_store import SqlStore
 from tests.support.postgres import postgres
 
 METRIC = Metric.string("m", Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5))
-OLD, NEW, BLOCK, QUIET = "2024-06-14", "2024-06-15", 1 << 16, 15.0
+OLD, NEW, BLOCK = "2024-06-14", "2024-06-15", 1 << 16
 IDS = {
     False: "WITH RECURSIVE i(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM i WHERE i < :n) INSERT INTO batch (collection_id, batch_id) "
     "SELECT 1, randomblob(16) AS id FROM i ORDER BY id",
@@ -81,7 +81,11 @@ def appending(store: SqlStore) -> Iterator[list[float]]:
     thread.join()
 
 
-def measure(database: str, reports: int, ids: int) -> None:
+def measure(database: str, reports: int, ids: int, quiet: float, table: Table) -> None:
+    """Drop the reports and the ids of a period, and add a row for each.
+
+    quiet : seconds in which nothing is dropped
+    """
     store, held = SqlStore.open(database), [0.0]
 
     def pause(seconds: float) -> None:
@@ -92,7 +96,7 @@ def measure(database: str, reports: int, ids: int) -> None:
     store.append([batch(OLD)])
     fill(database, reports, ids)
     acts: dict[str, Callable[[], None]] = {
-        "nothing": lambda: time.sleep(QUIET),
+        "nothing": lambda: time.sleep(quiet),
         "reports": lambda: other.drop_reports(METRIC.digest, OLD),
         "ids": lambda: other.close_period(METRIC.digest, OLD),
     }
@@ -103,22 +107,35 @@ def measure(database: str, reports: int, ids: int) -> None:
             act()
         took = time.perf_counter() - began
         engine = "PostgreSQL" if is_postgres(database) else "SQLite"
-        latencies = " | ".join(f"{quantile:.1f}" for quantile in np.quantile(times, (0.5, 0.99, 1)))
-        print(f"| {engine} | {name} | {took:.1f} | {len(times)} | {latencies} | {max(held):.1f} |", flush=True)
+        median, p99, longest = np.quantile(times, (0.5, 0.99, 1))
+        table.add(
+            {
+                "engine": engine,
+                "dropped": name,
+                "s": f"{took:.1f}",
+                "commits during it": f"{len(times)}",
+                "median ms": f"{median:.1f}",
+                "p99": f"{p99:.1f}",
+                "longest": f"{longest:.1f}",
+                "held": f"{max(held):.1f}",
+            }
+        )
     store.close()
     other.close()
 
 
-def main(reports: int = 10_000_000, ids: int = 1_000_000) -> None:
-    print(f"{reports:,} reports and {ids:,} ids, Python {platform.python_version()}, {os.cpu_count()} cores\n")
-    print(
-        "| engine | dropped | s | commits during it | median ms | p99 | longest | held |\n|---|---|---|---|---|---|---|---|"
-    )
+def main() -> None:
+    benchmark = Benchmark(__doc__)
+    benchmark.add("--reports", type=int, default=10_000_000)
+    benchmark.add("--ids", type=int, default=1_000_000)
+    benchmark.add("--quiet", type=float, default=15, help="seconds in which nothing is dropped")
+    options = benchmark.start()
+    table = benchmark.table()
     with TemporaryDirectory() as place:
-        measure(str(Path(place) / "reports.db"), reports, ids)
+        measure(str(Path(place) / "reports.db"), options.reports, options.ids, options.quiet, table)
     with postgres() as url:
-        measure(url, reports, ids)
+        measure(url, options.reports, options.ids, options.quiet, table)
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()

@@ -7,28 +7,23 @@ detected; above zero that of the intervals above 0 among estimates of more than 
 `benchmarks/warning_rates.py`. One of the warnings is that of a frequent unlisted string, which all kinds are searched for.
 
     python -m benchmarks.random_tasks [--tasks 320] [--jobs 2] [--kind bits] [--first 0] [--save FILE] [--out docs/explanation/data]
-    (or: make bench-random)
 
-Seeds derive from the commit's hash (HUBBUB_TEST_SEED repeats a run). Standard errors are clustered by task: each task counts once.
+Standard errors are clustered by task: each task counts once.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import sys
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from benchmarks.runs import commit_seed
-from benchmarks.tables import Row, markdown, write_table
+from benchmarks.runner import Benchmark, seed
+from benchmarks.tables import Row
 from benchmarks.warning_rates import Alarm, alarms, rates
 from hubbub_decoder import Finding, decode
 from tests.support.random_tasks import KINDS, Score, Task, clustered_mean, draw_task, score, simulate_task
@@ -50,17 +45,16 @@ class Outcome:
     error: str = ""
 
 
-def run_task(index: int, seed: int) -> Outcome:
+def run_task(index: int) -> Outcome:
     """Draw, simulate, decode and score one task."""
-    task = draw_task(index, seed)
-    with threadpool_limits(1):
-        summary, candidates, population, no_value = simulate_task(task)
-        started = time.perf_counter()
-        try:
-            decoding = decode(summary, candidates)
-        except Exception as problem:  # noqa: BLE001, a task that fails is a finding
-            return Outcome(index, task, None, time.perf_counter() - started, error=repr(problem))
-        seconds = time.perf_counter() - started
+    task = draw_task(index, seed())
+    summary, candidates, population, no_value = simulate_task(task)
+    started = time.perf_counter()
+    try:
+        decoding = decode(summary, candidates)
+    except Exception as problem:  # noqa: BLE001, a task that fails is a finding
+        return Outcome(index, task, None, time.perf_counter() - started, error=repr(problem))
+    seconds = time.perf_counter() - started
     judged = tuple(alarms(decoding, population, task))
     return Outcome(index, task, score(decoding, population, no_value), seconds, decoding.warnings, judged)
 
@@ -68,7 +62,7 @@ def run_task(index: int, seed: int) -> Outcome:
 def strata_rows(outcomes: Sequence[Outcome]) -> Iterable[Row]:
     """Yield the row of all tasks and of each stratum."""
     yield _row("all tasks", "", outcomes)
-    for name, value in sorted({each for o in outcomes for each in o.task.strata().items()}):
+    for name, value in sorted({stratum for o in outcomes for stratum in o.task.strata().items()}):
         yield _row(name, value, [o for o in outcomes if o.task.strata()[name] == value])
 
 
@@ -91,8 +85,8 @@ def _row(name: str, value: str, outcomes: Sequence[Outcome]) -> Row:
     row["estimated"] = f"{np.mean([s.estimated for s in scores]):.2f}"
     row |= _figure("error_over_declared", [s.ratio for s in scores])
     row |= _figure("totals_error_over_declared", [s.totals_ratio for s in scores])
-    for each in COVERAGES:
-        row |= _figure(f"covers_{each.replace(' ', '_')}", [s.coverage[each] for s in scores])
+    for candidates in COVERAGES:
+        row |= _figure(f"covers_{candidates.replace(' ', '_')}", [s.coverage[candidates] for s in scores])
     row |= _figure("false_percent", false, 1)
     row |= _figure("detected_above_limit", [s.power for s in scores])
     row |= _figure("above_zero", [s.above_zero for s in scores])
@@ -127,37 +121,19 @@ def _known(value: float) -> float:
 
 def main() -> None:
     """Run the tasks and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=320)
-    parser.add_argument("--first", type=int, default=0, help="index of the first task")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--kind", choices=KINDS, help="only tasks of this kind of counts")
-    parser.add_argument("--out", type=Path, help="write the tables to this folder")
-    parser.add_argument("--save", type=Path, help="write one JSON object a task to this file")
-    options = parser.parse_args()
-    text, seed = commit_seed()
-    print(f"random tasks, HUBBUB_TEST_SEED={text}", flush=True)
-    numbered = range(options.first, options.first + options.tasks)
-    indices = [i for i in numbered if options.kind in (None, KINDS[i % 3])]
-    outcomes = []
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for done, outcome in enumerate(pool.map(run_task, indices, [seed] * len(indices)), start=1):
-            outcomes.append(outcome)
-            if sys.stderr.isatty():
-                print(f"\r{done} of {len(indices)}", end="", file=sys.stderr, flush=True)
+    benchmark = Benchmark(__doc__, tasks=320, jobs=2)
+    benchmark.add("--kind", choices=KINDS, help="only tasks of this kind of counts")
+    benchmark.add("--save", type=Path, help="write one JSON object a task to this file")
+    options = benchmark.start()
+    indices = [index for index in benchmark.indices if options.kind in (None, KINDS[index % len(KINDS)])]
+    outcomes = list(benchmark.map(run_task, indices))
     if options.save:
-        options.save.write_text("".join(json.dumps(asdict(o)) + "\n" for o in outcomes))
-    tables = {
-        "random-tasks": strata_rows(outcomes),
-        "random-tasks-strong": strong_rows(outcomes),
-        "random-tasks-warnings": rates("counts", [(o.task.kind, alarm) for o in outcomes for alarm in o.alarms]),
-    }
-    for name, rows in tables.items():
-        table = [{**row, "commit": text[:12]} for row in rows]
-        print("\n".join(markdown(table)), "\n")
-        if options.out:
-            write_table(options.out / f"{name}.csv", table)
-    print("\n".join(worst(outcomes)))
+        options.save.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes))
+    judged = [(outcome.task.kind, alarm) for outcome in outcomes for alarm in outcome.alarms]
+    benchmark.table("random-tasks").add_all(strata_rows(outcomes))
+    benchmark.table("random-tasks-strong").add_all(strong_rows(outcomes))
+    benchmark.table("random-tasks-warnings").add_all(rates("counts", judged))
+    print(*worst(outcomes), sep="\n")
 
 
 if __name__ == "__main__":

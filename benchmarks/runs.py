@@ -1,24 +1,17 @@
-"""Repeated simulation and decoding of populations: errors against the true shares, one table row for each population."""
+"""Errors of one decoding of a simulated population against the true shares, and the means of several."""
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import math
-import os
-import subprocess
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from benchmarks.tables import Row, commit, markdown, write_table
+from benchmarks.tables import Row
 from hubbub_decoder import Decoding
 
 REPORTS = 1_000_000
-Case = TypeVar("Case")
 
 
 class Run(NamedTuple):
@@ -55,36 +48,23 @@ def compare(decoding: Decoding, truth: dict[str, float], seconds: float) -> Run:
     )
 
 
-def put_table(
-    name: str,
-    doc: str | None,
-    cases: Sequence[Case],
-    run: Callable[[Case, int], Run],
-    row: Callable[[Case, list[Run]], Row],
-    *,
-    runs: int,
-) -> None:
-    """Run each case several times and print the table of the means; with --out, write NAME.csv."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=runs)
-    parser.add_argument("--out", type=Path, help="write the table to this folder")
-    options = parser.parse_args()
-    rows: list[Row] = []
-    with threadpool_limits(1):
-        for case in cases:
-            texts = [f"{commit()} {case} {i}" for i in range(options.runs)]
-            seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
-            rows.append({**row(case, [run(case, seed) for seed in seeds]), "commit": commit()})
-            print("\n".join(markdown(rows) if len(rows) == 1 else markdown(rows)[-1:]), flush=True)
-    if options.out:
-        write_table(options.out / f"{name}.csv", rows)
+def mean_figures(runs: Sequence[Run]) -> Row:
+    """Cells of a row of the table: means over the runs, and standard errors."""
+    variation = [run.total_variation for run in runs]
+    false = [100 * run.false / max(1, run.false + run.found) for run in runs]
+    return {
+        "tv": f"{np.mean(variation):.3f}",
+        "tv_se": f"{standard_error(variation):.3f}",
+        "found": f"{np.mean([run.found for run in runs]):.1f}",
+        "false_percent": f"{np.mean(false):.1f}",
+        "false_percent_se": f"{standard_error(false):.1f}",
+        "covers_present": f"{np.mean([run.covered_present for run in runs]):.3f}",
+        "covers_absent": f"{np.mean([run.covered_null for run in runs]):.3f}",
+        "covers_selected": f"{np.mean([inside for run in runs for inside in run.selected]):.3f}",
+        "seconds": f"{np.mean([run.seconds for run in runs]):.1f}",
+    }
 
 
-def commit_seed() -> tuple[str, int]:
-    """HUBBUB_TEST_SEED or the commit's hash, and the seed derived from it."""
-    text = os.environ.get("HUBBUB_TEST_SEED", "")
-    if not text:
-        command = ["git", "rev-parse", "HEAD"]
-        here = Path(__file__).parent
-        text = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here).stdout.strip()
-    return text, int.from_bytes(hashlib.sha256(f"random tasks {text}".encode()).digest()[:8], "big")
+def standard_error(values: Sequence[float]) -> float:
+    """Standard error of the mean; NaN for one value."""
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan

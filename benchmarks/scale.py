@@ -1,6 +1,6 @@
 """Folding of generated segments by each engine, at several sizes: time of each stage, memory, and what each cost grows by.
 
-python -m benchmarks.scale [REPORTS ...] [--out docs/explanation/data] [--plot FILE.svg]          (or: make bench-scale)
+    python -m benchmarks.scale [REPORTS ...] [--out docs/explanation/data] [--plot FILE.svg]
 
 Each batch has one report of 128 bits and 64 cohorts, and one batch in ten is repeated in the next segment. A measurement is a fold in a
 process of its own, after a fold of one small segment, so that the start of Spark (printed apart) is not part of it. Memory is the largest
@@ -10,10 +10,8 @@ the same number of reports from memory in one process. DuckDB, the yardstick, on
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -30,7 +28,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.tables import Row, markdown, write_table
+from benchmarks.runner import Benchmark
+from benchmarks.tables import Row
 from hubbub import Metric, Params
 from hubbub.summary import summary_to_bytes
 from hubbub.summary.counting import count_bits
@@ -132,8 +131,8 @@ def family(root: int) -> tuple[int, float]:
     members = {root}
     while more := {child for child, parent in parents.items() if parent in members} - members:
         members |= more
-    seconds = sum(ticks.get(each, 0) for each in members) / os.sysconf("SC_CLK_TCK")
-    return sum(memory.get(each, 0) for each in members), seconds
+    seconds = sum(ticks.get(member, 0) for member in members) / os.sysconf("SC_CLK_TCK")
+    return sum(memory.get(member, 0) for member in members), seconds
 
 
 def in_own_process(engine: str, place: Path) -> dict[str, float]:
@@ -202,15 +201,15 @@ def measure_size(all_of_them: Path, reports: int) -> list[Figures]:
             "duckdb_alone_processor": ids_processor,
         }
         found = [{"reports": reports, "engine": engine, **bare, **in_own_process(engine, place)} for engine in ENGINES]
-    assert len({each["check"] for each in found}) == 1, "the engines disagree"
+    assert len({figures["check"] for figures in found}) == 1, "the engines disagree"
     return found
 
 
 def fit(found: Sequence[Figures], engine: str, *measured: str) -> tuple[float, float]:
     """Return the seconds of a fold of no report, and the seconds for each report: least relative error over the sizes."""
-    rows = [each for each in found if each["engine"] == engine]
-    seconds = np.array([sum(each[name] for name in measured) for each in rows])
-    terms = np.stack([np.ones(len(rows)), [each["reports"] for each in rows]], axis=1)
+    rows = [figures for figures in found if figures["engine"] == engine]
+    seconds = np.array([sum(figures[name] for name in measured) for figures in rows])
+    terms = np.stack([np.ones(len(rows)), [figures["reports"] for figures in rows]], axis=1)
     fixed, slope = np.linalg.lstsq(terms / seconds[:, None], np.ones(len(rows)))[0]
     return float(fixed), float(slope)
 
@@ -227,11 +226,13 @@ def plot(found: Sequence[Figures], path: Path) -> None:
 
     axes = (figure := Figure(figsize=(6, 4), layout="constrained")).subplots()
     for engine in ENGINES:
-        rows = [each for each in found if each["engine"] == engine]
-        axes.loglog([each["reports"] for each in rows], [each["seconds"] for each in rows], "o-", label=engine)
+        rows = [figures for figures in found if figures["engine"] == engine]
+        axes.loglog(
+            [figures["reports"] for figures in rows], [figures["seconds"] for figures in rows], "o-", label=engine
+        )
     for name, label in {"duckdb_alone": "ids by DuckDB alone", "kernel": "bare kernel"}.items():
-        rows = [each for each in found if each["engine"] == ENGINES[0]]
-        axes.loglog([each["reports"] for each in rows], [each[name] for each in rows], "--", label=label)
+        rows = [figures for figures in found if figures["engine"] == ENGINES[0]]
+        axes.loglog([figures["reports"] for figures in rows], [figures[name] for figures in rows], "--", label=label)
     axes.set(xlabel="reports", ylabel="seconds of a fold")
     axes.legend()
     figure.savefig(path, metadata={"Date": None})
@@ -287,29 +288,27 @@ def fits(found: Sequence[Figures]) -> list[Row]:
     return rows
 
 
-def main(sizes: Sequence[int], out: Path | None, plot_file: Path | None) -> None:
-    machine = f"Python {platform.python_version()}, {os.cpu_count()} cores"
-    found = list[Figures]()
+def main() -> None:
+    benchmark = Benchmark(__doc__)
+    benchmark.add("reports", nargs="*", type=int, default=SIZES)
+    benchmark.add("--plot", type=Path, help="write a plot of time against reports to this SVG file")
+    options = benchmark.start()
+    found, table = list[Figures](), benchmark.table("folds")
     with TemporaryDirectory(prefix="hubbub-scale-") as directory:
-        write_segments(everything := Path(directory) / "all", max(sizes))
-        for reports in sizes:
-            found += measure_size(everything, reports)
+        write_segments(everything := Path(directory) / "all", max(options.reports))
+        for reports in options.reports:
+            for figures in measure_size(everything, reports):
+                found.append(figures)
+                table.add(row(figures))
             print(f"{reports:,} reports, load {found[-1]['load']:.1f}", file=sys.stderr)
-            if out is not None:
-                write_table(out / "folds.csv", [row(each) for each in found])
-    print(f"{machine}, load {found[0]['load']:.1f} to {max(each['load'] for each in found):.1f}\n")
-    print("\n".join([*markdown([row(each) for each in found]), "", *markdown(fits(found))]))
-    if plot_file is not None:
-        plot(found, plot_file)
+    print()
+    benchmark.table().add_all(fits(found))
+    if options.plot is not None:
+        plot(found, options.plot)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--one"]:
+    if sys.argv[1:2] == ["--one"]:  # a fold in a process of its own
         print(json.dumps(measure(*sys.argv[2:])))
     else:
-        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-        parser.add_argument("reports", nargs="*", type=int, default=SIZES)
-        parser.add_argument("--out", type=Path, help="write the table to this folder")
-        parser.add_argument("--plot", type=Path, help="write a plot of time against reports to this SVG file")
-        given = parser.parse_args()
-        main(given.reports, given.out, given.plot)
+        main()

@@ -6,7 +6,6 @@ A row maps the name of a column to its text. All rows of a table have the same c
 from __future__ import annotations
 
 import csv
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -14,11 +13,30 @@ FOLDER = Path(__file__).parents[1] / "docs" / "explanation" / "data"
 Row = dict[str, str]
 
 
-def commit() -> str:
-    """Name of the commit that is measured, with "-dirty" if the code differs from it."""
-    command = ["git", "describe", "--always", "--dirty"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
-    return found.stdout.strip() or "no commit"
+class Table:
+    """A table that is printed line by line as its rows come, and written to a CSV file after each of them.
+
+    path : CSV file; None: the table is only printed
+    last : cells at the end of each row, for example of the commit
+    """
+
+    def __init__(self, path: Path | None, last: Row) -> None:
+        self._path = path
+        self._last = last
+        self._rows: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        """Print a row, below the header if it is the first, and write the file."""
+        self._rows.append({**row, **self._last})
+        print(*markdown(self._rows)[0 if len(self._rows) == 1 else -1 :], sep="\n", flush=True)
+        if self._path is not None:
+            write_table(self._path, self._rows)
+
+    def add_all(self, rows: Iterable[Row]) -> None:
+        """Add rows, and print an empty line below them."""
+        for row in rows:
+            self.add(row)
+        print()
 
 
 def write_table(path: Path, rows: Sequence[Row]) -> None:
@@ -41,10 +59,5 @@ def markdown(rows: Sequence[Row]) -> list[str]:
     >>> markdown([{"eps": "1", "error": "0.5"}])
     ['| eps | error |', '|---|---|', '| 1 | 0.5 |']
     """
-    header = list(rows[0])
-    return [markdown_row(header), "|---" * len(header) + "|", *(markdown_row(row.values()) for row in rows)]
-
-
-def markdown_row(cells: Iterable[str]) -> str:
-    """Line of a Markdown table."""
-    return f"| {' | '.join(cells)} |"
+    lines = (f"| {' | '.join(cells)} |" for cells in (rows[0], *(row.values() for row in rows)))
+    return [next(lines), "|---" * len(rows[0]) + "|", *lines]

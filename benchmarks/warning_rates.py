@@ -1,6 +1,6 @@
 """Warnings of decodings of random tasks: how often each kind is right, a false alarm, or missing.
 
-    python -m benchmarks.warning_rates [--tasks 320] [--first 0]        (seeds as in benchmarks.random_tasks)
+    python -m benchmarks.warning_rates [--tasks 320] [--first 0]        (the tasks of benchmarks.random_tasks)
 
 Each task is decoded twice: with its candidates, and with a list of absent strings of the same length, as if the candidates were encoded
 differently from the clients' strings. `RIGHT` states what makes each kind of warning right, in terms of the task's truth. A kind without
@@ -9,19 +9,17 @@ an entry states facts about the input alone.
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from threadpoolctl import threadpool_limits
-
-from benchmarks.runs import commit_seed
-from benchmarks.tables import Row, markdown
+from benchmarks.runner import Benchmark, seed
+from benchmarks.tables import Row
 from hubbub_decoder import Decoding, decode
 from tests.support.random_tasks import Task, draw_task, simulate_task
+
+_MAX_CANDIDATES = 10_000
 
 
 @dataclass(frozen=True)
@@ -57,13 +55,15 @@ def _is_frequent(share: float, limit: float) -> bool | None:
     return True if share >= limit else None if share > limit / 2 else False
 
 
-RIGHT: Mapping[str, Callable[[Truth], bool | None]] = MappingProxyType({
-    "few_cohorts": lambda t: t.num_cohorts < 8 and t.unlisted >= 0.01,
-    "nothing_detected": lambda t: t.unlisted > t.listed,
-    "unlisted_strings": lambda t: _is_frequent(t.largest_unlisted, t.detection_limit),
-    "impossible_totals": lambda _: False,
-    "failed_fit_test": lambda _: False,
-})  # fmt: skip
+RIGHT: Mapping[str, Callable[[Truth], bool | None]] = MappingProxyType(
+    {
+        "few_cohorts": lambda t: t.num_cohorts < 8 and t.unlisted >= 0.01,
+        "nothing_detected": lambda t: t.unlisted > t.listed,
+        "unlisted_strings": lambda t: _is_frequent(t.largest_unlisted, t.detection_limit),
+        "impossible_totals": lambda _: False,
+        "failed_fit_test": lambda _: False,
+    }
+)
 """What makes a warning right. The parameters of all tasks are those of the clients and the reports are genuine: the last two never are.
 
 A kind is not judged where its entry returns None."""
@@ -94,7 +94,7 @@ def rates(column: str, found: Iterable[tuple[str, Alarm]]) -> Iterator[Row]:
     for name, kind in sorted({key[:2] for key in counts}):
         figures = []
         for right in (False, True):
-            given, missing = (counts[name, kind, each, right] for each in (True, False))
+            given, missing = (counts[name, kind, was_given, right] for was_given in (True, False))
             figures += [f"{given}", f"{given + missing}"] if given + missing else ["", ""]
         yield {
             column: name,
@@ -103,35 +103,31 @@ def rates(column: str, found: Iterable[tuple[str, Alarm]]) -> Iterator[Row]:
         }
 
 
+def judge_task(index: int) -> list[tuple[str, Alarm]]:
+    """Alarms of the decodings of a task with the right candidates and with wrong ones; none of a task with more than 10,000 candidates."""
+    task = draw_task(index, seed())
+    if task.num_candidates > _MAX_CANDIDATES:
+        return []
+    summary, candidates, population, _ = simulate_task(task)
+    wrong = [f"{task.seed} wrong {i}" for i in range(len(candidates))]
+    return [
+        (name, alarm)
+        for name, listed in (("right", candidates), ("wrong", wrong))
+        for alarm in alarms(decode(summary, listed), population, task)
+    ]
+
+
 def main() -> None:
     """Decode the tasks and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=320)
-    parser.add_argument("--first", type=int, default=0, help="index of the first task")
-    parser.add_argument("--seconds", type=float, default=1e9, help="start no task after so many seconds")
-    parser.add_argument("--max-candidates", type=int, default=10_000, help="skip tasks with more candidates")
-    options = parser.parse_args()
-    text, seed = commit_seed()
-    print(f"warnings of random tasks, HUBBUB_TEST_SEED={text}", flush=True)
-    found, started, done = [], time.monotonic(), 0
-    with threadpool_limits(1):
-        for index in range(options.first, options.first + options.tasks):
-            task = draw_task(index, seed)
-            if time.monotonic() - started > options.seconds:
-                break
-            if task.num_candidates > options.max_candidates:
-                continue
-            summary, candidates, population, _ = simulate_task(task)
-            wrong = [f"{task.seed} wrong {i}" for i in range(len(candidates))]
-            for name, listed in (("right", candidates), ("wrong", wrong)):
-                decoding = decode(summary, listed)
-                for alarm in alarms(decoding, population, task):
-                    found.append((name, alarm))
-                    if alarm.given and not alarm.right:
-                        print(f"{index} {name} {alarm.kind}: {task}", flush=True)
-            done += 1
-    print(f"{done} tasks")
-    print("\n".join(markdown(list(rates("candidates", found)))))
+    benchmark = Benchmark(__doc__, tasks=320, jobs=2)
+    benchmark.start()
+    found = []
+    for index, judged in zip(benchmark.indices, benchmark.map(judge_task, benchmark.indices), strict=True):
+        for name, alarm in judged:
+            if alarm.given and not alarm.right:
+                print(f"{index} {name} {alarm.kind}", flush=True)
+        found += judged
+    benchmark.table().add_all(rates("candidates", found))
 
 
 if __name__ == "__main__":

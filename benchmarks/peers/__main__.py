@@ -1,11 +1,10 @@
 """Frequency oracles at one epsilon: hubbub, exact count laws, and the packages pure-LDP 1.2.0 and multi-freq-ldpy 0.2.5.
 
-    python -m benchmarks.peers [--eps 1 2 4] [--values 100 1000 10000] [--reports 10000 100000 1000000] [--oracles hubbub OUE]
-                               [--results FILE] [--environment DIR] [--limit 10] [--out docs/explanation/data] [--table frequency-oracles]
-    (or: make bench-peers)
+    python -m benchmarks.peers [--table few-values] [--eps 1 2 4] [--values 100 1000] [--reports 10000] [--oracles hubbub OUE]
+                               [--results FILE] [--environment DIR] [--limit 10] [--out docs/explanation/data]
 
-Every value is a candidate, and shares follow Zipf's law. With at most 30 values hubbub's metric is categorical. The packages run in a virtual environment in DIR, which is made from the package
-index; without it their rows have the reason. Each finished row is kept in FILE, and a later call does not repeat it.
+Every value is a candidate, and shares follow Zipf's law. With at most 30 values hubbub's metric is categorical. The packages run in a virtual
+environment in DIR, which is made from the package index; without it their rows have the reason. Each finished row is kept in FILE, and a later call does not repeat it.
 
 The error is N times the mean squared error over all values, as a ratio to the optimum of large domains, 4 e^eps / (e^eps - 1)^2 + 1/M, with
 its standard error over the populations. It is a formula where the oracle is called exact. Declared is the mean of the variances that the
@@ -16,19 +15,20 @@ Seconds of a processor and peak memory are those of one estimation, of a package
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from threadpoolctl import threadpool_limits
 
 from benchmarks.environment import CACHE
 from benchmarks.peers.decodings import CATEGORIES, FORMS, MAX_RETAINED_CELLS, score_hubbub
 from benchmarks.peers.packages import OF_FEW_VALUES, ORACLES, Packages
-from benchmarks.tables import Row, markdown, write_table
+from benchmarks.runner import Benchmark
+from benchmarks.tables import Row
 from tests.support.oracle_cells import FEW_VALUES, Cell, Score, choose_params
 from tests.support.oracle_laws import LAWS, score_law
 
@@ -39,6 +39,21 @@ _FORMATS = {
     "coverage": ".3f",
     "processor_seconds": ".2f",
     "memory_mb": ".0f",
+}
+
+
+class Grid(NamedTuple):
+    """Cells of a table: numbers of values and of reports, and the largest number of populations of a row, and of a row of a package."""
+
+    values: tuple[int, ...]
+    reports: tuple[int, ...]
+    runs: int
+    package_runs: int
+
+
+TABLES = {
+    "frequency-oracles": Grid((100, 1_000, 10_000), (10_000, 100_000, 1_000_000), 10, 1),
+    "few-values": Grid((2, 3, 5, 10, 30), (10_000,), 100, 100),
 }
 
 
@@ -90,7 +105,11 @@ def oracles(cell: Cell, packages: Packages, ledger: Ledger) -> Mapping[str, Call
     of_packages = OF_FEW_VALUES if cell.values <= FEW_VALUES else ORACLES
     theirs = {name: functools.partial(packages.score, name, cell, ledger.find(fewer, name)) for name in of_packages}
     if cell.values <= FEW_VALUES:
-        return {f"hubbub, {each}": functools.partial(score_hubbub, each, cell) for each in CATEGORIES} | laws | theirs
+        return (
+            {f"hubbub, {collected}": functools.partial(score_hubbub, collected, cell) for collected in CATEGORIES}
+            | laws
+            | theirs
+        )
     params = choose_params(cell)
     ours = {
         f"hubbub, {collected}, k = {params.num_bits}, m = {params.num_cohorts}": functools.partial(
@@ -103,36 +122,31 @@ def oracles(cell: Cell, packages: Packages, ledger: Ledger) -> Mapping[str, Call
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--eps", type=float, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--values", type=int, nargs="+", default=[100, 1_000, 10_000])
-    parser.add_argument("--reports", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--oracles", nargs="+", default=[""], help="only rows whose names contain one of these texts")
-    parser.add_argument("--environment", type=Path, default=CACHE / "peers", help="folder of the packages' environment")
-    parser.add_argument(
-        "--limit", type=float, default=10, help="seconds of a processor for one estimation by a package"
-    )
-    parser.add_argument("--runs", type=int, default=10, help="largest number of populations of a row")
-    parser.add_argument("--package-runs", type=int, default=1, help="the same for rows of a package")
-    parser.add_argument("--results", type=Path, help="file of finished rows, read and extended")
-    parser.add_argument("--recorded", action="store_true", help="print the rows of --results only, and run nothing")
-    parser.add_argument("--out", type=Path, help="write the table to this folder")
-    parser.add_argument("--table", default="frequency-oracles", help="its name")
-    options = parser.parse_args()
+    benchmark = Benchmark(__doc__)
+    benchmark.add("--table", choices=TABLES, help="only this table (default: both)")
+    benchmark.add("--eps", type=float, nargs="+", default=[1, 2, 4])
+    benchmark.add("--values", type=int, nargs="+", help="numbers of values (default: those of the table)")
+    benchmark.add("--reports", type=int, nargs="+", help="numbers of reports (default: those of the table)")
+    benchmark.add("--oracles", nargs="+", default=[""], help="only rows whose names contain one of these texts")
+    benchmark.add("--environment", type=Path, default=CACHE / "peers", help="folder of the packages' environment")
+    benchmark.add("--limit", type=float, default=10, help="seconds of a processor for one estimation by a package")
+    benchmark.add("--runs", type=int, help="largest number of populations of a row")
+    benchmark.add("--package-runs", type=int, help="the same for rows of a package")
+    benchmark.add("--results", type=Path, help="file of finished rows, read and extended")
+    benchmark.add("--recorded", action="store_true", help="print the rows of --results only, and run nothing")
+    options = benchmark.start()
     ledger = Ledger(options.results)
-    packages = Packages(options.environment, options.limit, options.package_runs)
-    cells = [Cell(*each, options.runs) for each in itertools.product(options.eps, options.values, options.reports)]
-    rows: list[Row] = []
-    with threadpool_limits(1):
-        for cell in cells:
+    for table_name in (options.table,) if options.table else TABLES:
+        table, grid = benchmark.table(table_name), TABLES[table_name]
+        packages = Packages(options.environment, options.limit, options.package_runs or grid.package_runs)
+        sizes = itertools.product(options.eps, options.values or grid.values, options.reports or grid.reports)
+        for cell in (Cell(*size, options.runs or grid.runs) for size in sizes):
             for name, score in oracles(cell, packages, ledger).items():
                 if any(text in name for text in options.oracles):
-                    found = ledger.find(cell, name) if options.recorded else ledger.fetch(cell, name, score)
+                    with threadpool_limits(1):
+                        found = ledger.find(cell, name) if options.recorded else ledger.fetch(cell, name, score)
                     if found is not None:
-                        rows.append(row(cell, name, found))
-                        print(*markdown(rows)[0 if len(rows) == 1 else -1 :], sep="\n", flush=True)
-    if options.out:
-        write_table(options.out / f"{options.table}.csv", rows)
+                        table.add(row(cell, name, found))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from benchmarks.environment import peak_megabytes
 from benchmarks.peers.packages import LONGITUDINAL
+from benchmarks.runner import peak_megabytes
 from hubbub import Metric
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder import decode

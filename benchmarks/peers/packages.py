@@ -78,11 +78,11 @@ class Packages:
             return f"skipped: {problem}"
         truths = np.array(populations) / cell.reports
         estimates = np.array(answer["estimates"])
-        guesses = [norm_sub(each) for each in estimates] if name.startswith("pure-LDP") else estimates
+        guesses = [norm_sub(shares) for shares in estimates] if name.startswith("pure-LDP") else estimates
         return Score(
-            *mean_and_error([error_ratio(cell, *each) for each in zip(estimates, truths, strict=True)]),
+            *mean_and_error([error_ratio(cell, *pair) for pair in zip(estimates, truths, strict=True)]),
             declared=math.nan,
-            variation=mean_and_error([total_variation(*each) for each in zip(guesses, truths, strict=True)])[0],
+            variation=mean_and_error([total_variation(*pair) for pair in zip(guesses, truths, strict=True)])[0],
             seconds=answer["seconds"] / len(runs),
             megabytes=answer["megabytes"],
         )

@@ -1,7 +1,7 @@
-"""Attacks with forged reports on random tasks, the smaller run of `make bench-attacks`, and intervals that allow for forged reports.
+"""Attacks with forged reports on random tasks, the smaller run of `make bench-forged-reports`, and intervals that allow for forged reports.
 
 Attacks are searched by new decodings, so each gain has the accuracy of a decoding. Fixed seeds, so that a failure is a change of the code;
-`make bench-attacks` has those that derive from the commit's hash.
+`make bench-forged-reports` has those that derive from the commit's hash.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FABRICATED = 0.005
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
 def test_no_attack_gains_more_than_the_bound(kind: int) -> None:
-    """On a candidate of the first task with an attack. The best one gains at least 1 / 1.5 of the bound; `make bench-attacks` has more."""
+    """On a candidate of the first task with an attack. The best one gains at least 1 / 1.5 of the bound; `make bench-forged-reports` has more."""
     indices = range(kind, 300, len(KINDS))
     stated: list[Gain] = next(filter(None, (attack_task(index, SEED, targets=(4.0,)) for index in indices)))
     assert max(gain.ratio for gain in stated) <= TOLERANCE, [gain for gain in stated if gain.ratio > TOLERANCE]

@@ -1,7 +1,7 @@
 """Which mechanism estimates ordinal values best: one-hot bits with hubbub's decoder, Square Wave, or one bit of the mean?
 
-    python -m benchmarks.ordinal                    one report of each client, then counters that are reported in several periods
-    python -m benchmarks.ordinal --coverage 100     intervals of estimate = "mean" on random tasks
+    python -m benchmarks.studies.ordinal                    one report of each client, then counters that are reported in several periods
+    python -m benchmarks.studies.ordinal --coverage 100     intervals of estimate = "mean" on random tasks
 
 N clients have numbers in [0, 1] from four shapes. Each mechanism has the same epsilon for one report.
 
@@ -17,13 +17,15 @@ the smoothed shares. A mean of the numbers themselves also has the error of the 
 
 from __future__ import annotations
 
-import argparse
 import math
+from argparse import Namespace
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.runner import Benchmark, generator
+from benchmarks.tables import Row, Table
 from hubbub import Buckets, Estimand, KindWord, Metric
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
@@ -64,11 +66,7 @@ def planned(k: int, epsilon: float, reports: int, longitudinal: float | None = N
     )
     metric = plan(wishes).metric
     buckets = Buckets(tuple(np.linspace(0, 1, k + 1).tolist()), default=0)
-    return Metric.ordinal(
-        "value",
-        buckets,
-        **metric.params.mechanism.fields,
-    )
+    return Metric.ordinal("value", buckets, **metric.params.mechanism.fields)
 
 
 def planned_mean(epsilon: float, reports: int, longitudinal: float | None = None, periods: int = 1) -> Metric:
@@ -246,8 +244,8 @@ def random_mean_task(rng: np.random.Generator) -> tuple[Metric, tuple[str, ...],
     return metric, first, numbers, rng.dirichlet(np.full(len(numbers), 0.5)), int(10 ** rng.uniform(3.5, 5.5))
 
 
-def coverage(tasks: int, decodings: int, rng: np.random.Generator) -> None:
-    """Print the coverage of 95 % intervals, with its standard error over the tasks, and the ratio of errors to declared ones."""
+def coverage(tasks: int, decodings: int, rng: np.random.Generator, table: Table) -> None:
+    """Add a row with the coverage of 95 % intervals, with its standard error over the tasks, and the ratio of errors to declared ones."""
     targets: tuple[Target, ...] = ("reporters", "population")
     covered: dict[Target, list[float]] = {target: [] for target in targets}
     squares: dict[Target, list[float]] = {target: [] for target in targets}
@@ -265,62 +263,69 @@ def coverage(tasks: int, decodings: int, rng: np.random.Generator) -> None:
                 squares[target].append(((found.value - true) / found.std_error) ** 2)
         for target in targets:
             covered[target].append(inside[target] / decodings)
-    print("| mean of | tasks | coverage of 95 % | standard error | error / declared |\n|---|---|---|---|---|")
     for target in targets:
         error = np.std(covered[target]) / math.sqrt(tasks)
         ratio = math.sqrt(float(np.mean(squares[target])))
-        print(f"| {target} | {tasks} | {np.mean(covered[target]):.4f} | {error:.4f} | {ratio:.3f} |")
+        row = {"mean of": target, "tasks": f"{tasks}", "coverage of 95 %": f"{np.mean(covered[target]):.4f}"}
+        table.add({**row, "standard error": f"{error:.4f}", "error / declared": f"{ratio:.3f}"})
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--clients", type=int, default=100_000)
-    parser.add_argument("--buckets", type=int, nargs="+", default=[4, 8, 16])
-    parser.add_argument("--epsilons", type=float, nargs="+", default=[1, 2, 4])
-    parser.add_argument(
-        "--coverage", type=int, metavar="TASKS", help="only the intervals of the mean, on so many tasks"
-    )
-    parser.add_argument("--seed", type=int)
-    options = parser.parse_args()
-    rng = np.random.default_rng(options.seed)
-    if options.coverage:
-        coverage(options.coverage, 60, rng)
-        return
-    print(
-        "| k | epsilon | shape | W1 bits | SW | mean bits | smoothed | one bit | SW | 1BitMean | quantiles bits | SW |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
-    ratios: list[str] = []
+def once(options: Namespace, rng: np.random.Generator, table: Table) -> list[Row]:
+    """Add the errors of one report of each client; return their ratios to the best other mechanism, geometric means over the shapes."""
+    ratios = []
     for k in options.buckets:
         for epsilon in options.epsilons:
-            logs = []
+            start, logs = {"k": f"{k}", "epsilon": f"{epsilon:g}"}, []
             for shape, draw in SHAPES.items():
                 found = compare(draw, k, epsilon, options.clients, options.runs, rng)
                 bits, guess, one, wave, bit = (found[name] for name in ("bits", "guess", "one bit", "SW", "1BitMean"))
-                numbers = [bits[0], wave[0], bits[1], guess[1], one[1], wave[1], bit[1], bits[2], wave[2]]
-                print(
-                    f"| {k} | {epsilon:g} | {shape} | " + " | ".join(f"{each:.3f}" for each in numbers) + " |",
-                    flush=True,
-                )
+                figures = {
+                    "W1 bits": bits[0],
+                    "W1 SW": wave[0],
+                    "mean bits": bits[1],
+                    "mean smoothed": guess[1],
+                    "mean one bit": one[1],
+                    "mean SW": wave[1],
+                    "mean 1BitMean": bit[1],
+                    "quantiles bits": bits[2],
+                    "quantiles SW": wave[2],
+                }
+                table.add({**start, "shape": shape, **{name: f"{figure:.3f}" for name, figure in figures.items()}})
                 other = min(wave[1], bit[1])
-                logs.append(
-                    np.log([bits[0] / wave[0], bits[1] / other, one[1] / other, one[1] / bits[1], bits[2] / wave[2]])
-                )
-            cells = " | ".join(f"{each:.2f}" for each in np.exp(np.mean(logs, axis=0)))
-            ratios.append(f"| {k} | {epsilon:g} | {cells} |")
-    print("\nErrors divided by the best of SW and 1BitMean (by those of bits), geometric means over the shapes.\n")
-    print(
-        "| k | epsilon | W1 | mean of bits | mean of one bit | one bit / bits | quantiles |\n|---|---|---|---|---|---|---|"
-    )
-    print(*ratios, sep="\n")
-    print("\n| k | epsilon, longitudinal | periods | mean bits | one bit | 1BitMean |\n|---|---|---|---|---|---|")
+                quotients = [bits[0] / wave[0], bits[1] / other, one[1] / other, one[1] / bits[1], bits[2] / wave[2]]
+                logs.append(np.log(quotients))
+            names = ("W1", "mean of bits", "mean of one bit", "one bit / bits", "quantiles")
+            means = (f"{mean:.2f}" for mean in np.exp(np.mean(logs, axis=0)))
+            ratios.append({**start, **dict(zip(names, means, strict=True))})
+    return ratios
+
+
+def several_periods(options: Namespace, rng: np.random.Generator, table: Table) -> None:
+    """Add the errors of counters that clients report in several periods."""
     for k in options.buckets[:2]:
         for epsilon, longitudinal in ((1, 2), (2, 4)):
             for periods in (1, 7, 30):
-                found_errors = repeated(k, longitudinal, epsilon, periods, options.clients, options.runs, rng)
-                cells = " | ".join(f"{each:.3f}" for each in found_errors)
-                print(f"| {k} | {epsilon}, {longitudinal} | {periods} | {cells} |", flush=True)
+                errors_of_mean = repeated(k, longitudinal, epsilon, periods, options.clients, options.runs, rng)
+                row = {"k": f"{k}", "epsilon, longitudinal": f"{epsilon}, {longitudinal}", "periods": f"{periods}"}
+                figures = (f"{error:.3f}" for error in errors_of_mean)
+                table.add(row | dict(zip(("mean bits", "one bit", "1BitMean"), figures, strict=True)))
+
+
+def main() -> None:
+    benchmark = Benchmark(__doc__, runs=20)
+    benchmark.add("--clients", type=int, default=100_000)
+    benchmark.add("--buckets", type=int, nargs="+", default=[4, 8, 16])
+    benchmark.add("--epsilons", type=float, nargs="+", default=[1, 2, 4])
+    benchmark.add("--coverage", type=int, metavar="TASKS", help="only the intervals of the mean, on so many tasks")
+    options = benchmark.start()
+    rng = generator()
+    if options.coverage:
+        coverage(options.coverage, 60, rng, benchmark.table())
+        return
+    ratios = once(options, rng, benchmark.table())
+    print("\nErrors divided by the best of SW and 1BitMean (by those of bits), geometric means over the shapes.\n")
+    benchmark.table().add_all(ratios)
+    several_periods(options, rng, benchmark.table())
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """SQLite's WAL and the journal compared: commits lost to one flipped byte, and latency of an append beside other processes.
 
-python benchmarks/journal_storage.py [FLIPS]          (default: 200 flips in each file)
+    python -m benchmarks.studies.journal [--flips 200] [--runs 5]
 
 Part 1: a process appends `COMMITS` events, one commit each, and is killed. One byte of the file is changed. The next start opens it.
 Part 2: 1 or `PROCESSES` processes append `APPENDS` events each: without a pause, and with `PAUSE_SECONDS` between two appends.
-p50 and p99 are medians of `ROUNDS` rounds, the maximum is that of all rounds.
+p50 and p99 are medians of the runs, the maximum is that of all runs.
 
 SQLite runs in WAL mode with synchronous=NORMAL. Neither side synchronizes an append, as with Client(durability="process").
 """
@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import platform
 import random
 import shutil
 import signal
 import sqlite3
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,6 +27,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.runner import Benchmark
 from hubbub.privacy.ledger import EncodedReport
 from hubbub.sdk.storage.event_codec import encode_records
 from hubbub.sdk.storage.events import DraftReplacement, Event
@@ -37,8 +36,8 @@ from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.record_format import encode_record
 from hubbub.sdk.storage.state_reader import read_state
 
-COMMITS, FLIPS = 200, 200
-APPENDS, ROUNDS, PROCESSES, PAUSE_SECONDS = 5_000, 5, 4, 0.001
+COMMITS = 200
+APPENDS, PROCESSES, PAUSE_SECONDS = 5_000, 4, 0.001
 RECORD_HEADER_BYTES = len(encode_record(b""))
 Append = Callable[[Event], None]
 Opener = Callable[[Path], Append]
@@ -51,7 +50,7 @@ class Loss(NamedTuple):
     detected: bool
 
 
-def event(subject: str) -> Event:
+def draft(subject: str) -> Event:
     """Return a draft as `record()` appends it, of one subject; a later one of that subject replaces it."""
     report = EncodedReport(
         7, b"Z" * 16, b"t" * 32, b"s" * 64, epoch=None, costs_unit=True, stood_in=False, response=None
@@ -66,8 +65,8 @@ def open_sqlite(directory: Path) -> Append:
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("CREATE TABLE IF NOT EXISTS events (body TEXT NOT NULL)")
 
-    def append(each: Event) -> None:
-        connection.execute("INSERT INTO events VALUES (?)", (encode_records(each)[RECORD_HEADER_BYTES:].decode(),))
+    def append(event: Event) -> None:
+        connection.execute("INSERT INTO events VALUES (?)", (encode_records(event)[RECORD_HEADER_BYTES:].decode(),))
 
     return append
 
@@ -76,9 +75,9 @@ def open_journal(directory: Path) -> Append:
     """Return an append to a journal: one locked write each."""
     journal = Journal(directory, SystemDisk())
 
-    def append(each: Event) -> None:
+    def append(event: Event) -> None:
         with journal:
-            journal.write(each)
+            journal.write(event)
 
     return append
 
@@ -101,7 +100,7 @@ def journal_loss(directory: Path) -> Loss:
 def _write_and_die(open_store: Opener, directory: Path) -> None:
     append = open_store(directory)
     for number in range(COMMITS):
-        append(event(str(number)))
+        append(draft(str(number)))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -133,23 +132,23 @@ def _time_appends(
     open_store: Opener, directory: Path, subject: str, pause: float, barrier: Barrier, results: SimpleQueue[list[float]]
 ) -> None:
     append, taken = open_store(directory), []
-    each = event(subject)
-    append(each)
+    event = draft(subject)
+    append(event)
     barrier.wait()
     for _ in range(APPENDS):
         began = time.perf_counter_ns()
-        append(each)
+        append(event)
         taken.append((time.perf_counter_ns() - began) / 1e3)
         if pause:
             time.sleep(pause)
     results.put(taken)
 
 
-def append_times(open_store: Opener, processes: int, pause: float) -> tuple[float, float, float]:
+def append_times(open_store: Opener, processes: int, pause: float, runs: int) -> tuple[float, float, float]:
     """Return p50, p99 and the maximum of one append, in us, over all processes and rounds."""
-    rounds = [_timed_round(open_store, processes, pause) for _ in range(ROUNDS)]
+    rounds = [_timed_round(open_store, processes, pause) for _ in range(runs)]
     cuts = [statistics.quantiles(taken, n=100) for taken in rounds]
-    p50, p99 = (statistics.median(each[cut] for each in cuts) for cut in (49, 98))
+    p50, p99 = (statistics.median(quantiles[cut] for quantiles in cuts) for cut in (49, 98))
     return p50, p99, max(map(max, rounds))
 
 
@@ -157,7 +156,7 @@ def _timed_round(open_store: Opener, processes: int, pause: float) -> list[float
     barrier = multiprocessing.Barrier(processes)
     results: SimpleQueue[list[float]] = multiprocessing.SimpleQueue()
     with tempfile.TemporaryDirectory() as place:
-        open_store(Path(place))(event("first"))
+        open_store(Path(place))(draft("first"))
         workers = [
             multiprocessing.Process(
                 target=_time_appends, args=(open_store, Path(place), str(n), pause, barrier, results)
@@ -172,27 +171,31 @@ def _timed_round(open_store: Opener, processes: int, pause: float) -> list[float
     return taken
 
 
-def main(flips: int) -> None:
-    load = ", ".join(f"{each:.2f}" for each in os.getloadavg())
-    print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores, load {load}\n")
+def main() -> None:
+    benchmark = Benchmark(__doc__, runs=5)
+    benchmark.add("--flips", type=int, default=200, help="changed bytes in each file")
+    options = benchmark.start()
+    print(f"SQLite {sqlite3.sqlite_version}, {COMMITS} commits, one flipped byte at {options.flips} positions\n")
     stores: dict[str, tuple[Opener, str, Callable[[Path], Loss]]] = {
         "SQLite, WAL": (open_sqlite, "state.db-wal", sqlite_loss),
         "journal": (open_journal, "journal", journal_loss),
     }
-    print(f"| one flipped byte, {flips} positions | lost of {COMMITS} commits: min | median | max | detected |")
-    print("|---|---|---|---|---|")
+    table = benchmark.table()
     for title, (open_store, name, loss) in stores.items():
-        found = losses(open_store, name, loss, flips)
-        lost = [each.commits for each in found]
-        detected = sum(each.detected for each in found)
-        print(f"| {title} | {min(lost)} | {statistics.median(lost):g} | {max(lost)} | {detected} of {flips} |")
-    print("\n| one append | processes | pause ms | p50 us | p99 us | max us |\n|---|---|---|---|---|---|")
+        found = losses(open_store, name, loss, options.flips)
+        lost = [loss_of_flip.commits for loss_of_flip in found]
+        cells = {"lost commits: min": min(lost), "median": statistics.median(lost), "max": max(lost)}
+        cells["detected"] = sum(loss_of_flip.detected for loss_of_flip in found)
+        table.add({"store": title, **{column: f"{number:g}" for column, number in cells.items()}})
+    print()
+    table = benchmark.table()
     for title, (open_store, _, _) in stores.items():
         for processes, pause in ((1, 0.0), (PROCESSES, 0.0), (PROCESSES, PAUSE_SECONDS)):
-            p50, p99, longest = append_times(open_store, processes, pause)
-            print(f"| {title} | {processes} | {pause * 1e3:g} | {p50:.1f} | {p99:.0f} | {longest:,.0f} |")
+            p50, p99, longest = append_times(open_store, processes, pause, options.runs)
+            row = {"one append": title, "processes": f"{processes}", "pause ms": f"{pause * 1e3:g}"}
+            table.add({**row, "p50 us": f"{p50:.1f}", "p99 us": f"{p99:.0f}", "max us": f"{longest:,.0f}"})
 
 
 if __name__ == "__main__":
     multiprocessing.set_start_method("spawn")
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else FLIPS)
+    main()

@@ -1,7 +1,7 @@
 """How good are `associate`'s test, intervals and joint guess, and how fast is it?
 
-    python -m benchmarks.association size --runs 500
-    python -m benchmarks.association power | guess | iterations | coverage | three | three-size | flights | time
+    python -m benchmarks.studies.association size --runs 500
+    python -m benchmarks.studies.association power | guess | iterations | coverage | three | three-size | flights | time
 
 size      share of p-values below .05 for independent parts, with and without a heavy unlisted string (30 %) on both sides
 power     beside the efficient score test, which knows the shares of both parts; the alternative has a power of about .6
@@ -15,18 +15,19 @@ time      of a million pairs of 30 x 30 values, and the peak memory of the proce
 
 from __future__ import annotations
 
-import argparse
 import csv
 import itertools
-import resource
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.runner import Benchmark, generator, peak_megabytes
+from benchmarks.tables import Row, Table
 from hubbub import Metric, Params
 from hubbub.summary import Reports
 from hubbub_decoder import associate, simulate
@@ -60,7 +61,7 @@ def draw_reports(
 
     counts : (rows + 1, columns + 1), the unlisted strings last
     """
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     x, y = table.sum(axis=1), table.sum(axis=0)
     full = np.zeros((len(x) + 1, len(y) + 1))
     full[:-1, :-1] = (1 - unlisted) ** 2 * table
@@ -76,7 +77,7 @@ def draw_reports(
     }
     pairs = itertools.product(names["a"], names["b"])
     reports = simulate(metric, dict(zip(pairs, counts.ravel().tolist(), strict=True)), rng, form=Reports)
-    return reports, {part: each[:-1] for part, each in names.items()}, counts
+    return reports, {part: strings[:-1] for part, strings in names.items()}, counts
 
 
 def sample_of(reports: Reports, candidates: dict[str, list[str]]) -> Sample:
@@ -100,11 +101,8 @@ def efficient_score(sample: Sample, table: Floats) -> IndependenceTest:
     return fit_dependence(CohortMoments.of_sample(sample, (fits[0].point, fits[1].point)), (fits[0], fits[1])).test
 
 
-def size(runs: int) -> None:
+def size(runs: int, table: Table) -> None:
     """Share of p-values below .05 without dependence."""
-    print(
-        "| values | N | f | unlisted | p < .05 | p < .01 | median degrees of freedom |\n|---|---|---|---|---|---|---|"
-    )
     for (rows, columns, reports), f, unlisted in itertools.product(
         ((5, 2, 10_000), (5, 2, 100_000), (30, 30, 100_000)), (0.0, 0.5), (0.0, 0.3)
     ):
@@ -115,47 +113,58 @@ def size(runs: int) -> None:
             tests.append(independence(sample_of(drawn, candidates)))
         p_values = np.array([test.p_value for test in tests])
         df = int(np.median([test.degrees_of_freedom for test in tests]))
-        print(
-            f"| {rows} x {columns} | {reports:,} | {f} | {unlisted:.0%} | {(p_values < 0.05).mean():.3f} | {(p_values < 0.01).mean():.3f} | {df} |",
-            flush=True,
+        table.add(
+            {
+                "values": f"{rows} x {columns}",
+                "N": f"{reports:,}",
+                "f": f"{f}",
+                "unlisted": f"{unlisted:.0%}",
+                "p < .05": f"{(p_values < 0.05).mean():.3f}",
+                "p < .01": f"{(p_values < 0.01).mean():.3f}",
+                "median degrees of freedom": f"{df}",
+            }
         )
 
 
-def iterations(runs: int) -> None:
+def iterations(runs: int, table: Table) -> None:
     """Total variation of 5 x 2 tables at .5/.75/.5 and N = 10,000: EM needs another iteration for each strength of dependence."""
     size, metric = 10_000, string_metric(prob_p=0.5, prob_q=0.75, prob_f=0.5)
     distances = np.zeros((2, runs, _EM_ITERATIONS + 1))
-    for table, of_runs in zip((np.outer(zipf(5), zipf(2)), alternative(5, 2, 1.0)), distances, strict=True):
+    for joint, of_runs in zip((np.outer(zipf(5), zipf(2)), alternative(5, 2, 1.0)), distances, strict=True):
         for seed, of_run in enumerate(of_runs):
-            drawn, candidates, counts = draw_reports(metric, table, size, 0.0, seed)
+            drawn, candidates, counts = draw_reports(metric, joint, size, 0.0, seed)
             guessed = associate(drawn, candidates).joint.guess
             true = np.zeros_like(guessed)
             true[:5, :2] = counts[:-1, :-1] / size
-            path = [np.abs(each - true[:5, :2]).sum() / 2 for each in em_tables(drawn, candidates, _EM_ITERATIONS)]
+            path = [np.abs(shares - true[:5, :2]).sum() / 2 for shares in em_tables(drawn, candidates, _EM_ITERATIONS)]
             of_run[:] = [np.abs(guessed - true).sum() / 2, *path, *path[-1:] * (_EM_ITERATIONS - len(path))]
-    print("| estimate | none | strong | sum, less that of the guess |\n|---|---|---|---|")
     for number in (0, 50, 100, 200, 300, 400, 500, 600, 700, 850, 1000):
         none, strong = distances[:, :, number].mean(axis=1)
         difference = (distances[:, :, number] - distances[:, :, 0]).sum(axis=0)
         error = difference.std(ddof=1) / np.sqrt(runs)
         name = f"EM, {number} iterations" if number else "guess"
-        print(f"| {name} | {none:.3f} | {strong:.3f} | {difference.mean():+.3f} ({error:.3f}) |")
+        row = {"estimate": name, "none": f"{none:.3f}", "strong": f"{strong:.3f}"}
+        table.add({**row, "sum, less that of the guess": f"{difference.mean():+.3f} ({error:.3f})"})
 
 
-def power(runs: int) -> None:
+def power(runs: int, table: Table) -> None:
     """Power of the test and of the efficient score test, for alternatives of three sizes."""
-    print("| values | N | f | strength | power | efficient score |\n|---|---|---|---|---|---|")
+    small, large, wide = (5, 2, 10_000), (5, 2, 100_000), (10, 5, 100_000)
     for (rows, columns, reports), f, strength in (
-        ((5, 2, 10_000), 0.5, 1.0), ((5, 2, 10_000), 0.0, 0.3), ((5, 2, 100_000), 0.5, 0.3), ((10, 5, 100_000), 0.0, 0.3),
-    ):  # fmt: skip
-        metric, table = string_metric(prob_p=0.5, prob_q=0.75, prob_f=f), alternative(rows, columns, strength)
+        (small, 0.5, 1.0),
+        (small, 0.0, 0.3),
+        (large, 0.5, 0.3),
+        (wide, 0.0, 0.3),
+    ):
+        metric, joint = string_metric(prob_p=0.5, prob_q=0.75, prob_f=f), alternative(rows, columns, strength)
         rejected = np.zeros(2)
         for seed in range(runs):
-            drawn, candidates, _ = draw_reports(metric, table, reports, 0.0, seed)
+            drawn, candidates, _ = draw_reports(metric, joint, reports, 0.0, seed)
             sample = sample_of(drawn, candidates)
-            rejected += [test.p_value < 0.05 for test in (independence(sample), efficient_score(sample, table))]
+            rejected += [test.p_value < 0.05 for test in (independence(sample), efficient_score(sample, joint))]
         ours, efficient = rejected / runs
-        print(f"| {rows} x {columns} | {reports:,} | {f} | {strength} | {ours:.3f} | {efficient:.3f} |", flush=True)
+        row = {"values": f"{rows} x {columns}", "N": f"{reports:,}", "f": f"{f}", "strength": f"{strength}"}
+        table.add({**row, "power": f"{ours:.3f}", "efficient score": f"{efficient:.3f}"})
 
 
 def alternative(rows: int, columns: int, strength: float) -> Floats:
@@ -171,8 +180,8 @@ def em_tables(reports: Reports, candidates: dict[str, list[str]], iterations: in
     sample = sample_of(reports, candidates)
     first, second = sample.parts
     likelihoods = [
-        np.concatenate([block[: each.listed] for _, block in sample.blocks(part)], axis=1)
-        for part, each in enumerate((first, second))
+        np.concatenate([block[: components.listed] for _, block in sample.blocks(part)], axis=1)
+        for part, components in enumerate((first, second))
     ]
     table = np.full((first.listed, second.listed), 1 / first.listed / second.listed)
     tables = []
@@ -199,25 +208,25 @@ def random_table(rng: np.random.Generator, rows: int, columns: int, kind: str, s
     return np.asarray(table / table.sum())
 
 
-def guess(runs: int) -> None:
+def guess(runs: int, table: Table) -> None:
     """Total variation from random tables, beside the EM iteration that is best on average in each row of the result."""
     tasks, distances, paths = [], [], []
     for seed in range(runs):
-        rng = np.random.default_rng([7, seed])
+        rng = generator("guess", seed)
         rows, columns = (30, 30) if seed < runs // 100 else (int(rng.integers(2, 9)), int(rng.integers(2, 7)))
         reports = 100_000 if rows == 30 else int(rng.choice([10_000, 30_000]))
         p, q, f = ((0.5, 0.75, 0.5), (0.5, 0.75, 0.0), (0.25, 0.75, 0.25))[int(rng.integers(3))]
         kind, strength = str(rng.choice(["none", "rank 1", "normal", "diagonal"])), float(rng.uniform(0, 2))
-        table = random_table(rng, rows, columns, kind, strength)
-        drawn, candidates, counts = draw_reports(string_metric(prob_p=p, prob_q=q, prob_f=f), table, reports, 0.0, seed)
+        joint = random_table(rng, rows, columns, kind, strength)
+        drawn, candidates, counts = draw_reports(string_metric(prob_p=p, prob_q=q, prob_f=f), joint, reports, 0.0, seed)
         guessed = associate(drawn, candidates).joint.guess
         true = np.zeros_like(guessed)
         true[:rows, :columns] = counts[:-1, :-1] / reports
         product = np.outer(true.sum(axis=1), true.sum(axis=0))
-        distances.append([np.abs(each - true).sum() / 2 for each in (guessed, product)])
+        distances.append([np.abs(shares - true).sum() / 2 for shares in (guessed, product)])
         path = [
-            np.abs(each - true[:rows, :columns]).sum() / 2
-            for each in em_tables(drawn, candidates, 300 if rows == 30 else _EM_ITERATIONS)
+            np.abs(shares - true[:rows, :columns]).sum() / 2
+            for shares in em_tables(drawn, candidates, 300 if rows == 30 else _EM_ITERATIONS)
         ]
         paths.append(path + path[-1:] * (_EM_ITERATIONS - len(path)))
         size = "30 x 30" if rows == 30 else "2 x 2 to 4 x 6" if rows < 5 else "5 x 2 to 8 x 6"
@@ -233,34 +242,36 @@ def guess(runs: int) -> None:
             )
         )
     of_tasks, em = np.array(distances), np.array(paths)
-    print(
-        "| tasks | number | guess | EM, best iteration | guess - EM | EM at its end | product of the true margins |\n|"
-        + "---|" * 7
-    )
     for group in sorted({name for task in tasks for name in task}):
         chosen = np.array([group in task for task in tasks])
         best = int(em[chosen].mean(axis=0).argmin())
         difference = of_tasks[chosen, 0] - em[chosen, best]
-        print(
-            f"| {group} | {chosen.sum()} | {of_tasks[chosen, 0].mean():.4f} | {em[chosen, best].mean():.4f} ({best + 1}) | "
-            f"{difference.mean():+.4f} ({difference.std() / np.sqrt(chosen.sum()):.4f}) | {em[chosen, -1].mean():.4f} | "
-            f"{of_tasks[chosen, 1].mean():.4f} |"
+        error = difference.std() / np.sqrt(chosen.sum())
+        table.add(
+            {
+                "tasks": group,
+                "number": f"{chosen.sum()}",
+                "guess": f"{of_tasks[chosen, 0].mean():.4f}",
+                "EM, best iteration": f"{em[chosen, best].mean():.4f} ({best + 1})",
+                "guess - EM": f"{difference.mean():+.4f} ({error:.4f})",
+                "EM at its end": f"{em[chosen, -1].mean():.4f}",
+                "product of the true margins": f"{of_tasks[chosen, 1].mean():.4f}",
+            }
         )
 
 
-def coverage(runs: int) -> None:
+def coverage(runs: int, table: Table) -> None:
     """Coverage of the 95 % intervals over random tables, with standard errors over the tables."""
-    print("| p, q, f | unlisted | cells | conditionals | standard deviation of z |\n|---|---|---|---|---|")
     for (p, q, f), unlisted in itertools.product(((0.5, 0.75, 0.5), (0.2, 0.8, 0.25), (0.125, 0.5, 0.0)), (0.0, 0.2)):
         covered, squares = [], []
         for seed in range(runs):
-            rng = np.random.default_rng(seed)
+            rng = generator(seed)
             rows, columns, reports = int(rng.integers(2, 7)), int(rng.integers(2, 5)), int(rng.integers(20_000, 60_000))
             metric = string_metric(
                 num_hashes=int(rng.integers(1, 3)), num_cohorts=int(rng.choice([16, 32])), prob_p=p, prob_q=q, prob_f=f
             )
-            table = rng.dirichlet(np.full(rows * columns, 2.0)).reshape(rows, columns)
-            drawn, candidates, counts = draw_reports(metric, table, reports, unlisted, seed)
+            joint = rng.dirichlet(np.full(rows * columns, 2.0)).reshape(rows, columns)
+            drawn, candidates, counts = draw_reports(metric, joint, reports, unlisted, seed)
             found = associate(drawn, candidates)
             true, inside = counts[:rows, :columns] / reports, np.zeros(2)
             for i, j in np.ndindex(rows, columns):
@@ -270,24 +281,25 @@ def coverage(runs: int) -> None:
                 squares.append(((cell.share - true[i, j]) / cell.std_error) ** 2)
             covered.append(inside / true.size)
         means, errors = np.mean(covered, axis=0), np.std(covered, axis=0) / np.sqrt(runs)
-        print(
-            f"| {p}, {q}, {f} | {unlisted:.0%} | {means[0]:.3f} ({errors[0]:.3f}) | {means[1]:.3f} ({errors[1]:.3f}) | "
-            f"{np.sqrt(np.mean(squares)):.3f} |",
-            flush=True,
-        )
+        cells, conditionals = (f"{mean:.3f} ({error:.3f})" for mean, error in zip(means, errors, strict=True))
+        row = {**_setting(p, q, f, unlisted), "cells": cells, "conditionals": conditionals}
+        table.add({**row, "standard deviation of z": f"{np.sqrt(np.mean(squares)):.3f}"})
 
 
-def three(runs: int) -> None:
+def _setting(p: float, q: float, f: float, unlisted: float) -> Row:
+    return {"p, q, f": f"{p}, {q}, {f}", "unlisted": f"{unlisted:.0%}"}
+
+
+def three(runs: int, table: Table) -> None:
     """Coverage and total variation for three dependent parts."""
-    print("| p, q, f | unlisted | cells | given one | given two | guess | estimate | product |\n|" + "---|" * 8)
     for (p, q, f), unlisted in itertools.product(((0.5, 0.75, 0.0), (0.2, 0.8, 0.25), (0.125, 0.5, 0.0)), (0.0, 0.2)):
         covered, distances = [], []
         for seed in range(runs):
-            rng = np.random.default_rng(seed)
+            rng = generator(seed)
             shape = int(rng.integers(2, 5)), int(rng.integers(2, 4)), 3
             metric = three_metric(prob_p=p, prob_q=q, prob_f=f)
-            table = rng.dirichlet(np.full(np.prod(shape), 1.5)).reshape(shape)
-            drawn, candidates, counts = draw_three(metric, table, 40_000, unlisted, rng)
+            joint = rng.dirichlet(np.full(np.prod(shape), 1.5)).reshape(shape)
+            drawn, candidates, counts = draw_three(metric, joint, 40_000, unlisted, rng)
             found = associate(drawn, candidates)
             listed = tuple(slice(number) for number in shape)
             shares, errors = found.joint.shares[listed], found.joint.std_errors[listed]
@@ -302,29 +314,29 @@ def three(runs: int) -> None:
             truth[: shape[0] + 1, : shape[1] + 1, :3] = counts / 40_000
             product = np.einsum("a,b,c->abc", *(truth.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))))
             distances.append(
-                [np.abs(each - truth).sum() / 2 for each in (found.joint.guess, found.joint.shares, product)]
+                [np.abs(shares - truth).sum() / 2 for shares in (found.joint.guess, found.joint.shares, product)]
             )
         cover, errors = np.nanmean(covered, axis=0), np.nanstd(covered, axis=0) / np.sqrt(runs)
-        shown = " | ".join(f"{mean:.3f} ({error:.3f})" for mean, error in zip(cover, errors, strict=True))
-        far = " | ".join(f"{each:.3f}" for each in np.mean(distances, axis=0))
-        print(f"| {p}, {q}, {f} | {unlisted:.0%} | {shown} | {far} |", flush=True)
+        covers = (f"{mean:.3f} ({error:.3f})" for mean, error in zip(cover, errors, strict=True))
+        far = (f"{distance:.3f}" for distance in np.mean(distances, axis=0))
+        row = _setting(p, q, f, unlisted) | dict(zip(("cells", "given one", "given two"), covers, strict=True))
+        table.add(row | dict(zip(("guess", "estimate", "product"), far, strict=True)))
 
 
-def three_size(runs: int) -> None:
+def three_size(runs: int, table: Table) -> None:
     """Share of p-values below .05 of the test of mutual independence, for three independent parts."""
-    print("| p, q, f | unlisted | p < .05 |\n|---|---|---|")
     for (p, q, f), unlisted in (((0.5, 0.75, 0.0), 0.0), ((0.2, 0.8, 0.25), 0.2), ((0.5, 0.75, 0.5), 0.2)):
         rejected = []
         for seed in range(runs):
-            rng = np.random.default_rng(seed)
+            rng = generator(seed)
             shape = int(rng.integers(2, 5)), int(rng.integers(2, 4)), 3
-            table = rng.dirichlet(np.full(np.prod(shape), 1.5)).reshape(shape)
-            independent = np.einsum("a,b,c->abc", *(table.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))))
+            joint = rng.dirichlet(np.full(np.prod(shape), 1.5)).reshape(shape)
+            independent = np.einsum("a,b,c->abc", *(joint.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))))
             metric = three_metric(prob_p=p, prob_q=q, prob_f=f)
             drawn, candidates, _ = draw_three(metric, independent, 10_000, unlisted, rng)
             fit = fit_parts(drawn, candidates, None, Options())
             rejected.append(fit.test((0, 1, 2)).p_value < 0.05)
-        print(f"| {p}, {q}, {f} | {unlisted:.0%} | {np.mean(rejected):.3f} |", flush=True)
+        table.add({**_setting(p, q, f, unlisted), "p < .05": f"{np.mean(rejected):.3f}"})
 
 
 def three_metric(**chances: Any) -> Metric:
@@ -368,7 +380,7 @@ def flights_metric() -> Metric:
     )
 
 
-def flights(runs: int) -> None:
+def flights(runs: int, table: Table) -> None:
     """Total variation of the flights' joint table."""
     counts: Counter[tuple[str, ...]] = Counter()
     with resources.files("hubbub_decoder.demo").joinpath("flights_2013.csv").open(encoding="utf-8") as lines:
@@ -379,17 +391,18 @@ def flights(runs: int) -> None:
     product = np.abs(true - np.outer(true.sum(axis=1), true.sum(axis=0))).sum() / 2
     distances = []
     for seed in range(runs):
-        reports = simulate(flights_metric(), counts, np.random.default_rng(seed), form=Reports)
+        reports = simulate(flights_metric(), counts, generator(seed), form=Reports)
         found = associate(reports, {"carrier": names[0], "origin": names[1]})
         padded = np.zeros_like(found.joint.guess)
         padded[: true.shape[0], : true.shape[1]] = true
-        distances.append([np.abs(each - padded).sum() / 2 for each in (found.joint.guess, found.joint.shares)])
+        distances.append([np.abs(shares - padded).sum() / 2 for shares in (found.joint.guess, found.joint.shares)])
     ours, plain = np.mean(distances, axis=0)
-    print("| flights | guess | estimate | product of the true margins | ratio |\n|---|---|---|---|---|")
-    print(f"| {counts.total():,} | {ours:.4f} | {plain:.4f} | {product:.4f} | {ours / product:.3f} |")
+    distances_of = {"guess": ours, "estimate": plain, "product of the true margins": product}
+    row = {"flights": f"{counts.total():,}", **{name: f"{distance:.4f}" for name, distance in distances_of.items()}}
+    table.add({**row, "ratio": f"{ours / product:.3f}"})
 
 
-def timing(runs: int) -> None:
+def timing(runs: int, table: Table) -> None:
     """Seconds of `associate`, processor seconds and peak memory."""
     metric = string_metric(prob_p=0.5, prob_q=0.75, prob_f=0.5)
     drawn, candidates, _ = draw_reports(metric, np.outer(zipf(30), zipf(30)), 1_000_000, 0.0, 0)
@@ -399,36 +412,38 @@ def timing(runs: int) -> None:
         associate(drawn, candidates)
         seconds.append(time.perf_counter() - started[0])
         processor.append(time.process_time() - started[1])
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"| pairs | seconds, best of {runs} | processor seconds | GiB, with the simulation |\n|---|---|---|---|")
-    print(f"| 1,000,000 of 30 x 30 | {min(seconds):.1f} | {min(processor):.1f} | {memory:.2f} |")
+    table.add(
+        {
+            "pairs": "1,000,000 of 30 x 30",
+            f"seconds, best of {runs}": f"{min(seconds):.1f}",
+            "processor seconds": f"{min(processor):.1f}",
+            "GiB, with the simulation": f"{peak_megabytes() / 1024:.2f}",
+        }
+    )
+
+
+QUESTIONS: Mapping[str, tuple[Callable[[int, Table], None], int]] = {
+    "size": (size, 500),
+    "power": (power, 500),
+    "guess": (guess, 300),
+    "iterations": (iterations, 30),
+    "coverage": (coverage, 200),
+    "three": (three, 100),
+    "three-size": (three_size, 200),
+    "flights": (flights, 5),
+    "time": (timing, 1),
+}
+"""Each question's function, and its number of runs."""
+
+
+def main() -> None:
+    benchmark = Benchmark(__doc__)
+    benchmark.add("question", choices=QUESTIONS)
+    benchmark.add("--runs", type=int, help="repetitions (default: those of the question)")
+    options = benchmark.start()
+    answer, runs = QUESTIONS[options.question]
+    answer(options.runs or runs, benchmark.table())
 
 
 if __name__ == "__main__":
-    QUESTIONS = {
-        "size": size,
-        "power": power,
-        "guess": guess,
-        "iterations": iterations,
-        "coverage": coverage,
-        "three": three,
-        "three-size": three_size,
-        "flights": flights,
-        "time": timing,
-    }
-    DEFAULT_RUNS = {
-        "size": 500,
-        "power": 500,
-        "guess": 300,
-        "iterations": 30,
-        "coverage": 200,
-        "three": 100,
-        "three-size": 200,
-        "flights": 5,
-        "time": 1,
-    }
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("question", choices=QUESTIONS)
-    parser.add_argument("--runs", type=int)
-    arguments = parser.parse_args()
-    QUESTIONS[arguments.question](arguments.runs or DEFAULT_RUNS[arguments.question])
+    main()

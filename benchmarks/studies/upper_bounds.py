@@ -1,6 +1,6 @@
 """Upper bounds on the detections of any decoder in the crowded cases: our decoder with information that no decoder has.
 
-    python -m benchmarks.oracle [--regtest DIR] [--seeds 1] [--out docs/explanation/data]
+    python -m benchmarks.studies.upper_bounds [--regtest DIR] [--runs 1] [--out docs/explanation/data]
 
 "The distribution": the number of candidates with each share is given, but not their names. "All other shares": for each candidate, the
 shares of all other candidates are given, and the variance of the unlisted strings. Each candidate is then tested. The oracle also chooses
@@ -9,8 +9,6 @@ the largest threshold at which 5 % of the detected candidates are false, which d
 
 from __future__ import annotations
 
-import argparse
-import os
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -19,8 +17,9 @@ import numpy as np
 from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
-from benchmarks.accuracy import DISTRIBUTIONS, Case, interval_score, r_decoder, reports_of
-from benchmarks.tables import Row, commit, markdown, write_table
+from benchmarks.accuracy import DISTRIBUTIONS, Case, add_regtest, interval_score, r_decoder, reports_of
+from benchmarks.runner import Benchmark
+from benchmarks.tables import Row
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators import message_passing
@@ -58,15 +57,15 @@ def prior_of(truth: Floats) -> Prior:
     """Return the distribution of the shares; present candidates are in classes of equal size."""
     there = np.sort(truth[truth > 0])
     classes = np.array_split(there, min(_CLASSES, len(there)))
-    centres = np.array([0.0, *(each.mean() for each in classes)])
-    widths = np.array([0.0, *(each.std() for each in classes)])
+    centres = np.array([0.0, *(shares.mean() for shares in classes)])
+    widths = np.array([0.0, *(shares.std() for shares in classes)])
     weights = np.array([len(truth) - len(there), *map(len, classes)])
     return Prior(centres, widths, weights / len(truth))
 
 
-def results_with_knowledge(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested, Tested]:
+def results_with_knowledge(case: Case, regtest: Path | None) -> tuple[Tested, Tested, Tested]:
     """Test the candidates of a case without knowledge, with the distribution, and with all other shares."""
-    counts, people = reports_of(case, regtest, entropy)
+    counts, people = reports_of(case, regtest)
     shares = people / people.sum()
     truth = np.array([shares[v - 1] if v <= len(shares) else 0.0 for v in case.candidates])
     names = [f"v{v}" for v in case.candidates]
@@ -117,13 +116,12 @@ def row(size: str, config: str, knowledge: str, cases: list[Tested]) -> Row:
         "false_percent": f"{100 * np.mean(false / np.maximum(1, found + false)):.1f}",
         **{name: f"{figure:.1f}" for name, figure in zip(_COLUMNS, figures, strict=True)},
         "score": f"{1000 * np.mean([c.score for c in cases]):.2f}",
-        "commit": commit(),
     }
 
 
 def row_of_r(size: str, config: str, of_r: list[dict[str, str]]) -> Row:
     """Row of the table for R's detections in one cell."""
-    found, false = (np.array([float(each[name]) for each in of_r]) for name in ("detected", "false_positives"))
+    found, false = (np.array([float(figures[name]) for figures in of_r]) for name in ("detected", "false_positives"))
     return {
         "size": size,
         "config": config,
@@ -131,34 +129,22 @@ def row_of_r(size: str, config: str, of_r: list[dict[str, str]]) -> Row:
         "found": f"{np.mean(found - false):.1f}",
         "false_percent": f"{100 * np.mean(false / np.maximum(1, found)):.1f}",
         **dict.fromkeys((*_COLUMNS, "score"), ""),
-        "commit": commit(),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--regtest",
-        type=Path,
-        default=os.environ.get("HUBBUB_REGTEST"),
-        help="directory of google/rappor's regression reports (default: $HUBBUB_REGTEST; without it, reports are simulated)",
-    )
-    parser.add_argument("--seeds", type=int, default=1, choices=(1, 2, 3))
-    parser.add_argument("--out", type=Path, help="write the table to this folder")
-    options = parser.parse_args()
-    regtest: Path | None = options.regtest
+    benchmark = Benchmark(__doc__, runs=1)
+    add_regtest(benchmark)
+    options = benchmark.start()
     rows, _ = r_decoder()
-    table: list[Row] = []
+    table = benchmark.table("upper-bounds")
     with threadpool_limits(1):
         for size, config in (("small", "over_x10"), ("medium", "over_x2"), ("medium", "over_x10")):
-            cases = [Case(size, d, config, seed) for d in DISTRIBUTIONS for seed in range(options.seeds)]
-            columns = zip(*(results_with_knowledge(case, regtest, "oracle") for case in cases), strict=True)
+            cases = [Case(size, shape, config, number) for shape in DISTRIBUTIONS for number in range(options.runs)]
+            columns = zip(*(results_with_knowledge(case, options.regtest) for case in cases), strict=True)
             for knowledge, tested in zip(("nothing", "the distribution", "all other shares"), columns, strict=True):
-                table.append(row(size, config, knowledge, list(tested)))
-            table.append(row_of_r(size, config, [rows[f"{case.name} {case.config}"] for case in cases]))
-            print("\n".join(markdown(table[-4:])), flush=True)
-    if options.out:
-        write_table(options.out / "upper-bounds.csv", table)
+                table.add(row(size, config, knowledge, list(tested)))
+            table.add(row_of_r(size, config, [rows[f"{case.name} {case.config}"] for case in cases]))
 
 
 if __name__ == "__main__":

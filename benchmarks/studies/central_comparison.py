@@ -1,7 +1,6 @@
 """Error of a count without a trusted curator, and with one, at equal epsilon: randomized response, Laplace, Gaussian.
 
-    python -m benchmarks.central_comparison [--eps 1 2 4] [--runs 100] [--environment DIR] [--out docs/explanation/data]
-    (or: make bench-central)
+    python -m benchmarks.studies.central_comparison [--eps 1 2 4] [--runs 100] [--environment DIR] [--out docs/explanation/data]
 
 Randomized response is a boolean metric with one report of each client, decoded by `hubbub_decoder`. The mechanisms of the curator are
 OpenDP's, in a virtual environment in DIR, which is made from the package index; without it their columns are empty.
@@ -11,7 +10,6 @@ An error is the root mean squared error of the runs, or of 4,000 noisy counts of
 
 from __future__ import annotations
 
-import argparse
 import math
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.environment import CACHE, EnvironmentUnavailableError, make_environment, run_script
-from benchmarks.tables import Row, commit, markdown, write_table
+from benchmarks.runner import Benchmark, generator
+from benchmarks.tables import Row
 from hubbub import Metric
 from hubbub_decoder import decode
 from hubbub_decoder.simulation import simulate
@@ -42,7 +41,7 @@ def boolean_metric(epsilon: float) -> Metric:
 
 def decoded_counts(epsilon: float, clients: int, runs: int) -> NDArray[np.float64]:
     """Counts of "true" that the decoder estimates from the reports of SHARE of the clients, in each run."""
-    metric, rng = boolean_metric(epsilon), np.random.default_rng([int(1000 * epsilon), clients])
+    metric, rng = boolean_metric(epsilon), generator(epsilon, clients)
     true = round(SHARE * clients)
     summaries = [simulate(metric, {"true": true, "false": clients - true}, rng) for _ in range(runs)]
     return np.array([clients * decode(summary).estimates[0].share for summary in summaries])
@@ -61,25 +60,23 @@ def measure(epsilon: float, clients: int, runs: int, python: Path | None) -> Row
     for name in MECHANISMS:
         row[name.lower().replace(" ", "_")] = f"{errors[name]:.1f}" if name in errors else ""
     ratio = f"{errors['randomized response'] / errors['Laplace']:.0f}" if "Laplace" in errors else ""
-    return {**row, "randomized_response_over_laplace": ratio, "commit": commit()}
+    return {**row, "randomized_response_over_laplace": ratio}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--eps", type=float, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--environment", type=Path, default=CACHE / "opendp", help="folder of OpenDP's environment")
-    parser.add_argument("--out", type=Path, help="write the table to this folder")
-    options = parser.parse_args()
+    benchmark = Benchmark(__doc__, runs=100)
+    benchmark.add("--eps", type=float, nargs="+", default=[1, 2, 4])
+    benchmark.add("--environment", type=Path, default=CACHE / "opendp", help="folder of OpenDP's environment")
+    options = benchmark.start()
     python = None
     try:
         python = make_environment(options.environment, REQUIREMENTS)
     except EnvironmentUnavailableError as problem:
         print(f"OpenDP is skipped: {problem}")
-    rows = [measure(epsilon, clients, options.runs, python) for epsilon in options.eps for clients in CLIENTS]
-    print("\n".join(markdown(rows)))
-    if options.out:
-        write_table(options.out / "curator.csv", rows)
+    table = benchmark.table("curator")
+    for epsilon in options.eps:
+        for clients in CLIENTS:
+            table.add(measure(epsilon, clients, options.runs, python))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Squared error of the posterior means over that of an oracle with the true distribution of shares.
 
-    python -m benchmarks.posterior_mean [--runs 40]
+    python -m benchmarks.studies.posterior_mean [--runs 40]
 
 Estimates are normal with the standard error s; the listed total errs by 3 s. The oracle's prior is the distribution of the shares, each
 spread by a tenth of itself; it has no total to keep. Its error, and those of the other columns:
@@ -13,11 +13,9 @@ spread by a tenth of itself; it has no total to keep. Its error, and those of th
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 
-from benchmarks.runs import commit_seed
+from benchmarks.runner import Benchmark, generator
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.prior import Prior, fit_prior
 from hubbub_decoder.inference.shrinkage import posterior_shares, project_to_total
@@ -57,20 +55,18 @@ def relative_errors(shares: Floats, error: float, runs: int, rng: np.random.Gene
 
 def main() -> None:
     """Print a row for each number of candidates, shape and standard error."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=40)
-    runs = parser.parse_args().runs
-    text, seed = commit_seed()
-    print(f"seeds from {text[:12]}, {runs} runs")
-    rng = np.random.default_rng(seed)
-    print("| candidates, of them present | shares | s | oracle, s**2 | adds up | values | ours | unmoved |")
-    print("|---|---|---|---|---|---|---|---|")
+    benchmark = Benchmark(__doc__, runs=40)
+    runs = benchmark.start().runs
+    table, rng = benchmark.table(), generator()
     for candidates, present in SIZES:
         for shape in SHAPES:
             for error in ERRORS:
                 oracle, *ratios = relative_errors(true_shares(shape, candidates, present), error, runs, rng)
-                figures = " | ".join(f"{ratio:.2f}" for ratio in ratios)
-                print(f"| {candidates:,}, {present} | {shape} | {error} | {oracle:.1f} | {figures} |", flush=True)
+                row = {"candidates, of them present": f"{candidates:,}, {present}", "shape": shape, "s": f"{error}"}
+                figures = zip(
+                    ("adds up", "values", "ours", "unmoved"), (f"{ratio:.2f}" for ratio in ratios), strict=True
+                )
+                table.add({**row, "oracle, s**2": f"{oracle:.1f}", **dict(figures)})
 
 
 if __name__ == "__main__":

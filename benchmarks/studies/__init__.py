@@ -1,0 +1,1 @@
+"""Investigations that answered a question once: `python -m benchmarks.studies.NAME` repeats one."""
