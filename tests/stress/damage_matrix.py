@@ -60,7 +60,7 @@ def sent_in_a_life(seed: int, damage: Damage, names: tuple[str, ...]) -> tuple[d
         for name in names:
             if (state / name).exists() and (state / name).stat().st_size:
                 damage(state / name, chance)
-        after = [str(clock().date() + timedelta(days=each)) for each in range(3)]
+        after = [str(clock().date() + timedelta(days=day)) for day in range(3)]
         live(3)
     ids = defaultdict(set)
     for body in transport.bodies:

@@ -184,7 +184,7 @@ def point(aggregator: Aggregator, place: Path, number: int, chance: random.Rando
     state = place / str(number)
     first = datetime.now(UTC) - timedelta(days=DAYS)
     where = []
-    for each in range(LIVES):
+    for life_number in range(LIVES):
         children = []
         for sibling in range(2 if number % 3 == 0 else 1):
             step_file = place / f"step {sibling}"
@@ -192,9 +192,9 @@ def point(aggregator: Aggregator, place: Path, number: int, chance: random.Rando
             killer, seed = Killer(chance.randrange(1, 60), step_file), chance.randrange(1 << 32)
             child = os.fork()
             if child == 0:
-                life(state, aggregator, first + timedelta(days=2 * each), seed, killer)
+                life(state, aggregator, first + timedelta(days=2 * life_number), seed, killer)
             children.append((child, step_file))
-        if number % 10 == 5 and each == 1:
+        if number % 10 == 5 and life_number == 1:
             aggregator.kill()
             aggregator.start()
         for child, step_file in children:

@@ -44,10 +44,11 @@ from tests.support.s3_server import environment, s3_server_of_another_process
 BITS, DAYS, FIRST_DAY, GIVE_UP = 1_024, 5, date(2024, 6, 1), 20.0
 SPARE = 5  # rounds that may be repeated
 RANDOM = "all at a random moment"
+WRITTEN = ("segments", "ids", "summaries", "folded", "closed")
 FAILPOINTS = [
-    *(f"{when} an object of {kind}" for when in ("before", "after") for kind in ("segments", "ids", "summaries", "folded", "closed")),
+    *(f"{when} an object of {kind}" for when in ("before", "after") for kind in WRITTEN),
     *(f"{when} a deletion of objects" for when in ("before", "after")),
-]  # fmt: skip
+]
 
 _CATEGORIES = ", ".join(f'"{number}"' for number in range(BITS))
 METRIC = parse_definitions(f"""
@@ -122,7 +123,7 @@ class Campaign:
         read_end, write_end = os.pipe()
         hook = _hook(target, times, write_end)
         work = [self._append, self._append, self._fold, self._fold, self._close]
-        children = [_forked(each, hook, write_end, self.rng.random()) for each in work]
+        children = [_forked(task, hook, write_end, self.rng.random()) for task in work]
         os.close(write_end)
         until, messages = time.monotonic() + (GIVE_UP if target else self.rng.uniform(0.05, 0.5)), b""
         met = False
@@ -186,7 +187,7 @@ class Campaign:
         assert set(ones) <= {0, 1}, "a report was counted twice"
         assert not any(ones[self.formed :]), "a report was counted that was not formed"
         for number, (_, numbers) in enumerate(self.batches):
-            of_batch = {ones[each] for each in numbers}
+            of_batch = {ones[report] for report in numbers}
             assert len(of_batch) == 1, "a batch was counted in part"
             assert number not in self.acknowledged or of_batch == {1}, "an acknowledged report is not counted"
 

@@ -273,9 +273,9 @@ def cases(number: int, seed: int) -> Iterator[tuple[Damage | None, str, signal.S
     """Yield all combinations in a random order, again and again; every tenth case has no damage."""
     chance = random.Random(seed)  # noqa: S311
     left: list[tuple[Damage, str, signal.Signals]] = []
-    for each in range(number):
+    for number_of_case in range(number):
         own = random.Random(chance.random())  # noqa: S311
-        if each % 10 == 9:
+        if number_of_case % 10 == 9:
             yield None, "", own.choice((signal.SIGTERM, signal.SIGKILL)), own
             continue
         if not left:
@@ -287,19 +287,19 @@ def cases(number: int, seed: int) -> Iterator[tuple[Damage | None, str, signal.S
 def main(number: int, seed: int) -> None:
     began, broken, seen, detected = time.monotonic(), list[str](), Counter[str](), Counter[str]()
     acknowledged, keep = 0, os.environ.pop("HUBBUB_KEEP", None)
-    for each, (damage, suffix, ends, chance) in enumerate(cases(number, seed)):
+    for number_of_case, (damage, suffix, ends, chance) in enumerate(cases(number, seed)):
         name = f"{damage.__name__} r.db{suffix}" if damage else "no damage"
         with tempfile.TemporaryDirectory(prefix="hubbub-damage-") as place:
             case = Case(Path(place), chance, damage, suffix, ends)
             problems = case.run()
             acknowledged += len(case.acknowledged)
             if problems and keep:
-                shutil.copytree(place, f"{keep}/{each}")
+                shutil.copytree(place, f"{keep}/{number_of_case}")
         seen[name] += 1
         detected[name] += case.is_detected
-        broken += [f"case {each}, {name}, {ends.name}: {problem}" for problem in problems]
+        broken += [f"case {number_of_case}, {name}, {ends.name}: {problem}" for problem in problems]
         for problem in problems:
-            print(f"case {each}, {name}, {ends.name}: {problem}", file=sys.stderr)  # noqa: T201
+            print(f"case {number_of_case}, {name}, {ends.name}: {problem}", file=sys.stderr)  # noqa: T201
     print("cases  detected")  # noqa: T201
     for name, times in sorted(seen.items()):
         print(f"{times:5}  {detected[name]:8}  {name}")  # noqa: T201

@@ -265,8 +265,8 @@ class PartsWithResponsesOfTheirOwn(SimulatedClient):
             )
             for number, part in enumerate(self.metric.components)
         ]
-        cohorts = max((each.cohorts for each in made), key=lambda each: each.max())
-        return ClientReports(cohorts, np.concatenate([each.bits for each in made], axis=2))
+        cohorts = max((reports.cohorts for reports in made), key=lambda reports: reports.max())
+        return ClientReports(cohorts, np.concatenate([reports.bits for reports in made], axis=2))
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,8 @@ class SimulatedMetrics:
             history = [value[number] for value in values if isinstance(value, tuple)]
             made.append(SimulatedClient(metric).reports(history, clients, *streams))
         return ClientReports(
-            np.stack([each.cohorts for each in made], axis=1), np.concatenate([each.bits for each in made], axis=2)
+            np.stack([reports.cohorts for reports in made], axis=1),
+            np.concatenate([reports.bits for reports in made], axis=2),
         )
 
 

@@ -94,7 +94,7 @@ class ResponseAttack:
     def draw(self, history: Indices, reports: int, rng: np.random.Generator) -> Floats:
         """Draw the counts of outputs (V, outputs) of a history of inputs (V,), with `reports` of each."""
         responses = [rng.choice(len(self.instantaneous), p=row) for row in self.permanent]
-        return np.array([rng.multinomial(reports, self.instantaneous[responses[each]]) for each in history], float)
+        return np.array([rng.multinomial(reports, self.instantaneous[responses[value]]) for value in history], float)
 
     def log_likelihood(self, counts: Floats, history: Indices, reports: int) -> float:  # noqa: ARG002
         """Return ln P(counts | history), up to a constant."""
@@ -102,8 +102,8 @@ class ResponseAttack:
         with np.errstate(divide="ignore"):
             log_permanent = np.log(self.permanent)
         return sum(
-            float(logsumexp(log_permanent[each] + log_once @ counts[history == each].sum(axis=0)))
-            for each in np.unique(history)
+            float(logsumexp(log_permanent[value] + log_once @ counts[history == value].sum(axis=0)))
+            for value in np.unique(history)
         )
 
 
@@ -129,7 +129,9 @@ class FilterAttack:
 
     def log_likelihood(self, counts: Floats, history: Indices, reports: int) -> float:
         """Return ln P(counts | history), up to a constant."""
-        log_permanent, log_once = (np.log(np.maximum(each, _TINY)) for each in (self.permanent, self.instantaneous))
+        log_permanent, log_once = (
+            np.log(np.maximum(chances, _TINY)) for chances in (self.permanent, self.instantaneous)
+        )
         response_of, bits = self._responses(history)
         ones = np.zeros(bits.shape)
         np.add.at(ones, response_of, counts)

@@ -67,17 +67,18 @@ def built_images(place: Path, extras: Sequence[str]) -> Iterator[dict[str, Image
         pytest.skip("building an image with chroot isolation needs root: run this test as root")
     bases = set(re.findall(r"^FROM (\S+)", (DEPLOY / "Containerfile").read_text(), re.MULTILINE))
     base = place / "base.tar"
-    _run(mmdebstrap, "--quiet", "--variant=apt", "--include=ca-certificates,python-is-python3,python3-venv",
-         f"--customize-hook=copy-in {_CERTIFICATES} /etc/ssl/certs", _suite(), base, *_sources())  # fmt: skip
+    packages = "--include=ca-certificates,python-is-python3,python3-venv"
+    certificates = f"--customize-hook=copy-in {_CERTIFICATES} /etc/ssl/certs"
+    _run(mmdebstrap, "--quiet", "--variant=apt", packages, certificates, _suite(), base, *_sources())
     for name in bases:
         _run(*podman, "import", "--quiet", base, name)
     base.unlink()
     local = ("--isolation", "chroot", "--network", "host", "--pull=never")
     images: dict[str, Image] = {}
     try:
-        for each in extras:
-            tag = f"hubbub-{each}"
-            options = ("--file", "deploy/Containerfile", "--build-arg", f"EXTRAS={each}", "--tag", tag)
+        for extra in extras:
+            tag = f"hubbub-{extra}"
+            options = ("--file", "deploy/Containerfile", "--build-arg", f"EXTRAS={extra}", "--tag", tag)
             log = _run(*podman, "build", *local, *options, ".", temporary=place)
             config = json.loads(_run(*podman, "image", "inspect", "--format", "{{json .Config}}", tag))
             root = Path(_run(*podman, "mount", _run(*podman, "create", tag).split()[-1]).strip())
@@ -85,7 +86,7 @@ def built_images(place: Path, extras: Sequence[str]) -> Iterator[dict[str, Image
                 (root / name).mkdir(parents=True, exist_ok=True)
             for name in ("null", "urandom"):
                 (root / "dev" / name).touch()
-            images[each] = Image(root, config["Env"], config["User"], [*config["Entrypoint"], *config["Cmd"]], log)
+            images[extra] = Image(root, config["Env"], config["User"], [*config["Entrypoint"], *config["Cmd"]], log)
         yield images
     finally:
         _run(*podman, "umount", "--all")

@@ -99,7 +99,7 @@ def largest_loss_while_unchanged(metric: Metric, reports: int) -> float:
         kernel = np.log(permanent_kernel(params))
         # without the common factor: beside the logs of thousands of reports, the ratio loses 12 digits
         larger = np.maximum(of_zero, of_one)
-        of_zero, of_one = (each - np.where(np.isfinite(larger), larger, 0) for each in (of_zero, of_one))
+        of_zero, of_one = (logs - np.where(np.isfinite(larger), larger, 0) for logs in (of_zero, of_one))
         log_true = np.array([np.logaddexp(kernel[true, 0] + of_zero, kernel[true, 1] + of_one) for true in (0, 1)])
     possible = np.isfinite(log_true).any(axis=0)
     first, second = log_true[:, possible]

@@ -45,18 +45,53 @@ from tests.support.report_pages import (
 )
 
 STATIC = (
-    "catalogue/index", "catalogue/metric/dark_mode", "catalogue/metric/os", "state", "plan", "plans", "string", "noise", "noise-trend", "ordinal", "categories", "trend", "metric", "published",
-    "demo/index", "demo/page",
-)  # fmt: skip
+    "catalogue/index",
+    "catalogue/metric/dark_mode",
+    "catalogue/metric/os",
+    "state",
+    "plan",
+    "plans",
+    "string",
+    "noise",
+    "noise-trend",
+    "ordinal",
+    "categories",
+    "trend",
+    "metric",
+    "published",
+    "demo/index",
+    "demo/page",
+)
 EXPLORED = (
-    "", "?q=page&state=good", "?q=nothing", "PAGE/", "PAGE/?from=2026-03-02&to=2026-03-16", "PAGE/?show=periods&from=2026-03-02&to=2026-03-16", "PAGE/?show=change",
-    "LOAD/?show=periods&from=2026-03-02&to=2026-03-16", "LOAD/", "RARE/", "RARE/?show=change", "SYSTEM/", "OLD/?show=groups", "PAGE/?from=2026-03-03", "nothing/",
-)  # fmt: skip
+    "",
+    "?q=page&state=good",
+    "?q=nothing",
+    "PAGE/",
+    "PAGE/?from=2026-03-02&to=2026-03-16",
+    "PAGE/?show=periods&from=2026-03-02&to=2026-03-16",
+    "PAGE/?show=change",
+    "LOAD/?show=periods&from=2026-03-02&to=2026-03-16",
+    "LOAD/",
+    "RARE/",
+    "RARE/?show=change",
+    "SYSTEM/",
+    "OLD/?show=groups",
+    "PAGE/?from=2026-03-03",
+    "nothing/",
+)
 """Addresses of `hubbub explore`, with a metric in place of PAGE, LOAD, RARE, SYSTEM and OLD."""
 SERVED = (
-    "/", "/?q=search&problems=1", "/?q=nothing+matches+this", "/metric/search.first_page", "/metric/from_jfk", "/metric/gone",
-    "/metric/carrier", "/metric/unknown", "/unknown", "/sign-in",
-)  # fmt: skip
+    "/",
+    "/?q=search&problems=1",
+    "/?q=nothing+matches+this",
+    "/metric/search.first_page",
+    "/metric/from_jfk",
+    "/metric/gone",
+    "/metric/carrier",
+    "/metric/unknown",
+    "/unknown",
+    "/sign-in",
+)
 
 
 def write_static_pages(out: Path) -> dict[str, Path]:
@@ -129,7 +164,7 @@ def explored_pages(directory: Path) -> Iterator[dict[str, str]]:
             write_summary(counts, directory / "summaries" / f"{name}-{day}.parquet")
     for name in ("page", "rare", "arms"):
         (directory / "candidates" / f"{name}.csv").write_bytes(
-            csv_bytes(["candidate"], ([each] for each in NAMES[:200] if "\0" not in each))
+            csv_bytes(["candidate"], ([name] for name in NAMES[:200] if "\0" not in name))
         )
     (directory / "summaries" / "damaged.parquet").write_bytes(b"damaged")
     command = [

@@ -17,8 +17,8 @@ def free_ports(number: int, also: int = 0) -> list[int]:
         while len(ports) < number:
             port = 12_000 + secrets.randbelow(10_000)
             try:
-                for each in sorted({port, port + also}):
-                    stack.enter_context(socket.create_server(("127.0.0.1", each)))
+                for opened in sorted({port, port + also}):
+                    stack.enter_context(socket.create_server(("127.0.0.1", opened)))
             except OSError:  # in use
                 continue
             ports.append(port)

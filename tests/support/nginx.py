@@ -88,7 +88,7 @@ def nginx_before(ports: Sequence[int], place: Path) -> Iterator[tuple[int, ssl.S
     certificate = make_certificate(programs[1], place)
     (port,) = free_ports(1)
     config = write_configuration(place, certificate, port)
-    servers = "".join(f"server 127.0.0.1:{each} max_fails=0;" for each in ports)
+    servers = "".join(f"server 127.0.0.1:{port} max_fails=0;" for port in ports)
     pairs = (("server 127.0.0.1:8000 max_fails=0;", servers), ("server 127.0.0.1:8001 max_fails=0;", ""))
     config.write_text(replaced(config.read_text(), *pairs, ("rate=50r/s", "rate=100000r/s")))
     with subprocess.Popen(nginx_command(programs[0], config)) as nginx:

@@ -92,10 +92,26 @@ def _counted(values: Callable[[list[int]], pa.Array]) -> Make:
 
 SUMMARIES: Mapping[str, Make] = {
     **ENTRIES,
-    **{f"period {day}": _of_period(day) for day in (
-        "9999-12-31", "2026-02-30", "2026-W54", "0000-01-01", "20260302", "2026-03-02T00:00", "../2026-03-02", "/escaped", "javascript:alert(1)//", ".", "index", "2" * 300,
-        "", "2026\0", "\x1b[31m",
-    )},
+    **{
+        f"period {day}": _of_period(day)
+        for day in (
+            "9999-12-31",
+            "2026-02-30",
+            "2026-W54",
+            "0000-01-01",
+            "20260302",
+            "2026-03-02T00:00",
+            "../2026-03-02",
+            "/escaped",
+            "javascript:alert(1)//",
+            ".",
+            "index",
+            "2" * 300,
+            "",
+            "2026\0",
+            "\x1b[31m",
+        )
+    },
     "period that is no text": _changed(lambda about: about.update(periods=[None])),
     "periods that are no list": _changed(lambda about: about.update(periods=3)),
     "other format": _changed(lambda about: about.update(format="hubbub-summary-9")),
@@ -106,7 +122,7 @@ SUMMARIES: Mapping[str, Make] = {
     "above 63 bits": _counted(lambda values: pa.array([1 << 63, *values[1:]], pa.uint64())),
     "NaN": _counted(lambda values: pa.array([float("nan"), *map(float, values[1:])])),
     "no number": _counted(lambda values: pa.array([None, *values[1:]], pa.int64())),
-}  # fmt: skip
+}
 """Also files in the format of a summary that say what cannot be."""
 NAMES = "odd", "odd \udcff", "odd \x1b[31m\n2"
 """Of entries, without a suffix."""

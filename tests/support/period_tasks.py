@@ -91,9 +91,8 @@ def draw_period_task(index: int, seed: int) -> PeriodTask:
         "many": max(min(2_000, size // 2), size // 20 + 1),
         "categories": params.num_bits,
     }[kind]
-    least = (
-        size // 20 + 1 if kind == "many" else min(5, limit)
-    )  # fixed effects end at a twentieth of the independent bits
+    # fixed effects end at a twentieth of the independent bits
+    least = size // 20 + 1 if kind == "many" else min(5, limit)
     number = round(math.exp(rng.uniform(math.log(least), math.log(limit))))
     prefix = f"{index}.{rng.integers(1 << 30)}."
     unlisted = str(rng.choice(UNLISTED))
@@ -231,7 +230,8 @@ def score_periods(task: PeriodTask, comparison: Comparison, known: tuple[Floats,
     truth_of = task.true_changes()
     rows = [row for row in comparison if math.isfinite(row.change)]
     truth = np.array([sum(truth_of[name] for name in (row.candidate, *row.indistinguishable_from)) for row in rows])
-    change, error, low, high = (np.array([getattr(row, name) for row in rows]) for name in ("change", "std_error", "low", "high"))  # fmt: skip
+    change, error = np.array([row.change for row in rows]), np.array([row.std_error for row in rows])
+    low, high = np.array([row.low for row in rows]), np.array([row.high for row in rows])
     detected = np.array([row.detected for row in rows], bool)
     changed = truth != 0
     inside = (low <= truth) & (truth <= high)

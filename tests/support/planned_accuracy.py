@@ -133,7 +133,7 @@ def measure(case: Case, estimates: int, rng: np.random.Generator) -> Outcome:
 
 def mean_ratio(outcomes: list[Outcome]) -> tuple[float, float]:
     """Mean of delivered / predicted over the cases, and its standard error."""
-    ratios: Floats = np.array([each.delivered / each.predicted for each in outcomes])
+    ratios: Floats = np.array([outcome.delivered / outcome.predicted for outcome in outcomes])
     return float(ratios.mean()), float(ratios.std(ddof=1) / math.sqrt(len(ratios)))
 
 

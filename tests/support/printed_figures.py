@@ -83,7 +83,7 @@ def from_json(each: dict[str, Any]) -> Figures:
 
 def show_json(definitions: Path) -> dict[str, Figures]:
     shown = CliRunner().invoke(main, ["metrics", "show", str(definitions), "--json"]).output
-    return {each["name"]: from_json(each) for each in json.loads(shown)}
+    return {metric["name"]: from_json(metric) for metric in json.loads(shown)}
 
 
 def page(aggregator: Aggregator, names: Iterable[str]) -> dict[str, Figures]:
@@ -95,7 +95,7 @@ def page(aggregator: Aggregator, names: Iterable[str]) -> dict[str, Figures]:
 
 
 def over_http(aggregator: Aggregator) -> dict[str, Figures]:
-    return {each["name"]: from_json(each) for each in aggregator.get("/v1/metrics").json["metrics"]}
+    return {metric["name"]: from_json(metric) for metric in aggregator.get("/v1/metrics").json["metrics"]}
 
 
 def decoder_headlines(metrics: Mapping[str, Metric]) -> dict[str, Figures]:

@@ -87,17 +87,17 @@ class Task:
     def strata(self) -> dict[str, str]:
         """Marginal strata of the task: name and class of each."""
         bits = next(r for r in BIT_RANGES if r[0] <= self.params.num_bits <= r[1])
-        candidates = next(r for r in CANDIDATE_RANGES if r[0] <= self.num_candidates <= r[1])
+        fewest, most = next(r for r in CANDIDATE_RANGES if r[0] <= self.num_candidates <= r[1])
         return {
             "counts": self.kind,
             "bits": f"{bits[0]} to {bits[1]}",
             "noise": "symmetric" if self.symmetric else "asymmetric",
-            "candidates": f"{candidates[0]:,}" if candidates[0] == candidates[1] else f"{candidates[0]:,} to {candidates[1]:,}",
+            "candidates": f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}",
             "unlisted": "one heavy" if self.heavy else "small ones" if self.unlisted else "none",
             "cohorts": "1 to 7" if self.params.num_cohorts < 8 else "8 to 256",
             "largest share": next(name for end, name in LARGEST_SHARES if self.listed_shares()[0] < end),
             "reports": "1e7 to 1e10" if self.num_reports > MAX_REPORTS[self.kind] else "up to 1e7",
-        }  # fmt: skip
+        }
 
     def __str__(self) -> str:
         p = self.params

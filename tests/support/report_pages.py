@@ -56,8 +56,8 @@ def decode_load() -> Trends:
     """Numbers that grow from day to day."""
     people = ({"5": 5_000, "70": 3_000}, {"5": 4_000, "15": 1_000, "70": 3_000}, {"5": 3_000, "15": 1_200, "70": 3_800})
     counts = [
-        simulate(LOAD, each, np.random.default_rng(seed), periods=[day])
-        for seed, (day, each) in enumerate(zip(DAYS, people, strict=True))
+        simulate(LOAD, counts_of_day, np.random.default_rng(seed), periods=[day])
+        for seed, (day, counts_of_day) in enumerate(zip(DAYS, people, strict=True))
     ]
     return decode_by_period(counts, same_clients=False)
 
@@ -79,8 +79,10 @@ def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends)
         for day in DAYS
     ]
     write_report(few[0], files["noise"])
-    noise = [PeriodRow.from_decoding(each) for each in few]
-    files["noise-trend"].write_text(render_metric(PAGE, noise, [each.to_dict() for each in few], inline_scripts()))
+    noise = [PeriodRow.from_decoding(decoding) for decoding in few]
+    files["noise-trend"].write_text(
+        render_metric(PAGE, noise, [decoding.to_dict() for decoding in few], inline_scripts())
+    )
     for kind, metric, people in (
         ("ordinal", LOAD, {"5": 5_000, "70": 3_000}),
         ("categories", SYSTEM, {"linux": 20, "macos": 5}),
@@ -88,13 +90,13 @@ def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends)
         counts = simulate(metric, people, rng)
         write_report(decode(counts), files[kind], counts)
     (out / SHARED_SCRIPT).write_text(shared_script())
-    rows = [PeriodRow.from_decoding(each) for each in decodings]
-    documents = [each.to_dict() for each in decodings]
+    rows = [PeriodRow.from_decoding(decoding) for decoding in decodings]
+    documents = [decoding.to_dict() for decoding in decodings]
     files["metric"].write_text(render_metric(PAGE, rows, documents, shared_scripts(""), path=[("All", "index.html")]))
     none = decode(count_pages(DAYS[0], 0), ["absent"])
     cards = [
-        MetricCard(each.metric, "metric.html", "v1/page", DAYS[0], 3, "0.125", Highlights.of(each))
-        for each in (decodings[0], none, trends.decodings[0])
+        MetricCard(decoding.metric, "metric.html", "v1/page", DAYS[0], 3, "0.125", Highlights.of(decoding))
+        for decoding in (decodings[0], none, trends.decodings[0])
     ]
     files["published"].write_text(render_front(cards, shared_scripts("")))
     assert inline_scripts().elements in files["string"].read_text()

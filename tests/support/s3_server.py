@@ -64,9 +64,13 @@ def s3_server_process() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
         stack.callback(server.kill)
         url = f"http://127.0.0.1:{s3}"
         store = S3Store(
-            "bucket", endpoint=url, access_key_id=KEY, secret_access_key=SECRET, region="us-east-1",
+            "bucket",
+            endpoint=url,
+            access_key_id=KEY,
+            secret_access_key=SECRET,
+            region="us-east-1",
             client_options={"allow_http": True},
-        )  # fmt: skip
+        )
         until = time.monotonic() + _START_SECONDS
         while True:
             try:

@@ -234,7 +234,7 @@ def _audit(
     declared: Candidate | None,
 ) -> Audit:
     candidates = find_candidates(laboratory, values, max(1, trials // (4 * len(values))), metric, declared)
-    compared = {number for candidate in candidates for number in (candidate.first, candidate.second)}
+    compared = {number for each in candidates for number in (each.first, each.second)}
     choices = choose(laboratory, values, trials // (4 * len(compared)), candidates, claim, 1 - confidence)
     audits = []
     for choice in choices:

@@ -101,7 +101,7 @@ class SeveralEncoders:
             for metric, column in zip(self.metrics, columns, strict=True)
         ]
         return ClientReports(
-            np.stack([part.cohorts for part in made], axis=1), np.concatenate([part.bits for part in made], axis=2)
+            np.stack([each.cohorts for each in made], axis=1), np.concatenate([each.bits for each in made], axis=2)
         )
 
 

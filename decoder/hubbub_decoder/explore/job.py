@@ -74,7 +74,7 @@ class Job:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps({field.name: json_value(getattr(self, field.name)) for field in fields(self)})
+        return json.dumps({each.name: json_value(getattr(self, each.name)) for each in fields(self)})
 
     @classmethod
     def from_json(cls, line: bytes) -> Job:
@@ -111,8 +111,8 @@ class Job:
             case Trends():
                 shared["provenance"] = provenance_rows(result.decodings[0], files, candidates)
                 labelled = zip(result.decodings, result.labels, strict=True)
-                rows = [PeriodRow.from_decoding(decoding, label=label) for decoding, label in labelled]
-                documents = [decoding.to_dict() for decoding in result.decodings]
+                rows = [PeriodRow.from_decoding(each, label=label) for each, label in labelled]
+                documents = [each.to_dict() for each in result.decodings]
                 more: dict[str, Any] = {"comparisons": result.comparisons, "by": result.by}
                 return render_metric(result.metric, rows, documents, scripts, **more, **shared)
             case Comparison():
@@ -135,9 +135,9 @@ def _result(
     fabricated = chosen.pop("fabricated")
     match show:
         case Show.PERIODS:
-            return decode_by_period([combine(summaries) for summaries in read], strings, **chosen), None
+            return decode_by_period([combine(each) for each in read], strings, **chosen), None
         case Show.GROUPS:
-            return decode_by_group([combine(summaries) for summaries in read], strings, **chosen), None
+            return decode_by_group([combine(each) for each in read], strings, **chosen), None
         case Show.CHANGE:
             before, after = read
             return compare(before, after, strings, **chosen), None

@@ -71,10 +71,10 @@ class View:
                 view, first, query = replace(view, first=last), last, {**query, "since_from": names[0]}
             end = query.get("since_to") or query.get("since_from") or _before(names, first)
             view = replace(view, since_first=query.get("since_from") or end, since_last=end)
-        for name in (view.first, view.last, view.since_first, view.since_last):
-            if name and name not in names:
+        for each in (view.first, view.last, view.since_first, view.since_last):
+            if each and each not in names:
                 raise ViewError(
-                    f"{version.metric.name} has no period {escape_untrusted(name)}.{did_you_mean(name, names)}"
+                    f"{version.metric.name} has no period {escape_untrusted(each)}.{did_you_mean(each, names)}"
                 )
         for start, end in ((view.first, view.last), (view.since_first, view.since_last)):
             if start and names.index(start) > names.index(end):
@@ -114,7 +114,7 @@ class View:
             return [(task,) for task in shown]
         if self.show is Show.GROUPS:
             names = set(map(name_of, shown))
-            chosen = (tuple(task for task in of_value.tasks if name_of(task) in names) for of_value in version.groups)
+            chosen = (tuple(task for task in each.tasks if name_of(task) in names) for each in version.groups)
             return [tasks for tasks in chosen if tasks]
         if self.show is Show.CHANGE:
             return [_between(version.tasks, self.since_first, self.since_last), shown]
@@ -133,14 +133,10 @@ class View:
         query, metric = self.query(), version.metric
         return {
             "period": str(metric.period),
-            "periods": [{"name": name_of(task), "open": version.is_open(task, now)} for task in version.tasks],
+            "periods": [{"name": name_of(each), "open": version.is_open(each, now)} for each in version.tasks],
             "shows": list(_shows(version).items()),
             "group": None if metric.group is None else metric.group.name,
-            "groups": [
-                (of_value.metric.group.value, f"../{of_value.folder}/")
-                for of_value in version.groups
-                if of_value.metric.group
-            ],
+            "groups": [(each.metric.group.value, f"../{each.folder}/") for each in version.groups if each.metric.group],
             "whole": "" if version.is_whole else f"../{folder_of(metric.in_group(None))}/",
             "show": self.show,
             "first": self.first,
