@@ -1,9 +1,9 @@
 """Does the planner predict the variance that the decoder delivers? Random definitions, a line each.
 
-    python -m benchmarks.planning --results planning.jsonl [--cases 60] [--data bits] [--cohorts 8] [--plans] [--index 29] [--estimates 2000] [--seconds 150]
+    python -m benchmarks.planning --results planning.jsonl [--cases 60] [--data bits] [--cohorts 8] [--plans] [--estimates 2000]
 
 All figures are means over the candidates, times the number of clients.
-A run stops after --seconds, and the next one with the same file continues it. Predictions are made when the table is printed.
+A run with the file of an interrupted one continues it. Predictions are made when the table is printed.
 """
 
 from __future__ import annotations
@@ -40,15 +40,12 @@ def main() -> None:
     benchmark = Benchmark(__doc__)
     benchmark.add("--cases", type=int, default=60, help="number of definitions, a third of them of each kind")
     benchmark.add("--data", choices=DATA, help="only cases of this kind")
-    benchmark.add("--index", type=int, action="append", help="only this case; may be repeated")
     benchmark.add("--cohorts", type=int, help="number of cohorts of all definitions; default: drawn")
     benchmark.add("--plans", action="store_true", help="definitions that are planned for random wishes, of bits")
     benchmark.add("--estimates", type=int, default=2000, help="least estimates of each case")
-    benchmark.add("--seconds", type=float, default=np.inf, help="begin no case later than this")
     benchmark.add("--results", type=Path, help="file of measured cases, continued")
     options = benchmark.start()
     found = _read(options.results, seed_text())
-    begin = time.perf_counter()
 
     def draw(index: int) -> Case:
         return draw_planned_case(index, seed()) if options.plans else draw_case(index, seed(), options.cohorts)
@@ -57,10 +54,6 @@ def main() -> None:
         for index in range(options.cases):
             if index in found or (not options.plans and options.data not in (None, DATA[index % len(DATA)])):
                 continue
-            if options.index and index not in options.index:
-                continue
-            if time.perf_counter() - begin > options.seconds:
-                break
             case, started = draw(index), time.perf_counter()
             outcome = measure(case, options.estimates, np.random.default_rng((seed(), index, 1)))
             found[index] = _row(index, case, outcome, time.perf_counter() - started)

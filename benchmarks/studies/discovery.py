@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
@@ -50,16 +50,13 @@ def uniform_strings(number: int, rng: np.random.Generator) -> list[str]:
     return ["".join(rng.choice(list(ALPHABET), int(rng.integers(5, 25)))) for _ in range(number)]
 
 
-def domain_metric(
-    epsilon: float, *, num_bits: int = 1024, permanent_q: float | None = None, held_out: float = 0.06, **table: Any
-) -> Metric:
-    """Metric of which a report and a value cost at most epsilon, h = 1."""
-    a = permanent_q or (0.65 if epsilon > 6 else 0.5)
+def domain_metric(epsilon: float, method: Literal["prefixes", "ngrams"]) -> Metric:
+    """Metric of which a report and a value cost at most epsilon, k = 1,024, h = 1."""
+    a = 0.65 if epsilon > 6 else 0.5
     b = a / (a + (1 - a) * math.exp(epsilon))
     b = math.ceil(b * 2**24) / 2**24
-    params = Params(num_bits=num_bits, num_hashes=1, num_cohorts=256, prob_p=0, prob_q=1, permanent_p=b, permanent_q=a)
-    fields = {"longest": 24, "step": 2, "first": 3, **table}
-    discover = Discovery(alphabet=ALPHABET, held_out=held_out, **fields)
+    params = Params(num_bits=1024, num_hashes=1, num_cohorts=256, prob_p=0, prob_q=1, permanent_p=b, permanent_q=a)
+    discover = Discovery(alphabet=ALPHABET, held_out=0.06, longest=24, step=2, first=3, method=method)
     return Metric.string("domain", params, discover=discover)
 
 
@@ -72,25 +69,12 @@ def main() -> None:
     benchmark = Benchmark(__doc__, tasks=5)
     benchmark.add("--epsilon", type=float, default=8.0)
     benchmark.add("--reports", type=int, default=1_000_000)
-    benchmark.add("--bits", type=int, default=1024)
     benchmark.add("--beam", type=int, default=DEFAULT_BEAM)
     benchmark.add("--max-candidates", type=int, default=MAX_CANDIDATES)
-    benchmark.add("--held-out", type=float, default=0.06)
     benchmark.add("--uniform", action="store_true", help="strings of independent symbols with equal probabilities")
-    benchmark.add("--permanent-q", type=float)
-    benchmark.add("--step", type=int, default=2)
-    benchmark.add("--first-length", type=int, default=3, help="length of the shortest prefix, and of the n-grams")
     benchmark.add("--method", choices=["prefixes", "ngrams"], default="prefixes")
     options = benchmark.start()
-    metric = domain_metric(
-        options.epsilon,
-        num_bits=options.bits,
-        held_out=options.held_out,
-        permanent_q=options.permanent_q,
-        step=options.step,
-        first=options.first_length,
-        method=options.method,
-    )
+    metric = domain_metric(options.epsilon, options.method)
     print(f"{metric.params}, {discovery_of(metric)}\n")
     table = benchmark.table()
     for number in benchmark.indices:
