@@ -1,4 +1,7 @@
-"""Every HTML page in Chromium and Firefox: no violation that axe-core finds, no complaint in the console, no number on two lines, no horizontal scrolling."""
+"""Every HTML page in Chromium and Firefox: no complaint in the console, no number on two lines, no horizontal scrolling.
+
+In Chromium also no violation that axe-core finds.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.browsers import Browser, axe_violations, start_browser
+from tests.support.browsers import Browser, Chromium, axe_violations, start_browser
 from tests.support.every_page import EXPLORED, SERVED, STATIC, explored_pages, served_pages, write_static_pages
 
 _BROKEN_NUMBERS = r"""
@@ -58,7 +61,8 @@ def test_page_is_accessible_at_every_width(browser: Browser, addresses: dict[str
         browser.run("document.querySelectorAll('details').forEach((each) => (each.open = true))")
         complaints = [each for each in browser.complaints() if _EXPECTED not in each]
         assert (where, complaints) == (where, [])
-        assert (where, axe_violations(browser)) == (where, [])
+        if isinstance(browser, Chromium):  # axe-core reads the document and its styles, which are the same in Firefox
+            assert (where, axe_violations(browser)) == (where, [])
         assert (where, browser.run(_BROKEN_NUMBERS)) == (where, [])
         wider = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert (where, wider) == (where, 0)
