@@ -5,7 +5,7 @@
 
 N clients have numbers in [0, 1] from four shapes. Each mechanism has the same epsilon for one report.
 
-    bits      one-hot bits over k buckets (`Metric.ordinal`, planned as `hubbub plan` does; `default` set, since all clients have a value)
+    bits      one-hot bits over k buckets (`Metric.ordinal`, as `hubbub plan` chooses them; all clients have a value)
     one bit   `estimate = "mean"`: a threshold of each client, 16 cohorts of thresholds
     SW        Square Wave with EMS over 64 buckets, then added up to k (Li et al. 2020, sections 4 and 5)
     1BitMean  one bit for the mean, one for all periods after rounding at a point of each client (Ding et al. 2017, sections 3 and 4)
@@ -64,9 +64,7 @@ def planned(k: int, epsilon: float, reports: int, longitudinal: float | None = N
         longitudinal=longitudinal,
         periods=periods,
     )
-    metric = plan(wishes).metric
-    buckets = Buckets(tuple(np.linspace(0, 1, k + 1).tolist()), default=0)
-    return Metric.ordinal("value", buckets, **metric.params.mechanism.fields)
+    return plan(wishes, edges=tuple(np.linspace(0, 1, k + 1).tolist())).metric
 
 
 def planned_mean(epsilon: float, reports: int, longitudinal: float | None = None, periods: int = 1) -> Metric:
