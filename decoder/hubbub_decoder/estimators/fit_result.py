@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.inference.error_law import ErrorCumulants
 from hubbub_decoder.inference.influence import ReportInfluence
-from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
+from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, score_candidates
 from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.random_string import RandomFilters
 
@@ -286,4 +286,4 @@ def compare_with_random_strings(
 
     random_scores = (filters.scores(typical * score) for score in scores)
     cohorts = sum(bool(score.any()) for score in scores)
-    return test_candidates(estimates.shares, errors, random_scores, leave_out, filters, cohorts)
+    return score_candidates(estimates.shares, errors, random_scores, leave_out, filters, cohorts)

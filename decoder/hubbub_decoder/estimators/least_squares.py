@@ -28,7 +28,7 @@ from hubbub_decoder.estimators.inverses import inverse_root, pseudo_inverse
 from hubbub_decoder.estimators.lasso_screening import independent_numbers
 from hubbub_decoder.inference.influence import Extremes, ReportInfluence
 from hubbub_decoder.inference.intervals import reporter_variance
-from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
+from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, score_candidates
 from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Evidence
@@ -219,4 +219,4 @@ def compare_with_filters(
 
     typical = np.array([np.nanmedian(errors)])
     random_scores = (filters.scores(score[:, 0]) for _, score in scores(solution[:, None], typical))
-    return test_candidates(solution[:-1], errors, random_scores, leave_out, filters, cohorts)
+    return score_candidates(solution[:-1], errors, random_scores, leave_out, filters, cohorts)

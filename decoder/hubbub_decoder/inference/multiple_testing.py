@@ -48,7 +48,7 @@ class CandidateTests(NamedTuple):
         return cls(None, np.full(size, np.nan), np.zeros(size, bool))
 
 
-def test_candidates(
+def score_candidates(
     shares: Floats,
     errors: Floats,
     random_scores: Iterable[Floats],

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hubbub.summary import Reports
 from hubbub_decoder.array_types import Bits, Floats, Indices
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
-from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
+from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, score_candidates
 from hubbub_decoder.model.random_string import RandomFilters, draw_bit_positions
 
 _MAX_BLOCK_CELLS = 1 << 20
@@ -148,7 +148,7 @@ class RandomStringScores:
         random_scores = (score / spread for score in scores)
         filters = RandomFilters.from_params(self.mixture.params)
         cohorts = int(np.count_nonzero(self.reports.shares))
-        return test_candidates(estimates, errors, random_scores, leave_out, filters, cohorts)
+        return score_candidates(estimates, errors, random_scores, leave_out, filters, cohorts)
 
     def _scores(self, shares: Floats, candidates: Indices) -> list[tuple[Floats, Floats]]:
         """Scores of each cohort less the mean of the random strings' scores over all cohorts."""
