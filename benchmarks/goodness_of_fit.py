@@ -25,7 +25,7 @@ from benchmarks.tables import Row
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
 from hubbub_decoder.data.populations import distribution_shares, draw_population
-from hubbub_decoder.results.goodness_of_fit import run_fit_tests
+from hubbub_decoder.inference.goodness_of_fit import run_fit_tests
 from hubbub_decoder.simulation import simulate, simulate_reports
 
 REPORTS = 100_000

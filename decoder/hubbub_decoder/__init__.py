@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         PopulationError,
         PullError,
     )
+    from hubbub_decoder.inference.goodness_of_fit import FitTest
     from hubbub_decoder.pipeline import decode
     from hubbub_decoder.planning.description import Description, describe
     from hubbub_decoder.planning.plan import Plan, plan
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.report.write import write_report
     from hubbub_decoder.results.decoding import Decoding
     from hubbub_decoder.results.diagnosis import Diagnosis
-    from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, Level, ShareEstimate
+    from hubbub_decoder.results.estimates import Estimate, Finding, Level, ShareEstimate
     from hubbub_decoder.results.unlisted_strings import UnlistedString
     from hubbub_decoder.simulation import (
         simulate,
@@ -118,7 +119,7 @@ _MODULES = {
     "Estimate": "results.estimates",
     "Diagnosis": "results.diagnosis",
     "Finding": "results.estimates",
-    "FitTest": "results.estimates",
+    "FitTest": "inference.goodness_of_fit",
     "Level": "results.estimates",
     "ShareEstimate": "results.estimates",
     "UnlistedString": "results.unlisted_strings",

@@ -10,13 +10,13 @@ from hubbub.summary import PatternCounts
 from hubbub.text import with_article
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.estimators.lasso_screening import DecodingMethod
+from hubbub_decoder.inference.goodness_of_fit import run_fit_tests
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected, Evidence
 from hubbub_decoder.options import Options, Progress, Target, ignore_progress
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 
 
 @one_blas_thread()

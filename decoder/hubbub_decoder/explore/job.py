@@ -33,7 +33,7 @@ from hubbub_decoder.report.highlights import Highlights
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.rendering import served_scripts
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.goodness_of_fit import bit_residuals
+from hubbub_decoder.results.residuals import bit_residuals
 
 _KEPT_RESULTS = 4
 

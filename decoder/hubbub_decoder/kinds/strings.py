@@ -39,7 +39,7 @@ from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.diagnosis import Residuals
 from hubbub_decoder.results.estimates import Finding
-from hubbub_decoder.results.goodness_of_fit import evidence_residuals
+from hubbub_decoder.results.residuals import evidence_residuals
 from hubbub_decoder.results.unlisted_strings import build_unlisted_string
 
 _HASHING, _FITTING, _FITTING_AGAIN, _TESTING = 0.01, 0.05, 0.6, 0.8

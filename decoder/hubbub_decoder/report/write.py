@@ -16,7 +16,7 @@ from hubbub_decoder.report.decoding_page import render_decoding
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.goodness_of_fit import bit_residuals
+from hubbub_decoder.results.residuals import bit_residuals
 
 
 def write_report(

@@ -17,6 +17,7 @@ from hubbub.wire.json_values import from_json_value, json_value
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.errors import OutputError
+from hubbub_decoder.inference.goodness_of_fit import FitTest
 from hubbub_decoder.inference.intervals import reports_to_detect
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
@@ -33,7 +34,7 @@ from hubbub_decoder.results.document import (
     format_level,
     group_name,
 )
-from hubbub_decoder.results.estimates import Estimate, Finding, FitTest, ShareEstimate, read_detected
+from hubbub_decoder.results.estimates import Estimate, Finding, ShareEstimate, read_detected
 from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.ordinal import Numbers, mean_lines, quantile_lines
 from hubbub_decoder.results.table_result import TableResult, columns_of

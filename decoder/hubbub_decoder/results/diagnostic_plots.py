@@ -18,7 +18,6 @@ from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.goodness_of_fit import bit_residuals
 from hubbub_decoder.results.plot_style import (
     ESTIMATE,
     FAINT,
@@ -33,6 +32,7 @@ from hubbub_decoder.results.plot_style import (
     sized_figure,
 )
 from hubbub_decoder.results.plots import error_lengths, interval_name
+from hubbub_decoder.results.residuals import bit_residuals
 
 _LARGEST_RESIDUAL = 4.0
 

@@ -1,4 +1,4 @@
-"""Result types: `ShareEstimate`, `Estimate` of one candidate, `FitTest`, and `Finding` with its `Level`."""
+"""Result types: `ShareEstimate`, `Estimate` of one candidate, and `Finding` with its `Level`."""
 
 from __future__ import annotations
 
@@ -174,34 +174,6 @@ class Estimate(ShareEstimate):
 def read_detected(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of a file with `detected` as None where nothing was tested; earlier files have false there."""
     return {**row, "detected": None if row["q_value"] is None else row["detected"]}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FitTest(Result):
-    """Goodness-of-fit test of the reports.
-
-    The null hypothesis is that some set of strings and shares explains the reports under the metric's parameters.
-
-    Attributes
-    ----------
-    name
-        `patterns`, `patterns_of_one_cohort`, `number_of_ones`, `coincident_hashes`, `equal_cohorts`, `ones_by_cohort`,
-        `share_with_value`, `thresholds` or `even_bits`.
-    statistic
-        Chi-squared statistic under the null hypothesis. For `even_bits`, squared standard errors.
-    degrees_of_freedom
-        Degrees of freedom of the statistic.
-    p_value
-        p-value in [0, 1], Bonferroni-corrected for the number of cohorts or bits that the test examines.
-    """
-
-    name: str
-    statistic: float
-    degrees_of_freedom: int
-    p_value: float
-
-    def __repr__(self) -> str:
-        return f"<FitTest {self.name}: p = {self.p_value:.2g}>"
 
 
 class Level(StrEnum):

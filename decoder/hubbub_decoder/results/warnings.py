@@ -14,13 +14,14 @@ from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import MAX_CANDIDATES, Selection
 from hubbub_decoder.estimators.reports import mixed_effects
+from hubbub_decoder.inference.goodness_of_fit import FitTest
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.results.build import MAX_TOTAL_ERROR
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.diagnosis import FAILED_FIT_TEST
-from hubbub_decoder.results.estimates import Finding, FitTest, Level
+from hubbub_decoder.results.estimates import Finding, Level
 
 MIN_REPORTS_PER_COHORT = 30
 MIN_COHORTS = 8

@@ -26,7 +26,7 @@ from hubbub_decoder.report.decoding_page import MAX_ROWS, QUESTIONS, render_deco
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.results.decoding import summary_lines
-from hubbub_decoder.results.goodness_of_fit import bit_residuals
+from hubbub_decoder.results.residuals import bit_residuals
 from hubbub_decoder.results.warnings import FAILURES
 from tests.support.report_pages import DAYS, LOAD, NAMES, PAGE, PARAMS, chart_data, count_pages
 

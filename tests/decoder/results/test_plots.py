@@ -27,8 +27,8 @@ from hubbub.privacy.loss import epsilon_of_periods
 from hubbub.summary import BitCounts, write_summary
 from hubbub_decoder import Decoding, compare, decode, decode_by_period, plots, simulate
 from hubbub_decoder.results import plot_style
-from hubbub_decoder.results.goodness_of_fit import bit_residuals
 from hubbub_decoder.results.plot_style import figure_of, shorten
+from hubbub_decoder.results.residuals import bit_residuals
 from hubbub_decoder.results.terminal import TerminalDocument
 from tests.support.every_kind import METRICS
 

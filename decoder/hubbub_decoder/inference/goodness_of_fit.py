@@ -1,7 +1,7 @@
 """Goodness-of-fit tests: can any set of strings, in any shares, explain the reports under the metric's parameters?
 
 The tests do not use the candidates, so unlisted strings do not fail them. Wrong parameters, another hash scheme, fabricated
-reports and missing cohorts do. The residuals of the bits, which need no test, show where the estimates of candidates do not fit.
+reports and missing cohorts do.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.summary.plausibility import ones_distributions
 from hubbub_decoder.array_types import Flags, Floats
-from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.distributions import chi2, norm, student_t
-from hubbub_decoder.model.evidence import Collected, Evidence, bit_shares
+from hubbub_decoder.model.evidence import bit_shares
 from hubbub_decoder.model.pattern_likelihood import FilterTable, supports_pattern_likelihood
 from hubbub_decoder.model.random_string import RandomStringMoments, md5_bit_probabilities
-from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.estimates import FitTest
+from hubbub_decoder.result import Result
 
 _MIN_EXPECTED_COUNT = 5.0  # per cell, Cochran's rule; cells with smaller expectations are merged
 _REWEIGHTINGS = 3
@@ -32,6 +30,34 @@ _MIN_COHORTS = 32
 _RELATIVE_RANK_TOLERANCE = 1e-13
 _MIN_REPORTS_PER_COHORT = 30
 _ASSUMED_SIZE_SHARES = (0.1, 0.1, 0.8)  # of strings with 0, 1 and 2 bits: fixed weights of the numbers of ones
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FitTest(Result):
+    """Goodness-of-fit test of the reports.
+
+    The null hypothesis is that some set of strings and shares explains the reports under the metric's parameters.
+
+    Attributes
+    ----------
+    name
+        `patterns`, `patterns_of_one_cohort`, `number_of_ones`, `coincident_hashes`, `equal_cohorts`, `ones_by_cohort`,
+        `share_with_value`, `thresholds` or `even_bits`.
+    statistic
+        Chi-squared statistic under the null hypothesis. For `even_bits`, squared standard errors.
+    degrees_of_freedom
+        Degrees of freedom of the statistic.
+    p_value
+        p-value in [0, 1], Bonferroni-corrected for the number of cohorts or bits that the test examines.
+    """
+
+    name: str
+    statistic: float
+    degrees_of_freedom: int
+    p_value: float
+
+    def __repr__(self) -> str:
+        return f"<FitTest {self.name}: p = {self.p_value:.2g}>"
 
 
 def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTest, ...]:
@@ -309,42 +335,3 @@ def _small_cells(expected: Floats) -> Flags:
     merged = np.zeros(len(expected), np.bool_)
     merged[order[: first if first > 1 else 0]] = True
     return merged
-
-
-def bit_residuals(summary: Collected, decoding: Decoding, design: DesignMatrix | None = None) -> Floats | None:
-    """Residuals of the bit counts after the estimates of a string metric, in standard errors: (m, k); nan where a cohort has no reports.
-
-        z_cj = (ones_cj - n_c v_cj) / sqrt(r n_c v_cj (1 - v_cj))        v_cj = p* + (q* - p*) t_cj
-
-    t_cj is the share of reports with bit j that the estimates predict in cohort c. Unlisted strings without known bits count as random
-    strings. r is the number of periods if the same clients report in each, because their noise repeats, and 1 otherwise.
-
-    summary : of which `decoding` is the result
-    design  : of the candidates, if their bits are not those of the metric's hash scheme
-    returns : None for another kind, because its estimates fit all counts exactly, and if the share of unlisted strings is not determined
-    """
-    if not decoding.metric.kind.needs_candidates:
-        return None
-    if design is None:
-        design = design_matrix([estimate.candidate for estimate in decoding], decoding.metric.params)
-    return evidence_residuals(Evidence(summary).held_out(), decoding, design)
-
-
-def evidence_residuals(evidence: Evidence, decoding: Decoding, design: DesignMatrix) -> Floats | None:
-    """Return the residuals of `bit_residuals` from the evidence of the clients that report whole values."""
-    params, unlisted = decoding.metric.params, decoding.unlisted.share
-    if np.isnan(unlisted):
-        return None
-    shares = {estimate.candidate: estimate.share for estimate in decoding}
-    listed = design.matrix @ np.nan_to_num([shares[group[0]] for group in design.groups])
-    true = listed.reshape(params.num_cohorts, params.num_bits)
-    for string in decoding.unlisted_strings:
-        unlisted -= string.share
-        for cohort in string.signature:
-            true[cohort.cohort, list(cohort.bits)] += string.share
-    true += unlisted * evidence.random_string.mean
-    rate = params.mechanism.p_star + (params.mechanism.q_star - params.mechanism.p_star) * np.clip(true, 0, 1)
-    counts, n = evidence.counts, evidence.counts.reports[:, None]
-    repeated = len(counts.periods) if decoding.same_clients else 1
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((counts.ones - n * rate) / np.sqrt(repeated * n * rate * (1 - rate)))

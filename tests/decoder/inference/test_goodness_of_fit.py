@@ -12,14 +12,14 @@ from hubbub import Metric, Params
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
-from hubbub_decoder.model.pattern_likelihood import FilterTable
-from hubbub_decoder.results.estimates import FitTest
-from hubbub_decoder.results.goodness_of_fit import (
+from hubbub_decoder.inference.goodness_of_fit import (
+    FitTest,
     TabulatedComponents,
     fit_mixture,
     mixture_chi_squared,
     run_fit_tests,
 )
+from hubbub_decoder.model.pattern_likelihood import FilterTable
 from hubbub_decoder.simulation import simulate_reports
 
 ALPHA = 1e-6
