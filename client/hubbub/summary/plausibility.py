@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from hubbub.metrics.params import Params
 from hubbub.summary.counting import CountProfile
+from hubbub.summary.mixtures import TabulatedComponents, fit_shares
 
 FALSE_ALARM_RATE = 1e-6
 TAIL_PROBABILITY = 1e-9
@@ -129,13 +130,14 @@ def binned_distributions(blocks: tuple[Params, ...]) -> tuple[Distributions, NDA
 def divergence(observed: NDArray[np.int64], distributions: Distributions) -> float:
     """Return a lower bound of min over w of n KL(observed || w @ distributions), close to the minimum.
 
-    Maximizes the likelihood of the mixture weights w: vertex exchange, then a Newton step on the active weights. The distance to the
+    Maximizes the likelihood of the mixture weights w: vertex exchange, then a scoring step on the active weights. The distance to the
     maximum is at most n (largest derivative - 1), which is subtracted, so the result never exceeds the true minimum.
 
     observed : (K,) counts        distributions : (h + 1, K) probabilities
     """
     n = int(observed.sum())
-    share, components = observed[observed > 0] / n, distributions[:, observed > 0]
+    seen = observed > 0
+    share, components = observed[seen] / n, distributions[:, seen]
     weights = np.full(len(distributions), 1 / len(distributions))
     if not (weights @ components).all():
         return math.inf  # a bin with reports has probability 0
@@ -145,8 +147,13 @@ def divergence(observed: NDArray[np.int64], distributions: Distributions) -> flo
         if gap < _GAP_TOLERANCE:
             break
         weights = _exchange_weights(weights, derivative, share, components)
-        weights = _newton_step(weights, share, components)
-    return max(n * float(share @ np.log(share / (weights @ components))) - gap, 0)
+        weights = _scoring_step(weights, observed / n, distributions)
+    return max(n * _divergence_per_report(share, weights @ components) - gap, 0)
+
+
+def _divergence_per_report(share: Distributions, mixture: Distributions) -> float:
+    """KL(share || mixture) over bins with reports; infinite if the mixture has probability 0 in one."""
+    return float(share @ np.log(share / mixture)) if mixture.all() else math.inf
 
 
 def _exchange_weights(
@@ -165,23 +172,19 @@ def _exchange_weights(
     return moved
 
 
-def _newton_step(weights: Distributions, share: Distributions, components: Distributions) -> Distributions:
-    """Return weights after a Newton step on the active weights, cut at the boundary; unchanged if the likelihood would fall."""
-    active = np.flatnonzero(weights)
-    scaled = components[active] / (weights @ components)
-    border = np.ones((len(active), 1))
-    system = np.block([[(scaled * share) @ scaled.T, border], [border.T, np.zeros((1, 1))]])
+def _scoring_step(weights: Distributions, share: Distributions, distributions: Distributions) -> Distributions:
+    """Return weights after a step of Fisher scoring on the active weights, cut at the boundary; unchanged if the likelihood would fall."""
+    active, mixture, seen = np.flatnonzero(weights), weights @ distributions, share > 0
     step = np.zeros_like(weights)
-    step[active] = np.linalg.lstsq(system, np.append(scaled @ share, 0), rcond=None)[0][:-1]
+    step[active] = fit_shares(share, TabulatedComponents(distributions[active].T), mixture)[0] - weights[active]
     left = np.divide(weights, -step, out=np.full_like(weights, np.inf), where=step < 0)
     moved: Distributions = weights + min(1.0, left.min()) * step
     if left.min() <= 1:
         moved[left.argmin()] = 0
     moved = np.maximum(moved, 0)
     moved /= moved.sum()
-    mixture = moved @ components
-    better = bool(mixture.all()) and share @ np.log(mixture / (weights @ components)) > 0
-    return moved if better else weights
+    after, before = (_divergence_per_report(share[seen], of_bins[seen]) for of_bins in (moved @ distributions, mixture))
+    return moved if after < before else weights
 
 
 def log_divergence_bound(distance: float, num_bins: int) -> float:

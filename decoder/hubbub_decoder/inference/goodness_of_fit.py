@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub.summary.mixtures import Components, TabulatedComponents, fit_shares
 from hubbub.summary.plausibility import ones_distributions
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.model.distributions import chi2, norm, student_t
@@ -27,7 +27,6 @@ _MIN_EXPECTED_COUNT = 5.0  # per cell, Cochran's rule; cells with smaller expect
 _REWEIGHTINGS = 3
 _MAX_BITS_FOR_COHORT_TEST = 10
 _MIN_COHORTS = 32
-_RELATIVE_RANK_TOLERANCE = 1e-13
 _MIN_REPORTS_PER_COHORT = 30
 _ASSUMED_SIZE_SHARES = (0.1, 0.1, 0.8)  # of strings with 0, 1 and 2 bits: fixed weights of the numbers of ones
 
@@ -252,36 +251,7 @@ def _chi_squared_test(name: str, fit: tuple[float, int] | None, periods: int, nu
     return FitTest(name, statistic, freedom, min(1.0, num_tests * float(chi2.sf(statistic, freedom))))
 
 
-class _Components(Protocol):
-    """Components of a mixture over cells, R = P(cell | component), by the sums that a fit needs."""
-
-    def mixture(self, theta: Floats) -> Floats:
-        """R theta, (cells,)."""
-
-    def score(self, weights: Floats) -> Floats:
-        """R' w, (components,)."""
-
-    def information(self, weights: Floats) -> Floats:
-        """R' diag(w) R, (components, components)."""
-
-
-@dataclass(frozen=True, eq=False)
-class TabulatedComponents:
-    """Components given by the table R, (cells, components)."""
-
-    probabilities: Floats
-
-    def mixture(self, theta: Floats) -> Floats:
-        return np.asarray(self.probabilities @ theta)
-
-    def score(self, weights: Floats) -> Floats:
-        return np.asarray(self.probabilities.T @ weights)
-
-    def information(self, weights: Floats) -> Floats:
-        return np.asarray(self.probabilities.T @ (self.probabilities * weights[:, None]))
-
-
-def mixture_chi_squared(counts: NDArray[np.int64], components: _Components) -> tuple[float, int] | None:
+def mixture_chi_squared(counts: NDArray[np.int64], components: Components) -> tuple[float, int] | None:
     """Pearson's chi-squared and degrees of freedom of counts against all mixtures of the components.
 
         minimize over theta   sum_s (c_s - lambda_s)**2 / lambda_s        lambda = R theta
@@ -291,39 +261,21 @@ def mixture_chi_squared(counts: NDArray[np.int64], components: _Components) -> t
     """
     size = len(components.score(np.zeros(len(counts))))
     expected = counts.sum() * components.mixture(np.full(size, 1 / size))
-    least, separate = expected * 1e-3, np.zeros(len(counts), np.bool_)
+    least = expected * 1e-3
     for _ in range(_REWEIGHTINGS):
-        expected = np.maximum(fit_mixture(counts, components, np.maximum(expected, least), separate)[0], least)
+        shares, _ = fit_shares(counts, components, np.maximum(expected, least))
+        expected = np.maximum(components.mixture(shares), least)
     merged = _small_cells(expected)
     cells = np.append(expected[~merged], expected[merged].sum() if merged.any() else [])
     if cells.min() < _MIN_EXPECTED_COUNT:
         return None
-    fitted, rank = fit_mixture(counts, components, expected, merged)
-    deviations = counts - fitted
+    shares, rank = fit_shares(counts, components, expected, merged)
     freedom = len(cells) - rank
     if freedom <= 0:
         return None
+    deviations = counts - components.mixture(shares)
     deviations = np.append(deviations[~merged], deviations[merged].sum() if merged.any() else [])
     return float(np.sum(deviations**2 / cells)), freedom
-
-
-def fit_mixture(
-    counts: NDArray[np.int64], components: _Components, expected: Floats, merged: Flags
-) -> tuple[Floats, int]:
-    """Expected counts of the best mixture by weighted least squares with weights 1/expected, and its rank.
-
-    merged : (s,) cells that count as one
-    """
-    weights = np.where(merged, 0, 1 / np.maximum(expected, np.finfo(float).tiny))
-    information, score = components.information(weights), components.score(weights * counts)
-    if merged.any():
-        together = components.score(merged.astype(np.float64))
-        information += np.outer(together, together) / expected[merged].sum()
-        score += together * (counts[merged].sum() / expected[merged].sum())
-    values, vectors = np.linalg.eigh(information)
-    kept = values > _RELATIVE_RANK_TOLERANCE * values[-1]
-    directions = vectors[:, kept]
-    return components.mixture(directions @ ((directions.T @ score) / values[kept])), int(kept.sum())
 
 
 def _small_cells(expected: Floats) -> Flags:

@@ -14,8 +14,6 @@ from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
 from hubbub_decoder.inference.goodness_of_fit import (
     FitTest,
-    TabulatedComponents,
-    fit_mixture,
     mixture_chi_squared,
     run_fit_tests,
 )
@@ -63,20 +61,6 @@ def test_exact_mixture_has_chi_squared_zero() -> None:
     statistic, freedom = mixture_chi_squared(shares, table) or (np.nan, 0)
     assert freedom == 227
     assert statistic == pytest.approx(0, abs=1e-3)
-
-
-def test_merged_cells_are_fitted_as_one_cell(unseen_seed: int) -> None:
-    """Weighted least squares over the rows of the table, those of the merged cells added up."""
-    rng = np.random.default_rng(unseen_seed)
-    table, counts, expected = rng.random((40, 3)), rng.integers(100, size=40), rng.uniform(1, 50, 40)
-    merged = np.arange(40) < 7
-    rows = np.vstack([table[7:], table[:7].sum(axis=0)])
-    cells, numbers = np.append(expected[7:], expected[:7].sum()), np.append(counts[7:], counts[:7].sum())
-    root = np.sqrt(cells)
-    theta = np.linalg.lstsq(rows / root[:, None], numbers / root, rcond=None)[0]
-    fitted, rank = fit_mixture(counts, TabulatedComponents(table), expected, merged)
-    assert fitted == pytest.approx(table @ theta)
-    assert rank == 3
 
 
 @pytest.mark.slow
