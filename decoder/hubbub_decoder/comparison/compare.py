@@ -223,12 +223,11 @@ def _string_changes(fit: ChangeFit, design: DesignMatrix, decodings: Sequence[De
     variances = result.variances if decodings[0].target == "population" else result.reporter_variances
     errors, d = np.sqrt(variances), result.shares
     known = np.isfinite(d) & np.isfinite(errors)
-    sides = ((result.null_distribution, result.p_values, result.retested), fit.decreases)
+    sides = (result.tests, fit.decreases)
     one_sided, reaches = [], []
     for sign, (null, tested, retested) in zip((1, -1), sides, strict=True):
         p = _tail(null, sign * d, errors)
-        again = np.zeros(len(d), bool) if retested is None else retested
-        one_sided.append(np.where(again, np.fmax(p, tested), p))
+        one_sided.append(np.where(retested, np.fmax(p, tested), p))
         reaches.append(float(norm.isf((1 - confidence) / 2)) if null is None else null.quantile((1 - confidence) / 2))
     p = np.where(known, np.minimum(1, 2 * np.minimum(*one_sided)), np.nan)
     low, high = d - reaches[0] * errors, d + reaches[1] * errors

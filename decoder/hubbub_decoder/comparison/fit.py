@@ -134,7 +134,7 @@ def _fit_fixed_effects(
             turned, sign * solution, covariance, signed, random_string.mean, filters, len(cohorts)
         )
 
-    return ChangeFit(fit.with_tests(tests(1)), tests(-1), overlap)
+    return ChangeFit(replace(fit, tests=tests(1)), tests(-1), overlap)
 
 
 def _trace_of_product(matrix: Floats, root: Floats) -> float:

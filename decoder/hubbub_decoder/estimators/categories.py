@@ -31,8 +31,9 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import CandidateError
-from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.estimators.fit_result import NO_STRINGS, FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw, Sampling
+from hubbub_decoder.inference.multiple_testing import CandidateTests
 from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import ONCE, Repetition
@@ -76,11 +77,13 @@ def fit_categories(evidence: Evidence, selected: Sequence[str]) -> FitResult:
         shares=shares[shown],
         variances=population,
         reporter_variances=reporters,
-        p_values=np.full(len(shown), np.nan),
         totals=totals,
         total_variances=of_totals,
         total_reporter_variances=of_totals_among_reporters,
         null_error=math.nan,
+        tests=CandidateTests.unknown(len(shown)),
+        cumulants=ErrorCumulants.zero(len(shown)),
+        nuisance=NO_STRINGS,
     )
 
 

@@ -1,4 +1,4 @@
-"""Result of an estimator: shares with two kinds of variance, totals, p-values.
+"""Result of an estimator: shares with two kinds of variance, totals and tests, and the nuisance parameters of the fit.
 
 Every estimator returns a `FitResult`; `results/build.py` turns it into a `Decoding`. A share is estimated with two variances, since two
 questions can be asked of it (docs/explanation/mathematics.md, section 5):
@@ -9,6 +9,7 @@ questions can be asked of it (docs/explanation/mathematics.md, section 5):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -20,7 +21,6 @@ from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.inference.error_law import ErrorCumulants
 from hubbub_decoder.inference.influence import ReportInfluence
 from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, score_candidates
-from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.random_string import RandomFilters
 
 _MAX_NULL_PART = 1e-6  # relative length of a contrast inside the null space, above which it counts as undetermined
@@ -73,41 +73,47 @@ class Crowding:
 
 
 @dataclass(frozen=True, eq=False)
+class Nuisance:
+    """Nuisance parameters of a fit of strings: what explains the reports besides the shares that are asked for.
+
+    expected          : (M + 1,) shares of the candidates and of the unlisted strings that together explain the reports best
+    unlisted_variance : tau**2, the sum of squared shares of the unlisted strings, and its standard error
+    crowding          : of message passing; None: another estimator
+    """
+
+    expected: Floats
+    unlisted_variance: float
+    unlisted_variance_error: float
+    crowding: Crowding | None = None
+
+
+NO_STRINGS = Nuisance(np.empty(0), math.nan, math.nan)
+"""Nuisance parameters where every value is known, so that no string is unlisted."""
+
+
+@dataclass(frozen=True, eq=False)
 class FitResult:
     """Estimated shares of M candidates (columns of a design matrix) and of three totals.
 
     shares, variances, reporter_variances : (M,) unbiased, so possibly negative; nan where the reports do not determine the share
-    p_values          : (M,) of the hypothesis that no client reported the candidate; nan where it is not tested
     totals, total_variances, total_reporter_variances : (3,) of the candidates together, the unlisted strings, and both together
-    null_error        : typical standard error of a candidate that no client reported, as a share of a population
-    unlisted_variance : tau**2, the sum of squared shares of the unlisted strings, and its standard error; nan where no string can be unlisted
-    null_distribution : of error / standard error; None: the standard normal
-    retested          : (M,) whether the p-value comes from a test with the candidate left out; None: none does
-    cumulants         : of the noise of the estimates, for its skewness; None: normal
-    covariance        : (M + 1, M + 1) of the candidates' shares and the unlisted share of a population, from estimators without priors
-    null_space        : (M + 1, d) orthonormal directions that the reports do not determine, from estimators without priors
-    expected          : (M + 1,) shares of the candidates and of the unlisted strings that together explain the reports best; None: categories
-    crowding          : of message passing; None: another estimator
-    influence         : function of some candidates (D,) that returns the influence of one report on their estimates; None: unknown
+    null_error : typical standard error of a candidate that no client reported, as a share of a population
+    tests      : of the hypotheses that no client reported a candidate
+    cumulants  : of the noise of the estimates, for its skewness
+    nuisance   : parameters that are not asked for
+    influence  : function of some candidates (D,) that returns the influence of one report on their estimates; None: unknown
     """
 
     shares: Floats
     variances: Floats
     reporter_variances: Floats
-    p_values: Floats
     totals: Floats
     total_variances: Floats
     total_reporter_variances: Floats
     null_error: float
-    unlisted_variance: float = np.nan
-    unlisted_variance_error: float = np.nan
-    null_distribution: NullDistribution | None = None
-    retested: Flags | None = None
-    cumulants: ErrorCumulants | None = None
-    covariance: Floats | None = None
-    null_space: Floats | None = None
-    expected: Floats | None = None
-    crowding: Crowding | None = None
+    tests: CandidateTests
+    cumulants: ErrorCumulants
+    nuisance: Nuisance
     influence: Callable[[Indices], ReportInfluence] | None = None
 
     @classmethod
@@ -134,17 +140,15 @@ class FitResult:
             shares=shares,
             variances=of_population,
             reporter_variances=of_reporters,
-            p_values=np.where(known, tests.p_values, 1),
             totals=totals[0],
             total_variances=totals[1],
             total_reporter_variances=totals[2],
-            expected=np.append(estimates.posterior_means, estimates.fixed_effects[0]),
             null_error=float(np.sqrt(np.median(raw[known]))) if known.any() else np.inf,
-            unlisted_variance=unlisted_variance[0],
-            unlisted_variance_error=unlisted_variance[1],
-            null_distribution=tests.null_distribution,
-            retested=tests.retested & known,
-            crowding=crowding,
+            tests=tests._replace(p_values=np.where(known, tests.p_values, 1), retested=tests.retested & known),
+            cumulants=ErrorCumulants.zero(len(shares)),
+            nuisance=Nuisance(
+                np.append(estimates.posterior_means, estimates.fixed_effects[0]), *unlisted_variance, crowding
+            ),
             influence=influence,
         )
 
@@ -174,25 +178,14 @@ class FitResult:
             shares=np.where(known, solution[:size], np.nan),
             variances=variances,
             reporter_variances=np.where(known, reporter_variances(single[:-1]), np.nan),
-            p_values=np.full(size, np.nan),
             totals=np.where(known_sums, sums @ solution, np.nan),
             total_variances=np.where(known_sums, contrast_variances(sums, covariance), np.nan),
             total_reporter_variances=np.where(known_sums, reporter_variances(sums), np.nan),
-            expected=solution,
             null_error=float(np.sqrt(np.median(variances[known]))) if known.any() else np.inf,
-            unlisted_variance=unlisted_variance[0],
-            unlisted_variance_error=unlisted_variance[1],
-            covariance=covariance,
-            null_space=null_space,
+            tests=CandidateTests.unknown(size),
+            cumulants=ErrorCumulants.zero(size),
+            nuisance=Nuisance(solution, *unlisted_variance),
         )
-
-    def with_tests(self, tests: CandidateTests) -> FitResult:
-        """Return the same result with its tests."""
-        return replace(self, **tests._asdict())
-
-    def with_cumulants(self, cumulants: ErrorCumulants) -> FitResult:
-        """Return the same result with the noise cumulants of its estimates."""
-        return replace(self, cumulants=cumulants)
 
     def with_unlisted(self, number: int) -> FitResult:
         """Return the result with the last columns (`number`) counted as unlisted strings, not as candidates.
@@ -208,9 +201,8 @@ class FitResult:
             shares=self.shares[:listed],
             variances=self.variances[:listed],
             reporter_variances=self.reporter_variances[:listed],
-            p_values=self.p_values[:listed],
-            retested=None if self.retested is None else self.retested[:listed],
-            cumulants=self.cumulants and self.cumulants.take(slice(listed)),
+            tests=self.tests.take(slice(listed)),
+            cumulants=self.cumulants.take(slice(listed)),
             totals=self.totals + moved * np.array([-1, 1, 0]),
             total_variances=np.maximum(self.total_variances - rest * self.variances[listed:].sum(), 0),
             total_reporter_variances=np.maximum(
@@ -223,21 +215,17 @@ class FitResult:
 
         p_value : of a column that was not fitted; nan: it does not count as tested
         """
-        rows = np.full((4, size), np.nan)
-        rows[3] = p_value
-        rows[:, columns] = self.shares, self.variances, self.reporter_variances, self.p_values
-        shares, variances, reporter_variances, p_values = rows
+        rows = np.full((3, size), np.nan)
+        rows[:, columns] = self.shares, self.variances, self.reporter_variances
+        shares, variances, reporter_variances = rows
         kept, of_kept = np.argsort(columns), self.influence
-        retested = np.zeros(size, bool)
-        retested[columns] = False if self.retested is None else self.retested
         return replace(
             self,
             shares=shares,
             variances=variances,
             reporter_variances=reporter_variances,
-            p_values=p_values,
-            retested=retested,
-            cumulants=None if self.cumulants is None else self.cumulants.expand(columns, size),
+            tests=self.tests.expand(columns, size, p_value),
+            cumulants=self.cumulants.expand(columns, size),
             influence=of_kept and (lambda some: of_kept(kept[np.searchsorted(columns, some, sorter=kept)])),
         )
 

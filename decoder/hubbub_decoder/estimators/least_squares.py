@@ -82,13 +82,13 @@ def fit_least_squares(evidence: Evidence, design: DesignMatrix) -> FitResult:
         return ReportInfluence.from_changes(solution[candidates], changes, evidence.num_reports)
 
     fit = FitResult.from_fixed_effects(solution, covariance, null_space, reporter_variances, (unlisted_variance, error))
-    fit = replace(fit, influence=influence)
     filters = RandomFilters.from_params(evidence.params)
 
     def last_observations() -> Iterator[Observation]:
         return _observations(evidence, blocks, shares, unlisted, unlisted_variance)
 
-    return fit.with_tests(compare_with_filters(fit, solution, covariance, last_observations, w, filters, cohorts))
+    tests = compare_with_filters(fit, solution, covariance, last_observations, w, filters, cohorts)
+    return replace(fit, tests=tests, influence=influence)
 
 
 Observation = tuple[Floats, sparse.csr_array, Floats, Callable[[Floats], float]]

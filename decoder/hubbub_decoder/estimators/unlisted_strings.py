@@ -105,16 +105,17 @@ def _search(evidence: Evidence, design: DesignMatrix, fit: FitResult, left_out: 
     left_out : number of the last columns to count as average unlisted strings
     returns  : None also for a string with most bits of a column: that column's share is not estimated well, and nothing is unlisted
     """
-    if fit.expected is None or not np.isfinite(fit.expected).all() or (design.groups and not fit.expected[:-1].any()):
+    expected = fit.nuisance.expected
+    if not np.isfinite(expected).all() or (design.groups and not expected[:-1].any()):
         return None  # no candidate was subtracted, so each may look like an unlisted string
     kept = len(design.groups) - left_out
-    unlisted = fit.expected[-1] + fit.expected[kept:-1].sum()
-    largest, error = fit.totals[1] + fit.expected[kept:-1].sum(), math.sqrt(fit.total_variances[1])
+    unlisted = expected[-1] + expected[kept:-1].sum()
+    largest, error = fit.totals[1] + expected[kept:-1].sum(), math.sqrt(fit.total_variances[1])
     largest = min(1.0, largest + 4 * error) if math.isfinite(largest + error) else 1.0
     if largest <= 0:
         return None
     columns = design.matrix[:, :kept]
-    listed = (columns @ fit.expected[:kept]).reshape(len(evidence.used), -1)
+    listed = (columns @ expected[:kept]).reshape(len(evidence.used), -1)
     found = find_strings(ResidualBits.from_evidence(evidence, listed, unlisted), largest)
     if found is None:
         return None
@@ -128,7 +129,7 @@ def _remaining_part(residuals: ResidualBits, fit: FitResult) -> float:
 
     Residuals of a fit have the part 1 - rho of the variance of the observations, and of the share of a string with random bits.
     """
-    return min(1.0, max(residuals.variance_ratio(fit.unlisted_variance), _MIN_REMAINING_PART))
+    return min(1.0, max(residuals.variance_ratio(fit.nuisance.unlisted_variance), _MIN_REMAINING_PART))
 
 
 def _from_fit(fit: FitResult, added: list[FoundStrings], first: int, cohorts: Indices) -> tuple[UnlistedFit, ...]:

@@ -47,6 +47,16 @@ class CandidateTests(NamedTuple):
         """Tests of candidates about which nothing is known."""
         return cls(None, np.full(size, np.nan), np.zeros(size, bool))
 
+    def take(self, columns: Indices | slice) -> CandidateTests:
+        """Tests of some candidates."""
+        return self._replace(p_values=self.p_values[columns], retested=self.retested[columns])
+
+    def expand(self, columns: Indices, size: int, p_value: float) -> CandidateTests:
+        """Tests of `size` candidates of which only `columns` (M,) were tested; `p_value` is that of the others."""
+        p_values, retested = np.full(size, p_value), np.zeros(size, bool)
+        p_values[columns], retested[columns] = self.p_values, self.retested
+        return self._replace(p_values=p_values, retested=retested)
+
 
 def score_candidates(
     shares: Floats,

@@ -182,12 +182,12 @@ def fit_columns(evidence: Evidence, kept: DesignMatrix) -> FitResult:
     """
     if _is_pattern_fit(evidence):
         fit = fit_patterns(evidence, kept)
-        return fit.with_cumulants(pattern_noise_cumulants(evidence, kept, fit))
+        return replace(fit, cumulants=pattern_noise_cumulants(evidence, kept, fit))
     fixed = use_fixed_effects(evidence, kept)
     if isinstance(evidence.source, Reports) and within_size_limit(kept) and not is_crowded(evidence, kept):
         return fit_reports_one_step(evidence, kept) if fixed else fit_reports_mixed(evidence, kept)
     fit = fit_least_squares(evidence, kept) if fixed else fit_bits(evidence, kept)
-    return fit.with_cumulants(bit_noise_cumulants(evidence, kept, fit))
+    return replace(fit, cumulants=bit_noise_cumulants(evidence, kept, fit))
 
 
 def _lowest_detection_limit(evidence: Evidence, fit: FitResult, decoding: Decoding) -> float:
@@ -200,7 +200,7 @@ def _lowest_detection_limit(evidence: Evidence, fit: FitResult, decoding: Decodi
         dimensions = params.num_bits - (params.hash_scheme != "google-md5")
     else:
         dimensions = count_filters(params) - 2  # without "no value", and the probabilities sum to 1
-    surely = fit.unlisted_variance - 2 * fit.unlisted_variance_error
+    surely = fit.nuisance.unlisted_variance - 2 * fit.nuisance.unlisted_variance_error
     error = unlisted_std_error(surely, evidence.num_used, dimensions)
     if not error or math.inf in (fit.null_error, decoding.detection_limit):
         return 0.0

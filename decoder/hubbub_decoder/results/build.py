@@ -13,13 +13,13 @@ from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.kinds import Kind
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.estimators.categories import category_intervals, simultaneous_level
-from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.estimators.fit_result import NO_STRINGS, FitResult
 from hubbub_decoder.estimators.items import fit_items
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
-from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw, Sampling
+from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
 from hubbub_decoder.inference.influence import ReportInfluence
 from hubbub_decoder.inference.intervals import detection_limit, normal_interval, selection_adjusted_level
-from hubbub_decoder.inference.multiple_testing import largest_p_values, q_values
+from hubbub_decoder.inference.multiple_testing import CandidateTests, largest_p_values, q_values
 from hubbub_decoder.inference.shrinkage import posterior_shares
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Options, Target
@@ -103,12 +103,13 @@ def build_item_decoding(evidence: Evidence, selected: Sequence[str], options: Op
         shares=law.shares,
         variances=law.variances,
         reporter_variances=law.variances,
-        p_values=law.p_values(),
         totals=unknown,
         total_variances=unknown,
         total_reporter_variances=unknown,
         null_error=fit.null_error,
+        tests=CandidateTests(None, law.p_values(), np.zeros(len(shown), bool)),
         cumulants=law.cumulants,
+        nuisance=NO_STRINGS,
         influence=lambda items: fit.influence.take(shown[items]),
     )
     decoding = _tested_decoding(of_shown, law, [(name,) for name in selected], evidence, options)
@@ -224,35 +225,115 @@ class CategoryIntervals:
 
 def _error_law(fit: FitResult, evidence: Evidence, options: Options) -> ErrorLaw:
     """Distribution of the errors of the shares as those among all reporters, of which these clients are a sample, or of a population."""
-    cumulants = fit.cumulants or ErrorCumulants.zero(len(fit.shares))
-    cumulants = replace(cumulants, variances=cumulants.variances * _variance_inflation(fit, cumulants))
+    cumulants = replace(fit.cumulants, variances=fit.cumulants.variances * _variance_inflation(fit))
     if options.target == "population":
         sampling, variances = Sampling.of_clients(evidence.num_clients), fit.variances
     else:
         sampling = Sampling.of_clients(evidence.num_clients, evidence.num_all_clients)
         variances = fit.reporter_variances
-    return ErrorLaw(fit.shares, variances, cumulants, fit.null_distribution, sampling)
+    return ErrorLaw(fit.shares, variances, cumulants, fit.tests.null_distribution, sampling)
 
 
-def _variance_inflation(fit: FitResult, cumulants: ErrorCumulants) -> float:
+def _variance_inflation(fit: FitResult) -> float:
     """Median ratio of the variances of estimates near 0 to those of each candidate alone: the part of other candidates and unlisted strings.
 
     An estimate x of noise alone is above 0 by chance. Its variance as a share among the reporters, Var - x (1 - x) / N, would be too small.
     """
-    near_zero = (fit.shares < _NOISE * np.sqrt(fit.variances)) & (cumulants.variances > 0)
-    return (
-        max(1.0, float(np.median(fit.variances[near_zero] / cumulants.variances[near_zero])))
-        if near_zero.any()
-        else 1.0
+    alone = fit.cumulants.variances
+    near_zero = (fit.shares < _NOISE * np.sqrt(fit.variances)) & (alone > 0)
+    return max(1.0, float(np.median(fit.variances[near_zero] / alone[near_zero]))) if near_zero.any() else 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Detections:
+    """Which of M candidates are detected, and the intervals and the detection limit that agree with it.
+
+    A candidate is detected if q <= fdr and p < (1 - confidence) / 2. The latter holds exactly where its interval is above 0.
+
+    intervals        : function of a level; it has the p-values p (M,), 1 where a candidate was not tested
+    low, high        : (M,) intervals at the confidence level
+    q_values         : (M,) 1 where a candidate was not tested
+    tested, detected : (M,)
+    limit            : detection limit; nan where no bound on forged reports is known
+    """
+
+    intervals: CandidateIntervals
+    low: Floats
+    high: Floats
+    q_values: Floats
+    tested: Flags
+    detected: Flags
+    limit: float
+
+    @classmethod
+    def of(
+        cls, fit: FitResult, law: ErrorLaw, strata: Indices | None, options: Options, num_forged: float
+    ) -> Detections:
+        """Test all candidates; num_forged : number of reports that may be forged."""
+        tested, fitted = ~np.isnan(fit.tests.p_values), ~np.isnan(fit.shares)
+        intervals = _received_intervals(fit, law)
+        if num_forged:
+            intervals = _honest_intervals(fit, intervals, num_forged)
+        p, q = intervals.p_values, np.ones(len(tested))
+        q[tested] = q_values(p[tested], options.fdr, None if strata is None else strata[tested])
+        moved = (fit.shares - intervals.lower.shares)[tested & fitted]
+        limit = _detection_limit(fit, law, options.fdr) + (float(np.median(moved)) if moved.size else 0.0)
+        detected = (q <= options.fdr) & (p < (1 - options.confidence) / 2) & fitted
+        return cls(intervals, *intervals(options.confidence), q, tested, detected, limit)
+
+    def adjusted_intervals(self, confidence: float) -> tuple[Floats, Floats]:
+        """Intervals of the detected candidates that are adjusted for their selection, (M,) and (M,); nan for the others."""
+        found, tested = int(self.detected.sum()), int(self.tested.sum())
+        if not found:
+            low, high = np.full((2, len(self.detected)), np.nan)
+            return low, high
+        low, high = self.intervals(selection_adjusted_level(1 - confidence, found, tested))
+        # The expansion of a skewed law may cross itself far out, but a higher level never excludes more.
+        low, high = np.minimum(self.low, low), np.maximum(self.high, high)
+        return np.where(self.detected, low, np.nan), np.where(self.detected, high, np.nan)
+
+
+def _received_intervals(fit: FitResult, law: ErrorLaw) -> CandidateIntervals:
+    """Intervals and p-values from the reports as they were received.
+
+    p is that of the error law. Where a candidate was tested again, p is that of this test, and at least that of noise alone.
+    """
+    tested, fitted, retested = ~np.isnan(fit.tests.p_values), ~np.isnan(fit.shares), fit.tests.retested
+    of_tests = np.where(tested, fit.tests.p_values, 1)
+    p = np.select(
+        [retested, tested & fitted], [np.maximum(of_tests, law.noise_p_values()), law.p_values()], default=of_tests
+    )
+    return CandidateIntervals(law, law, p, retested, np.arange(len(p)))
+
+
+def _honest_intervals(fit: FitResult, received: CandidateIntervals, num_forged: float) -> CandidateIntervals:
+    """Intervals from the least and the largest estimates without the forged reports, and p-values of the least.
+
+    A candidate that was tested again has an error as much larger as that test found. Without a bound, nothing is known.
+    """
+    law, (least, largest) = received.lower, np.full((2, len(fit.shares)), np.nan)
+    known, forged = np.flatnonzero(~np.isnan(fit.shares)), 0.0
+    for some in np.split(known, range(_CANDIDATES_AT_ONCE, len(known), _CANDIDATES_AT_ONCE)):
+        if fit.influence is not None and len(some):
+            influence = fit.influence(some)
+            least[some], largest[some] = influence.honest_shares(fit.shares[some], num_forged)
+            forged = max(forged, min(num_forged / float(np.min(influence.num_reports)), 1 - 1e-9))
+    factors = np.maximum(law.scales(received.p_values, received.retested), 1)
+    return CandidateIntervals(
+        lower=law.of_honest(least, forged),
+        upper=law.of_honest(largest, forged),
+        p_values=np.nan_to_num(law.of_honest(least / factors, forged).p_values(), nan=1.0),
+        retested=np.zeros(len(fit.shares), bool),
+        order=received.order,
     )
 
 
 def _detection_limit(fit: FitResult, law: ErrorLaw, fdr: float) -> float:
     """Detection limit of a candidate of typical skewness."""
-    tested = ~np.isnan(fit.p_values)
+    tested = ~np.isnan(fit.tests.p_values)
     skewness = law.skewness(np.zeros_like(fit.shares))[tested & ~np.isnan(fit.shares)]
     typical = float(np.median(skewness)) if skewness.size else 0.0
-    return detection_limit(fit.null_error, max(1, int(tested.sum())), fdr, fit.null_distribution, typical)
+    return detection_limit(fit.null_error, max(1, int(tested.sum())), fdr, fit.tests.null_distribution, typical)
 
 
 def _tested_decoding(
@@ -263,94 +344,40 @@ def _tested_decoding(
     options: Options,
     strata: Indices | None = None,
 ) -> Decoding:
-    """Decoding of all groups of candidates, with tests, and their intervals at other levels.
-
-    A candidate is detected if q <= fdr and p < (1 - confidence) / 2. The latter holds exactly where its interval is above 0.
-    """
-    confidence, fdr = options.confidence, options.fdr
-    tested, fitted = ~np.isnan(fit.p_values), ~np.isnan(fit.shares)
-    retested = np.zeros(len(fitted), bool) if fit.retested is None else fit.retested
-    p = np.where(tested, fit.p_values, 1)
-    p = np.where(
-        tested & fitted & ~retested, law.p_values(), np.where(retested, np.maximum(p, law.noise_p_values()), p)
-    )
-    limit = _detection_limit(fit, law, fdr)
-    laws = law, law
-    if options.fabricated:
-        laws, p = _honest_laws(fit, law, p, retested, options.fabricated * evidence.num_all_reports)
-        moved = (fit.shares - laws[0].shares)[tested & fitted]
-        limit += float(np.median(moved)) if moved.size else 0.0  # nan where no bound is known
-        retested = np.zeros(len(fitted), bool)
-    q = np.ones(len(p))
-    q[tested] = q_values(p[tested], fdr, None if strata is None else strata[tested])
-    of_level = CandidateIntervals(*laws, p, retested, np.arange(len(p)))
-    low, high = of_level(confidence)
-    detected = (q <= fdr) & (p < (1 - confidence) / 2) & fitted
-    adjusted_low, adjusted_high = np.full((2, len(p)), np.nan)
-    if detected.any():
-        # The expansion of a skewed law may cross itself far out, but a higher level never excludes more.
-        adjusted_low, adjusted_high = of_level(
-            selection_adjusted_level(1 - confidence, int(detected.sum()), int(tested.sum()))
-        )
-        adjusted_low = np.where(detected, np.minimum(low, adjusted_low), np.nan)
-        adjusted_high = np.where(detected, np.maximum(high, adjusted_high), np.nan)
+    """Decoding of all groups of candidates, with tests, and their intervals at other levels."""
+    tests = Detections.of(fit, law, strata, options, options.fabricated * evidence.num_all_reports)
+    adjusted_low, adjusted_high = tests.adjusted_intervals(options.confidence)
     std_errors = law.std_errors(fit.shares)
     columns = {
         "share": fit.shares,
         "std_error": std_errors,
-        "low": low,
-        "high": high,
-        "p_value": p,
-        "q_value": q,
+        "low": tests.low,
+        "high": tests.high,
+        "p_value": tests.intervals.p_values,
+        "q_value": tests.q_values,
         "selection_adjusted_low": adjusted_low,
         "selection_adjusted_high": adjusted_high,
         **_posterior_columns(fit, std_errors, evidence.metric.kind, options, strata),
     }
-    known = {name: np.where(fitted, column, np.nan) for name, column in columns.items()}
-    forged = _forged_reports(fit, law, p, detected, retested, options, strata)
-    answers = zip(known["q_value"].tolist(), detected.tolist(), strict=True)
-    found = [None if math.isnan(q_value) else is_detected for q_value, is_detected in answers]
-    decoding = _decoding(fit, _rows(known, groups, found, forged), limit, evidence, options)
-    return replace(decoding, _intervals=replace(of_level, order=_descending(known["share"])))
-
-
-def _honest_laws(
-    fit: FitResult, law: ErrorLaw, p: Floats, retested: Flags, num_forged: float
-) -> tuple[tuple[ErrorLaw, ErrorLaw], Floats]:
-    """Laws of the least and the largest estimates (M,) without the forged reports, and p-values of the least.
-
-    A candidate that was tested again has an error as much larger as that test found. Without a bound, nothing is known.
-    """
-    least, largest = np.full((2, len(p)), np.nan)
-    known, forged = np.flatnonzero(~np.isnan(fit.shares)), 0.0
-    for some in np.split(known, range(_CANDIDATES_AT_ONCE, len(known), _CANDIDATES_AT_ONCE)):
-        if fit.influence is not None and len(some):
-            influence = fit.influence(some)
-            least[some], largest[some] = influence.honest_shares(fit.shares[some], num_forged)
-            forged = max(forged, min(num_forged / float(np.min(influence.num_reports)), 1 - 1e-9))
-    factors = np.maximum(law.scales(p, retested), 1)
-    laws = law.of_honest(least, forged), law.of_honest(largest, forged)
-    return laws, np.nan_to_num(law.of_honest(least / factors, forged).p_values(), nan=1.0)
+    known = {name: np.where(np.isnan(fit.shares), np.nan, column) for name, column in columns.items()}
+    answers = zip(known["q_value"].tolist(), tests.detected.tolist(), strict=True)
+    detected = [None if math.isnan(q_value) else is_detected for q_value, is_detected in answers]
+    forged = _forged_reports(fit, law, tests, options, strata)
+    decoding = _decoding(fit, _rows(known, groups, detected, forged), tests.limit, evidence, options)
+    return replace(decoding, _intervals=replace(tests.intervals, order=_descending(fit.shares)))
 
 
 def _forged_reports(
-    fit: FitResult,
-    law: ErrorLaw,
-    p: Floats,
-    detected: Flags,
-    retested: Flags,
-    options: Options,
-    strata: Indices | None,
+    fit: FitResult, law: ErrorLaw, tests: Detections, options: Options, strata: Indices | None
 ) -> list[int | None]:
     """Least number of forged reports without which each detected candidate, (M,), would not be detected; None: not detected, or unknown."""
+    p, retested, tested = tests.intervals.p_values, tests.intervals.retested, tests.tested
     needed: list[int | None] = [None] * len(p)
-    found, tested = np.flatnonzero(detected), ~np.isnan(fit.p_values)
+    found = np.flatnonzero(tests.detected)
     if fit.influence is None or not len(found):
         return needed
     largest = np.ones(len(p))
-    largest[tested] = largest_p_values(
-        p[tested], options.fdr, int(detected.sum()), None if strata is None else strata[tested]
-    )
+    largest[tested] = largest_p_values(p[tested], options.fdr, len(found), None if strata is None else strata[tested])
     largest = np.minimum(largest, (1 - options.confidence) / 2)
     influence, shares = fit.influence(found), fit.shares[found]
     cuts = law.take(found).cuts(p[found], largest[found], retested[found])
@@ -376,8 +403,8 @@ def _posterior_columns(
     if (math.isnan(total) and kind.needs_candidates) or options.fabricated:
         names = ("posterior_median", "credible_low", "credible_high", "posterior_mean")
         return dict.fromkeys(names, np.full_like(fit.shares, np.nan))
-    crowded = fit.crowding is not None and (fit.crowding.few_cohorts or fit.crowding.unsettled)
-    null = fit.null_distribution if crowded else None
+    crowding = fit.nuisance.crowding
+    null = fit.tests.null_distribution if crowding and (crowding.few_cohorts or crowding.unsettled) else None
     posterior = posterior_shares(
         fit.shares, std_errors, options.confidence, total, strata, null, exclusive=kind.has_exclusive_values
     )

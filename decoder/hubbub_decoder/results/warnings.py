@@ -275,9 +275,8 @@ def undetermined_shares(number: int) -> Iterator[Finding]:
 def undetermined_totals(decoding: Decoding, fit: FitResult) -> Iterator[Finding]:
     """Listed total and unlisted share that cannot be separated; more reports are advised only where they can separate them."""
     if math.isnan(decoding.listed_total.share + decoding.unlisted.share) and not decoding.fabricated:
-        of_bits = math.isnan(fit.totals[0]) or (
-            fit.crowding is not None and not fit.crowding.total_error <= MAX_TOTAL_ERROR
-        )
+        crowding = fit.nuisance.crowding
+        of_bits = math.isnan(fit.totals[0]) or (crowding is not None and not crowding.total_error <= MAX_TOTAL_ERROR)
         remedy = (
             "More reports do not change this. Pass fewer candidates, or use a metric with more cohorts or bits (num_cohorts, num_bits)."
             if of_bits
@@ -293,7 +292,7 @@ def undetermined_totals(decoding: Decoding, fit: FitResult) -> Iterator[Finding]
 
 def unsubtracted_candidates(decoding: Decoding, fit: FitResult) -> Iterator[Finding]:
     """No candidate was subtracted from the others, and they cause more than half of the observations' variance."""
-    crowding = fit.crowding
+    crowding = fit.nuisance.crowding
     if crowding is None or not (crowding.few_cohorts or crowding.unsettled) or not np.isfinite(fit.shares).any():
         return
     if crowding.part > _LARGE_PART:
@@ -362,7 +361,8 @@ def impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> It
             yield Finding("impossible_totals", f"{text} {reason}", remedy, level=Level.PROBLEM)
     if fitted is not None and not decoding.fabricated:
         largest = max(decoding.unlisted.share, 0) + _STANDARD_ERRORS * decoding.unlisted.std_error
-        if fitted.unlisted_variance > largest**2 + _STANDARD_ERRORS * fitted.unlisted_variance_error:
+        variance, error = fitted.nuisance.unlisted_variance, fitted.nuisance.unlisted_variance_error
+        if variance > largest**2 + _STANDARD_ERRORS * error:
             text = f"The bits vary more than an unlisted share of {largest:.1%} can explain."
             yield Finding("impossible_totals", f"{text} {reason}", remedy, level=Level.PROBLEM)
 

@@ -92,7 +92,7 @@ def test_fit_bits_covers_and_has_smaller_errors_than_fixed_effects(unseen_seed: 
         truth = np.array([people.get(name, 0) for name in names]) / 1_000_000
         z = (fitted.shares - truth) / np.sqrt(fitted.variances)
         covered.append([np.mean(np.abs(z[there]) < 1.96) for there in (truth > 0, truth == 0)])
-        found = np.argsort(fitted.p_values)[: np.sum(fitted.p_values < 1e-3)]
+        found = np.argsort(fitted.tests.p_values)[: np.sum(fitted.tests.p_values < 1e-3)]
         false.append(float(np.mean(truth[found] == 0)) if len(found) else 0.0)
     error = np.std(covered, axis=0, ddof=1) / np.sqrt(12)
     assert np.all(np.abs(np.mean(covered, axis=0) - 0.95) < 0.015 + norm.isf(ALPHA / 4) * error)
@@ -108,8 +108,9 @@ def test_fit_bits_estimates_unlisted_variance(unseen_seed: int) -> None:
     counts = simulate(string_metric, people, np.random.default_rng(unseen_seed))
     fitted = fit_bits(Evidence(counts), design_matrix([f"v{i}" for i in range(200)], string_metric.params))
     truth = (170 / 570) ** 2
-    assert fitted.unlisted_variance_error < 0.15 * truth
-    assert abs(fitted.unlisted_variance - truth) < 6 * fitted.unlisted_variance_error
+    unlisted, error = fitted.nuisance.unlisted_variance, fitted.nuisance.unlisted_variance_error
+    assert error < 0.15 * truth
+    assert abs(unlisted - truth) < 6 * error
 
 
 def test_random_filters_score_the_bits_they_set() -> None:

@@ -134,7 +134,10 @@ def test_least_squares_agrees_with_dense_numpy(monkeypatch: pytest.MonkeyPatch, 
     x = np.column_stack([design.matrix.toarray(), np.tile(average.mean, 4)])
     solution, *_ = np.linalg.lstsq(whiten @ x, whiten @ y.ravel(), rcond=None)
     assert np.append(found.shares, found.totals[1]) == pytest.approx(solution, abs=1e-7)
-    assert found.covariance == pytest.approx(np.linalg.inv(x.T @ np.linalg.inv(full) @ x), rel=1e-5, abs=1e-12)
+    covariance, listed = np.linalg.inv(x.T @ np.linalg.inv(full) @ x), np.array([1] * 10 + [0])
+    sums = np.array([listed, 1 - listed, np.ones(11)])
+    assert found.variances == pytest.approx(np.diag(covariance)[:10], rel=1e-5)
+    assert found.total_variances == pytest.approx(np.diag(sums @ covariance @ sums.T), rel=1e-5)
 
 
 def test_least_squares_without_noise_is_exact() -> None:
@@ -215,4 +218,4 @@ def test_least_squares_estimates_unlisted_variance(unseen_seed: int) -> None:
     )
     error = np.std(scatters, ddof=1) / math.sqrt(20)
     assert abs(np.mean(scatters) - 0.09) < 0.01 + 6 * error
-    assert none.unlisted_variance < 6 * none.unlisted_variance_error
+    assert none.nuisance.unlisted_variance < 6 * none.nuisance.unlisted_variance_error

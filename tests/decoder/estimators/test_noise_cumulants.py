@@ -12,11 +12,12 @@ from scipy.stats import norm
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.estimators.fit_result import NO_STRINGS, FitResult
 from hubbub_decoder.estimators.noise_cumulants import bit_noise_cumulants, pattern_noise_cumulants
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.simulated_information import draw_reports, score_cumulants
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
+from hubbub_decoder.inference.multiple_testing import CandidateTests
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices
@@ -31,8 +32,9 @@ FEW_ONES = Params(num_bits=16, num_hashes=1, num_cohorts=COHORTS, prob_p=3.4e-4,
 def fit_of(shares: Floats) -> FitResult:
     """Fit with given shares, small errors, and everything else listed or without a value."""
     size, nan = len(shares), np.full(len(shares), np.nan)
-    totals = np.array([shares.sum(), 0.0, shares.sum()])
-    return FitResult(shares, np.full(size, 1e-12), nan, nan, totals, totals, totals, 0.0)
+    totals, tests = np.array([shares.sum(), 0.0, shares.sum()]), CandidateTests.unknown(len(shares))
+    noise = ErrorCumulants.zero(size)
+    return FitResult(shares, np.full(size, 1e-12), nan, totals, totals, totals, 0.0, tests, noise, NO_STRINGS)
 
 
 def estimates_of(ones: NDArray[np.int64], reports: float, design: DesignMatrix, column: int) -> Floats:
@@ -134,10 +136,10 @@ def test_score_cumulants_of_one_bit_reports_equal_those_of_their_bits(unseen_see
 
 def test_fit_without_its_last_columns_keeps_retests_and_cumulants_of_the_others() -> None:
     """Regression: a fit with a retested candidate and an unlisted string of its own could not be expanded."""
-    fit = replace(fit_of(np.array([0.1, 0.2, 0.3])), retested=np.array([False, True, True]))
-    fit = fit.with_cumulants(ErrorCumulants(*np.arange(12.0).reshape(4, 3)))
+    fit = fit_of(np.array([0.1, 0.2, 0.3]))
+    tests = fit.tests._replace(p_values=np.array([0.1, 0.2, 0.3]), retested=np.array([False, True, True]))
+    fit = replace(fit, tests=tests, cumulants=ErrorCumulants(*np.arange(12.0).reshape(4, 3)))
     expanded = fit.with_unlisted(1).expand(np.array([0, 2]), 4, 1.0)
-    assert expanded.retested is not None
-    assert expanded.cumulants is not None
-    assert expanded.retested.tolist() == [False, False, True, False]
+    assert expanded.tests.p_values.tolist() == [0.1, 1, 0.2, 1]
+    assert expanded.tests.retested.tolist() == [False, False, True, False]
     assert expanded.cumulants.third.tolist() == [6, 0, 7, 0]

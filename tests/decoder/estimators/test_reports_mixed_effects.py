@@ -282,8 +282,8 @@ def test_unlisted_variance_is_right_with_many_candidates_in_few_cohorts(unseen_s
         unlisted = 0.25 * sum(people.values())
         reports = simulated(params, people | {f"{tag}-unlisted": int(unlisted)}, int(rng.integers(1 << 62)))
         fitted = fit_reports_mixed(Evidence(reports), design_matrix(list(people), params))
-        assert fitted.unlisted_variance == pytest.approx((unlisted / reports.num_reports) ** 2, rel=0.5)
-        assert fitted.unlisted_variance_error < 0.3 * fitted.unlisted_variance
+        assert fitted.nuisance.unlisted_variance == pytest.approx((unlisted / reports.num_reports) ** 2, rel=0.5)
+        assert fitted.nuisance.unlisted_variance_error < 0.3 * fitted.nuisance.unlisted_variance
 
 
 @pytest.mark.slow

@@ -23,8 +23,9 @@ from hubbub.summary.plausibility import find_implausible
 from hubbub_decoder import CandidateError, Decoding, Estimate, Finding, Level, OutputError, ShareEstimate, decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.estimators import message_passing
-from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.inference.multiple_testing import q_values
+from hubbub_decoder.estimators.fit_result import NO_STRINGS, FitResult
+from hubbub_decoder.inference.error_law import ErrorCumulants
+from hubbub_decoder.inference.multiple_testing import CandidateTests, q_values
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Options
 from hubbub_decoder.report.decoding_page import render_decoding
@@ -320,7 +321,8 @@ def test_total_with_standard_error_above_a_quarter_is_undetermined(error: float,
     counts = BitCounts(HOMEPAGE, np.full(8, 100), np.full((8, 16), 40))
     one = np.array([0.1])
     totals, variances = np.array([0.5, -0.4, 0.9]), np.array([0.1, error, 0.1]) ** 2
-    fit = FitResult(one, one, one, one, totals, variances, variances, null_error=0.1)
+    tests, noise = CandidateTests(None, one, np.zeros(1, bool)), ErrorCumulants.zero(1)
+    fit = FitResult(one, one, one, totals, variances, variances, 0.1, tests, noise, NO_STRINGS)
     unlisted = build_decoding(fit, [("a",)], Evidence(counts), Options()).unlisted
     assert math.isnan(unlisted.share) is math.isnan(unlisted.low) is not determined
 

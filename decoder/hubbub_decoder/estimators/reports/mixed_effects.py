@@ -15,7 +15,7 @@ docs/explanation/mathematics.md, equation (11.6) ("Many candidates"); decision 4
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -128,7 +128,7 @@ def fit_reports_mixed(evidence: Evidence, design: DesignMatrix, *, seed: int = 0
         influence=influence,
     )
     effective = evidence.num_reports / noise_effect(design.params, repetition)
-    return fit.with_cumulants(score_cumulants(mixture, expected, simulated, effective))
+    return replace(fit, cumulants=score_cumulants(mixture, expected, simulated, effective))
 
 
 def iterate(

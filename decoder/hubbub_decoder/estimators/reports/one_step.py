@@ -128,14 +128,17 @@ def fit_reports_one_step(evidence: Evidence, design: DesignMatrix, *, seed: int 
     strings = RandomStringScores.draw(ordered, mixture, expected, rng)
     std_errors = np.sqrt(fit.variances)
     effective = n / noise_effect(design.params, repetition)
-    fit = fit.with_cumulants(score_cumulants(mixture, expected, simulated, effective))
 
     def influence(candidates: Indices) -> ReportInfluence:
         weights, start = step.projected[candidates], expected[candidates]
         return influence_of_rows(mixture, expected, evidence.used, candidates, weights, start, n)
 
-    fit = replace(fit, influence=influence)
-    return fit.with_tests(strings.test(estimate[:-2], std_errors, own[:-2] / std_errors, estimate, without))
+    return replace(
+        fit,
+        tests=strings.test(estimate[:-2], std_errors, own[:-2] / std_errors, estimate, without),
+        cumulants=score_cumulants(mixture, expected, simulated, effective),
+        influence=influence,
+    )
 
 
 def _scoring_step(
