@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.audit.audit import Audit, audit_client, audit_metric
     from hubbub_decoder.comparison.compare import compare
     from hubbub_decoder.comparison.results import Change, Comparison, Overlap
-    from hubbub_decoder.comparison.trends import Trends, decode_by_group, decode_by_period
+    from hubbub_decoder.comparison.trends import Trends, decode_each
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.pull import pull_reports, pull_summary
     from hubbub_decoder.discovery.discover import Discoveries, discover
@@ -85,8 +85,7 @@ __all__ = [
     "audit_metric",
     "compare",
     "decode",
-    "decode_by_group",
-    "decode_by_period",
+    "decode_each",
     "describe",
     "discover",
     "plan",
@@ -112,8 +111,7 @@ _MODULES = {
     "audit_client": "audit.audit",
     "audit_metric": "audit.audit",
     "Trends": "comparison.trends",
-    "decode_by_group": "comparison.trends",
-    "decode_by_period": "comparison.trends",
+    "decode_each": "comparison.trends",
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",

@@ -32,7 +32,7 @@ def ignore_progress(_stage: str, _share: float | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of `decode`, `compare`, `associate` and `decode_by_period`; raises ParameterError for values out of range.
+    """Options of `decode`, `compare`, `associate` and `decode_each`; raises ParameterError for values out of range.
 
     confidence   : level of the intervals, in (0, 1)
     fdr          : false discovery rate of what is detected, in (0, 1)

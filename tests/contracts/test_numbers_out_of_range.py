@@ -48,12 +48,12 @@ def decoding() -> Decoding:
 
 
 def one_week(**options: Any) -> object:
-    return hubbub_decoder.decode_by_period([BitCounts(SURVEY, [1000], [[400]], ["2026-03-01"])], **options)
+    return hubbub_decoder.decode_each([BitCounts(SURVEY, [1000], [[400]], ["2026-03-01"])], **options)
 
 
 def one_arm(**options: Any) -> object:
     arm = replace(SURVEY, group=Group("arm", ("a", "other"))).in_group("a")
-    return hubbub_decoder.decode_by_group([BitCounts(arm, [1000], [[400]], ["2026-03-01"])], **options)
+    return hubbub_decoder.decode_each([BitCounts(arm, [1000], [[400]], ["2026-03-01"])], by="arm", **options)
 
 
 def simulated(**options: Any) -> object:
@@ -101,8 +101,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
         lambda **options: hubbub_decoder.decode(COUNTS[0], **options),
         {"confidence": 0.95, "fdr": 0.05, "fabricated": 0.0},
     ),
-    "hubbub_decoder.decode_by_group": (one_arm, {"confidence": 0.95, "fdr": 0.05}),
-    "hubbub_decoder.decode_by_period": (one_week, {"confidence": 0.95, "fdr": 0.05}),
+    "hubbub_decoder.decode_each": (one_week, {"confidence": 0.95, "fdr": 0.05}),
     "hubbub_decoder.describe": (
         lambda **options: hubbub_decoder.describe(WORDS, **options),
         {"num_reports": 100_000, "share": None, "num_candidates": 10, "periods": 1},

@@ -29,7 +29,7 @@ from hubbub_decoder import (
     audit_metric,
     compare,
     decode,
-    decode_by_period,
+    decode_each,
     discover,
     plan,
     simulate,
@@ -61,7 +61,7 @@ def results() -> Mapping[str, object]:
     """An object of each exported result class, of the parts of these results too."""
     rng = np.random.default_rng(2)
     days = [counts("2026-03-02"), counts("2026-03-03", 0.2)]
-    trends = decode_by_period(days, NAMES)
+    trends = decode_each(days, NAMES)
     pair = Metric.joint("pair", (Metric.boolean("x", **NOISE), Metric.boolean("y", **NOISE)))
     population = {("true", "true"): 4000, ("false", "false"): 4000}
     joint = associate(simulate(pair, population, rng, form=Reports))

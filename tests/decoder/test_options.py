@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from inspect import signature
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hubbub import Group, Metric, Params
+from hubbub import Metric, Params
 from hubbub.errors import ParameterError
 from hubbub.metrics.discovery import Discovery
 from hubbub.summary import BitCounts, Reports
-from hubbub_decoder import associate, compare, decode, decode_by_group, decode_by_period
+from hubbub_decoder import associate, compare, decode, decode_each
 from hubbub_decoder.discovery.discover import discover
 from hubbub_decoder.options import Options
 
 CHANCES = {"prob_p": 0.2, "prob_q": 0.7, "prob_f": 0.3}
 OS = Metric.categorical("os", ("linux", "macos"), **CHANCES)
-ARM = Group("arm", ("a", "other"))
 PARTS = tuple(Metric.boolean(name, **CHANCES) for name in ("paid", "dark", "beta"))
 WORDS = Metric.string(
     "words",
@@ -41,8 +40,7 @@ def joint_reports(number: int) -> Reports:
 FUNCTIONS: dict[Callable[..., Any], tuple[Any, ...]] = {
     decode: (counts(400, 500),),
     compare: (counts(400, 500), counts(410, 500)),
-    decode_by_period: ([counts(400, 500, periods=("2026-03-02",))],),
-    decode_by_group: ([replace(counts(400, 500), metric=replace(OS, group=ARM).in_group("a"))],),
+    decode_each: ([counts(400, 500, periods=("2026-03-02",))],),
     associate: (joint_reports(2),),
     discover: (BitCounts.empty(WORDS),),
 }

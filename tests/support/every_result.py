@@ -12,7 +12,7 @@ import numpy as np
 from hubbub import Metric, Params
 from hubbub.metrics.kinds import JointKind, MeanKind, StringKind
 from hubbub.summary import BitCounts, Reports
-from hubbub_decoder import Discoveries, associate, compare, decode, decode_by_period, simulate
+from hubbub_decoder import Discoveries, associate, compare, decode, decode_each, simulate
 from hubbub_decoder.results.table_result import TableResult
 from tests.support.every_kind import METRICS
 
@@ -66,7 +66,7 @@ def _results() -> Iterator[tuple[str, TableResult[Any]]]:
             yield f"{metric.name}, forged", decode(summary, candidates_of(metric), fabricated=0.01)
         days = [summary_of(metric, day) for day in DAYS]
         yield f"{metric.name}, changes", compare(days[0], days[1], candidates_of(metric))
-        yield f"{metric.name}, trends", decode_by_period(days, candidates_of(metric))
+        yield f"{metric.name}, trends", decode_each(days, candidates_of(metric))
     sixteen = Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     counts = simulate(Metric.string("screened", sixteen), {"start": NUM_CLIENTS}, np.random.default_rng(2))
     yield "screened", decode(counts, [*STRINGS, *(f"v{number}" for number in range(60))], method="lasso")

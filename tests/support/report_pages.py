@@ -12,7 +12,7 @@ import numpy as np
 
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
-from hubbub_decoder import Decoding, Trends, decode, decode_by_period, simulate
+from hubbub_decoder import Decoding, Trends, decode, decode_each, simulate
 from hubbub_decoder.report.highlights import Highlights
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.published_page import MetricCard, render_front
@@ -59,7 +59,7 @@ def decode_load() -> Trends:
         simulate(LOAD, counts_of_day, np.random.default_rng(seed), periods=[day])
         for seed, (day, counts_of_day) in enumerate(zip(DAYS, people, strict=True))
     ]
-    return decode_by_period(counts, same_clients=False)
+    return decode_each(counts, same_clients=False)
 
 
 def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends) -> dict[str, Path]:

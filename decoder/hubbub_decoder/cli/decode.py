@@ -107,8 +107,8 @@ def command(
 
     from rich.console import Console
 
-    from hubbub.metrics.group import PERIOD
-    from hubbub_decoder.comparison.trends import Trends, decode_by_group, decode_by_period
+    from hubbub.errors import ParameterError
+    from hubbub_decoder.comparison.trends import Trends, decode_each
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import PAGE, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
@@ -144,11 +144,11 @@ def command(
             "progress": show_stage,
         }  # fmt: skip
         found: Decoding | Trends
-        if by == PERIOD:
-            found = decode_by_period(parts, candidates, **options)
-        elif by is not None:
-            _check_group_name(by, summary.metric)
-            found = decode_by_group(parts, candidates, **options)
+        if by is not None:
+            try:
+                found = decode_each(parts, candidates, by=by, **options)
+            except ParameterError as problem:
+                raise click.UsageError(f"--by {by}: {problem}") from None
         else:
             found = decode(summary, candidates, method=method, weights=weights, fabricated=fabricated, **options)
             if plot is not None:
@@ -170,15 +170,6 @@ def command(
 
     write_outputs(stderr, out, save, plot, lambda figure: _draw(found, figure, top))
     print_result(found, as_json=as_json, everything=everything, top=top)
-
-
-def _check_group_name(name: str, metric: Metric) -> None:
-    """Raise UsageError for a name that is not that of the metric's group."""
-    if metric.group is None or metric.group.name != name:
-        known = "it has no group" if metric.group is None else f"its group is {metric.group.name}"
-        raise click.UsageError(
-            f"--by {name}: {metric.name} cannot be divided so: {known}. Pass --by period, or the name of its group."
-        )
 
 
 def _design_of_map(path: Path, metric: Metric) -> DesignMatrix:

@@ -19,7 +19,7 @@ from hubbub_decoder.comparison.compare import collect, compare_decodings
 from hubbub_decoder.comparison.results import Change, Comparison, Overlap, overlap_line
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.design_matrix import DesignMatrix
-from hubbub_decoder.model.evidence import Collected
+from hubbub_decoder.model.evidence import Collected, Evidence
 from hubbub_decoder.options import Options, Progress, Target, ignore_progress
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.result import Result
@@ -52,7 +52,7 @@ _CHANGE_COLUMNS = {"change": "change"} | {
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Trends(TableResult[Decoding], Loadable, Result):
-    """Result of `decode_by_period` and `decode_by_group`: a sequence of decodings (`TableResult`).
+    """Result of `decode_each`: a sequence of decodings (`TableResult`).
 
     `trends["2026-03-02"]` is the decoding of a period, `trends["1.x"]` that of a value of the group. A data frame has a
     row for each of them and each candidate, by candidate.
@@ -264,24 +264,28 @@ def change_lines(comparisons: Sequence[Comparison], by: str = PERIOD) -> Iterato
 
 
 @one_blas_thread()
-def decode_by_period(
+def decode_each(
     summaries: Iterable[Collected],
     candidates: Iterable[str] | DesignMatrix | None = None,
     *,
+    by: str = PERIOD,
     confidence: float = 0.95,
     fdr: float = 0.05,
     target: Target = "reporters",
     same_clients: bool = True,
     progress: Progress = ignore_progress,
 ) -> Trends:
-    """Decode each period, and estimate the changes from each period to the next.
+    """Decode each period, or each value of a metric's group, and estimate the changes from each to the next.
 
     Parameters
     ----------
     summaries
-        Counts or reports of one definition, each of one period. Those of the same period are added up.
+        Counts or reports of one definition, each of one period or of one value of the group. Those of the same period
+        or value are added up.
     candidates
         Strings to look for, or a design matrix of them. For a categorical metric, the categories to show (None: all).
+    by
+        What to divide by: "period", or the name of the metric's group, such as "version".
     confidence
         Level of the intervals, in (0, 1).
     fdr
@@ -297,128 +301,35 @@ def decode_by_period(
     Returns
     -------
     Trends
-        Decoding of each period, and its comparison with the period before.
+        Decoding of each period in order of time, or of each value with reports in the order of the definition, and its
+        comparison with the one before.
 
     Raises
     ------
     SummaryError
-        A summary has no period or several, or the definitions differ.
+        A summary has no period or several, or no value of the group, or the definitions differ.
     ParameterError
-        An argument is out of range.
-    CandidateError
-        The candidates cannot be tested.
-    """
-    options = Options(confidence, fdr, target, same_clients)
-    periods: dict[str, list[Collected]] = {}
-    for summary in summaries:
-        periods.setdefault(_period_of(summary), []).append(summary)
-    if not periods:
-        raise SummaryError("There is no summary, so nothing can be decoded. Pass one summary for each period.")
-    samples = [collect(period, periods[period]) for period in sorted(periods)]
-    for sample in samples:
-        if sample.metric.digest != samples[0].metric.digest:
-            raise SummaryError(
-                f"{sample.metric.name}: the periods {samples[0].periods[0]} and {sample.periods[0]} have different definitions "
-                f"({samples[0].metric.digest[:12]}, {sample.metric.digest[:12]}). Decode the periods of each definition separately."
-            )
-    known = None if options.same_clients else Overlap.known(0.0)
-    return _trends(samples[0].metric, samples, candidates, options, known, progress)
-
-
-@one_blas_thread()
-def decode_by_group(
-    summaries: Iterable[Collected],
-    candidates: Iterable[str] | DesignMatrix | None = None,
-    *,
-    confidence: float = 0.95,
-    fdr: float = 0.05,
-    target: Target = "reporters",
-    same_clients: bool = True,
-    progress: Progress = ignore_progress,
-) -> Trends:
-    """Decode each value of a metric's group, and estimate the changes from each value to the next.
-
-    Parameters
-    ----------
-    summaries
-        Counts or reports of one definition, each of one value of its group. Those of the same value are added up.
-    candidates
-        Strings to look for, or a design matrix of them. For a categorical metric, the categories to show (None: all).
-    confidence
-        Level of the intervals, in (0, 1).
-    fdr
-        False discovery rate of the detected candidates and changes, in (0, 1).
-    target
-        "reporters": shares among the reporters. "population": shares of the populations of which they are random
-        samples.
-    same_clients
-        Whether a client may report in two periods.
-    progress
-        Function that is called at the start of each stage.
-
-    Returns
-    -------
-    Trends
-        Decoding of each value with reports, in the order of the definition, and its comparison with the one before.
-
-    Raises
-    ------
-    SummaryError
-        A summary has no value of a group, or the definitions differ.
-    ParameterError
-        An argument is out of range.
+        An argument is out of range, or the metric has no group of the name `by`.
     CandidateError
         The candidates cannot be tested.
 
     Notes
     -----
-    A client has one value in a period. In several periods it may have moved to another one: the covariance that this
-    gives is estimated as that of two periods, and not taken off where the reports do not show it.
+    A client has one value of a group in a period. In several periods it may have moved to another one: the covariance
+    that this gives is estimated as that of two periods, and not taken off where the reports do not show it.
     """
     options = Options(confidence, fdr, target, same_clients)
-    by_value: dict[str, list[Collected]] = {}
-    metric: Metric | None = None
-    for summary in summaries:
-        of_one = collect("a summary", summary).metric if summary.num_reports else summary.metric
-        if of_one.group is None or of_one.group.value is None:
-            held = "has no group" if of_one.group is None else f"adds up all values of {of_one.group.name}"
-            raise SummaryError(
-                f"{of_one.name}: a summary {held}, and its counts cannot be divided. Download each value alone: hubbub pull --by-group."
-            )
-        metric = of_one.in_group(None) if metric is None else metric
-        if of_one.in_group(None).digest != metric.digest:
-            raise SummaryError(
-                f"{metric.name}: the summaries have different definitions ({metric.digest[:12]}, {of_one.in_group(None).digest[:12]}). "
-                "Decode the groups of each definition separately."
-            )
-        if summary.num_reports:
-            by_value.setdefault(of_one.group.value, []).append(summary)
-    if metric is None or metric.group is None or not by_value:
-        raise SummaryError("There is no summary with reports, so nothing can be decoded. Pass one for each value.")
-    samples = [collect(value, by_value[value]) for value in metric.group.values if value in by_value]
-    is_apart = not options.same_clients or len({period for sample in samples for period in sample.periods}) <= 1
-    return _trends(metric, samples, candidates, options, Overlap.known(0.0) if is_apart else None, progress)
-
-
-def _trends(
-    metric: Metric,
-    samples: Sequence[Collected],
-    candidates: Iterable[str] | DesignMatrix | None,
-    options: Options,
-    known: Overlap | None,
-    progress: Progress,
-) -> Trends:
-    """Decoding of each sample, and its comparison with the one before; known : the overlap, None: estimated."""
+    metric, samples = _divide(summaries, by)
     operations = operations_of(metric)
     operations.check_comparable()
     evidence = [collect_evidence(sample, options) for sample in samples]
     names = operations.rows(candidates)
-    stages, by = 2 * len(evidence) - 1, PERIOD if samples[0].metric.digest == metric.digest else "group"
-    labels = [label_of(sample, by) for sample in samples]
+    stages, labels = 2 * len(evidence) - 1, [label_of(sample, by) for sample in samples]
     decodings = []
-    for i, each in enumerate(evidence):
+    for i, of_one in enumerate(evidence):
         progress(f"decoding {labels[i]}", i / stages)
-        decodings.append(decode_evidence(each, names, options))
+        decodings.append(decode_evidence(of_one, names, options))
+    known = None if options.same_clients and _span_periods(samples) else Overlap.known(0.0)
     comparisons = []
     for i, (before, after) in enumerate(pairwise(range(len(samples)))):
         progress(f"comparing {labels[before]} and {labels[after]}", (len(samples) + i) / stages)
@@ -427,19 +338,65 @@ def _trends(
     return Trends(metric, tuple(decodings), tuple(comparisons))
 
 
+def _divide(summaries: Iterable[Collected], by: str) -> tuple[Metric, list[Collected]]:
+    """Definition of what is compared, and the sum of the summaries of each period or value, in order."""
+    definitions: list[Metric] = []
+    parts: dict[str, list[Collected]] = {}
+    for summary in summaries:
+        if by != PERIOD:
+            _check_value(Evidence(summary).metric, by)
+        elif len(collect("a summary", summary).periods) != 1:
+            raise _several_periods(summary)
+        definitions.append(summary.metric.in_group(None))
+        if summary.num_reports:
+            parts.setdefault(label_of(summary, by), []).append(summary)
+    if not parts:
+        raise SummaryError(f"There is no summary with reports, so nothing can be decoded. Pass one for each {by}.")
+    metric = _only_definition(definitions)
+    values = metric.group.values if by != PERIOD and metric.group is not None else sorted(parts)
+    samples = [collect(value, parts[value]) for value in values if value in parts]
+    return metric if by != PERIOD else _only_definition([sample.metric for sample in samples]), samples
+
+
+def _only_definition(definitions: Sequence[Metric]) -> Metric:
+    """First of several equal definitions; raises SummaryError if they differ."""
+    first = definitions[0]
+    for other in definitions:
+        if other.digest != first.digest:
+            raise SummaryError(
+                f"{first.name}: the summaries have different definitions ({first.digest[:12]}, {other.digest[:12]}). "
+                "Decode the summaries of each definition separately."
+            )
+    return first
+
+
+def _check_value(metric: Metric, by: str) -> None:
+    """Raise ParameterError if a metric has no group of the name `by`, and SummaryError if its counts are not of one value."""
+    if metric.group is None or metric.group.name != by:
+        known = "no group" if metric.group is None else f"the group {metric.group.name!r}"
+        raise ParameterError(f'by must be "{PERIOD}" or the name of a group, got {by!r}: {metric.name} has {known}')
+    if metric.group.value is None:
+        raise SummaryError(
+            f"{metric.name}: a summary adds up all values of {by}, and its counts cannot be divided. Download each value alone: "
+            "hubbub pull --by-group."
+        )
+
+
+def _span_periods(samples: Sequence[Collected]) -> bool:
+    return len({period for sample in samples for period in sample.periods}) > 1
+
+
 def label_of(of: Collected | Decoding, by: str) -> str:
     """First day of the period, or value of the group."""
     group = of.metric.group
     return of.periods[0] if by == PERIOD or group is None else group.value or ""
 
 
-def _period_of(summary: Collected) -> str:
-    """First day of a summary's only period; raises SummaryError if it has none, or several."""
-    periods = collect("a summary", summary).periods
-    if len(periods) != 1:
-        names = f" ({', '.join(periods[:3])}{', ...' if len(periods) > 3 else ''})" if periods else ""
-        raise SummaryError(
-            f"{summary.metric.name}: a summary has {format_count(len(periods), 'period')}{names}, and counts of several periods cannot be "
-            "divided. Download each period alone: hubbub pull --period YYYY-MM-DD."
-        )
-    return periods[0]
+def _several_periods(summary: Collected) -> SummaryError:
+    """Error of a summary that has no period, or several."""
+    periods = summary.periods
+    names = f" ({', '.join(periods[:3])}{', ...' if len(periods) > 3 else ''})" if periods else ""
+    return SummaryError(
+        f"{summary.metric.name}: a summary has {format_count(len(periods), 'period')}{names}, and counts of several periods cannot be "
+        "divided. Download each period alone: hubbub pull --period YYYY-MM-DD."
+    )

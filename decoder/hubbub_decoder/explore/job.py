@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from hubbub.metrics.group import PERIOD
 from hubbub.privacy.central import RELEASE_DELTA, release_epsilon
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.summary import read_collected
@@ -20,7 +21,7 @@ from hubbub.wire.json_values import from_json_value, json_value
 from hubbub_decoder.batch_decoding.tasks import releases
 from hubbub_decoder.comparison.compare import compare
 from hubbub_decoder.comparison.results import Comparison
-from hubbub_decoder.comparison.trends import Trends, decode_by_group, decode_by_period
+from hubbub_decoder.comparison.trends import Trends, decode_each
 from hubbub_decoder.data.candidates import read_candidates
 from hubbub_decoder.data.output_files import draw_figure
 from hubbub_decoder.model.evidence import Collected, Evidence, combine
@@ -134,10 +135,11 @@ def _result(
     chosen = asdict(options)
     fabricated = chosen.pop("fabricated")
     match show:
-        case Show.PERIODS:
-            return decode_by_period([combine(each) for each in read], strings, **chosen), None
-        case Show.GROUPS:
-            return decode_by_group([combine(each) for each in read], strings, **chosen), None
+        case Show.PERIODS | Show.GROUPS:
+            parts = [combine(files) for files in read]
+            group = parts[0].metric.group
+            by = PERIOD if show is Show.PERIODS or group is None else group.name
+            return decode_each(parts, strings, by=by, **chosen), None
         case Show.CHANGE:
             before, after = read
             return compare(before, after, strings, **chosen), None

@@ -460,7 +460,7 @@ def test_decode_refuses_a_share_that_is_none(share: str, summary: Path) -> None:
     assert f"{share!r} is no share in [0, 1). Pass .1%, for example." in result.stderr
 
 
-def test_decode_by_period_takes_no_forged_reports(summary: Path, candidates: Path) -> None:
+def test_decode_each_takes_no_forged_reports(summary: Path, candidates: Path) -> None:
     result = hubbub("decode", summary, "--candidates", candidates, "--by", "period", "--fabricated", "1%")
     assert result.exit_code == 2
     assert "--fabricated" in result.stderr

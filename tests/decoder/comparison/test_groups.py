@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,11 @@ from click.testing import CliRunner
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
-from hubbub import Metric, Params, SummaryError
+from hubbub import Metric, ParameterError, Params, SummaryError
 from hubbub.cli import main
 from hubbub.metrics.group import Group
 from hubbub.summary import BitCounts, read_collected, write_summary
-from hubbub_decoder import Trends, compare, decode, decode_by_group, decode_by_period, simulate, simulate_two_periods
+from hubbub_decoder import Trends, compare, decode, decode_each, simulate, simulate_two_periods
 from hubbub_decoder.model.evidence import combine
 from hubbub_decoder.report.write import write_comparison_report, write_trend_report
 from tests.support.every_kind import METRICS, VERSION
@@ -48,7 +49,7 @@ def arms() -> list[BitCounts]:
 
 @pytest.fixture(scope="module")
 def trends(arms: list[BitCounts]) -> Trends:
-    return decode_by_group(arms, NAMES)
+    return decode_each(arms, NAMES, by="arm")
 
 
 @pytest.mark.parametrize("metric", GROUPABLE, ids=lambda metric: metric.name)
@@ -87,7 +88,7 @@ def test_values_are_decoded_in_the_order_of_the_definition(trends: Trends, arms:
 
 
 def test_periods_of_one_value_are_periods(arms: list[BitCounts]) -> None:
-    found = decode_by_period([arms[0], of_arm("new", {"a": 500, "b": 500}, 4, DAYS[1])], NAMES)
+    found = decode_each([arms[0], of_arm("new", {"a": 500, "b": 500}, 4, DAYS[1])], NAMES)
     assert (found.by, found.labels, found.metric.title) == ("period", DAYS, "page (arm new)")
 
 
@@ -136,14 +137,14 @@ def test_command(arms: list[BitCounts], tmp_path: Path) -> None:
     assert whole["metric"]["digest"] == PAGE.digest
     assert not [each for each in whole["warnings"] if each["code"] == "repeated_inputs"]
     wrong = CliRunner().invoke(main, ["decode", *files, "--by", "version"])
-    assert (wrong.exit_code, "its group is arm" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "page has the group 'arm'" in wrong.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("summaries", "message"),
     [
         (lambda arms: [arms[0] + arms[1]], "adds up all values of arm"),
-        (lambda arms: [replace(arms[0], metric=replace(PAGE, group=None))], "a summary has no group"),
+        (lambda _: [{"a": 3000}], "summary must be BitCounts"),
         (
             lambda arms: [arms[0], replace(arms[1], metric=replace(PAGE, hold=2).in_group("old"))],
             "different definitions",
@@ -156,7 +157,16 @@ def test_counts_that_cannot_be_divided(
     summaries: Callable[[list[BitCounts]], list[BitCounts]], message: str, arms: list[BitCounts]
 ) -> None:
     with pytest.raises(SummaryError, match=message):
-        decode_by_group(summaries(arms), NAMES)
+        decode_each(summaries(arms), NAMES, by="arm")
+
+
+@pytest.mark.parametrize(
+    ("by", "group"), [("version", PAGE.group), ("Arm", PAGE.group), ("", PAGE.group), (None, PAGE.group), ("arm", None)]
+)
+def test_by_is_period_or_the_name_of_the_group(by: Any, group: Group | None, arms: list[BitCounts]) -> None:
+    has = "the group 'arm'" if group else "no group"
+    with pytest.raises(ParameterError, match=f"^by must be .* got {by!r}: page has {has}$"):
+        decode_each([replace(arms[0], metric=replace(PAGE, group=group))], NAMES, by=by)
 
 
 def test_one_value_is_not_compared_with_all(arms: list[BitCounts]) -> None:

@@ -1,4 +1,4 @@
-"""`decode_by_period`, and the commands compare and decode --by period."""
+"""`decode_each`, and the commands compare and decode --by period."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.errors import SummaryError
 from hubbub.summary import BitCounts, write_summary
-from hubbub_decoder import OutputError, Trends, compare, decode_by_period, simulate, simulate_two_periods
+from hubbub_decoder import OutputError, Trends, compare, decode_each, simulate, simulate_two_periods
 from hubbub_decoder.data.output_files import write_figure
 from hubbub_decoder.results.terminal import sparkline
 from tests.support.report_pages import chart_data, visible_page_text
@@ -40,7 +40,7 @@ def pair() -> tuple[BitCounts, BitCounts]:
 
 @pytest.fixture(scope="module")
 def trends(pair: tuple[BitCounts, BitCounts]) -> Trends:
-    return decode_by_period(reversed(pair), NAMES)
+    return decode_each(reversed(pair), NAMES)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_trends_have_a_row_for_each_period_and_candidate(trends: Trends, tmp_pat
 def test_categories_have_trends_too() -> None:
     people = {("linux", "linux"): 5_000, ("linux", "macos"): 2_000, ("macos", "macos"): 3_000}
     pair = simulate_two_periods(SURVEY, people, np.random.default_rng(2), periods=WEEKS)
-    trends = decode_by_period(pair)
+    trends = decode_each(pair)
     assert trends.comparisons[0]["macos"].change == pytest.approx(0.2, abs=0.12)
     assert trends.comparisons[0].totals == ()
 
@@ -92,15 +92,15 @@ def test_categories_have_trends_too() -> None:
 def test_summaries_without_one_period_are_refused(pair: tuple[BitCounts, BitCounts]) -> None:
     first, second = pair
     with pytest.raises(SummaryError, match="a summary has 2 periods"):
-        decode_by_period([first + second], NAMES)
+        decode_each([first + second], NAMES)
     with pytest.raises(SummaryError, match="a summary has 0 periods"):
-        decode_by_period([BitCounts(METRIC, first.reports, first.ones)], NAMES)
+        decode_each([BitCounts(METRIC, first.reports, first.ones)], NAMES)
     with pytest.raises(SummaryError, match="There is no summary"):
-        decode_by_period([], NAMES)
+        decode_each([], NAMES)
     with pytest.raises(SummaryError, match="holds no report"):
-        decode_by_period([first, BitCounts(METRIC, 0 * first.reports, 0 * first.ones, [WEEKS[1]])], NAMES)
+        decode_each([first, BitCounts(METRIC, 0 * first.reports, 0 * first.ones, [WEEKS[1]])], NAMES)
     with pytest.raises(SummaryError, match="different definitions"):
-        decode_by_period([first, BitCounts(SURVEY, [10], [[4, 5]], [WEEKS[1]])], NAMES)
+        decode_each([first, BitCounts(SURVEY, [10], [[4, 5]], [WEEKS[1]])], NAMES)
 
 
 def test_sparkline_has_a_block_for_each_share() -> None:
@@ -166,7 +166,7 @@ def test_a_page_without_a_detected_change_has_no_ranking_and_no_chart(tmp_path: 
     assert re.findall(r'<th scope="row"><bdi>([^<]*)</bdi>', page) == names
 
 
-def test_decode_by_period_prints_trends_and_json(files: list[str], tmp_path: Path) -> None:
+def test_decode_each_prints_trends_and_json(files: list[str], tmp_path: Path) -> None:
     printed = run(
         "decode", *files, "--by", "period", "--plot", str(tmp_path / "t.svg"), "--out", str(tmp_path / "t.csv")
     )

@@ -13,7 +13,7 @@ import pytest
 
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
-from hubbub_decoder import PopulationError, compare, decode, decode_by_period, simulate
+from hubbub_decoder import PopulationError, compare, decode, decode_each, simulate
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.populations import count_values
 
@@ -50,7 +50,7 @@ def test_every_function_accepts_slices_of_columns(column: Callable[[Sequence[str
     expected = decode(counts, NAMES[1:])
     assert decode(counts, names).to_dict() == expected.to_dict()
     assert compare(counts, other, names).to_dict() == compare(counts, other, NAMES[1:]).to_dict()
-    assert decode_by_period([counts], names)["2026-03-02"].to_dict() == expected.to_dict()
+    assert decode_each([counts], names)["2026-03-02"].to_dict() == expected.to_dict()
 
 
 @pytest.mark.parametrize("column", COLUMNS)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hubbub import Metric
 from hubbub.summary import BitCounts, Reports
-from hubbub_decoder import associate, compare, decode, decode_by_period, simulate
+from hubbub_decoder import associate, compare, decode, decode_each, simulate
 from hubbub_decoder.data.candidates import read_candidates
 from hubbub_decoder.data.csv_cells import csv_bytes, text_of_cell
 from hubbub_decoder.data.output_files import write_population
@@ -92,7 +92,7 @@ def joint(names: list[str], parts: int) -> Any:
 RESULTS: dict[str, Callable[[list[str]], Any]] = {
     "decode": lambda names: decode(counts(names, "2026-11-20")),
     "compare": lambda names: compare(counts(names, "2026-11-20"), counts(names, "2026-11-21", 350)),
-    "decode_by_period": lambda names: decode_by_period([counts(names, "2026-11-20"), counts(names, "2026-11-21", 350)]),
+    "decode_each": lambda names: decode_each([counts(names, "2026-11-20"), counts(names, "2026-11-21", 350)]),
     "associate": lambda names: associate(joint(names, 2)),
     "associate three": lambda names: associate(joint(names, 3)),
 }

@@ -27,7 +27,7 @@ from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.metrics.group import Group
 from hubbub.summary import BitCounts, read_collected, read_summary, write_summary
-from hubbub_decoder import compare, decode, decode_by_group, decode_by_period, simulate
+from hubbub_decoder import compare, decode, decode_each, simulate
 from hubbub_decoder.explore import answers as answering
 from hubbub_decoder.explore.cache import Cache
 from hubbub_decoder.report.highlights import Highlights
@@ -51,7 +51,7 @@ from tests.support.explored import (
 from tests.support.report_pages import HOSTILE
 
 
-def test_files_have_the_numbers_of_decode_compare_and_decode_by_period(explored: Explored) -> None:
+def test_files_have_the_numbers_of_decode_compare_and_decode_each(explored: Explored) -> None:
     first, second, _ = (read_summary(path) for path in sorted((explored.place / "summaries").iterdir()))
     assert isinstance(first, BitCounts)
     assert isinstance(second, BitCounts)
@@ -59,7 +59,7 @@ def test_files_have_the_numbers_of_decode_compare_and_decode_by_period(explored:
     expected: dict[str, TableResult[Any]] = {
         f"from={DAYS[0]}&to={DAYS[0]}": decode(first, names),
         f"from={DAYS[0]}&to={DAYS[1]}": decode(first + second, names),
-        f"from={DAYS[0]}&to={DAYS[1]}&show=periods": decode_by_period([first, second], names),
+        f"from={DAYS[0]}&to={DAYS[1]}&show=periods": decode_each([first, second], names),
         f"from={DAYS[1]}&show=change": compare(first, second, names),
     }
     names_of_files: set[str] = set()
@@ -571,13 +571,13 @@ def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path)
         assert found.body == decode(arms["new"][0], ["a", "b"]).to_bytes(".csv")
         by_arm = f"from={DAYS[0]}&to={DAYS[1]}&show=groups"
         found = explored.get(f"{whole}/data.csv?{by_arm}")
-        assert found.body == decode_by_group([*arms["old"][:2], *arms["new"][:2]], ["a", "b"]).to_bytes(".csv")
+        assert found.body == decode_each([*arms["old"][:2], *arms["new"][:2]], ["a", "b"], by="arm").to_bytes(".csv")
         page = explored.get(f"{whole}/?{by_arm}")
         shown = text_of(page)
         assert "One arm alone: old · new" in shown
         assert "Shares by arm" in shown
         assert f"2 arms: old, new; {DAYS[0]} to {DAYS[1]}" in shown
-        shares = decode_by_group([*arms["old"][:2], *arms["new"][:2]], ["a", "b"])
+        shares = decode_each([*arms["old"][:2], *arms["new"][:2]], ["a", "b"], by="arm")
         number = {name: sum(each[name].share * each.num_reports for each in shares) for name in "ab"}
         total = sum(each.num_reports for each in shares)
         assert all(f"{number[name] / total:.2%}" in shown for name in "ab")

@@ -14,7 +14,7 @@ from hubbub import HubbubError, KindWord, Metric
 from hubbub.cli import main
 from hubbub.summary import BitCounts
 from hubbub.summary.summary_file import write_summary
-from hubbub_decoder import Decoding, compare, decode, decode_by_period, simulate
+from hubbub_decoder import Decoding, compare, decode, decode_each, simulate
 from hubbub_decoder.report.write import write_report
 from hubbub_decoder.results.decoding import summary_lines
 from tests.support.every_kind import METRICS
@@ -47,7 +47,7 @@ def test_every_surface_shows_every_kind(metric: Metric, number: int, tmp_path: P
         assert metric.name in (tmp_path / "page.html").read_text()
         return decoding
 
-    for make in (page, lambda: compare(weeks[0], weeks[1], names), lambda: decode_by_period(weeks, names)):
+    for make in (page, lambda: compare(weeks[0], weeks[1], names), lambda: decode_each(weeks, names)):
         try:
             result = make()
             shown = str(result)

@@ -25,7 +25,7 @@ from hubbub.cli import main
 from hubbub.privacy import epsilon
 from hubbub.privacy.loss import epsilon_of_periods
 from hubbub.summary import BitCounts, write_summary
-from hubbub_decoder import Decoding, compare, decode, decode_by_period, plots, simulate
+from hubbub_decoder import Decoding, compare, decode, decode_each, plots, simulate
 from hubbub_decoder.results import plot_style
 from hubbub_decoder.results.plot_style import figure_of, shorten
 from hubbub_decoder.results.residuals import bit_residuals
@@ -77,7 +77,7 @@ def drawn_intervals(axes: Axes) -> dict[str, tuple[float, float]]:
 
 
 def test_plots_draw_on_the_given_axes_and_return_them(summary: BitCounts, decoding: Decoding) -> None:
-    trends = decode_by_period([summary], NAMES)
+    trends = decode_each([summary], NAMES)
     changed = compare(summary, simulate(METRIC, COUNTS, np.random.default_rng(4)), NAMES)
     draws: list[Callable[[Axes], Axes]] = [
         lambda ax: decoding.plot(ax),
@@ -245,7 +245,7 @@ def test_residuals_of_a_complete_list_are_noise(summary: BitCounts, decoding: De
 def test_missing_period_is_a_gap(summary: BitCounts) -> None:
     weeks = [replace(summary, periods=(day,)) for day in ("2026-03-02", "2026-03-09", "2026-03-23")]
     decodings = tuple(decode(week, NAMES) for week in weeks)
-    trends = replace(decode_by_period(weeks[:1], NAMES), decodings=decodings)
+    trends = replace(decode_each(weeks[:1], NAMES), decodings=decodings)
     lines = trends.plot(empty_axes(), top=2).lines
     assert [int(np.isnan(line.get_xdata()).sum()) for line in lines] == [1, 1]
     with pytest.raises(ValueError, match="top must be 1 to 8, got 9"):
