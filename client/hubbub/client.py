@@ -363,7 +363,7 @@ class Client:
         return call_safely(page, otherwise="")
 
     def ledger(self) -> Ledger:
-        """Return what `hubbub ledger` shows: epsilon spent and reserved, by metric definition.
+        """Return the ledger that `hubbub inspect` shows: epsilon spent and reserved, by metric definition.
 
         It is made for an app's settings page. It reads the files without waiting for the directory's lock, and never
         raises.

@@ -13,10 +13,10 @@ DISTRIBUTION = "hubbub-telemetry"
 def format_count(number: int, noun: str) -> str:
     """Return a count with its noun in the right number.
 
-    >>> format_count(1, "report"), format_count(0, "report"), format_count(1200, "batch"), format_count(2, "hash")
-    ('1 report', '0 reports', '1,200 batches', '2 hashes')
+    >>> format_count(1, "report"), format_count(0, "report"), format_count(1200, "batch"), format_count(2, "epoch")
+    ('1 report', '0 reports', '1,200 batches', '2 epochs')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith(('ch', 'sh')) else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith(('tch', 'sh')) else 's'}"
 
 
 def with_article(noun: str) -> str:

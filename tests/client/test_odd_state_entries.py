@@ -27,7 +27,7 @@ def limited_time() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["journal", "snapshot", "secret", "other"])
-@pytest.mark.parametrize("command", ["inspect", "ledger", "doctor --state"])
+@pytest.mark.parametrize("command", ["inspect", "doctor --state"])
 def test_an_odd_entry_of_a_state_directory_ends_no_command_without_a_reason(rig: Rig, command: str, name: str) -> None:
     rig.client(HOMEPAGE).close()
     for kind, make in ENTRIES.items():

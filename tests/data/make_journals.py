@@ -2,7 +2,7 @@
 
 python -m tests.data.make_journals tests/data/journals
 
-reports.json: what `hubbub inspect` and `hubbub ledger` say about each directory. The other files:
+reports.json: what `Client.inspect` and `Client.ledger` say about each directory. The other files:
 
 written    all records that a client appended to its journal and snapshots, in order; together they have every kind of event
 lived      the directory at the end of that life        withdrawn   the same after `off`

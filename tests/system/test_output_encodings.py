@@ -150,9 +150,9 @@ def test_errors_with_random_names_of_files(run: Run, tmp_path: Path, command: st
     """Each command with the name of a file that does not exist, which it cannot read, or an option of this name."""
     if command == "demo":
         arguments: tuple[object, ...] = (f"--{name}",)
-    elif command in ("metrics", "state", "db", "token"):
-        first = {"metrics": "show", "state": "new-identity", "db": "check", "token": "list"}[command]
-        arguments = (first, tmp_path / name) if command in ("metrics", "state") else (first, f"--{name}")
+    elif command in ("metrics", "db", "token"):
+        first = {"metrics": "show", "db": "check", "token": "list"}[command]
+        arguments = (first, tmp_path / name) if command == "metrics" else (first, f"--{name}")
     else:
         arguments = (tmp_path / name, tmp_path / name)
     code, _, message = run(command, *arguments)

@@ -52,9 +52,9 @@ def test_commands_and_client_run_from_the_plan_to_the_estimates(tmp_path: Path) 
     assert f"true share of v1 is {1 / sum(1 / i for i in range(1, 101)):.2%}".replace("%", " %") in README
     assert "1 tried, 1 acknowledged\n" in output
     assert (tmp_path / "state" / "secret").stat().st_size == 32
-    ledger = run(BIN / "hubbub", "ledger", "state", cwd=tmp_path)
-    assert "homepage" in ledger
-    assert "4.000" in ledger
+    shown = run(BIN / "hubbub", "inspect", "state", cwd=tmp_path)
+    assert "homepage" in shown
+    assert "4.000" in shown
     sent = run(BIN / "hubbub", "inspect", "state", "--json", cwd=tmp_path)
     assert json.loads(json.loads(sent)["last_sent"][0])["metric"] == "homepage"
     assert read_summary(tmp_path / "homepage.parquet").num_reports == 1

@@ -28,7 +28,7 @@ _EXTRA_OF_COMMAND = {"doctor": "aggregator"}  # for the checks of an aggregator;
 _ARGUMENTS = "hubbub.arguments"
 SECTIONS = {
     "First steps": ("demo", "plan", "serve", "pull", "decode"),
-    "App": ("metrics", "encode", "inspect", "ledger", "state", "conformance"),
+    "App": ("metrics", "encode", "inspect", "conformance"),
     "Service": ("token", "doctor", "db", "fold"),
     "Analysis": (
         "explore",

@@ -17,7 +17,6 @@ from hubbub.cli.findings import Checks
 from hubbub.cli.help_sections import SectionedCommand
 from hubbub.cli.output import PATH, json_option, print_json
 
-_COLOUR = {"ok": "green", "warning": "yellow", "error": "red"}
 _STATE_GIVEN = "hubbub.doctor.state"
 
 
@@ -53,7 +52,7 @@ def command(definitions: Path | None, state: Path | None, as_json: bool, **optio
     import os
     from datetime import UTC, datetime
 
-    from hubbub.cli.findings import Health
+    from hubbub.cli.findings import Health, print_findings
     from hubbub.cli.state_checks import check_state
 
     if (definitions is None) == (state is None):
@@ -67,11 +66,7 @@ def command(definitions: Path | None, state: Path | None, as_json: bool, **optio
     if as_json:
         print_json({"has_errors": has_errors, "findings": [asdict(finding) for finding in findings]})
     else:
-        for finding in findings:
-            health = click.style(f"{finding.health:8}", fg=_COLOUR[finding.health])
-            click.echo(f"{health} {finding.check:12} {finding.observation}")
-            for line in filter(None, (finding.impact, finding.next_step and f"-> {finding.next_step}")):
-                click.echo(f"{'':8} {'':12}   {line}")
+        print_findings(findings)
     if has_errors:
         errors = [finding.observation for finding in findings if finding.health is Health.ERROR]
         raise click.ClickException("; ".join(errors))

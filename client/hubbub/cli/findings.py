@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import click
 
 from hubbub.wire.urls import mask_urls
 
-if TYPE_CHECKING:
-    import click
-
+_COLOUR = {"ok": "green", "warning": "yellow", "error": "red"}
 _MAX_CLOCK_SKEW = timedelta(minutes=1)
 
 
@@ -68,6 +67,18 @@ def warning(check: str, observation: str, impact: str, next_step: str) -> Findin
 def error(check: str, observation: str, impact: str, next_step: str) -> Finding:
     """Return a finding that needs a change."""
     return Finding(Health.ERROR, check, *map(mask_urls, (observation, impact, next_step)))
+
+
+def print_findings(findings: Iterable[Finding]) -> int:
+    """Print each finding with its impact and its next step; return their number."""
+    number = 0
+    for finding in findings:
+        number += 1
+        health = click.style(f"{finding.health:8}", fg=_COLOUR[finding.health])
+        click.echo(f"{health} {finding.check:12} {finding.observation}")
+        for line in filter(None, (finding.impact, finding.next_step and f"-> {finding.next_step}")):
+            click.echo(f"{'':8} {'':12}   {line}")
+    return number
 
 
 def check_clock(files: Mapping[Path, datetime], now: datetime) -> Finding:

@@ -1,4 +1,4 @@
-"""Health checks of a client's state directory (`hubbub doctor --state`)."""
+"""Health checks of a client's state directory (`hubbub doctor --state`, and the problems of `hubbub inspect`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,28 @@ def check_state(
     except UnreadableStateError as problem:
         yield error("state", problem.observation, "the state of the client cannot be checked", problem.next_step)
         return
-    links = sorted(path.name for path in directory.iterdir() if path.is_symlink())
+    yield from check_read_state(directory, state, now, environment, machine_id)
+
+
+def check_read_state(
+    directory: Path,
+    state: State,
+    now: datetime,
+    environment: Mapping[str, str],
+    machine_id: MachineIdReader = read_machine_id,
+) -> Iterator[Finding]:
+    """Yield the findings of a state directory whose state was read."""
+    try:
+        entries = sorted(directory.iterdir())
+    except OSError as problem:
+        entries = []
+        yield warning(
+            "state",
+            f"{directory} cannot be listed ({problem.strerror})",
+            "links and the times of its files are not checked",
+            "run the command as the user of the app",
+        )
+    links = [path.name for path in entries if path.is_symlink()]
     if links:
         yield error(
             "state",
@@ -43,7 +64,7 @@ def check_state(
             "the client does not follow symbolic links, so it records and sends nothing",
             "find out which program created them, and remove them",
         )
-    clock = check_clock(modification_times(*(path for path in directory.iterdir() if path.is_file())), now)
+    clock = check_clock(modification_times(*(path for path in entries if path.is_file())), now)
     yield clock if clock.health is not Health.OK else _clock_of(state, now) or clock
     yield _secret(directory / "secret", state)
     yield _machine(directory, state, machine_id())
@@ -130,7 +151,7 @@ def _machine(directory: Path, state: State, machine_id: bytes | None) -> Finding
     """Check whether the directory was used on several machines, if machine ids are available."""
     tag = machine_tag(state.ledger_key, machine_id) if machine_id and state.ledger_key else ""
     machines = len(state.machine_tags)
-    next_step = f"if it is a copy, run `hubbub state new-identity {directory}`; if it was moved, run `hubbub state keep-identity {directory}`"
+    next_step = f"if it is a copy, run `hubbub inspect {directory} --identity new`; if it was moved, run `hubbub inspect {directory} --identity keep`"
     if machines > 1:
         return warning(
             "machine",
@@ -156,7 +177,7 @@ def _journal(directory: Path, state: State) -> Finding:
             "journal",
             f"{format_count(state.damaged, 'damaged record')}",
             "the epsilon, reports and uploads in them are lost, so the ledger can be too low",
-            f"check the disk; `hubbub ledger {directory}` shows the remaining ledger",
+            f"check the disk; `hubbub inspect {directory}` shows the remaining ledger",
         )
     return ok("journal", "no damaged records")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import IO, Any
@@ -80,7 +81,7 @@ def test_inspect_prints_the_consent_with_its_text_and_time(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("consent", ["on", "local", "off"])
-def test_inspect_and_ledger_return_what_the_commands_print(consent: str, rig: Rig) -> None:
+def test_inspect_and_ledger_return_what_the_command_prints(consent: str, rig: Rig) -> None:
     """The policy is infinite, so some figures are infinite."""
     client = rig.agreed(HOMEPAGE, SURVEY)
     for _ in range(3):
@@ -92,9 +93,11 @@ def test_inspect_and_ledger_return_what_the_commands_print(consent: str, rig: Ri
     rig.clock.move(days=2)
     client.flush(5)
     collaborators(client).uploader.stop()
-    assert client.ledger().to_dict() == printed("ledger", str(rig.state))
-    assert client.inspect().to_dict() == printed("inspect", str(rig.state))
-    assert client.inspect(last=3).to_dict() == printed("inspect", str(rig.state), "--last", "3")
+    for last in (1, 3):
+        document = printed("inspect", str(rig.state), "--last", str(last))
+        assert isinstance(document, dict)
+        assert isinstance(document.pop("problems"), list)
+        assert document == client.inspect(last=last).to_dict() | {"ledger": client.ledger().to_dict()}
     assert len(client.inspect(last=3).last_sent) == (0 if consent == "off" else 3)
 
 
@@ -103,20 +106,32 @@ COUNTERS = (
     *("acknowledged", "queued", "quarantined", "dropped", "failed_uploads", "damaged_records"),
 )
 KEYS = {
-    "inspect": ("consent", "machines", "queued", "failures", "last_error", "quarantined", "last_sent", "accounting"),
+    "inspect": (
+        "consent",
+        "machines",
+        "queued",
+        "failures",
+        "last_error",
+        "quarantined",
+        "last_sent",
+        "accounting",
+        "ledger",
+        "problems",
+    ),
     "inspect.consent": ("level", "text", "time"),
     "inspect.queued": (
         *("batch_id", "metric", "period", "reports", "send_time", "possibly_delivered", "local", "body"),
     ),
     "inspect.quarantined": ("metric", "period", "problem", "body"),
     "inspect.accounting": COUNTERS,
-    "ledger": ("consent", "enrollments", "epsilon_total", "epsilon_reserved", "accounts", "accounting"),
-    "ledger.accounts": (
+    "inspect.problems": ("health", "check", "observation", "impact", "next_step"),
+    "inspect.ledger": ("consent", "enrollments", "epsilon_total", "epsilon_reserved", "accounts", "accounting"),
+    "inspect.ledger.accounts": (
         *("subject", "digest", "metric", "period", "next_period_start", "unit", "epsilon_per_unit", "units"),
         *("reports", "enrollment", "epoch", "reserved_units", "spent_before_enrollment", "refused"),
         *("replanned_before", "newest_epoch", "response", "epsilon_spent", "epsilon_reserved"),
     ),
-    "ledger.accounting": COUNTERS,
+    "inspect.ledger.accounting": COUNTERS,
 }
 
 
@@ -128,16 +143,16 @@ def test_keys_of_the_commands_json_keep_their_order(rig: Rig) -> None:
     rig.clock.now = datetime.combine(rig.clock().date() + timedelta(days=2), time(), UTC)
     client.flush(5)  # what is due at midnight waits
     client.close()
-    found = {}
-    for command in ("inspect", "ledger"):
-        document = printed(command, str(rig.state))
-        assert isinstance(document, dict)
-        found[command] = tuple(document)
-        for name, value in document.items():
-            fields = value[0] if isinstance(value, list) and value else value
-            if isinstance(fields, dict) and not name.startswith("epsilon"):
-                found[f"{command}.{name}"] = tuple(fields)
-    assert found == KEYS
+    assert dict(keys_below("inspect", printed("inspect", str(rig.state)))) == KEYS
+
+
+def keys_below(name: str, value: object) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the keys of an object, and of the objects and first elements of lists in it. Those of `epsilon_total` are subjects."""
+    fields = value[0] if isinstance(value, list) and value else value
+    if isinstance(fields, dict) and not name.endswith(("epsilon_total", "epsilon_reserved")):
+        yield name, tuple(fields)
+        for key, below in fields.items() if fields.keys() != set(COUNTERS) else ():
+            yield from keys_below(f"{name}.{key}", below)
 
 
 def test_inspects_client_with_in_memory_state(rig: Rig) -> None:

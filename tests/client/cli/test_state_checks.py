@@ -72,7 +72,6 @@ def test_reports_missing_consent_wrong_clock_and_damaged_journal(state: Path) ->
 
 
 REFUSED = UploadResponse(None, request_sent=False, failure="certificate verify failed")
-UNKNOWN = UploadResponse(404, problem="unknown-metric")
 MISMATCH = UploadResponse(409, problem="digest-mismatch")
 
 
@@ -86,7 +85,12 @@ MISMATCH = UploadResponse(409, problem="digest-mismatch")
             "to be sent after 20",
         ),
         (REFUSED, Health.WARNING, "last error: no response: certificate verify failed", "to be sent after 20"),
-        (UNKNOWN, Health.ERROR, "the aggregator has no metric of this name; last error: 404", "to be sent after 20"),
+        (
+            UploadResponse(404, "unknown-metric"),
+            Health.ERROR,
+            "the aggregator has no metric of this name; last error: 404",
+            "to be sent after 20",
+        ),
         (UploadResponse(401, "unauthorized"), Health.ERROR, "requires a report token", "to be sent after 20"),
         (UploadResponse(403, "forbidden"), Health.ERROR, "requires a report token", "to be sent after 20"),
         (MISMATCH, Health.ERROR, "of dark_mode, homepage, os are held", "to be sent after 20"),
@@ -115,7 +119,7 @@ def test_doctor_inspect_and_log_name_the_reason_of_queued_reports(
     assert answer.description in caplog.text
     assert ("Reports are kept" in caplog.text) == (answer.status in (401, 403, 404))
     assert (observation in caplog.text) == (observation == "requires a report token")
-    assert ("kept: dark_mode: the aggregator has no metric" in shown) == (answer is UNKNOWN)
+    assert f"queue        {found[0].observation}\n" in shown
 
 
 def test_directory_without_state_is_one_error_with_exit_code_1(tmp_path: Path, state: Path) -> None:

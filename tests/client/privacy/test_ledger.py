@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from hubbub import Metric, ParameterError, Params, Policy
-from hubbub.cli import ledger
+from hubbub.cli import inspect
 from hubbub.client import collaborators
 from hubbub.metrics.periods import PeriodKind
 from hubbub.privacy import epsilon, epsilon_permanent
@@ -130,7 +130,7 @@ def test_metric_without_budget_left_is_refused_before_recording(rig: Rig, caplog
     with collaborators(client).journal as state:
         assert state.spent("") == pytest.approx(2 * price)
         assert state.reserved("") == pytest.approx(3 * price)
-    shown = CliRunner().invoke(ledger.command, [str(rig.state)])
+    shown = CliRunner().invoke(inspect.command, [str(rig.state)])
     assert "of 13.184 reserved. It bounds the difference between histories" in shown.output
     assert "not collected: two:" in shown.output
     client.close()

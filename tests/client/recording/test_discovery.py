@@ -38,7 +38,7 @@ def test_client_keeps_its_cohort_and_charges_each_distinct_value(rig: Rig, numbe
     client.close()
     inspected = json.loads(hubbub("inspect", rig.state, "--json").stdout)
     assert json.loads(inspected["last_sent"][0])["cohorts"] == [cohort]
-    assert "words" in hubbub("ledger", rig.state).stdout
+    assert "words" in hubbub("inspect", rig.state).stdout
 
 
 def test_show_states_the_groups_and_the_identifier(tmp_path: Path) -> None:

@@ -131,12 +131,11 @@ def test_commands_end_with_a_result_or_a_sentence(tmp_path: Path) -> None:
         ["encode", metrics, "homepage", "x"],
         ["metrics", "check", metrics],
         ["inspect", str(state)],
-        ["ledger", str(state)],
         ["doctor", "--state", str(state)],
     ]
     refusals = [
-        ["state", "new-identity", str(state)],
-        ["state", "keep-identity", str(state)],
+        ["inspect", str(state), "--identity", "new"],
+        ["inspect", str(state), "--identity", "keep"],
         ["serve", metrics, "--database", str(tmp_path / "reports.db")],
     ]
     done = run(COMMANDS, given="".join(json.dumps(words) + "\n" for words in (*results, *refusals)))

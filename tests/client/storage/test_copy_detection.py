@@ -35,7 +35,7 @@ def copied(rig: Rig, to: Path) -> None:
 
 
 def renew(state: Path) -> None:
-    done = CliRunner().invoke(main, ["state", "new-identity", str(state), "--json"])
+    done = CliRunner().invoke(main, ["inspect", str(state), "--identity", "new", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == {"state": str(state), "identity": "new"}
 
@@ -66,7 +66,7 @@ def test_copied_directory_keeps_secret_and_warns_once(
     assert [line.partition(" was used on another machine before")[0] for line in lines] == [str(rig.state)]
     assert machine_finding(rig, machine(2)) is Health.WARNING
     assert json.loads(CliRunner().invoke(main, ["inspect", str(rig.state), "--json"]).stdout)["machines"] == 2
-    assert "used on 2 machines. " in CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
+    assert "was used on 2 machines with one secret" in CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
 
 
 def test_same_or_unknown_machine_is_not_a_copy(rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -171,19 +171,19 @@ def test_keep_identity_accepts_moved_directory(rig: Rig) -> None:
     rig.agreed(machine_id=machine(1)).close()
     rig.client(machine_id=machine(2)).close()
     before = identity(rig)
-    done = CliRunner().invoke(main, ["state", "keep-identity", str(rig.state), "--json"])
+    done = CliRunner().invoke(main, ["inspect", str(rig.state), "--identity", "keep", "--json"])
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["identity"] == "kept"
+    assert json.loads(done.stdout)["identity"] == "keep"
     assert identity(rig) == before
     assert machine_finding(rig, read_machine_id) is Health.OK
     assert len(read_state(rig.state).machine_tags) == (read_machine_id() is not None)
 
 
-@pytest.mark.parametrize("name", ["new-identity", "keep-identity"])
-def test_state_commands_reject_directory_without_state(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("identity", ["new", "keep"])
+def test_identity_of_a_directory_without_state_is_refused(tmp_path: Path, identity: str) -> None:
     (tmp_path / "journal").write_text("Dear diary, today I wrote more than a torn record")
     for directory in (tmp_path, tmp_path / "nothing"):
-        done = CliRunner().invoke(main, ["state", name, str(directory)])
+        done = CliRunner().invoke(main, ["inspect", str(directory), "--identity", identity])
         assert (done.exit_code, "client's state" in done.output) == (1, True)
     assert [path.name for path in tmp_path.iterdir()] == ["journal"]
 

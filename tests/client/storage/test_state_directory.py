@@ -205,7 +205,7 @@ def test_directory_of_another_program_is_left_unchanged(name: str, rig: Rig) -> 
     client.record("homepage", "x")
     assert deliver(client) == 0
     assert (rig.state / name).read_bytes() == b"Dear diary, today"
-    for command in (["ledger", str(rig.state)], ["inspect", str(rig.state)], ["doctor", "--state", str(rig.state)]):
+    for command in (["inspect", str(rig.state)], ["doctor", "--state", str(rig.state)]):
         done = CliRunner().invoke(main, command)
         assert done.exit_code == 1
         assert "is not a client's state" in done.output + str(done.exception)

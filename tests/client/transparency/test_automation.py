@@ -216,10 +216,10 @@ def test_commands_show_the_pause(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("BUILDKITE", "true")
     monkeypatch.delenv("PYTEST_CURRENT_TEST", raising=False)
-    shown = CliRunner().invoke(main, ["inspect", str(rig.state)]).output
-    assert "paused: automation (BUILDKITE): a client with this environment records, stores and sends nothing" in shown
-    checked = CliRunner().invoke(main, ["doctor", "--state", str(rig.state)]).output
-    assert "BUILDKITE shows that a machine runs this program" in " ".join(checked.split())
+    for command in (["inspect", str(rig.state)], ["doctor", "--state", str(rig.state)]):
+        shown = " ".join(CliRunner().invoke(main, command).output.split())
+        assert "BUILDKITE shows that a machine runs this program" in shown
+        assert "a client with this environment is paused: it records, stores and sends nothing" in shown
 
 
 def test_docs_list_the_variables() -> None:

@@ -125,6 +125,9 @@ def test_command_writes_the_page_of_the_client(rig: Rig, tmp_path: Path) -> None
         (["--html", "{tmp}"], "it is a directory; name a file in it"),
         (["--html", "{tmp}/page.pdf"], "must end in .html"),
         (["--definitions", "metrics.toml"], "needs --html"),
+        (["--identity", "new", "--last", "2"], "Leave out --last"),
+        (["--identity", "keep", "--html", "{tmp}/page.html"], "Leave out --last and --html"),
+        (["--identity", "newer"], "'newer' is not one of 'new', 'keep'"),
     ],
 )
 def test_command_refuses_wrong_options(arguments: list[str], text: str, rig: Rig, tmp_path: Path) -> None:

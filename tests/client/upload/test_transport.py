@@ -522,12 +522,12 @@ def test_inspect_shows_sent_bytes(tmp_path: Path) -> None:
     assert len(bodies) == len(set(bodies)) == 3  # each batch was tried twice
     for body, request in zip(bodies, reversed(heard[-3:]), strict=True):
         assert request.rstrip().endswith(body.encode())
-    missing = subprocess.run([program, "ledger", tmp_path / "no"], capture_output=True, text=True, check=False)
+    missing = subprocess.run([program, "inspect", tmp_path / "no"], capture_output=True, text=True, check=False)
     assert missing.returncode == 1
     assert "holds no client's state" in missing.stderr
 
 
-def test_ledger_and_inspect_report_damage(tmp_path: Path) -> None:
+def test_inspect_reports_damage(tmp_path: Path) -> None:
     """Lost records may have held spent epsilon."""
     with Client(DATA / "metrics.toml", tmp_path / "s", "http://127.0.0.1:9") as client:
         client.set_consent("on")
@@ -536,8 +536,11 @@ def test_ledger_and_inspect_report_damage(tmp_path: Path) -> None:
     data[len(data) // 2] ^= 1
     (tmp_path / "s" / JOURNAL).write_bytes(data)
     program = Path(sys.executable).with_name("hubbub")
-    for command in ("ledger", "inspect"):
-        done = subprocess.run([program, command, tmp_path / "s"], capture_output=True, text=True, check=False)
+    for options in ((), ("--json",)):
+        done = subprocess.run(
+            [program, "inspect", tmp_path / "s", *options], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 1
         assert "damaged: the epsilon, reports and uploads in them are lost" in done.stderr
-        assert "recorded 1" in done.stdout or "consent on" in done.stdout
+        assert "recorded 1" in done.stdout or '"recorded": 1' in done.stdout
+        assert "1 damaged record" in done.stdout

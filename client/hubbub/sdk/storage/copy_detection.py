@@ -82,7 +82,7 @@ class CopyDetector:
             self._journal.write(MachineTags((*state.machine_tags, tag)))
             log_when_unlocked(
                 "%s was used on another machine before. If it is a copy, both copies report every period under one secret. Run "
-                "`hubbub state new-identity` on a copy, or `hubbub state keep-identity` if it was moved.",
+                "`hubbub inspect STATE --identity new` on a copy, or `hubbub inspect STATE --identity keep` if it was moved.",
                 self._journal.directory,
             )
 

@@ -1,4 +1,4 @@
-"""What a client holds and has spent: `hubbub inspect` and `hubbub ledger` print it, `Client.inspect` and `Client.ledger` return it.
+"""What a client holds and has spent: `hubbub inspect` prints it, `Client.inspect` and `Client.ledger` return it.
 
 The classes of their parts have no slots, because few objects are made of them, and slots would take 1 ms of `import hubbub`.
 """
@@ -128,7 +128,7 @@ class Inspection:
     accounting: Accounting
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object that `hubbub inspect --json` prints.
+        """Return the object that `hubbub inspect --json` prints, without its fields `ledger` and `problems`.
 
         Returns
         -------
@@ -234,7 +234,7 @@ class Ledger:
     accounting: Accounting
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object that `hubbub ledger --json` prints.
+        """Return the field `ledger` of the object that `hubbub inspect --json` prints.
 
         Returns
         -------
