@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         PullError,
     )
     from hubbub_decoder.inference.goodness_of_fit import FitTest
+    from hubbub_decoder.options import Options
     from hubbub_decoder.pipeline import decode
     from hubbub_decoder.planning.description import Description, describe
     from hubbub_decoder.planning.plan import Plan, plan
@@ -70,6 +71,7 @@ __all__ = [
     "FitTest",
     "ForeignFileError",
     "Level",
+    "Options",
     "OutputError",
     "Overlap",
     "Plan",
@@ -112,6 +114,7 @@ _MODULES = {
     "audit_metric": "audit.audit",
     "Trends": "comparison.trends",
     "decode_each": "comparison.trends",
+    "Options": "options",
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",

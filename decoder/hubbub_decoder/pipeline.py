@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Unpack
 
-from hubbub.errors import ParameterError, SummaryError
+from hubbub.errors import SummaryError
 from hubbub.summary import PatternCounts
-from hubbub.text import with_article
 from hubbub_decoder.blas_threads import one_blas_thread
-from hubbub_decoder.estimators.lasso_screening import DecodingMethod
 from hubbub_decoder.inference.goodness_of_fit import run_fit_tests
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected, Evidence
-from hubbub_decoder.options import Options, Progress, Target, ignore_progress
+from hubbub_decoder.options import (
+    ALL_CANDIDATES,
+    DecodingMethod,
+    OptionFields,
+    Options,
+    Progress,
+    StringOptions,
+    ignore_progress,
+    read_options,
+)
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.decoding import Decoding
 
@@ -24,14 +32,11 @@ def decode(
     summary: Collected,
     candidates: Iterable[str] | DesignMatrix | None = None,
     *,
-    confidence: float = 0.95,
-    fdr: float = 0.05,
-    target: Target = "reporters",
     method: DecodingMethod = "auto",
-    same_clients: bool = True,
     weights: Mapping[str, float] | None = None,
     fabricated: float = 0.0,
     progress: Progress = ignore_progress,
+    **options: Unpack[OptionFields],
 ) -> Decoding:
     """Estimate the share of the reports that carry each candidate.
 
@@ -42,29 +47,19 @@ def decode(
         errors.
     candidates
         Strings to look for, or a design matrix of them. For a categorical metric, the categories to show (None: all).
-    confidence
-        Level of the intervals, in (0, 1).
-    fdr
-        False discovery rate of the detected candidates, in (0, 1).
-    target
-        "reporters": shares among the reporters. "population": shares of the population of which they are a random
-        sample, with wider intervals.
     method
-        "auto": all candidates are estimated (up to 100,000 of bit counts). "lasso": a lasso on the bits of half of the
+        For a string metric. "auto": all candidates are estimated (up to 100,000 of bit counts). "lasso": a lasso on the bits of half of the
         cohorts chooses candidates, and only these are estimated, from the other half.
-    same_clients
-        Whether the same clients report in each of several periods, with the same values. Their permanent noise then
-        repeats, so intervals are wider than for independent reports. False: each period has other clients.
     weights
         Weights of candidates of a string metric that were known before the reports, such as frequencies in an earlier
         list. Only their order counts, and the reports decide whether it means anything. Intervals and false
         discoveries hold with a wrong list.
     fabricated
-        Share of the received reports that may be forged, in [0, 1). Intervals are of the shares among the other
-        reports, and intervals and tests hold whichever reports are forged. Totals and posterior shares are then not
-        determined, and pattern counts and reports are decoded as bit counts.
+        Share of the received reports that may be forged, in [0, 1), as `Options` describes it.
     progress
         Function that is called at the start of each stage.
+    **options
+        Keywords `confidence`, `fdr`, `target` and `same_clients`, which `Options` describes.
 
     Returns
     -------
@@ -76,7 +71,7 @@ def decode(
     SummaryError
         There are no reports, or they do not fit the metric.
     ParameterError
-        An argument is out of range.
+        An argument is out of range, or `method` or `weights` is given for a metric that has no candidates.
     CandidateError
         The candidates cannot be tested.
 
@@ -97,35 +92,25 @@ def decode(
     >>> [(e.candidate, round(e.share, 3), round(e.std_error, 3)) for e in decoding.estimates]
     [('linux', 0.5, 0.027), ('macos', 0.3, 0.027)]
     """
-    options = Options(confidence, fdr, target, same_clients, fabricated)
-    evidence = collect_evidence(summary, options)
-    return decode_evidence(evidence, candidates, options, method=method, weights=weights, progress=progress)
+    chosen = replace(read_options(options, OptionFields), fabricated=fabricated)
+    evidence = collect_evidence(summary, chosen)
+    return decode_evidence(evidence, candidates, chosen, StringOptions(method, weights), progress)
 
 
 def decode_evidence(
     evidence: Evidence,
     candidates: Iterable[str] | DesignMatrix | None,
     options: Options,
-    *,
-    method: DecodingMethod = "auto",
-    weights: Mapping[str, float] | None = None,
+    strings: StringOptions = ALL_CANDIDATES,
     progress: Progress = ignore_progress,
 ) -> Decoding:
     """Decode evidence: the steps of `decode`, from counts to shares with intervals, tests and warnings."""
-    if method not in ("auto", "lasso"):
-        raise ParameterError(f'method must be "auto" or "lasso", got {method!r}: leave it out for "auto"')
-    if method == "lasso" and not evidence.metric.kind.needs_candidates:
-        raise ParameterError(
-            f"{evidence.metric.name}: a lasso selects among candidates, and {with_article(evidence.metric.kind.word)} metric has none. "
-            "Leave out method (--method)"
-        )
-    if options.fabricated or (method == "lasso" and isinstance(evidence.source, PatternCounts)):
+    strings.check_metric(evidence.metric)
+    if options.fabricated or (strings.method == "lasso" and isinstance(evidence.source, PatternCounts)):
         evidence = evidence.as_bit_counts()
     progress("testing the goodness of fit", 0.0)
     tests = run_fit_tests(evidence.collected)
-    decoding = operations_of(evidence.metric).decode(
-        evidence, candidates, options, method=method, weights=weights, progress=progress
-    )
+    decoding = operations_of(evidence.metric).decode(evidence, candidates, options, strings, progress)
     failed = warnings.failed_fit_tests(tests, evidence.counts)
     return replace(decoding, fit_tests=tests, warnings=(*decoding.warnings, *failed))
 

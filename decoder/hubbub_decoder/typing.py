@@ -8,10 +8,9 @@ from hubbub_decoder.association.margins import MarginFit
 from hubbub_decoder.audit.bound import Bound, Event
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, ClientReports
 from hubbub_decoder.audit.trials import Schedule
-from hubbub_decoder.estimators.lasso_screening import DecodingMethod
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected
-from hubbub_decoder.options import Progress, Target
+from hubbub_decoder.options import DecodingMethod, DetectionFields, IntervalFields, OptionFields, Progress, Target
 from hubbub_decoder.planning.law.accuracy import Accuracy
 from hubbub_decoder.results.diagnosis import BitResidual, Residuals
 from hubbub_decoder.results.document import Document
@@ -30,13 +29,16 @@ __all__ = [
     "Collected",
     "DecodingMethod",
     "DesignMatrix",
+    "DetectionFields",
     "Document",
     "Event",
     "IndependenceTest",
+    "IntervalFields",
     "JointPopulation",
     "JointShares",
     "MarginFit",
     "Numbers",
+    "OptionFields",
     "Population",
     "Progress",
     "Residuals",

@@ -9,6 +9,7 @@ import ast
 import asyncio
 import inspect
 import os
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
@@ -91,9 +92,13 @@ def _signature(thing: object) -> str:
         parameters = inspect.signature(thing).parameters.values()
     except ValueError:
         return ""
-    return (
-        "(" + ", ".join(f"{each.name}" + ("=" if each.default is not each.empty else "") for each in parameters) + ")"
-    )
+    shown = []
+    for parameter in parameters:
+        unpacked = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+        names = list(inspect.unwrap(thing).__globals__[unpacked[1]].__annotations__) if unpacked else [parameter.name]
+        has_default = unpacked or parameter.default is not parameter.empty
+        shown += [f"{name}{'=' if has_default else ''}" for name in names]
+    return f"({', '.join(shown)})"
 
 
 NEWLINE, PIPE = "\n", "\\|"

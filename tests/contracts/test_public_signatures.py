@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -68,8 +69,19 @@ def of_class(where: str, base: type) -> Iterator[Annotated]:
 
 def of_function(where: str, function: Callable[..., object]) -> Iterator[Annotated]:
     function = inspect.unwrap(function)
+    module = sys.modules[function.__module__]
     for name, annotation in function.__annotations__.items():
-        yield Annotated(where, name, text_of(annotation), sys.modules[function.__module__])
+        yield Annotated(where, name, text_of(annotation), module)
+        if keywords := keywords_of(function, name):
+            for keyword, one in keywords.__annotations__.items():
+                yield Annotated(where, keyword, text_of(one), sys.modules[keywords.__module__])
+
+
+def keywords_of(function: Callable[..., object], name: str) -> type | None:
+    """Return the TypedDict of the keywords that a function takes as `**name: Unpack[TypedDict]`, or None."""
+    unpacked = re.fullmatch(r"Unpack\[(\w+)\]", text_of(function.__annotations__[name]))
+    found = unpacked and resolve(unpacked[1], sys.modules[function.__module__])
+    return found if isinstance(found, type) else None
 
 
 def text_of(annotation: object) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from hubbub_decoder.association.joint_shares import JointShares
 from hubbub_decoder.association.margins import MarginFit, outer
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.model.distributions import norm
-from hubbub_decoder.options import Options, Target
+from hubbub_decoder.options import IntervalFields, read_options
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.document import Column, Document, Row, Shade, Table, check_top
 from hubbub_decoder.results.estimates import share_text, short_names
@@ -294,9 +294,8 @@ def associate(
     candidates: Mapping[str, Iterable[str]] | None = None,
     *,
     parts: Sequence[str] | None = None,
-    confidence: float = 0.95,
-    target: Target = "reporters",
     same_clients: bool = True,
+    **options: Unpack[IntervalFields],
 ) -> Association:
     """Estimate the joint distribution of parts of a joint metric, and test whether the parts are independent.
 
@@ -309,14 +308,11 @@ def associate(
     parts
         Names of two or three parts, in the order of the conditional shares. A table of two parts has at most 2,500
         combinations, and a table of three 1,000. None: all parts of the metric.
-    confidence
-        Level of the intervals, in (0, 1).
-    target
-        "reporters": shares among the reporters. "population": shares of the population of which the reporters are a
-        random sample.
     same_clients
         Whether the same clients report in each of several periods. Their permanent noise then repeats, so several
         periods are refused. False: each period has other clients.
+    **options
+        Keywords `confidence` and `target`, which `Options` describes.
 
     Returns
     -------
@@ -332,7 +328,8 @@ def associate(
     CandidateError
         The candidates cannot be used.
     """
-    fit = fit_parts(reports, candidates, parts, Options(confidence, target=target, same_clients=same_clients))
+    chosen = replace(read_options(options, IntervalFields), same_clients=same_clients)
+    fit = fit_parts(reports, candidates, parts, chosen)
     indices = tuple(range(len(fit.margins)))
     pairs = (
         tuple(_association(fit, pair, ()) for pair in itertools.combinations(indices, 2)) if len(indices) > 2 else ()

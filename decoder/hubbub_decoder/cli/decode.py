@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -114,6 +114,7 @@ def command(
     from hubbub_decoder.data.weights import read_weights
     from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.model.evidence import combine, describe
+    from hubbub_decoder.options import OptionFields
     from hubbub_decoder.pipeline import decode
     from hubbub_decoder.report.about import provenance_rows
     from hubbub_decoder.report.write import write_report, write_trend_report
@@ -139,18 +140,23 @@ def command(
                 f"{summary.metric.name} is a {summary.metric.kind} metric, so no string of it is unlisted. Leave out --more-candidates."
             )
         show_stage(f"decoding {describe(summary)}")
-        options: dict[str, Any] = {
-            "confidence": confidence, "fdr": fdr, "target": target, "same_clients": not independent_clients,
-            "progress": show_stage,
-        }  # fmt: skip
+        options = OptionFields(confidence=confidence, fdr=fdr, target=target, same_clients=not independent_clients)
         found: Decoding | Trends
         if by is not None:
             try:
-                found = decode_each(parts, candidates, by=by, **options)
+                found = decode_each(parts, candidates, by=by, progress=show_stage, **options)
             except ParameterError as problem:
                 raise click.UsageError(f"--by {by}: {problem}") from None
         else:
-            found = decode(summary, candidates, method=method, weights=weights, fabricated=fabricated, **options)
+            found = decode(
+                summary,
+                candidates,
+                method=method,
+                weights=weights,
+                fabricated=fabricated,
+                progress=show_stage,
+                **options,
+            )
             if plot is not None:
                 _require_plot(found)
             if words is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.evidence import Collected, Evidence, combine
 from hubbub_decoder.model.repetition import CommonReports
-from hubbub_decoder.options import Options, Target
+from hubbub_decoder.options import DetectionFields, Target, read_options
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Finding
@@ -38,11 +39,9 @@ def compare(
     b: Collected | Sequence[Collected],
     candidates: Iterable[str] | DesignMatrix | None = None,
     *,
-    confidence: float = 0.95,
-    fdr: float = 0.05,
-    target: Target = "reporters",
     same_clients: bool = True,
     overlap: float | None = None,
+    **options: Unpack[DetectionFields],
 ) -> Comparison:
     """Estimate how the share of each candidate changes from `a` to `b`.
 
@@ -54,13 +53,6 @@ def compare(
         Counts or reports of one definition, each with reports. A list is added up.
     candidates
         Strings to look for, or a design matrix of them. For a categorical metric, the categories to show (None: all).
-    confidence
-        Level of the intervals, in (0, 1).
-    fdr
-        False discovery rate of the detected changes, in (0, 1).
-    target
-        "reporters": changes among the reporters. "population": changes of the populations of which they are random
-        samples.
     same_clients
         Whether clients of `a` may be in `b`. False: two groups, or two periods without a common client. Samples of the
         same periods are two groups in any case, since a client reports once in a period; but over several periods a
@@ -68,6 +60,8 @@ def compare(
     overlap
         Share in [0, 1] of the clients of the smaller sample that are in the other with the same value, if it is known.
         None: it is estimated from the reports, and taken as 0, with wider intervals, where they do not determine it.
+    **options
+        Keywords `confidence`, `fdr` and `target`, which `Options` describes.
 
     Returns
     -------
@@ -88,13 +82,13 @@ def compare(
     -----
     Strings are compared by bit counts, in whatever form the reports are.
     """
-    options = Options(confidence, fdr, target)
-    first, second = (collect_evidence(collect(name, given), options) for name, given in (("a", a), ("b", b)))
+    chosen = read_options(options, DetectionFields)
+    first, second = (collect_evidence(collect(name, given), chosen) for name, given in (("a", a), ("b", b)))
     operations_of(first.metric).check_comparable()
     _check_pair(first.counts, second.counts, overlap, same_clients)
     known = _known_overlap(overlap, same_clients and _may_share_clients(first, second))
     names = operations_of(first.metric).rows(candidates)
-    before, after = (decode_evidence(each, names, options) for each in (first, second))
+    before, after = (decode_evidence(sample, names, chosen) for sample in (first, second))
     return compare_decodings((first, second), (before, after), names, known)
 
 

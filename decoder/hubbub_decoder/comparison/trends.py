@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from hubbub_decoder.comparison.results import Change, Comparison, Overlap, overl
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected, Evidence
-from hubbub_decoder.options import Options, Progress, Target, ignore_progress
+from hubbub_decoder.options import OptionFields, Progress, ignore_progress, read_options
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding
@@ -269,11 +269,8 @@ def decode_each(
     candidates: Iterable[str] | DesignMatrix | None = None,
     *,
     by: str = PERIOD,
-    confidence: float = 0.95,
-    fdr: float = 0.05,
-    target: Target = "reporters",
-    same_clients: bool = True,
     progress: Progress = ignore_progress,
+    **options: Unpack[OptionFields],
 ) -> Trends:
     """Decode each period, or each value of a metric's group, and estimate the changes from each to the next.
 
@@ -286,17 +283,10 @@ def decode_each(
         Strings to look for, or a design matrix of them. For a categorical metric, the categories to show (None: all).
     by
         What to divide by: "period", or the name of the metric's group, such as "version".
-    confidence
-        Level of the intervals, in (0, 1).
-    fdr
-        False discovery rate of the detected candidates and changes, in (0, 1).
-    target
-        "reporters": shares among the reporters. "population": shares of the populations of which they are random
-        samples.
-    same_clients
-        Whether a client may report in two periods.
     progress
         Function that is called at the start of each stage.
+    **options
+        Keywords `confidence`, `fdr`, `target` and `same_clients`, which `Options` describes.
 
     Returns
     -------
@@ -318,18 +308,18 @@ def decode_each(
     A client has one value of a group in a period. In several periods it may have moved to another one: the covariance
     that this gives is estimated as that of two periods, and not taken off where the reports do not show it.
     """
-    options = Options(confidence, fdr, target, same_clients)
+    chosen = read_options(options, OptionFields)
     metric, samples = _divide(summaries, by)
     operations = operations_of(metric)
     operations.check_comparable()
-    evidence = [collect_evidence(sample, options) for sample in samples]
+    evidence = [collect_evidence(sample, chosen) for sample in samples]
     names = operations.rows(candidates)
     stages, labels = 2 * len(evidence) - 1, [label_of(sample, by) for sample in samples]
     decodings = []
     for i, of_one in enumerate(evidence):
         progress(f"decoding {labels[i]}", i / stages)
-        decodings.append(decode_evidence(of_one, names, options))
-    known = None if options.same_clients and _span_periods(samples) else Overlap.known(0.0)
+        decodings.append(decode_evidence(of_one, names, chosen))
+    known = None if chosen.same_clients and _span_periods(samples) else Overlap.known(0.0)
     comparisons = []
     for i, (before, after) in enumerate(pairwise(range(len(samples)))):
         progress(f"comparing {labels[before]} and {labels[after]}", (len(samples) + i) / stages)

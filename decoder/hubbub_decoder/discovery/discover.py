@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hubbub.errors import SummaryError
 from hubbub.metrics.discovery import END, Discovery
@@ -19,7 +19,7 @@ from hubbub_decoder.discovery.extensions import Prefixes
 from hubbub_decoder.discovery.search import num_stages, search_prefixes
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.evidence import Collected
-from hubbub_decoder.options import Options, Progress, Target, ignore_progress
+from hubbub_decoder.options import OptionFields, Progress, ignore_progress, read_options
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import ESTIMATE_COLUMNS, Decoding
 from hubbub_decoder.results.document import Document, Table
@@ -135,13 +135,10 @@ class Discoveries(TableResult[Estimate], Loadable):
 def discover(
     summary: Collected,
     *,
-    confidence: float = 0.95,
-    fdr: float = 0.05,
-    target: Target = "reporters",
-    same_clients: bool = True,
     beam: int = DEFAULT_BEAM,
     max_candidates: int = MAX_CANDIDATES,
     progress: Progress = ignore_progress,
+    **options: Unpack[OptionFields],
 ) -> Discoveries:
     """Find the frequent strings of a metric with `discover`, without a list.
 
@@ -149,22 +146,14 @@ def discover(
     ----------
     summary
         Counts or reports of the metric.
-    confidence
-        Level of the intervals, in (0, 1).
-    fdr
-        False discovery rate of the detected strings, in (0, 1).
-    target
-        "reporters": shares among the reporters. "population": shares of the population of which they are a random
-        sample.
-    same_clients
-        Whether the same clients report in each of several periods, with the same values. False: each period has other
-        clients.
     beam
         Number of prefixes that are kept after each group.
     max_candidates
         Largest number of prefixes that are compared in a group after the first. Each takes about 200 bytes of memory.
     progress
         Function that is called at the start of each stage.
+    **options
+        Keywords `confidence`, `fdr`, `target` and `same_clients`, which `Options` describes.
 
     Returns
     -------
@@ -186,13 +175,13 @@ def discover(
     of the held-out group only. The search did not see these reports, so intervals and the false discovery rate hold as
     for a given list.
     """
-    options = Options(confidence, fdr, target, same_clients)
+    chosen = read_options(options, OptionFields)
     metric = summary.metric
     discovery = discovery_of(metric)
     for name, number in (("beam", beam), ("max_candidates", max_candidates)):
         check_integer(name, number, 1, hint="leave it out for the default")
     counts = summary.bit_counts()
-    searched = counts if same_clients else BitCounts(metric, counts.reports, counts.ones)
+    searched = counts if chosen.same_clients else BitCounts(metric, counts.reports, counts.ones)
     kept = search_prefixes(searched, discovery, beam=beam, max_candidates=max_candidates, progress=progress)
     ended, cut = kept.probable(MIN_WHOLE_LOG_ODDS, whole=True), kept.probable(_MIN_TRUNCATED_LOG_ODDS, whole=False)
     values = (fragment.removesuffix(END) for fragment in (*ended.fragments, *cut.fragments))
@@ -200,7 +189,7 @@ def discover(
     if not strings:
         return Discoveries(None, tuple(_truncated(cut, {})))
     progress("decoding the strings", 1 - 1 / num_stages(discovery))
-    decoding = decode_evidence(collect_evidence(counts, options), strings, options)
+    decoding = decode_evidence(collect_evidence(counts, chosen), strings, chosen)
     return Discoveries(decoding, tuple(_truncated(cut, {each.candidate: each for each in decoding.detected})))
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy import sparse
@@ -24,9 +23,7 @@ from hubbub_decoder.model.bit_covariance import bit_variance
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.evidence import Evidence
-
-DecodingMethod = Literal["auto", "lasso"]
-"""How candidates of bit counts are chosen: all of them up to 100,000, or those that a lasso keeps."""
+from hubbub_decoder.options import DecodingMethod
 
 MAX_CANDIDATES = 100_000
 """Most candidates of bit counts to estimate together."""

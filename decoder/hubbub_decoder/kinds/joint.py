@@ -11,6 +11,8 @@ from hubbub.errors import SummaryError
 from hubbub.metrics.kinds import JointKind
 from hubbub_decoder.errors import PopulationError
 from hubbub_decoder.kinds.operations import Candidates, KindOperations, Positions, operations_of
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.options import Options, Progress, StringOptions
 
 
 class JointOperations(KindOperations[JointKind], of=JointKind):
@@ -29,7 +31,14 @@ class JointOperations(KindOperations[JointKind], of=JointKind):
             "their joint distribution, or decode(summary.part(name)) for one part."
         )
 
-    def decode(self, *_: Any, **__: Any) -> NoReturn:
+    def decode(
+        self,
+        evidence: Evidence,
+        candidates: Candidates,
+        options: Options,
+        strings: StringOptions,
+        progress: Progress,
+    ) -> NoReturn:
         self.check_decodable()
 
     def rows(self, candidates: Candidates) -> NoReturn:

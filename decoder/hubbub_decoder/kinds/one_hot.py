@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from hubbub_decoder.estimators.categories import fit_categories, select_categori
 from hubbub_decoder.kinds.operations import Candidates, KindOperations, Positions
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Evidence
-from hubbub_decoder.options import Options
+from hubbub_decoder.options import Options, Progress, StringOptions
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_category_decoding
 from hubbub_decoder.results.decoding import Decoding
@@ -32,14 +32,9 @@ class OneHotOperations(KindOperations[K]):
         evidence: Evidence,
         candidates: Candidates,
         options: Options,
-        *,
-        weights: Mapping[str, float] | None,
-        **_of_strings: Any,
+        strings: StringOptions,
+        progress: Progress,
     ) -> Decoding:
-        if weights is not None:
-            raise CandidateError(
-                f"{self.metric.name}: categories are not tested, so {with_article(self.kind.word)} metric has no weights. Leave out weights (--weights)."
-            )
         decoding, counts = self._decode(evidence, self.rows(candidates), options), evidence.counts
         found = (
             *warnings.few_reports(counts),

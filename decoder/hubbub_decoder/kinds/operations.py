@@ -15,10 +15,9 @@ from hubbub.metrics.metric import Metric
 from hubbub.text import with_article
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.errors import PopulationError
-from hubbub_decoder.estimators.lasso_screening import DecodingMethod
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Evidence
-from hubbub_decoder.options import Options, Progress
+from hubbub_decoder.options import Options, Progress, StringOptions
 from hubbub_decoder.results.decoding import Decoding
 
 CELLS_PER_BLOCK = 1 << 22
@@ -48,12 +47,10 @@ class KindOperations(ABC, Generic[K]):
         evidence: Evidence,
         candidates: Candidates,
         options: Options,
-        *,
-        method: DecodingMethod,
-        weights: Mapping[str, float] | None,
+        strings: StringOptions,
         progress: Progress,
     ) -> Decoding:
-        """Decode evidence with at least one report; parameters as of `pipeline.decode`. Raises CandidateError, SummaryError."""
+        """Decode evidence with at least one report; parameters as of `pipeline.decode_evidence`. Raises CandidateError, SummaryError."""
 
     def reason_to_skip(self, *, has_candidates: bool) -> str | None:
         """Return why `decode` cannot estimate the metric in a run over many; None: it can."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -21,7 +21,7 @@ from hubbub_decoder.data.weights import group_weights, weight_strata
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.counts import fit_bits, fit_patterns, is_crowded
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.lasso_screening import DecodingMethod, Selection, select_candidates
+from hubbub_decoder.estimators.lasso_screening import Selection, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
 from hubbub_decoder.estimators.noise_cumulants import bit_noise_cumulants, pattern_noise_cumulants
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
@@ -33,7 +33,7 @@ from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
 from hubbub_decoder.model.vectorized_hashing import bit_positions, discovery_positions
-from hubbub_decoder.options import Options, Progress
+from hubbub_decoder.options import Options, Progress, StringOptions
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import Decoding
@@ -55,17 +55,15 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
         evidence: Evidence,
         candidates: Candidates,
         options: Options,
-        *,
-        method: DecodingMethod,
-        weights: Mapping[str, float] | None,
+        strings: StringOptions,
         progress: Progress,
     ) -> Decoding:
         whole = _whole_values(evidence)
         progress("hashing the candidates", _HASHING)
         design, repeated = _hash(self.metric, candidates)
-        if weights is not None:
-            design = replace(design, strata=weight_strata(group_weights(weights, design.groups)))
-        selection = select_candidates(whole, design, method=method, keep_all=_is_pattern_fit(whole))
+        if strings.weights is not None:
+            design = replace(design, strata=weight_strata(group_weights(strings.weights, design.groups)))
+        selection = select_candidates(whole, design, method=strings.method, keep_all=_is_pattern_fit(whole))
         with idle_blas_threads(_largest_dimension(selection, design)):
             fit, unlisted = _fit(selection, design, progress)
         progress("testing the candidates", _TESTING)

@@ -77,7 +77,7 @@ class OneHotPlanner(KindPlanner[K]):
         law = None if rows is None else Chain.of_mechanism(rows)
         return law and Design(law, self._size(wishes), share, self.smallest_share(wishes), rows=rows)
 
-    def accuracy(self, kind: K, population: Population, **_of_strings: Any) -> BitAccuracy:
+    def accuracy(self, kind: K, population: Population, *, retained: bool) -> BitAccuracy:
         return BitAccuracy(**_law_fields(kind, population))
 
 
@@ -87,7 +87,9 @@ class CategoricalPlanner(OneHotPlanner[CategoricalKind], of=CategoricalKind):
     has_rows = True
     rule = f"a categorical metric has 2 to {MAX_BITS} categories. Pass another number, or `kind = string` for more."
 
-    def kind(self, design: Design, *, categories: Sequence[str] | None, **_of_others: Any) -> CategoricalKind:
+    def kind(
+        self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None
+    ) -> CategoricalKind:
         names = categories or [f"category {i + 1}" for i in range(design.size[0])]
         return CategoricalKind.one_hot(names, None, design.mechanism)
 
@@ -99,7 +101,7 @@ class BooleanPlanner(OneHotPlanner[BooleanKind], of=BooleanKind):
     rule = "a boolean metric has one bit and needs no candidates. Leave out num_candidates."
     total_share = 0.5
 
-    def kind(self, design: Design, **_of_others: Any) -> BooleanKind:
+    def kind(self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None) -> BooleanKind:
         return BooleanKind(one_hot_params(1, design.mechanism))
 
 
@@ -110,24 +112,26 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
     rule = f"a set metric has 2 to {MAX_ITEMS} items. Pass another number."
     total_share = 0.5
 
-    def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:  # noqa: ARG002  (one bit, whatever is wished)
+    def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:  # one bit, whatever is wished
         return 1, (0, hashes)
 
     def _size(self, wishes: Wishes) -> tuple[int, int, int]:
         return 1, 1, wishes.num_candidates
 
-    def kind(self, design: Design, *, categories: Sequence[str] | None, **_of_others: Any) -> SetKind:
+    def kind(self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None) -> SetKind:
         names = categories or [f"item {i + 1}" for i in range(design.size[2])]
         return SetKind.of_items(names, design.mechanism)
 
-    def accuracy(self, kind: SetKind, population: Population, **_of_strings: Any) -> ItemAccuracy:
+    def accuracy(self, kind: SetKind, population: Population, *, retained: bool) -> ItemAccuracy:
         return ItemAccuracy(items=len(kind.items), **_law_fields(kind, population))
 
 
 class NumberPlanner(OneHotPlanner[OrdinalKind | MeanKind]):
     """Planner of numbers in buckets."""
 
-    def kind(self, design: Design, *, edges: Sequence[float] | None, **_of_others: Any) -> OrdinalKind | MeanKind:
+    def kind(
+        self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None
+    ) -> OrdinalKind | MeanKind:
         return ordinal_kind(self._buckets(tuple(edges or range(design.size[0] + 1))), design.mechanism)
 
     def _buckets(self, edges: tuple[float, ...]) -> Buckets:
@@ -140,7 +144,7 @@ class OrdinalPlanner(NumberPlanner, of=OrdinalKind):
     has_rows = True
     rule = f"an ordinal metric has 2 to {MAX_BITS} buckets. Pass another number."
 
-    def accuracy(self, kind: OrdinalKind | MeanKind, population: Population, **_of_strings: Any) -> OrdinalAccuracy:
+    def accuracy(self, kind: OrdinalKind | MeanKind, population: Population, *, retained: bool) -> OrdinalAccuracy:
         mechanism = kind.params.mechanism
         return OrdinalAccuracy(buckets=kind.buckets, mechanism=mechanism, **_law_fields(kind, population))
 
@@ -153,7 +157,7 @@ class MeanPlanner(NumberPlanner, of=MeanKind):
     total_share = 0.5
     cohorts = (MEAN_COHORTS,)
 
-    def accuracy(self, kind: OrdinalKind | MeanKind, population: Population, **_of_strings: Any) -> MeanAccuracy:
+    def accuracy(self, kind: OrdinalKind | MeanKind, population: Population, *, retained: bool) -> MeanAccuracy:
         return MeanAccuracy(buckets=kind.buckets, **_law_fields(kind, population))
 
     def _buckets(self, edges: tuple[float, ...]) -> Buckets:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from hubbub.errors import DefinitionError
 from hubbub.metrics.discovery import MAX_STEP, Discovery
@@ -122,7 +121,7 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
                 f"to detect {100 * smallest:.3g} %, not {more}: its values share no bits."
             )
 
-    def kind(self, design: Design, **_of_others: Any) -> StringKind:
+    def kind(self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None) -> StringKind:
         k, h, m = design.size
         params = Params(num_bits=k, num_hashes=h, num_cohorts=m, mechanism=design.mechanism)
         return StringKind(params, design.discover)
