@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from sqlalchemy import Connection, Engine, bindparam, insert, select, text
 
@@ -20,40 +20,42 @@ _FIND = (
     .with_for_update(read=True, key_share=True)  # the period cannot be closed until this append ends
 )
 
-
-_GIVEN = """
-    WITH RECURSIVE at(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM at WHERE i + 1 < :n),
-    given(batch_id) AS (SELECT substr(:ids, 16 * i + 1, 16) FROM at)
-"""
-_STORED = text(_GIVEN + "SELECT batch_id FROM batch WHERE collection_id = :collection_id AND batch_id IN given")  # noqa: S608  (constants)
-_INSERT = text("INSERT INTO batch (collection_id, batch_id)" + _GIVEN + "SELECT :collection_id, batch_id FROM given")  # noqa: S608
+_INSERT = "INSERT INTO batch (collection_id, batch_id) VALUES (?, ?)"
 _INSERT_NEW = text(
     "INSERT INTO batch (collection_id, batch_id) SELECT :collection_id, unnest(CAST(:ids AS bytea[])) "
     "ON CONFLICT DO NOTHING RETURNING batch_id"
 )
+_MAX_IDS_PER_QUERY = 1_000
+"""SQLite takes at most 32,766 parameters in one statement."""
 
 
 class BatchIds:
-    """Insert the batch ids that are new to a collection, in at most two statements for any number of ids.
+    """Insert the batch ids that are new to a collection.
 
-    Every statement releases Python's global lock and has to take it again.
+    SQLite would tell which ids of an INSERT were new only one by one, so a query finds the stored ids first: nearly always none.
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._postgres = engine.dialect.name == "postgresql"
-        self._insert = Statement(engine, _INSERT_NEW if self._postgres else _INSERT)
-        self._stored = Statement(engine, _STORED)
+        self._insert_new = Statement(engine, _INSERT_NEW) if engine.dialect.name == "postgresql" else None
 
     def insert(self, connection: Connection, collection_id: int, ids: Collection[bytes]) -> set[bytes]:
         """Insert ids; return those that were new."""
-        if self._postgres:  # sorted, so that two transactions with the same ids cannot deadlock
+        if self._insert_new is not None:  # sorted, so that two transactions with the same ids cannot deadlock
             given = {"collection_id": collection_id, "ids": sorted(ids)}
-            return {new for (new,) in self._insert.execute(connection, given)}
-        given = {"collection_id": collection_id, "ids": b"".join(ids), "n": len(ids)}
-        new = set(ids).difference(stored for (stored,) in self._stored.execute(connection, given))
+            return {new for (new,) in self._insert_new.execute(connection, given)}
+        new = set(ids).difference(_stored_ids(connection, collection_id, list(ids)))
         if new:
-            self._insert.execute(connection, given | {"ids": b"".join(new), "n": len(new)})
+            connection.exec_driver_sql(_INSERT, [(collection_id, batch_id) for batch_id in new])
         return new
+
+
+def _stored_ids(connection: Connection, collection_id: int, ids: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield those ids that SQLite has for a collection."""
+    for start in range(0, len(ids), _MAX_IDS_PER_QUERY):
+        some = ids[start : start + _MAX_IDS_PER_QUERY]
+        marks = ", ".join("?" * len(some))
+        query = f"SELECT batch_id FROM batch WHERE collection_id = ? AND batch_id IN ({marks})"  # noqa: S608  (marks)
+        yield from (batch_id for (batch_id,) in connection.exec_driver_sql(query, (collection_id, *some)))
 
 
 class Collections:
