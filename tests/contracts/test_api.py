@@ -53,7 +53,7 @@ PUBLIC_MODULES = (
 
 PUBLIC_MEMBERS: dict[str, set[str]] = {
     "hubbub_aggregator.SqlStore": {"open", "close"},
-    **{f"hubbub_aggregator.typing.{name}": set() for name in ("ConnectionLimits", "ServiceClock", "Store")},
+    **{f"hubbub_aggregator.typing.{name}": set() for name in ("Appender", "ConnectionLimits", "ServiceClock", "Store")},
 }
 """Public members of classes whose other members belong to the service."""
 

@@ -33,7 +33,7 @@ import hubbub.cli
 from hubbub import Batch, Client, load_definitions
 from hubbub.summary import Reports, read_summary, write_reports, write_summary
 from hubbub_aggregator.segments.object_store import ObjectStore
-from hubbub_aggregator.segments.segment_store import SegmentStore
+from hubbub_aggregator.segments.segment_store import open_segment_store
 
 METRICS = "../metrics.toml"
 metric = load_definitions(METRICS)["page"]
@@ -45,7 +45,7 @@ def run(command):
 
 objects = ObjectStore.open("objects/store")
 objects.probe()
-with closing(SegmentStore.open_with("reports.db", objects, uuid.uuid4)) as store:
+with closing(open_segment_store("reports.db", objects, uuid.uuid4)) as store:
     for day in ("2024-06-01", "2024-06-02"):
         store.append([Batch(uuid.uuid4(), metric.name, metric.digest, day, bytes(2), bytes(2 * metric.row_bytes))])
     store.close_period(metric.digest, "2024-06-01")

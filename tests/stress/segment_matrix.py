@@ -36,8 +36,9 @@ from hubbub_aggregator.segments.folding import fold_folder, folders
 from hubbub_aggregator.segments.manifest import Manifest
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import SegmentFolder, batch_ids
-from hubbub_aggregator.segments.segment_store import SegmentStore
+from hubbub_aggregator.segments.segment_store import open_segment_store
 from hubbub_aggregator.store.interface import AppendResult
+from hubbub_aggregator.store.sql_store import SqlStore
 from tests.stress.crash_matrix import in_child
 from tests.support.s3_server import environment, s3_server_of_another_process
 
@@ -98,10 +99,10 @@ class Campaign:
             batch = Batch(uuid.uuid4(), METRIC.name, METRIC.digest, period, bytes(size), rows)
             self.batches.append((batch, numbers))
 
-    def open(self) -> tuple[ObjectStore, SegmentStore]:
+    def open(self) -> tuple[ObjectStore, SqlStore]:
         """Open both stores; only children do, because this process must be able to fork."""
         objects = ObjectStore.open(self.segments)
-        return objects, SegmentStore.open_with(self.database, objects, uuid.uuid4)
+        return objects, open_segment_store(self.database, objects, uuid.uuid4)
 
     def crash_until_reached(self, target: str | None, most: int) -> bool:
         """Crash; return whether the failpoint was reached.
@@ -176,7 +177,7 @@ class Campaign:
             self._close_due(store)
             time.sleep(0.01)
 
-    def _close_due(self, store: SegmentStore) -> None:
+    def _close_due(self, store: SqlStore) -> None:
         for digest, period in [*store.half_closed_periods(), *store.open_periods()]:
             if period < _period(self.day):
                 store.close_period(digest, period)

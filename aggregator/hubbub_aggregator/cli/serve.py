@@ -299,11 +299,9 @@ def command(
             store = SqlStore.open(database, create=create)
         else:
             from hubbub_aggregator.segments.object_store import ObjectStore
-            from hubbub_aggregator.segments.segment_store import SegmentStore
+            from hubbub_aggregator.segments.segment_store import open_segment_store
 
-            store = SegmentStore.open_with(
-                database, ObjectStore.open(segments, _SEGMENTS_TIMEOUT), uuid4, create=create
-            )
+            store = open_segment_store(database, ObjectStore.open(segments, _SEGMENTS_TIMEOUT), uuid4, create=create)
         stack.callback(_close, store)
         if store.created:
             level = logging.WARNING if is_named(context) else logging.INFO

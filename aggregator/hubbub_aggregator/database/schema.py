@@ -28,6 +28,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     ForeignKey,
     Index,
     Integer,
@@ -114,9 +115,8 @@ retained = Table(
     tables,
     Column("id", Integer, primary_key=True),
     Column("collection_id", ForeignKey("collection.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column(
-        "cohorts", LargeBinary, nullable=False
-    ),  # of reports that the summary counts, sorted; immutable, like reports
+    # Of reports that the summary counts, sorted; both columns are immutable.
+    Column("cohorts", LargeBinary, nullable=False),
     Column("reports", LargeBinary, nullable=False),
 )
 
@@ -158,3 +158,8 @@ clock = Table(
     Column("boot_id", String(36)),
     Column("elapsed", BigInteger, nullable=False),  # seconds since the boot
 )
+
+
+def is_period(digest: str, period: str) -> ColumnElement[bool]:
+    """Return the condition that a row of `collection` is that of a metric version and period."""
+    return (collection.c.digest == digest) & (collection.c.period == period)

@@ -1,12 +1,13 @@
-"""`Store` that appends reports to an object store instead of the database."""
+"""Reports in an object store; tokens, sessions, the clock and closed periods stay in the database."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Self
 from uuid import UUID
+
+from sqlalchemy import Engine
 
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.engine import insert_new, transaction
@@ -17,43 +18,49 @@ from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes
 from hubbub_aggregator.store.append import Collections
 from hubbub_aggregator.store.interface import AppendResult
-from hubbub_aggregator.store.sql_store import SqlStore, mark_closed
+from hubbub_aggregator.store.sql_store import SqlStore
 
-_UNMARKED = bytes(16)
-"""Batch id of a closed period without the mark in the object store; as a UUID, it is the nil UUID, which no client sends."""
+_MARK_IS_DUE = bytes(16)
+"""Row of `batch` of a closed period whose mark in the object store may not exist yet. No client sends the nil UUID as a batch id."""
 
 
-class SegmentStore(SqlStore):
-    """`ReportStore` in an object store. Tokens, sessions, the clock and closed periods are in the database.
+def open_segment_store(
+    database: str | Path, objects: ObjectStore, new_id: Callable[[], UUID], *, create: bool = True
+) -> SqlStore:
+    """Open a database as `SqlStore.open`, with an object store that receives the reports.
+
+    new_id : source of the names of segments
+    """
+    lock_file = None if is_postgres(database) else Path(f"{Path(database).resolve()}-segments.lock")
+    return SqlStore.open(
+        database, create=create, appender=lambda engine: SegmentAppender(engine, objects, new_id, lock_file)
+    )
+
+
+class SegmentAppender:
+    """Puts reports into an object store, one segment for each metric version and period.
 
     Duplicates are removed when segments are folded (`hubbub fold`), so every accepted batch is STORED.
+
+    lock_file : beside a SQLite file; locked while segments are put, and while a period is closed. None: PostgreSQL locks the periods' rows
     """
 
-    _objects: ObjectStore
-    _new_id: Callable[[], UUID]
-    _lock_file: Path | None
-    """Beside a SQLite file: locked while segments are put, and while a period is closed. None: PostgreSQL locks the periods' rows."""
-
-    @classmethod
-    def open_with(
-        cls, database: str | Path, objects: ObjectStore, new_id: Callable[[], UUID], *, create: bool = True
-    ) -> Self:
-        """Open a database as `SqlStore.open`, and append to an object store."""
-        store = cls.open(database, create=create)
-        store._objects, store._new_id = objects, new_id
-        store._lock_file = None if is_postgres(database) else Path(f"{Path(database).resolve()}-segments.lock")
-        return store
+    def __init__(
+        self, engine: Engine, objects: ObjectStore, new_id: Callable[[], UUID], lock_file: Path | None
+    ) -> None:
+        self._engine, self._objects, self._new_id, self._lock_file = engine, objects, new_id, lock_file
+        self._collections = Collections(engine)
 
     def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         groups: dict[SegmentFolder, dict[UUID, Batch]] = {}
-        for each in batches:
-            groups.setdefault(_folder_of(each), {}).setdefault(each.batch_id, each)
+        for given in batches:
+            groups.setdefault(_folder_of(given), {}).setdefault(given.batch_id, given)
         with self._closed_among(groups) as closed:
             for folder, group in sorted(groups.items()):
                 if folder not in closed:
                     name = f"{folder.path}/segments/{self._new_id()}.parquet"
                     self._objects.create(name, segment_to_bytes(group.values()))
-        return [AppendResult.CLOSED if _folder_of(each) in closed else AppendResult.STORED for each in batches]
+        return [AppendResult.CLOSED if _folder_of(given) in closed else AppendResult.STORED for given in batches]
 
     @contextmanager
     def _closed_among(self, groups: Mapping[SegmentFolder, Mapping[UUID, Batch]]) -> Iterator[set[SegmentFolder]]:
@@ -63,7 +70,7 @@ class SegmentStore(SqlStore):
         """
         with self._closing_lock(), ExitStack() as stack:
             connection = stack.enter_context(transaction(self._engine, writes=True))
-            find = Collections(self._engine).find
+            find = self._collections.find
             closed = {
                 folder for folder, group in sorted(groups.items()) if find(connection, next(iter(group.values())))[1]
             }
@@ -74,26 +81,24 @@ class SegmentStore(SqlStore):
     def _closing_lock(self) -> AbstractContextManager[None]:
         return nullcontext() if self._lock_file is None else locked(self._lock_file)
 
-    def close_period(self, digest: str, period: str, between_steps: Callable[[], None] = lambda: None) -> None:
+    def close_period(self, digest: str, period: str) -> None:
         """Close a period, and mark it in the object store, so that `hubbub fold` deletes its ids.
 
         A batch id in the database makes the period half closed until the mark exists. So the service finds the periods without it
         without listing the object store.
         """
-        metric = self.metric_of(digest)
         with self._closing_lock(), transaction(self._engine, writes=True) as connection:
-            collection_id = mark_closed(connection, digest, period)
-            if collection_id is None or metric is None:  # it has no reports
+            found = self._collections.close(connection, digest, period)
+            if found is None:  # it has no reports
                 return
-            unmarked = {"collection_id": collection_id, "batch_id": _UNMARKED}
-            connection.execute(insert_new(connection, batch).values(unmarked))
+            collection_id, metric = found
+            row = {"collection_id": collection_id, "batch_id": _MARK_IS_DUE}
+            connection.execute(insert_new(connection, batch).values(row))
         self._objects.create(closed_name(SegmentFolder(metric, digest, period).path), b"closed\n")
-        super().close_period(digest, period, between_steps)
 
     def probe(self) -> None:
-        super().probe()
         self._objects.probe()
 
 
-def _folder_of(batch_: Batch) -> SegmentFolder:
-    return SegmentFolder(batch_.metric, batch_.collection_digest, batch_.period)
+def _folder_of(given: Batch) -> SegmentFolder:
+    return SegmentFolder(given.metric, given.collection_digest, given.period)

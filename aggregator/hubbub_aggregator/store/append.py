@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
 
-from sqlalchemy import Connection, Engine, bindparam, insert, select, text
+from sqlalchemy import Connection, Engine, bindparam, insert, select, text, update
 
 from hubbub.randomness import RandomBytes
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.engine import Statement, insert_new, transaction
 from hubbub_aggregator.database.failpoints import reach
-from hubbub_aggregator.database.schema import collection, segment
+from hubbub_aggregator.database.schema import collection, is_period, segment
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.shuffle import shuffle_reports
 
@@ -19,7 +21,6 @@ _FIND = (
     .where(collection.c.digest == bindparam("digest"), collection.c.period == bindparam("period"))
     .with_for_update(read=True, key_share=True)  # the period cannot be closed until this append ends
 )
-
 _INSERT = "INSERT INTO batch (collection_id, batch_id) VALUES (?, ?)"
 _INSERT_NEW = text(
     "INSERT INTO batch (collection_id, batch_id) SELECT :collection_id, unnest(CAST(:ids AS bytea[])) "
@@ -78,11 +79,33 @@ class Collections:
         number, closed = found
         return number, bool(closed)
 
+    def close(self, connection: Connection, digest: str, period: str) -> tuple[int, str] | None:
+        """Close a period once running appends have ended; return the id and metric of its collection, None if there is none."""
+        is_this = is_period(digest, period)
+        # The lock waits for running appends.
+        lock = select(collection.c.id, collection.c.metric).where(is_this).with_for_update()
+        found = connection.execute(lock).one_or_none()
+        connection.execute(update(collection).where(is_this).values(closed=True))
+        return None if found is None else (found.id, found.metric)
 
-class Appender:
-    """Implementation of `ReportStore.append`."""
 
-    def __init__(self, engine: Engine, random_bytes: RandomBytes) -> None:
+class Appender(Protocol):
+    """Where a `SqlStore` puts the reports that it receives: its own database, or an object store."""
+
+    def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
+        """Store batches as `ReportStore.append`."""
+
+    def close_period(self, digest: str, period: str) -> None:
+        """Refuse new reports of a period permanently, once running appends have ended; may be repeated."""
+
+    def probe(self) -> None:
+        """Write durably as a test where the database does not; raise StoreError if that fails."""
+
+
+class SqlAppender:
+    """Puts reports into the database, and counts each batch once."""
+
+    def __init__(self, engine: Engine, random_bytes: RandomBytes = os.urandom) -> None:
         self._engine = engine
         self._random_bytes = random_bytes
         self._ids = BatchIds(engine)
@@ -91,14 +114,21 @@ class Appender:
 
     def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         groups: dict[tuple[str, str], dict[bytes, Batch]] = {}
-        for each in batches:
-            groups.setdefault((each.collection_digest, each.period), {}).setdefault(each.batch_id.bytes, each)
+        for batch in batches:
+            groups.setdefault((batch.collection_digest, batch.period), {}).setdefault(batch.batch_id.bytes, batch)
         reach("append: before its transaction")
         with transaction(self._engine, writes=True) as connection:
             fresh = {key: self._append_group(connection, group) for key, group in sorted(groups.items())}
             reach("append: before its commit")
         reach("append: after its commit")
-        return [_result_of(fresh[each.collection_digest, each.period], each.batch_id.bytes) for each in batches]
+        return [_result_of(fresh[batch.collection_digest, batch.period], batch.batch_id.bytes) for batch in batches]
+
+    def close_period(self, digest: str, period: str) -> None:
+        with transaction(self._engine, writes=True) as connection:
+            self._collections.close(connection, digest, period)
+
+    def probe(self) -> None:
+        """The probe of the database is enough."""
 
     def _append_group(self, connection: Connection, group: dict[bytes, Batch]) -> set[bytes] | None:
         """Store the new batches of one period; return their ids; None: the period is closed."""
@@ -110,7 +140,7 @@ class Appender:
         if fresh:
             new = [group[batch_id] for batch_id in fresh]
             cohorts, rows = shuffle_reports(
-                b"".join([each.cohorts for each in new]), b"".join([each.rows for each in new]), self._random_bytes
+                b"".join([batch.cohorts for batch in new]), b"".join([batch.rows for batch in new]), self._random_bytes
             )
             self._insert_segment.execute(connection, {"collection_id": to, "cohorts": cohorts, "reports": rows})
         return fresh

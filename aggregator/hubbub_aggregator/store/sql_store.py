@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -29,7 +28,6 @@ from sqlalchemy import (
     update,
 )
 
-from hubbub.randomness import RandomBytes
 from hubbub.wire.batch import Batch
 from hubbub.wire.urls import mask_url
 from hubbub_aggregator.database.engine import (
@@ -46,10 +44,10 @@ from hubbub_aggregator.database.engine import (
 )
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.location import is_postgres, require_file
-from hubbub_aggregator.database.schema import batch, collection, retained, schema, segment
+from hubbub_aggregator.database.schema import batch, collection, is_period, retained, schema, segment
 from hubbub_aggregator.database.schema_version import prepare, require_served
 from hubbub_aggregator.errors import StoppedError, StoreError
-from hubbub_aggregator.store.append import Appender
+from hubbub_aggregator.store.append import Appender, SqlAppender
 from hubbub_aggregator.store.clock_state import SqlClock
 from hubbub_aggregator.store.interface import AppendResult, StoredPeriod, StoredReports
 from hubbub_aggregator.store.period_figures import PeriodFigures
@@ -81,8 +79,8 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     ----------
     engine
         SQLAlchemy engine of an open database.
-    random_bytes
-        Source of the ids of segments.
+    appender
+        Function that returns, for an engine, the object that receives reports. Default: the database receives them.
     pause
         Function that sleeps between two attempts, in seconds.
     create
@@ -97,7 +95,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def __init__(
         self,
         engine: Engine,
-        random_bytes: RandomBytes = os.urandom,
+        appender: Callable[[Engine], Appender] = SqlAppender,
         pause: Callable[[float], None] = time.sleep,
         *,
         create: bool = True,
@@ -118,10 +116,12 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                 self.created = prepare(connection)
             else:
                 require_served(connection)
-        self._appender = Appender(engine, random_bytes)
+        self._appender = appender(engine)
 
     @classmethod
-    def open(cls, path: str | Path, *, create: bool = True) -> Self:
+    def open(
+        cls, path: str | Path, *, create: bool = True, appender: Callable[[Engine], Appender] = SqlAppender
+    ) -> Self:
         """Return the store of a SQLite file or a PostgreSQL database.
 
         Parameters
@@ -130,6 +130,8 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
             Path of the file, or `postgresql://...`.
         create
             Create the file and the tables if they do not exist. False: raise HubbubError.
+        appender
+            Function that returns, for an engine, the object that receives reports. Default: the database receives them.
 
         Returns
         -------
@@ -146,7 +148,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
             if not is_postgres(path) and not create:
                 require_file(Path(path))
             engine = open_postgres(str(path)) if is_postgres(path) else open_sqlite(Path(path))
-            return cls(engine, create=create)
+            return cls(engine, appender, create=create)
         except StoreError as problem:
             if engine is not None:
                 engine.dispose()
@@ -205,7 +207,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         if self._engine.dialect.name != "postgresql":
             yield True
             return
-        is_this = _is_period(digest, period)
+        is_this = is_period(digest, period)
         numbers = [number for (number,) in fetch_all(self._engine, select(collection.c.id).where(is_this))]
         if not numbers:
             yield False
@@ -218,7 +220,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def fold(
         self, stored: StoredPeriod, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
     ) -> bool:
-        is_this, revision = _is_period(stored.digest, stored.period), stored.revision + 1
+        is_this, revision = is_period(stored.digest, stored.period), stored.revision + 1
         columns = {} if figures is None else figure_columns(figures, revision)
         reach("fold: before its transaction")
         with transaction(self._engine, writes=True) as connection:
@@ -285,7 +287,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         return [period for (period,) in fetch_all(self._engine, query.order_by(collection.c.period))]
 
     def drop_reports(self, digest: str, period: str, between_steps: Callable[[], None] = _do_nothing) -> None:
-        is_this = _is_period(digest, period)
+        is_this = is_period(digest, period)
         collection_id = select(collection.c.id).where(is_this).scalar_subquery()
         part = select(retained.c.id).where(retained.c.collection_id == collection_id).limit(1).scalar_subquery()
         more = True
@@ -298,7 +300,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         self._truncate_wal()
 
     def smallest_segment(self, digest: str, period: str) -> int | None:
-        is_this = _is_period(digest, period)
+        is_this = is_period(digest, period)
         waiting = select(func.min(func.length(segment.c.cohorts))).join(collection).where(is_this).scalar_subquery()
         sizes = chain.from_iterable(
             fetch_all(self._engine, select(collection.c.smallest_segment, waiting).where(is_this))
@@ -314,9 +316,9 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         return next((metric for (metric,) in fetch_all(self._engine, query)), None)
 
     def close_period(self, digest: str, period: str, between_steps: Callable[[], None] = _do_nothing) -> None:
-        with transaction(self._engine, writes=True) as connection:
-            collection_id = mark_closed(connection, digest, period)
+        self._appender.close_period(digest, period)
         reach("close: between mark and ids")
+        collection_id = select(collection.c.id).where(is_period(digest, period)).scalar_subquery()
         is_here = batch.c.collection_id == collection_id
         after: bytes | None = b""
         while after is not None:
@@ -339,7 +341,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         return [(digest, period) for digest, period in fetch_all(self._engine, query.order_by(collection.c.period))]
 
     def purge(self, digest: str, period: str, between_steps: Callable[[], None] = _do_nothing) -> None:
-        is_this = _is_period(digest, period)
+        is_this = is_period(digest, period)
         if period not in self.closed_periods(digest):
             return
         self.drop_reports(digest, period, between_steps)
@@ -386,6 +388,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         with transaction(self._engine, writes=True) as connection:
             require_served(connection)
             connection.execute(update(schema).values(write_probes=schema.c.write_probes + 1))
+        self._appender.probe()
 
     def stop(self) -> None:
         self._stopping.set()
@@ -397,19 +400,6 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def close(self) -> None:
         """Close the connections of the store."""
         close(self._engine)
-
-
-def mark_closed(connection: Connection, digest: str, period: str) -> int | None:
-    """Mark a period as closed once running appends have ended; return its collection's id, None if there is none."""
-    is_this = _is_period(digest, period)
-    lock = select(collection.c.id).where(is_this).with_for_update()  # waits until running appends have ended
-    collection_id: int | None = connection.scalar(lock)
-    connection.execute(update(collection).where(is_this).values(closed=True))
-    return collection_id
-
-
-def _is_period(digest: str, period: str) -> ColumnElement[bool]:
-    return (collection.c.digest == digest) & (collection.c.period == period)
 
 
 def _has_reports_in(*tables: Table) -> ColumnElement[bool]:

@@ -24,7 +24,7 @@ from hubbub_aggregator.api.dashboard.privacy_figures import last_central_epsilon
 from hubbub_aggregator.pipeline.folding import fold, read_summary
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.segments.object_store import ObjectStore
-from hubbub_aggregator.segments.segment_store import SegmentStore
+from hubbub_aggregator.segments.segment_store import open_segment_store
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_decoder.data.pull import pull_summary
@@ -267,7 +267,7 @@ def test_segments_are_folded_by_value(
     metrics = [PAGE, *GROUPED[:2]]
     batches = random_batches(make_batch, metrics, unseen_seed)
     with closing(
-        SegmentStore.open_with(tmp_path / "db", ObjectStore.open(str(tmp_path / "segments")), uuid.uuid4)
+        open_segment_store(tmp_path / "db", ObjectStore.open(str(tmp_path / "segments")), uuid.uuid4)
     ) as store:
         store.append(batches)
     (tmp_path / "metrics.toml").write_text(toml(metrics))

@@ -26,7 +26,7 @@ from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.segments.engines import ArrowEngine
 from hubbub_aggregator.segments.folding import fold_folder, folders
 from hubbub_aggregator.segments.object_store import ObjectStore
-from hubbub_aggregator.segments.segment_store import SegmentStore
+from hubbub_aggregator.segments.segment_store import open_segment_store
 from tests.aggregator.conftest import DEFINITIONS
 from tests.support.s3_server import environment, s3_server_process
 from tests.support.segment_service import resident_bytes, served
@@ -72,7 +72,7 @@ class HangingObjects(ObjectStore):
 
 
 def start_on(objects: ObjectStore, start: StartAggregator, place: Path, closed_last: ExitStack) -> Aggregator:
-    store = closed_last.enter_context(closing(SegmentStore.open_with(place / "reports.db", objects, uuid.uuid4)))
+    store = closed_last.enter_context(closing(open_segment_store(place / "reports.db", objects, uuid.uuid4)))
     return start(store, max_queue_bytes=20_000)
 
 
@@ -117,7 +117,7 @@ def test_uploads_to_a_failing_store_are_repeated_and_counted_once(
 def test_a_fold_recognizes_its_manifest_when_the_put_is_repeated(make_batch: MakeBatch, tmp_path: Path) -> None:
     objects = RepeatedPuts.open(str(tmp_path / "segments"))
     metric = parse_definitions(DEFINITIONS)["homepage"]
-    with closing(SegmentStore.open_with(tmp_path / "reports.db", objects, uuid.uuid4)) as store:
+    with closing(open_segment_store(tmp_path / "reports.db", objects, uuid.uuid4)) as store:
         for number in range(1, 4):
             store.append([make_batch(metric)])
             assert num_reports(objects, metric) == 3 * number
@@ -178,7 +178,7 @@ def test_queue_that_takes_longer_than_a_put_may_take_is_stored(
         for name, value in environment(f"http://127.0.0.1:{server.server_port}").items():
             monkeypatch.setenv(name, value)
         objects = ObjectStore.open("s3://bucket", timedelta(seconds=4))
-        store = closed_last.enter_context(closing(SegmentStore.open_with(tmp_path / "reports.db", objects, uuid.uuid4)))
+        store = closed_last.enter_context(closing(open_segment_store(tmp_path / "reports.db", objects, uuid.uuid4)))
         aggregator = start(store, max_commit_bytes=200_000)
         batches = [make_batch(aggregator.definitions["homepage"], n=10_000) for _ in range(50)]
         with ThreadPoolExecutor(len(batches)) as pool:

@@ -25,7 +25,7 @@ from hubbub_aggregator.segments.manifest import closed_name
 from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
 from hubbub_aggregator.segments.repeated_ids import known_rows, new_rows, per_segment
 from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes
-from hubbub_aggregator.segments.segment_store import SegmentStore
+from hubbub_aggregator.segments.segment_store import open_segment_store
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 from tests.aggregator.conftest import DEFINITIONS, MakeBatch
@@ -51,8 +51,8 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
 
 
 @pytest.fixture
-def store(objects: ObjectStore, tmp_path: Path) -> Iterator[SegmentStore]:
-    with closing(SegmentStore.open_with(tmp_path / "reports.db", objects, uuid.uuid4)) as opened:
+def store(objects: ObjectStore, tmp_path: Path) -> Iterator[SqlStore]:
+    with closing(open_segment_store(tmp_path / "reports.db", objects, uuid.uuid4)) as opened:
         yield opened
 
 
@@ -75,7 +75,7 @@ def test_one_of_many_writers_of_one_name_wins(objects: ObjectStore) -> None:
 
 
 def test_uploads_are_folded_once_and_decoded(
-    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch
+    store: SqlStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     homepage, carrier = definitions["homepage"], definitions["carrier"]
     first, second = make_batch(homepage, period=DAY), make_batch(homepage, period=DAY, n=5)
@@ -99,13 +99,13 @@ def test_batches_stored_before_the_object_store_are_still_known(
     earlier, later = make_batch(definitions["homepage"], period=DAY), make_batch(definitions["homepage"], period=DAY)
     with closing(SqlStore.open(tmp_path / "reports.db")) as database:
         database.append([earlier])
-    with closing(SegmentStore.open_with(tmp_path / "reports.db", objects, uuid.uuid4)) as store:
+    with closing(open_segment_store(tmp_path / "reports.db", objects, uuid.uuid4)) as store:
         store.append([later])
         assert (store.contains(earlier), store.contains(later)) == (True, False)
 
 
 def test_closed_period_gets_no_segment(
-    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch
+    store: SqlStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     late: Batch = make_batch(definitions["homepage"], period=DAY)
     store.append([late])
@@ -141,7 +141,7 @@ def test_only_the_closing_of_a_period_waits_for_a_put(
 ) -> None:
     """Two processes share the database; one closes the period while the other puts its segment."""
     metric = definitions["homepage"]
-    first, second = (SegmentStore.open_with(database, gated, uuid.uuid4) for _ in range(2))
+    first, second = (open_segment_store(database, gated, uuid.uuid4) for _ in range(2))
     with closing(first), closing(second), ThreadPoolExecutor(2) as pool:
         gated.gate.set()
         first.append([make_batch(metric, period=DAY)])
@@ -152,7 +152,6 @@ def test_only_the_closing_of_a_period_waits_for_a_put(
         try:
             for store in (first, second):
                 store.add_refusals({("homepage", "malformed"): 1})
-                SqlStore.probe(store)
             closed = pool.submit(second.close_period, metric.digest, DAY)
             time.sleep(0.3)
             assert not closed.done()
@@ -168,7 +167,7 @@ def test_only_the_closing_of_a_period_waits_for_a_put(
 
 
 def test_ids_of_a_closed_period_are_deleted_and_its_counts_stay(
-    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch
+    store: SqlStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     metric = definitions["homepage"]
     first, second, other = make_batch(metric, period=DAY), make_batch(metric, period=DAY), make_batch(metric)
@@ -190,7 +189,7 @@ def test_ids_of_a_closed_period_are_deleted_and_its_counts_stay(
 
 
 def test_period_whose_closing_was_interrupted_is_marked_after_a_restart(
-    store: SegmentStore,
+    store: SqlStore,
     objects: ObjectStore,
     definitions: Definitions,
     make_batch: MakeBatch,
@@ -205,7 +204,7 @@ def test_period_whose_closing_was_interrupted_is_marked_after_a_restart(
         with pytest.raises(KeyboardInterrupt):
             store.close_period(metric.digest, DAY)
     monkeypatch.setattr(ObjectStore, "names", lambda *_: pytest.fail("the service lists the object store"))
-    with closing(SegmentStore.open_with(tmp_path / "reports.db", objects, uuid.uuid4)) as again:
+    with closing(open_segment_store(tmp_path / "reports.db", objects, uuid.uuid4)) as again:
         assert again.half_closed_periods() == [(metric.digest, DAY)]
         again.close_period(metric.digest, DAY)
         assert again.half_closed_periods() == []
@@ -218,7 +217,7 @@ def _interrupt(*_arguments: object) -> None:
 
 
 def test_command_writes_summaries_that_decode_reads(
-    store: SegmentStore,
+    store: SqlStore,
     objects: ObjectStore,
     definitions: Definitions,
     make_batch: MakeBatch,
@@ -239,7 +238,7 @@ def test_command_writes_summaries_that_decode_reads(
 
 
 def test_command_names_a_digest_without_a_definition(
-    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
+    store: SqlStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     store.append([make_batch(definitions["homepage"], period=DAY)])
     (tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("num_bits = 20", "num_bits = 24"))
@@ -250,7 +249,7 @@ def test_command_names_a_digest_without_a_definition(
 
 
 def test_command_folds_the_other_folders_if_a_summary_is_damaged(
-    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
+    store: SqlStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     (tmp_path / "metrics.toml").write_text(DEFINITIONS)
     arguments = ["fold", str(tmp_path / "metrics.toml"), objects.place]
@@ -268,7 +267,7 @@ def test_command_folds_the_other_folders_if_a_summary_is_damaged(
 
 
 def test_command_writes_figures_for_prometheus(
-    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
+    store: SqlStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     batch = make_batch(definitions["homepage"], period=DAY)
     store.append([batch, make_batch(definitions["carrier"], period=DAY)])
@@ -305,7 +304,7 @@ def test_places_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
 
 
 def test_failing_object_store_fails_the_append(
-    store: SegmentStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
+    store: SqlStore, objects: ObjectStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     if "://" in objects.place:
         pytest.skip("a directory only")
