@@ -1,18 +1,21 @@
 """Settings of one aggregator process: names, defaults, help texts and validation.
 
-`hubbub serve` makes its options from these fields; `--max-body` is `max_body` here and in the configuration file.
+`hubbub serve` makes its options, and this module the docstring of `Settings`, from the fields; `--max-body` is `max_body` here and in
+the configuration file.
 """
 
 from __future__ import annotations
 
+import inspect
+import ipaddress
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
 from hubbub.errors import ParameterError
-from hubbub_aggregator.server.client_address import Proxies, parse_network
+from hubbub_aggregator.server.client_address import Proxies
 from hubbub_aggregator.server.limits import ConnectionLimits
 
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
@@ -34,60 +37,27 @@ def _setting(section: str, default: Any, help_text: str, **metadata: Any) -> Any
     return field(default_factory=dict, metadata=about) if default == {} else field(default=default, metadata=about)
 
 
+class SettingError(ParameterError):
+    """Setting outside its range, or settings that contradict each other.
+
+    rule     : with {} for each name
+    settings : the names
+    """
+
+    def __init__(self, rule: str, got: str, *settings: str) -> None:
+        super().__init__(rule.format(*settings), got)
+        self._template, self._settings = rule, settings
+
+    def message(self, name_of: Callable[[str], str]) -> str:
+        """Return the message with other names for the settings, such as those of their options."""
+        return str(ParameterError(self._template.format(*map(name_of, self._settings)), self.got))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Limits of one aggregator process, and its intervals.
 
-    Sizes are in bytes, durations in seconds. Each field is an option of `hubbub serve`, whose help text describes it.
-
-    Parameters
-    ----------
-    keep_counts
-        Number of periods after which counts are dropped, by metric name.
-    keep_reports
-        Number of periods for which reports are kept too, by metric name.
-    cors_origin
-        Origins whose pages may send batches and read /v1/metrics.
-    trusted_proxy
-        Networks of proxies on other machines whose X-Forwarded-For is trusted.
-    max_body
-        Largest body of a request, as sent (compressed).
-    max_body_seconds
-        Longest time for a body to arrive.
-    min_body_rate
-        Lowest rate of an arriving body, in bytes per second.
-    max_body_memory
-        Memory for bodies that are arriving, an eighth of it for one network.
-    max_connections
-        Largest number of open connections.
-    max_network_connections
-        Largest number of open connections from one network.
-    max_reports
-        Largest number of reports in one batch.
-    max_queue_bytes
-        Largest size of batches that wait for their commit.
-    max_commit_bytes
-        Size of the batches of one commit.
-    fold_interval
-        Time between two rounds of folding segments and closing periods.
-    client_rate
-        Requests per second from one network.
-    client_report_rate
-        Reports per second from one network.
-    client_byte_rate
-        Bytes per second of decompressed batches from one network.
-    client_burst_seconds
-        Time of the three rates above that may arrive at once.
-    local_rate_factor
-        Multiple of the three rates that this machine may send without X-Forwarded-For.
-    min_free_disk
-        Free space to keep on the database's disk.
-    local_reads_without_token
-        Whether a second port, which only this machine reaches, answers reads without a token.
-    reject_implausible
-        Whether batches with an implausible report are refused.
-    require_report_token
-        Whether batches need a token with the scope `report`.
+    Sizes are in bytes, durations in seconds. Each field is an option of `hubbub serve` with the same help text.
 
     Raises
     ------
@@ -211,27 +181,36 @@ class Settings:
         for setting in fields(self):
             _check_value(setting.name, str(setting.type), getattr(self, setting.name))
         if self.max_body > self.max_body_memory // NETWORKS_SHARE:
-            raise ParameterError(
-                f"max_body_memory must be at least {NETWORKS_SHARE} times max_body",
+            raise SettingError(
+                f"{{}} must be at least {NETWORKS_SHARE} times {{}}",
                 f"{self.max_body_memory} and {self.max_body}: one network may use an eighth of it, so a larger body could never be accepted",
+                "max_body_memory",
+                "max_body",
             )
         for name in ("keep_counts", "keep_reports"):
             for metric, periods in getattr(self, name).items():
                 if not 0 <= periods <= _MAX_PERIODS:
-                    raise ParameterError(f"{name} must be 0 to {_MAX_PERIODS} periods", f"{periods} for {metric}")
+                    raise SettingError(f"{{}} must be 0 to {_MAX_PERIODS} periods", f"{periods} for {metric}", name)
         for metric in self.keep_counts.keys() & self.keep_reports.keys():
             if self.keep_reports[metric] > self.keep_counts[metric]:
-                raise ParameterError(
-                    "keep_reports must not exceed keep_counts",
+                raise SettingError(
+                    "{} must not exceed {}",
                     f"{self.keep_reports[metric]} and {self.keep_counts[metric]} periods for {metric}: reports do not outlive their counts",
+                    "keep_reports",
+                    "keep_counts",
                 )
         for network in self.trusted_proxy:
-            parse_network(network)
+            try:
+                ipaddress.ip_network(network)
+            except ValueError as problem:
+                rule = "{} must be a network, such as 10.0.0.0/8, or an address"
+                raise SettingError(rule, f"{network!r}: {problem}", "trusted_proxy") from None
         for origin in self.cors_origin:
             if not _ORIGIN.fullmatch(origin):
-                raise ParameterError(
-                    "cors_origin must be https://host or https://host:port, in lower case and without a path",
+                raise SettingError(
+                    "{} must be https://host or https://host:port, in lower case and without a path",
                     repr(origin),
+                    "cors_origin",
                 )
 
     def connection_limits(self) -> ConnectionLimits:
@@ -245,8 +224,18 @@ class Settings:
         return ConnectionLimits(self.max_connections, self.max_network_connections, Proxies(self.trusted_proxy))
 
 
+def _docstring_with_fields() -> str:
+    """Return the docstring of `Settings` with a section of its fields, whose texts are those of the options."""
+    entries = [f"{setting.name}\n    {setting.metadata['help']}" for setting in fields(Settings)]
+    before, _, errors = inspect.cleandoc(Settings.__doc__ or "").partition("Raises\n")
+    return "\n".join([f"{before}Parameters\n----------", *entries, f"\nRaises\n{errors}", ""])
+
+
+Settings.__doc__ = _docstring_with_fields()
+
+
 def _check_value(name: str, annotation: str, value: object) -> None:
-    """Raise ParameterError unless a value has the type of its setting; numbers must be above 0 and finite."""
+    """Raise SettingError unless a value has the type of its setting; numbers must be above 0 and finite."""
     match annotation:
         case "bool":
             is_valid, rule = isinstance(value, bool), "True or False"
@@ -255,7 +244,7 @@ def _check_value(name: str, annotation: str, value: object) -> None:
         case "float":
             is_valid, rule = type(value) in (int, float), "a number"
         case "tuple[str, ...]":
-            is_valid = isinstance(value, (tuple, list)) and all(isinstance(each, str) for each in value)
+            is_valid = isinstance(value, (tuple, list)) and all(isinstance(text, str) for text in value)
             rule = "a tuple of texts"
         case _:
             is_valid = isinstance(value, Mapping) and all(
@@ -263,6 +252,6 @@ def _check_value(name: str, annotation: str, value: object) -> None:
             )
             rule = "a mapping of metric names to integers"
     if not is_valid:
-        raise ParameterError(f"{name} must be {rule}", repr(value))
+        raise SettingError(f"{{}} must be {rule}", repr(value), name)
     if type(value) in (int, float) and not 0 < cast(float, value) < math.inf:
-        raise ParameterError(f"{name} must be above 0{' and finite' if annotation == 'float' else ''}", str(value))
+        raise SettingError(f"{{}} must be above 0{' and finite' if annotation == 'float' else ''}", str(value), name)

@@ -71,6 +71,16 @@ def format_exact_size(size: int) -> str:
     return f"{size // _UNITS[unit]} {unit}".strip()
 
 
+def parse_size(text: str) -> int | None:
+    """Return a size in bytes that is written with or without a unit; None: it is not a size.
+
+    >>> [parse_size(text) for text in ("1000", "64 KiB", "3GiB", "1.5 KiB")]
+    [1000, 65536, 3221225472, None]
+    """
+    match = re.fullmatch(r"([0-9]{1,18}) ?([KMG]iB)?", text)
+    return None if match is None else int(match[1]) * _UNITS[match[2] or ""]
+
+
 def format_size(size: float) -> str:
     """Return a size in bytes, rounded to three digits.
 

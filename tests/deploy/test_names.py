@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from hubbub_aggregator.cli.fold import write_fold_textfile
 from hubbub_aggregator.cli.serve import OTHER_VARIABLES, VARIABLE_PREFIX, configurable
 from hubbub_aggregator.cli.serve import command as serve
 from hubbub_aggregator.monitoring.jobs import JOBS
-from hubbub_aggregator.server.client_address import parse_network
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from tests.support.paths import DEPLOY, DOCS, REPOSITORY
@@ -174,7 +174,7 @@ def test_ports_and_addresses_agree() -> None:
     servers = re.findall(r"server (\S+) max_fails", (DEPLOY / "compose" / "upstream.conf").read_text())
     assert servers == [f"{address}:{port}" for address in addresses]
     proxy = services["nginx"]["networks"]["inner"]["ipv4_address"]
-    assert parse_network(services["replica-1"]["environment"]["HUBBUB_TRUSTED_PROXY"]) == parse_network(f"{proxy}/32")
+    assert ip_network(services["replica-1"]["environment"]["HUBBUB_TRUSTED_PROXY"]) == ip_network(f"{proxy}/32")
 
     scraped = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"][0]
     assert scraped["static_configs"][0]["targets"] == [f"replica-1:{port}", f"replica-2:{port}"]

@@ -21,12 +21,11 @@ import click
 from hubbub.cli.help_sections import SectionedCommand, SectionOption
 from hubbub.cli.output import PATH
 from hubbub.defaults import DATABASE_FILE, LOCAL_READS_PORT, LOOPBACK, SERVICE_PORT
-from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
-from hubbub.text import _UNITS, format_exact_size
+from hubbub.text import format_exact_size, parse_size
 from hubbub_aggregator.cli.database_option import DatabaseName, is_named
 from hubbub_aggregator.monitoring.log_output import FORMATS, LEVELS, announce, configure
-from hubbub_aggregator.settings import LISTENING, STORAGE, Settings
+from hubbub_aggregator.settings import LISTENING, STORAGE, SettingError, Settings
 
 if TYPE_CHECKING:
     from hubbub_aggregator.store.interface import Store
@@ -48,10 +47,10 @@ class Size(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number of bytes."""
-        match = re.fullmatch(r"([0-9]{1,18}) ?([KMG]iB)?", str(value))
-        if match is None:
+        size = parse_size(str(value))
+        if size is None:
             self.fail(f"{value!r} is not a size: write a number of bytes, or 512KiB, 2MiB, 1GiB", param, ctx)
-        return int(match[1]) * _UNITS[match[2] or ""]
+        return size
 
 
 _option = partial(click.option, cls=SectionOption, show_default=True, show_envvar=True)
@@ -77,10 +76,8 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     """Return the settings with the values of options; a usage error names the option and the variable."""
     try:
         return Settings(**values)
-    except ParameterError as problem:
-        names = "|".join(setting.name for setting in fields(Settings))
-        rule = re.sub(rf"\b({names})\b", lambda name: _option_and_variable(name[1]), problem.rule)
-        raise click.UsageError(str(ParameterError(rule, problem.got))) from None
+    except SettingError as problem:
+        raise click.UsageError(problem.message(_option_and_variable)) from None
 
 
 def _option_and_variable(setting: str) -> str:

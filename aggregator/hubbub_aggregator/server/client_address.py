@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from hubbub.errors import ParameterError
 from hubbub.wire.urls import is_loopback
 
 _LOOPBACK = ("127.0.0.0/8", "::1/128")
@@ -28,7 +27,7 @@ class Proxies:
     """
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
-        self._networks = [parse_network(text) for text in (*_LOOPBACK, *networks)]
+        self._networks = [ipaddress.ip_network(text) for text in (*_LOOPBACK, *networks)]
         self._is_trusted = lru_cache(_CACHE_SIZE)(self._is_in_networks)
 
     def client_address(self, host: str, forwarded_for: str | None) -> str:
@@ -60,16 +59,6 @@ class Proxies:
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
             address = address.ipv4_mapped
         return any(address in network for network in self._networks)
-
-
-def parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """Parse a network or a single address; ParameterError if it is neither."""
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError as problem:
-        raise ParameterError(
-            "trusted_proxy must be a network, such as 10.0.0.0/8, or an address", f"{text!r}: {problem}"
-        ) from None
 
 
 def is_address(text: str) -> bool:
