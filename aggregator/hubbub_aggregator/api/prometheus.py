@@ -69,7 +69,9 @@ class ServiceCollector:
             _by_label("job", jobs.failures()),
         )
         yield _gauge("hubbub_job_failing", "1: the last run of the job failed.", _by_label("job", jobs.failing()))
-        definitions = [({"metric": each.name, "digest": each.digest}, 1) for each in service.definitions.versions()]
+        definitions = [
+            ({"metric": metric.name, "digest": metric.digest}, 1) for metric in service.definitions.versions()
+        ]
         yield _gauge("hubbub_definition_info", "Metric definitions in force.", definitions)
         reloaded = service.active_definitions.last_reload_ok
         yield _gauge(
@@ -112,7 +114,7 @@ class ServiceCollector:
             "Start of the last complete `hubbub db backup`; 0: none.",
             [({}, service.periods.last_backup() or 0)],
         )
-        names = {each.digest: each.name for each in service.definitions.collections()}
+        names = {metric.digest: metric.name for metric in service.definitions.collections()}
         implausible = Counter[tuple[str, str]]()
         for (digest, kind), periods in service.periods.implausible_periods().items():
             if digest in names:

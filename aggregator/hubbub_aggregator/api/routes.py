@@ -207,9 +207,8 @@ async def get_readyz(request: Request) -> Response:
     service: Service = request.state.service
     probe = service.readiness.require(request.state.writer)
     if probe is not None:
-        await asyncio.shield(
-            asyncio.wrap_future(probe)
-        )  # a client that disconnects does not cancel the probe for others
+        # A client that disconnects does not cancel the probe for others.
+        await asyncio.shield(asyncio.wrap_future(probe))
     return JSONResponse({"status": "ready", "clock": service.clock.reading().status})
 
 

@@ -35,9 +35,12 @@ _LOCAL_MASTER = "local[*]"
     help="Output directory for the summaries, one file for each metric version and period; created if missing.",
 )
 @click.option(
-    "--engine", default="arrow", show_default=True, type=click.Choice(["arrow", "spark"]),
+    "--engine",
+    default="arrow",
+    show_default=True,
+    type=click.Choice(["arrow", "spark"]),
     help="arrow counts on this machine, with temporary files; spark counts on a cluster.",
-)  # fmt: skip
+)
 @jobs_option("one for each core, for three million batches or more, with arrow")
 @click.option(
     "--spark-master",
@@ -95,18 +98,19 @@ def command(
                 f"{segments} is not a directory: pass the place that `hubbub serve --segments` has"
             )
         objects = ObjectStore.open(segments)
-        results = [_result(*each, out) for each in _fold_all(objects, definitions, metrics, chosen, keep=keep_segments)]
+        all_folded = _fold_all(objects, definitions, metrics, chosen, keep=keep_segments)
+        results = [_result(folder, folded, out) for folder, folded in all_folded]
     if as_json:
         print_json(results)
-    for each in results if not as_json else ():
-        name = f"{each['metric']} {str(each['digest'])[:12]} {each['period']}"
+    for result in results if not as_json else ():
+        name = f"{result['metric']} {str(result['digest'])[:12]} {result['period']}"
         click.echo(
-            f"{name}: failed: {each['reason']}"
-            if each["status"] == "failed"
-            else f"{name}: {each['reports']:,} reports; {each['segments']:,} segments folded now, "
-            f"{each['batches']:,} new batches, {each['repeated']:,} repeated"
+            f"{name}: failed: {result['reason']}"
+            if result["status"] == "failed"
+            else f"{name}: {result['reports']:,} reports; {result['segments']:,} segments folded now, "
+            f"{result['batches']:,} new batches, {result['repeated']:,} repeated"
         )
-    kept = sum(int(each.get("kept", 0)) for each in results)
+    kept = sum(int(result.get("kept", 0)) for result in results)
     if kept and keep_segments is None:
         click.echo(
             f"{format_count(kept, 'counted segment')} that an earlier run kept (--keep-segments) stay stored: add --delete-segments to "
@@ -125,11 +129,11 @@ def command(
         raise click.ClickException(
             f"{mask_url(segments)} has no segments, so nothing was counted: pass the place that `hubbub serve --segments` has"
         )
-    failed = [each for each in results if each["status"] == "failed"]
+    failed = [result for result in results if result["status"] == "failed"]
     if failed:
         raise click.ClickException(
             f"{len(failed)} of {format_count(len(results), 'folder')} failed: "
-            + "; ".join(f"{each['metric']} {each['period']}: {each['reason']}" for each in failed)
+            + "; ".join(f"{result['metric']} {result['period']}: {result['reason']}" for result in failed)
         )
 
 
@@ -182,7 +186,7 @@ def _chosen_engine(name: str, jobs: int | None, master: str | None, conf: Sequen
     for option, value in {"--spark-master": master, "--spark-conf": conf}.items():
         if value and name != "spark":
             raise click.UsageError(f"{option} is for --engine spark. Leave it out, or add --engine spark.")
-    wrong = [each for each in conf if "=" not in each or not each.startswith("spark.")]
+    wrong = [given for given in conf if "=" not in given or not given.startswith("spark.")]
     if wrong:
         raise click.UsageError(
             f"--spark-conf {wrong[0]}: this is not a property of Spark. Write spark.NAME=VALUE, such as spark.driver.memory=4g."
@@ -192,7 +196,7 @@ def _chosen_engine(name: str, jobs: int | None, master: str | None, conf: Sequen
         return
     from hubbub_aggregator.segments.spark_engine import SparkEngine, spark_session
 
-    with spark_session(master or _LOCAL_MASTER, dict(each.split("=", 1) for each in conf)) as session:
+    with spark_session(master or _LOCAL_MASTER, dict(given.split("=", 1) for given in conf)) as session:
         yield SparkEngine(session)
 
 
@@ -211,9 +215,9 @@ def write_fold_textfile(
     from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
     folders, totals = Counter[str]({"folded": 0, "failed": 0}), Counter[str]()
-    for each in results:
-        folders[str(each["status"])] += 1
-        totals.update({name: int(each.get(name, 0)) for name in ("segments", "batches", "repeated")})
+    for result in results:
+        folders[str(result["status"])] += 1
+        totals.update({name: int(result.get(name, 0)) for name in ("segments", "batches", "repeated")})
     registry = CollectorRegistry(auto_describe=False)
     gauges = {
         "hubbub_fold_end_timestamp_seconds": ("End of the last run of hubbub fold.", ended),

@@ -31,10 +31,8 @@ BODY_COMPLETE = "hubbub.body_complete"
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
-    (
-        b"content-security-policy",
-        f"{CONTENT_SECURITY_POLICY}; frame-ancestors 'none'".encode(),
-    ),  # pages cannot forbid frames
+    # A page itself cannot forbid frames.
+    (b"content-security-policy", f"{CONTENT_SECURITY_POLICY}; frame-ancestors 'none'".encode()),
     (b"referrer-policy", b"no-referrer"),
 )
 

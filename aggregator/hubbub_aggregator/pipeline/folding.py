@@ -40,7 +40,8 @@ def summarize(metric: Metric, stored: StoredPeriod) -> Summary:
 
 def read_summary(store: PeriodStore, metric: Metric, periods: Collection[str] | None = None) -> Summary:
     """Return the exact summary of a metric version as of now, folded or not; periods None: of all periods. With a group, the sum over it."""
-    summaries = (summarize(each, stored) for each in metric.collections for stored in store.read(each.digest, periods))
+    collected = ((part, stored) for part in metric.collections for stored in store.read(part.digest, periods))
+    summaries = (summarize(part, stored) for part, stored in collected)
     return reduce(add, summaries, summary_type(metric).empty(metric))
 
 

@@ -136,7 +136,7 @@ def _is_segment(schema: pa.Schema) -> bool:
         and schema.names == COLUMNS
         and not any(field.nullable for field in schema)
         and schema.types[0] == pa.binary(16)
-        and all(pa.types.is_binary(each) or pa.types.is_fixed_size_binary(each) for each in schema.types[1:])
+        and all(pa.types.is_binary(column) or pa.types.is_fixed_size_binary(column) for column in schema.types[1:])
     )
 
 

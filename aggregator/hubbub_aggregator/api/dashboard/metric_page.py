@@ -74,7 +74,7 @@ def build_metric_page(service: Service, name: str) -> MetricPage | None:
         return None
     service.outcomes.flush(service.periods)
     named = [metric for metric in definitions.versions() if metric.name == name]
-    versions = {each.digest: each for metric in named for each in metric.collections}
+    versions = {version.digest: version for metric in named for version in metric.collections}
     rows = service.periods.period_rows(versions)
     reports = {(row.digest, row.period): row.figures.reports for row in rows if row.figures}
     for (digest, period), (_, unfolded) in service.periods.unfolded_reports().items():
@@ -176,7 +176,7 @@ def _version(
     reports: Mapping[tuple[str, str], int],
     now: datetime,
 ) -> Version:
-    counted = {each.digest: each for each in metric.collections}
+    counted = {part.digest: part for part in metric.collections}
     smallest: dict[str, int] = {}
     for row in rows:
         if row.digest in counted and row.figures and row.figures.reports:
@@ -190,7 +190,7 @@ def _version(
         reports=sum(by_digest.values()),
         privacy=privacy_rows(metric),
         central=last_central_epsilon(service.periods, service.settings, metric, smallest, now),
-        groups=tuple((each.group.value or "", by_digest[each.digest]) for each in counted.values() if each.group),
+        groups=tuple((part.group.value or "", by_digest[part.digest]) for part in counted.values() if part.group),
     )
 
 

@@ -77,7 +77,7 @@ class Sparkline:
     def heights(self) -> tuple[float, ...]:
         """Heights of the bars in percent of the highest."""
         highest = max(self.reports) or 1
-        return tuple(round(100 * each / highest, 1) for each in self.reports)
+        return tuple(round(100 * reports / highest, 1) for reports in self.reports)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,8 @@ def build_overview(
     refused = Counter[str]()
     for (name, _), batches in refusals.items():
         refused[name] += batches
-    reports = Counter({digest: each.reports for digest, each in totals.items()})
-    latest = {digest: each.latest for digest, each in totals.items() if each.latest}
+    reports = Counter({digest: total.reports for digest, total in totals.items()})
+    latest = {digest: total.latest for digest, total in totals.items() if total.latest}
     for (digest, period), (_, more) in unfolded.items():
         reports[digest] += more
         latest[digest] = max(period, latest.get(digest, ""))
@@ -175,7 +175,7 @@ def build_overview(
             segments_waiting=sum(segments for segments, _ in unfolded.values()),
             queue=format_size(writer.queued_bytes),
             disk_free=None if free is None else format_size(free),
-            stale=sum(each.stale for digest, each in totals.items() if digest in defined),
+            stale=sum(total.stale for digest, total in totals.items() if digest in defined),
         ),
         lines=tuple(line for line in lines if (line.problems or not problems_only) and _matches(line, query)),
         num_metrics=len(lines),
@@ -265,7 +265,7 @@ def _last_periods(metric: Metric, today: date) -> list[str]:
     while len(periods) < SPARKLINE_PERIODS:
         period = Period.containing(metric.period, period.start - timedelta(days=1))
         periods.append(period)
-    return [str(each) for each in reversed(periods)]
+    return [str(period) for period in reversed(periods)]
 
 
 def _recent_reports(
@@ -280,7 +280,7 @@ def _recent_reports(
     for metric in (version for group in versions.values() for version in group):
         by_kind.setdefault(metric.period, []).append(metric)
     for metrics in by_kind.values():
-        recent.update(store.recent_reports([each.digest for each in metrics], _last_periods(metrics[0], today)[0]))
+        recent.update(store.recent_reports([metric.digest for metric in metrics], _last_periods(metrics[0], today)[0]))
     return recent
 
 

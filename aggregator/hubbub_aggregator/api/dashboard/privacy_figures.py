@@ -76,9 +76,9 @@ def last_central_epsilon(
             continue
         reports = smallest_cohort
         if keeps_reports(metric, settings, text, now) or (
-            unruled & {(each.digest, text) for each in metric.collections}
+            unruled & {(part.digest, text) for part in metric.collections}
         ):
-            sizes = [store.smallest_segment(each.digest, text) for each in metric.collections]
+            sizes = [store.smallest_segment(part.digest, text) for part in metric.collections]
             smallest = min((size for size in sizes if size is not None), default=0)
             reports = smallest if metric.num_cohorts == 1 else min(smallest, 1)
         if reports:
