@@ -1,7 +1,10 @@
-"""Engines: count the batches of new segments, each id once.
+"""Engines count the batches of new segments, each id once: Arrow on one machine, Spark (`spark_engine`) on many.
 
-An engine chooses, among the rows with one id, the row of the first segment, and there the first row. It counts none of them if the id
-was counted before. Both engines count with the same kernel, so that their summaries are equal byte for byte.
+    NewSegments.rows      ids of each object  ->  rows that repeat an id       sorted in this process, or by bucket in the cluster
+    NewSegments.count     parts of segments   ->  counts, and id files         in processes, or in tasks of the cluster
+
+Among the rows with one id, the row of the first segment counts, and there the first row. None counts if the id was counted before.
+Both engines find repeated ids and count with the same functions, so that their summaries are equal byte for byte.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from operator import add
 from types import TracebackType
 from typing import Protocol, Self
@@ -26,7 +30,14 @@ from hubbub_aggregator.pipeline.folding import summary_type
 from hubbub_aggregator.segments.counting import Counted, Part, count_part
 from hubbub_aggregator.segments.manifest import read_ids
 from hubbub_aggregator.segments.object_store import ObjectStore
-from hubbub_aggregator.segments.repeated_ids import Ints, known_rows, new_rows, per_segment, repeated_positions
+from hubbub_aggregator.segments.repeated_ids import (
+    Ints,
+    known_rows,
+    new_rows,
+    per_segment,
+    positions_in,
+    repeated_positions,
+)
 from hubbub_aggregator.segments.segment_file import SegmentFolder, batch_ids
 
 _MIN_ROWS_FOR_PROCESSES = 3_000_000
@@ -50,6 +61,25 @@ class NewSegments:
     segments: Sequence[str]
     known: Sequence[str]
     ids: str
+
+    @property
+    def num_objects(self) -> int:
+        """Number of segments and id files."""
+        return len(self.segments) + len(self.known)
+
+    def rows(self, number: int) -> Ints:
+        """Return the rows (`repeated_ids`) of the ids in one object: a segment or, after the segments, an id file."""
+        if number < len(self.segments):
+            name = self.segments[number]
+            return new_rows(number, batch_ids(name, self.objects.read(name)))
+        name = self.known[number - len(self.segments)]
+        return known_rows(read_ids(name, self.objects.read(name)))
+
+    def count(self, segments: range, repeated: Ints, task: int) -> Counted:
+        """Count a part of the segments without the rows at these positions, ascending; the id file has the task's number."""
+        names = self.segments[segments.start : segments.stop]
+        part = Part(names, per_segment(repeated, segments), f"{self.ids}-{task}.parquet")
+        return count_part(self.objects, self.metric, self.folder.period, part)
 
     def delete_ids_except(self, valid: Sequence[str]) -> None:
         """Delete the id files that tasks created in vain."""
@@ -94,35 +124,30 @@ class ArrowEngine:
             raise
 
     def _count(self, new: NewSegments) -> Counted:
-        read, sizes, num_rows = new.objects.read, list[int](), 0
+        sizes, num_rows = list[int](), 0
         with Workers(self._processes) as workers:
 
             def blocks() -> Iterator[Ints]:
                 nonlocal num_rows
-                for name in new.known:
-                    yield known_rows(read_ids(name, read(name)))
-                for number, name in enumerate(new.segments):
-                    ids = batch_ids(name, read(name))
-                    sizes.append(len(ids))
-                    num_rows += len(ids)
+                for number in range(new.num_objects):
+                    rows = new.rows(number)
+                    if number < len(new.segments):
+                        sizes.append(len(rows))
+                        num_rows += len(rows)
                     if num_rows >= _MIN_ROWS_FOR_PROCESSES:
                         workers.start()
-                    yield new_rows(number, ids)
+                    yield rows
 
-            repeated = per_segment(self.repeated(blocks()), len(new.segments))
-            parts = _parts(new, sizes, repeated, self._processes)
-            return workers.count(new.objects, new.metric, new.folder.period, parts)
+            repeated = self.repeated(blocks())
+            return workers.count(new, repeated, _parts(sizes, self._processes))
 
 
-def _parts(new: NewSegments, sizes: Sequence[int], repeated: Sequence[Ints], processes: int) -> list[Part]:
+def _parts(sizes: Sequence[int], processes: int) -> list[range]:
     """Divide segments, with `sizes` rows, into parts of about equal size."""
-    each = np.clip(sum(sizes) / (_PARTS_PER_PROCESS * processes), _MIN_ROWS_OF_PART, _MAX_ROWS_OF_PART)
+    size_of_part = np.clip(sum(sizes) / (_PARTS_PER_PROCESS * processes), _MIN_ROWS_OF_PART, _MAX_ROWS_OF_PART)
     before = np.cumsum([0, *sizes[:-1]])
-    cuts = np.flatnonzero(np.diff(before // each, prepend=-1)).tolist()
-    return [
-        Part(new.segments[low:high], repeated[low:high], f"{new.ids}-{number}.parquet")
-        for number, (low, high) in enumerate(zip(cuts, [*cuts[1:], len(sizes)], strict=True))
-    ]
+    cuts = np.flatnonzero(np.diff(before // size_of_part, prepend=-1)).tolist()
+    return [range(low, high) for low, high in pairwise([*cuts, len(sizes)])]
 
 
 class Workers:
@@ -138,17 +163,21 @@ class Workers:
             self._pool = worker_pool(self._processes)
             self._pool.submit(_import_this_module)
 
-    def count(self, objects: ObjectStore, metric: Metric, period: str, parts: Sequence[Part]) -> Counted:
+    def count(self, new: NewSegments, repeated: Ints, parts: Sequence[range]) -> Counted:
         """Return the sum of the counts of all parts; raises what `count_part` raises, and StoreError if a process dies."""
-        nothing = Counted(summary_type(metric).empty(metric), [], 0, 0)
+        nothing = Counted(summary_type(new.metric).empty(new.metric), [], 0, 0)
         if self._pool is None:
-            return reduce(add, (count_part(objects, metric, period, part) for part in parts), nothing)
+            counted = (new.count(part, repeated, task) for task, part in enumerate(parts))
+            return reduce(add, counted, nothing)
         try:
-            futures = as_completed([self._pool.submit(_count, objects.place, metric, period, part) for part in parts])
-            return reduce(add, (future.result() for future in futures), nothing)
+            tasks = [
+                self._pool.submit(_count, new, part, positions_in(repeated, part), task)
+                for task, part in enumerate(parts)
+            ]
+            return reduce(add, (task.result() for task in as_completed(tasks)), nothing)
         except BrokenProcessPool:
             raise StoreError(
-                f"{mask_url(objects.place)}: a process that counts was killed, perhaps for lack of memory. "
+                f"{mask_url(new.objects.place)}: a process that counts was killed, perhaps for lack of memory. "
                 "Nothing was counted: run fold again, on a machine with more memory, or with --jobs 1"
             ) from None
 
@@ -166,5 +195,5 @@ def _import_this_module() -> None:
     """First work of a pool, which starts its processes: the import takes them half a second."""
 
 
-def _count(place: str, metric: Metric, period: str, part: Part) -> Counted:
-    return count_part(ObjectStore.open(place), metric, period, part)
+def _count(new: NewSegments, part: range, repeated: Ints, task: int) -> Counted:
+    return new.count(part, repeated, task)

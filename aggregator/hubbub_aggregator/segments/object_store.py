@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -28,8 +28,13 @@ if TYPE_CHECKING:
 _MOST_DELETED_AT_ONCE = 1_000
 _MAX_RETRIES = 4
 _CLIENT_OPTIONS = (
-    "allow_http", "allow_invalid_certificates", "connect_timeout", "proxy_ca_certificate", "proxy_excludes", "proxy_url",
-)  # fmt: skip
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+)
 """Options of obstore's HTTP client that it reads from variables; AWS_ is before the name of each."""
 _PROBE = "write-probe"
 _MOST_FOLDERS = 5
@@ -72,6 +77,10 @@ class ObjectStore:
                 retry_config={"retry_timeout": timeout / 4, "max_retries": _MAX_RETRIES},
             )
             return cls(limited, place)
+
+    def __reduce__(self) -> tuple[Callable[[str], ObjectStore], tuple[str]]:
+        """Another process, perhaps in another working directory, opens the same place with its own client."""
+        return ObjectStore.open, (self.place if self._directory is None else str(self._directory),)
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a new object; return False, without a change, if the name exists.

@@ -42,11 +42,16 @@ def _rows(ids: pa.Array, positions: Ints) -> Ints:
     return rows
 
 
-def per_segment(positions: Ints, num_segments: int) -> list[Ints]:
-    """Split ascending positions into the rows of each segment."""
-    cuts = np.searchsorted(positions, np.arange(num_segments + 1) << ROW_BITS)
-    rows = positions & ((1 << ROW_BITS) - 1)
-    return [rows[low:high] for low, high in pairwise(cuts)]
+def per_segment(positions: Ints, segments: range) -> list[Ints]:
+    """Split ascending positions into the rows of each of some segments."""
+    cuts = np.searchsorted(positions, np.arange(segments.start, segments.stop + 1) << ROW_BITS)
+    return [positions[low:high] & ((1 << ROW_BITS) - 1) for low, high in pairwise(cuts)]
+
+
+def positions_in(positions: Ints, segments: range) -> Ints:
+    """Return those of ascending positions that are in some segments."""
+    low, high = np.searchsorted(positions, np.array([segments.start, segments.stop]) << ROW_BITS)
+    return positions[low:high]
 
 
 def by_bucket(rows: Ints) -> Iterator[Ints]:

@@ -28,21 +28,10 @@ from hubbub.summary import Summary
 from hubbub.text import install_hint
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import summary_type
-from hubbub_aggregator.segments.counting import Counted, Part, count_part
+from hubbub_aggregator.segments.counting import Counted
 from hubbub_aggregator.segments.engines import NewSegments
-from hubbub_aggregator.segments.manifest import read_ids
-from hubbub_aggregator.segments.object_store import MissingObjectError, ObjectStore
-from hubbub_aggregator.segments.repeated_ids import (
-    NUM_BUCKETS,
-    ROW_BITS,
-    Ints,
-    by_bucket,
-    known_rows,
-    new_rows,
-    per_segment,
-    repeated_in,
-)
-from hubbub_aggregator.segments.segment_file import batch_ids
+from hubbub_aggregator.segments.object_store import MissingObjectError
+from hubbub_aggregator.segments.repeated_ids import NUM_BUCKETS, ROW_BITS, Ints, by_bucket, repeated_in
 
 _MAX_ROWS_AT_ONCE = 1 << 20
 _MAX_ROWS_SENT_AT_ONCE = 1 << 16
@@ -104,30 +93,10 @@ class SparkEngine:
 
     def count(self, new: NewSegments) -> Counted:
         from pyspark.errors import PySparkException
-        from pyspark.sql import functions as sql
 
-        place, metric, period = _absolute(new.objects.place), new.metric, new.folder.period
-        num_parts = self._num_tasks(new.segments)
-        starts = np.linspace(0, len(new.segments), num_parts + 1).astype(np.int64)  # first segment of each part
-        ids = self._ids(place, new.segments, _new_ids).union(self._ids(place, new.known, _known_ids))
-        num_reducers = min(NUM_BUCKETS, self._num_tasks([*new.segments, *new.known]))
-        repeated = ids.repartitionById(num_reducers, "bucket").mapInArrow(_finder(starts), "part int, positions binary")
-        every_part = self._session.range(num_parts).select(
-            sql.col("id").cast("int").alias("part"), sql.lit(b"").alias("positions")
-        )
-        count = _counter(place, metric, period, new.segments, starts, new.ids)
-        found = (
-            repeated.union(every_part)
-            .repartitionById(num_parts, "part")
-            .mapInArrow(count, "ids string, cell long, reports long, repeated long")
-            .groupBy("cell")
-            .agg(
-                sql.max("ids").alias("ids"), sql.sum("reports").alias("reports"), sql.sum("repeated").alias("repeated")
-            )
-        )
         written: list[str] = []
         try:
-            table = found.toArrow()
+            table = self._count(new).toArrow()
             is_cell = pc.greater_equal(table["cell"], 0)
             totals, tasks = table.filter(is_cell), table.filter(pc.invert(is_cell))
             written = [name for name in tasks["ids"].to_pylist() if name]
@@ -135,46 +104,55 @@ class SparkEngine:
             raise _task_error(problem) from None
         finally:
             new.delete_ids_except(written)
-        flat = np.zeros(sum(map(np.size, _arrays(summary_type(metric).empty(metric)))), np.int64)
+        flat = np.zeros(sum(map(np.size, _arrays(summary_type(new.metric).empty(new.metric)))), np.int64)
         flat[totals["cell"].to_numpy()] = totals["reports"].to_numpy()
         batches, repeated_rows = (int(tasks[name].to_numpy().sum()) for name in ("reports", "repeated"))
-        return Counted(_from_cells(metric, period, flat), written, batches, repeated_rows)
+        return Counted(_from_cells(new.metric, new.folder.period, flat), written, batches, repeated_rows)
 
-    def _num_tasks(self, names: Sequence[str]) -> int:
+    def _count(self, new: NewSegments) -> Any:
+        """Return the data frame of the sums of all cells and of what `_counter` returns beside them."""
+        from pyspark.sql import functions as sql
+
+        num_parts, num_readers = self._num_tasks(len(new.segments)), self._num_tasks(new.num_objects)
+        starts = np.linspace(0, len(new.segments), num_parts + 1).astype(np.int64)  # first segment of each part
+        every_part = self._session.range(num_parts).select(
+            sql.col("id").cast("int").alias("part"), sql.lit(b"").alias("positions")
+        )
+        return (
+            self._session.range(0, new.num_objects, 1, num_readers)
+            .mapInArrow(_reader(new), "bucket int, rows binary")
+            .repartitionById(min(NUM_BUCKETS, num_readers), "bucket")
+            .mapInArrow(_finder(starts), "part int, positions binary")
+            .union(every_part)
+            .repartitionById(num_parts, "part")
+            .mapInArrow(_counter(new, starts), "ids string, cell long, reports long, repeated long")
+            .groupBy("cell")
+            .agg(
+                sql.max("ids").alias("ids"), sql.sum("reports").alias("reports"), sql.sum("repeated").alias("repeated")
+            )
+        )
+
+    def _num_tasks(self, num_objects: int) -> int:
         """Return the number of tasks for some objects. Each task costs 50 ms, and holds the ids of its segments in memory."""
         cores: int = self._session.sparkContext.defaultParallelism
-        return max(1, min(len(names), max(_TASKS_PER_CORE * cores, len(names) // _MAX_OBJECTS_OF_TASK)))
+        return max(1, min(num_objects, max(_TASKS_PER_CORE * cores, num_objects // _MAX_OBJECTS_OF_TASK)))
 
-    def _ids(self, place: str, names: Sequence[str], read: Callable[[str, bytes, int], Ints]) -> Any:
-        """Return the data frame of the ids in some objects, as rows (`repeated_ids`) of one bucket."""
-        names = list(names)
 
-        def read_all(batches: Batches) -> Batches:
-            objects, rows, size = ObjectStore.open(place), list[Ints](), 0
-            for number in (number for batch in batches for number in batch["id"].to_pylist()):
-                rows.append(read(names[number], objects.read(names[number]), number))
-                size += len(rows[-1])
-                if size >= _MAX_ROWS_AT_ONCE:
-                    yield _in_buckets(rows)
-                    rows, size = [], 0
-            if size:
+def _reader(new: NewSegments) -> Callable[[Batches], Batches]:
+    """Return a task that reads the ids of some objects, and returns their rows (`repeated_ids`) of each bucket."""
+
+    def read(batches: Batches) -> Batches:
+        rows, size = list[Ints](), 0
+        for number in (number for batch in batches for number in batch["id"].to_pylist()):
+            rows.append(new.rows(number))
+            size += len(rows[-1])
+            if size >= _MAX_ROWS_AT_ONCE:
                 yield _in_buckets(rows)
+                rows, size = [], 0
+        if size:
+            yield _in_buckets(rows)
 
-        tasks = self._session.range(0, len(names), 1, self._num_tasks(names))
-        return tasks.mapInArrow(read_all, "bucket int, rows binary")
-
-
-def _absolute(place: str) -> str:
-    """Return the address of an object store for processes with other working directories."""
-    return place if "://" in place else str(Path(place).absolute())
-
-
-def _new_ids(name: str, data: bytes, number: int) -> Ints:
-    return new_rows(number, batch_ids(name, data))
-
-
-def _known_ids(name: str, data: bytes, _number: int) -> Ints:
-    return known_rows(read_ids(name, data))
+    return read
 
 
 def _in_buckets(rows: Sequence[Ints]) -> pa.RecordBatch:
@@ -185,10 +163,8 @@ def _in_buckets(rows: Sequence[Ints]) -> pa.RecordBatch:
 def _blocks(key: str, column: str, arrays: Mapping[int, Ints]) -> pa.RecordBatch:
     """Return the arrays that are not empty, as bytes."""
     some = {number: array.tobytes() for number, array in arrays.items() if len(array)}
-    return pa.record_batch({
-        key: pa.array(list(some), pa.int32()),
-        column: pa.array(list(some.values()), pa.binary()),
-    })  # fmt: skip
+    columns = [pa.array(list(some), pa.int32()), pa.array(list(some.values()), pa.binary())]
+    return pa.record_batch(columns, [key, column])
 
 
 def _finder(starts: Ints) -> Callable[[Batches], Batches]:
@@ -199,9 +175,8 @@ def _finder(starts: Ints) -> Callable[[Batches], Batches]:
         for batch in batches:
             for bucket, rows in zip(batch["bucket"].to_pylist(), batch["rows"].to_pylist(), strict=True):
                 buckets[bucket].append(rows)
-        positions = np.sort(
-            np.concatenate([np.zeros(0, np.int64), *(repeated_in(_rows(each)) for each in buckets.values())])
-        )
+        repeated = [repeated_in(_rows(bucket)) for bucket in buckets.values()]
+        positions = np.sort(np.concatenate([np.zeros(0, np.int64), *repeated]))
         parts = dict(enumerate(np.split(positions, np.searchsorted(positions, starts[1:-1] << ROW_BITS))))
         yield _blocks("part", "positions", parts)
 
@@ -212,36 +187,31 @@ def _rows(data: Iterable[bytes]) -> Ints:
     return np.frombuffer(b"".join(data), np.int64).reshape(-1, 3)
 
 
-def _counter(
-    place: str, metric: Metric, period: str, names: Sequence[str], starts: Ints, prefix: str
-) -> Callable[[Batches], Batches]:
+def _counter(new: NewSegments, starts: Ints) -> Callable[[Batches], Batches]:
     """Return a task that counts the segments of its part, and creates an id file of their batches.
 
     It returns the cells of its counts that are not 0, and one row with the name of its id file, the cell -1 - part, and as `reports` and
     `repeated` the numbers of batches and of repeated rows. The name and the counts so take the same shuffle, to the same rows for every
     attempt: if a lost task runs again, both are those of its new attempt.
     """
-    names = list(names)
 
     def count(batches: Batches) -> Batches:
         from pyspark import TaskContext
 
         task = TaskContext.get()
         number = task.partitionId()
-        segments = slice(starts[number], starts[number + 1])
         found = b"".join(positions for batch in batches for positions in batch["positions"].to_pylist())
-        repeated = per_segment(np.sort(np.frombuffer(found, np.int64)), len(names))[segments]
-        part = Part(names[segments], repeated, f"{prefix}-{task.taskAttemptId()}.parquet")
-        counted = count_part(ObjectStore.open(place), metric, period, part)
-        flat = np.concatenate([np.ravel(each) for each in _arrays(counted.summary)])
+        repeated = np.sort(np.frombuffer(found, np.int64))
+        counted = new.count(range(starts[number], starts[number + 1]), repeated, task.taskAttemptId())
+        flat = np.concatenate([np.ravel(array) for array in _arrays(counted.summary)])
         cells = np.flatnonzero(flat)
-        table = pa.table({
+        columns = {
             "ids": pa.array([*(counted.ids or [""]), *[""] * len(cells)], pa.string()),
             "cell": pa.array(np.append(-1 - number, cells), pa.int64()),
             "reports": pa.array(np.append(counted.num_batches, flat[cells]), pa.int64()),
             "repeated": pa.array(np.append(counted.num_repeated, np.zeros_like(cells)), pa.int64()),
-        })  # fmt: skip
-        yield from table.to_batches(max_chunksize=_MAX_ROWS_SENT_AT_ONCE)
+        }
+        yield from pa.table(columns).to_batches(max_chunksize=_MAX_ROWS_SENT_AT_ONCE)
 
     return count
 

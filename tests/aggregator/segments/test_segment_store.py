@@ -326,5 +326,5 @@ def test_repeated_ids_among_a_million_are_found() -> None:
     ids[1:, :1_000] = ids[:-1, -1_000:]
     segments = [pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), 10_000, [None, pa.py_buffer(each)]) for each in ids]
     blocks = [known_rows(segments[0]), *(new_rows(number, each) for number, each in enumerate(segments))]
-    found = per_segment(ArrowEngine().repeated(iter(blocks)), 100)
+    found = per_segment(ArrowEngine().repeated(iter(blocks)), range(100))
     assert [each.tolist() for each in found] == [list(range(10_000)), *[list(range(1_000))] * 99]

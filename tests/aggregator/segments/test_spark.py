@@ -26,7 +26,7 @@ from hubbub.cli import main
 from hubbub.summary import summary_to_bytes
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.segments import spark_engine
-from hubbub_aggregator.segments.engines import ArrowEngine
+from hubbub_aggregator.segments.engines import ArrowEngine, NewSegments
 from hubbub_aggregator.segments.manifest import Manifest, read_ids
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import segment_to_bytes
@@ -164,7 +164,7 @@ def test_killed_executors_change_no_count(
     engine: SparkEngine, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """SIGKILL to the executor of a task that reads ids, and to that of a task that has created its id file."""
-    read, counter = spark_engine._new_ids, spark_engine._counter
+    reader, counter = spark_engine._reader, spark_engine._counter
 
     def kill_executor_once(name: str) -> None:
         parent = Path(f"/proc/{os.getppid()}/status").read_text()  # the worker's parent is forked by the executor
@@ -175,10 +175,16 @@ def test_killed_executors_change_no_count(
             os.kill(executor, signal.SIGKILL)
             signal.pause()
 
-    def read_and_kill(name: str, data: bytes, number: int) -> Any:
-        if number == 1:
-            kill_executor_once("while reading")
-        return read(name, data, number)
+    def read_and_kill(new: NewSegments) -> Any:
+        read = reader(new)
+
+        def read_some(batches: Any) -> Any:
+            given = list(batches)
+            if any(1 in batch["id"].to_pylist() for batch in given):
+                kill_executor_once("while reading")
+            yield from read(iter(given))
+
+        return read_some
 
     def count_and_kill(*arguments: Any) -> Any:
         count = counter(*arguments)
@@ -190,7 +196,7 @@ def test_killed_executors_change_no_count(
 
         return count_one
 
-    monkeypatch.setattr(spark_engine, "_new_ids", read_and_kill)
+    monkeypatch.setattr(spark_engine, "_reader", read_and_kill)
     monkeypatch.setattr(spark_engine, "_counter", count_and_kill)
     segments = [[batch(WIDE, number + step) for number in range(20)] for step in (0, 10, 20, 30)]
     for number, segment in enumerate(segments):
@@ -234,9 +240,8 @@ def test_attempts_of_a_task_return_rows_with_the_same_cells(
 
     def run(attempt: Attempt) -> pa.Table:
         monkeypatch.setattr(pyspark.TaskContext, "get", lambda: attempt)
-        count = spark_engine._counter(
-            objects.place, WIDE, folder_of(WIDE).period, names, np.array([0, 1, 2]), f"ids/{attempt.number}"
-        )
+        new = NewSegments(objects, folder_of(WIDE), WIDE, names, [], f"ids/{attempt.number}")
+        count = spark_engine._counter(new, np.array([0, 1, 2]))
         return pa.Table.from_batches(count(iter(positions.to_batches())))
 
     first, again, other = run(Attempt(7, 0)), run(Attempt(8, 0)), run(Attempt(9, 1))
